@@ -1,0 +1,139 @@
+"""Claims, retractions, misconceptions and references, as an author writes them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from generator.words import Expression, Id, Line, Prose, RunPath, Written
+
+Verdict = Literal[
+    "holds",
+    "does_not_hold",
+    "not_distinguishable",
+    "too_few_samples",
+    "does_not_apply",
+    "no_evidence",
+]
+Relation = Literal[
+    "equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"
+]
+
+
+class Tolerance(Written):
+    """How far observed may lie from predicted; give one of the two."""
+
+    relative: float | None = None
+    absolute: float | None = None
+
+
+class Domain(Written):
+    """Where a law holds: each field lists the allowed values of the observed runs."""
+
+    device: list[Literal["cpu", "cuda"]] | None = None
+    backend: list[Literal["gloo", "nccl"]] | None = None
+    because: Line | None = None  # why it does not apply elsewhere
+
+
+class Falsifier(Written):
+    """A change to one field of a trace that makes the claim false; the tests apply it."""
+
+    field: Expression  # a plain path, as `python -m runners show` prints it
+    value: int | float | str | list[float]
+
+
+class Showed(Written):
+    """What a page says of an observation, by verdict on the machine it shows."""
+
+    holds: Line
+    does_not_hold: Line
+    not_distinguishable: Line | None = None
+    too_few_samples: Line | None = None
+
+
+class Claim(Written):
+    """A rule over traces.
+
+    `equals` and the inequalities compare numbers (or words, for `equals` and `differs`);
+    `faster` and `slower` compare two `timing.step` samples and may end undecided. `predicted`
+    comes from settings and a formula or from another run, never from the observed field.
+    """
+
+    id: Id
+    kind: Literal["law", "observation"]
+    says: Line
+    predicted: Expression
+    relation: Relation
+    observed: Expression
+    tolerance: Tolerance | None = None
+    formula: Line | None = None
+    source: Id | None = None  # of references.yml
+    domain: Domain | None = None
+    falsified_by: Falsifier
+    showed: Showed | None = None
+
+
+class ClaimFile(Written):
+    """content/claims/<experiment>.yml."""
+
+    claims: list[Claim]
+
+
+class Retraction(Written):
+    """One sentence that people read, the claim that tests it, and what is true instead.
+
+    `claim` states what is *true*, or the sentence itself: the sentence stands confirmed where
+    the claim's verdict is `confirmed_if`, and is retracted otherwise.
+    """
+
+    id: Id
+    said: Line
+    where: Line
+    claim: Id
+    confirmed_if: Verdict | None = None  # null: the claim contradicts the sentence when it holds
+    correction: Prose
+
+
+class RetractionFile(Written):
+    """content/retracted.yml."""
+
+    retractions: list[Retraction]
+
+
+class Misconception(Written):
+    """A belief that distractors stand for, with the claim that refutes it."""
+
+    id: Id
+    belief: Line
+    refuted_by: Id | None = None  # a claim
+    source: Id | None = None  # a reference, where no run can show it yet
+
+
+class MisconceptionFile(Written):
+    """content/misconceptions.yml."""
+
+    misconceptions: list[Misconception]
+
+
+class Reference(Written):
+    """Something cited. `value` and `unit` where a number is cited: `{{ cited['id'] }}`."""
+
+    id: Id
+    title: str
+    where: str  # publisher, year
+    url: str
+    says: str  # what it says, in our words; exempt from the numeral rule, shown as cited
+    value: float | int | None = None
+    unit: Literal["bytes", "count", "share", "plain"] | None = None
+
+
+class ReferenceFile(Written):
+    """content/references.yml."""
+
+    references: list[Reference]
+
+
+__all__ = [
+    "Claim", "ClaimFile", "Domain", "Falsifier", "Misconception", "MisconceptionFile",
+    "Reference", "ReferenceFile", "Relation", "Retraction", "RetractionFile", "RunPath",
+    "Showed", "Tolerance", "Verdict",
+]  # fmt: skip

@@ -1,0 +1,33 @@
+"""The types of what an author writes: which fields are prose, which are expressions.
+
+`Line` and `Prose` are Markdown in which `{{ … }}` is an expression over the traces and a bare
+numeral is an error; `Line` renders inline, `Prose` as paragraphs. `Expression` is one expression
+without the braces. The marks are read by `evidence.py`, which checks and renders every such field.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+
+class Mark(str):
+    """What a string field of a lesson is: `line`, `prose` or `expression`."""
+
+
+Line = Annotated[str, StringConstraints(min_length=1), Mark("line")]
+Prose = Annotated[str, StringConstraints(min_length=1), Mark("prose")]
+Expression = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("expression")]
+Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
+RunPath = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z_]+\.[a-z0-9_]+$"),
+    Field(description="experiment.run, as in `large_model.wide_single`"),
+]
+
+
+class Written(BaseModel):
+    """Anything an author writes: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)

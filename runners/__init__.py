@@ -1,0 +1,1 @@
+"""Runners execute distributed-training experiments and write what they measured as JSON traces."""

@@ -1,0 +1,93 @@
+"""The digest of an experiment's code: what decides whether a trace is stale. No torch.
+
+It covers the syntax tree, without comments and docstrings, of the experiment's file and of every
+module of ours that it imports and that can change a result (`COVERED`), the programs it executes
+from `content/`, and `METER_VERSION`, raised by hand when a meter or the launcher changes results.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+
+METER_VERSION = 1
+ROOT = Path(__file__).resolve().parent.parent
+COVERED = ("runners.experiments", "runners.teacher", "runners.networks", "runners.training")
+
+
+def experiment_path(name: str) -> Path:
+    """The file of an experiment."""
+    return ROOT / "runners" / "experiments" / f"{name}.py"
+
+
+def _imported_modules(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return {name for name in names if name.startswith(COVERED)}
+
+
+def _module_path(name: str) -> Path | None:
+    path = ROOT / Path(*name.split(".")).with_suffix(".py")
+    return path if path.is_file() else None
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+            and isinstance(node.body[0].value, ast.Constant)
+            and isinstance(node.body[0].value.value, str)
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _programs(tree: ast.Module) -> list[Path]:
+    """Files of `content/` that the experiment names in a string and executes."""
+    return sorted(
+        ROOT / node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith("content/")
+        and node.value.endswith(".py")
+    )
+
+
+def covered_files(path: Path) -> list[Path]:
+    """Every file whose code the digest of the experiment at `path` covers, sorted."""
+    seen: set[Path] = set()
+    waiting = [path]
+    while waiting:
+        current = waiting.pop()
+        if current in seen or not current.is_file():
+            continue
+        seen.add(current)
+        tree = ast.parse(current.read_text(encoding="utf-8"))
+        waiting += [p for name in _imported_modules(tree) if (p := _module_path(name))]
+        waiting += _programs(tree)
+    return sorted(seen)
+
+
+@cache
+def source_digest(experiment: str) -> str:
+    """The digest of an experiment as its code now stands, 16 hexadecimal digits.
+
+    Equal for code that differs only in comments, docstrings or layout. An experiment that no
+    longer exists has the digest of nothing, so its traces are stale.
+    """
+    digest = hashlib.sha256(f"meter {METER_VERSION}".encode())
+    for path in covered_files(experiment_path(experiment)):
+        tree = _without_docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        digest.update(path.name.encode())
+        digest.update(ast.dump(tree).encode())
+    return digest.hexdigest()[:16]
