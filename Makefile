@@ -1,0 +1,85 @@
+# Proofbook's commands, for a person and for CI alike. `make help` lists them.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+PORT ?= 8000
+PY := .venv/bin/python
+REFERENCE := $(notdir $(firstword $(wildcard content/traces/reference-*)))
+NAMES ?=
+ARGS ?=
+
+# Material announces its end of life at each build; CONTRIBUTING.md says what follows for us.
+export NO_MKDOCS_2_WARNING := 1
+export PYTHONUNBUFFERED := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help site test serve traces pages check bench soak locks clean
+
+help:  ## this list
+	@echo "make TARGET, where TARGET is"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 12
+
+site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
+	@$(PY) -m runners run; code=$$?; [ $$code -le 1 ] || exit $$code; \
+	.venv/bin/mkdocs build --quiet || exit; \
+	echo "Open site/html/index.html"; \
+	if [ $$code = 1 ]; then echo "A run surprised: the pages show it in red." >&2; fi; exit $$code
+
+test: .venv/.test  ## every test, browser included (ARGS='-k word' picks some)
+	@$(PY) -m pytest $(ARGS)
+
+serve: .venv/.pages  ## write beside a browser that follows (PORT=8000)
+	@$(PY) -c "$$PORT_IS_FREE" $(PORT)
+	@.venv/bin/mkdocs serve --dirty --no-strict --dev-addr 127.0.0.1:$(PORT)
+
+traces: .venv/.run  ## run the experiments that are missing or stale here (NAMES='ddp' picks some)
+	@$(PY) -m runners run $(NAMES)
+
+pages: .venv/.pages  ## the book from the committed traces, strictly; no torch, no experiments
+	@PROOFBOOK_MACHINE=$(REFERENCE) .venv/bin/mkdocs build --strict --quiet
+	@echo "Open site/html/index.html"
+
+check: .venv/.test  ## ruff, ruff format, mypy strict
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+
+bench: .venv/.test  ## what measuring and generating cost, as ratios
+	@$(PY) -m pytest tests/bench -m bench -s -q $(ARGS)
+
+soak: .venv/.test  ## what takes long: repeated outcomes and kills, a thousand pages
+	@$(PY) -m pytest tests/soak -m soak -s $(ARGS)
+
+locks: .venv/.test  ## pin in requirements/ what is installed in .venv
+	@$(PY) requirements/lock.py
+
+clean:  ## remove the built site and the caches; .venv and traces stay
+	@find site -mindepth 2 ! -name .gitkeep -delete
+	@rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+
+# Set-up, once for each purpose; a wider one serves the narrower.
+.venv/.pages: requirements/pages.txt pyproject.toml
+.venv/.run: requirements/run.txt requirements/pages.txt pyproject.toml
+.venv/.test: requirements/test.txt requirements/run.txt requirements/pages.txt pyproject.toml
+
+.venv/.pages .venv/.run .venv/.test: .venv/.%: requirements/install.py
+	@command -v $(PYTHON) >/dev/null || { echo "proofbook: no $(PYTHON) here; try make PYTHON=…" >&2; exit 2; }
+	@$(PYTHON) requirements/install.py $*
+	@touch $(SERVED_BY_$*)
+
+SERVED_BY_pages := .venv/.pages
+SERVED_BY_run := $(SERVED_BY_pages) .venv/.run
+SERVED_BY_test := $(SERVED_BY_run) .venv/.test
+
+define PORT_IS_FREE
+import socket, sys
+port = int(sys.argv[1])
+with socket.socket() as probe:
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind(("127.0.0.1", port))
+    except OSError:
+        sys.stderr.write(f"proofbook: port {port} is taken; try make serve PORT={port + 1}\n")
+        sys.exit(2)
+endef
+export PORT_IS_FREE

@@ -1,0 +1,94 @@
+"""Make `.venv` and install one requirements file into it: `python3 requirements/install.py pages`.
+
+Takes `pages`, `run` or `test`: which file beside this one. The Makefile calls it when that file is
+newer than its stamp, so a second call costs nothing. Prints each large download, and in the end
+what was downloaded and how long it took. Exits 2 with one line where this Python cannot do it.
+
+Runs under whatever Python the machine has, so its syntax is that of Python 3.7: it must be able to
+say that a Python is too old.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+VENV = ROOT / ".venv"
+OLDEST = (3, 11)
+WORTH_A_LINE_MB = 5
+MEGABYTES = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
+DOWNLOAD = re.compile(r"\s*Downloading (?:\S*/)?(\S+) \(([\d.]+) (kB|MB|GB)\)")
+
+
+def say(line: str) -> None:
+    """Print at once, so that a person sees what is going on."""
+    print(line, flush=True)
+
+
+def refuse(reason: str) -> None:
+    """Say why this cannot go on, in one line; exit code 2."""
+    print(f"proofbook: {reason}", file=sys.stderr)
+    sys.exit(2)
+
+
+def check_python(version: tuple[int, ...]) -> None:
+    """Refuse a Python that cannot make the environment."""
+    if version < OLDEST:
+        found = ".".join(map(str, version[:2]))
+        refuse(f"needs Python 3.11 or later, this is {found}; try make PYTHON=python3.12 …")
+    if not all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
+        refuse("this Python lacks venv; on Debian or Ubuntu: apt-get install python3-venv")
+
+
+def make_environment() -> Path:
+    """Make `.venv` unless a working one is there; return its Python."""
+    python = VENV / "bin" / "python"
+    if python.exists():
+        return python
+    check_python(sys.version_info)
+    say(f"Making .venv with Python {sys.version.split()[0]}")
+    if subprocess.call([sys.executable, "-m", "venv", "--clear", str(VENV)]):
+        refuse("could not make .venv (see above)")
+    return python
+
+
+def pip(python: Path, *arguments: str) -> float:
+    """Run pip, show large downloads as they come, return the megabytes downloaded."""
+    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    total = 0.0
+    with subprocess.Popen(
+        [*command, "--progress-bar", "off", *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stdout or ():
+            found = DOWNLOAD.match(line)
+            if found:
+                size = float(found.group(2)) * MEGABYTES[found.group(3)]
+                total += size
+                if size >= WORTH_A_LINE_MB:
+                    say(f"  {found.group(1)}, {size:.0f} MB")
+            elif line.startswith("Installing collected packages") and "," in line:
+                say(f"  unpacking {line.count(',') + 1} packages")
+    if process.returncode:
+        refuse("pip could not install what the project needs (see above)")
+    return total
+
+
+def main() -> None:
+    """Set up for the purpose named on the command line."""
+    started = time.monotonic()
+    purpose = sys.argv[1]
+    python = make_environment()
+    say(f"Installing requirements/{purpose}.txt into .venv")
+    downloaded = pip(python, "-r", str(HERE / f"{purpose}.txt"))
+    downloaded += pip(python, "--no-build-isolation", "--no-deps", "-e", str(ROOT))
+    say(f"Set up: {downloaded:.0f} MB downloaded, {time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
