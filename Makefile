@@ -13,7 +13,7 @@ export NO_MKDOCS_2_WARNING := 1
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help site test serve traces pages check bench soak locks clean
+.PHONY: help site test browser serve traces pages check bench soak locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
@@ -25,8 +25,11 @@ site: .venv/.run  ## run the experiments this machine lacks, build the book, say
 	echo "Open site/html/index.html"; \
 	if [ $$code = 1 ]; then echo "A run surprised: the pages show it in red." >&2; fi; exit $$code
 
-test: .venv/.test  ## every test, browser included (ARGS='-k word' picks some)
+test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some)
 	@$(PY) -m pytest $(ARGS)
+
+browser: .venv/.test  ## find Chromium or Chrome for the tests, or install it
+	@$(PY) tests/browser.py
 
 serve: .venv/.pages  ## write beside a browser that follows (PORT=8000)
 	@$(PY) -c "$$PORT_IS_FREE" $(PORT)

@@ -1,0 +1,130 @@
+"""What tests of every part share: the project's root, the built book, a browser, the time spent.
+
+The book is built once for a test session, from a copy of the tree that holds the committed traces
+only, so that tests see the same pages on every machine and leave `site/` alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.browser import find_browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILT_FROM = ("content", "generator", "runners", "mkdocs.yml", "README.md", "pyproject.toml")
+LOCAL_SCHEMES = ("file:", "data:", "blob:", "about:")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project's root."""
+    return ROOT
+
+
+def copy_of_the_book(into: Path, *, own_traces: bool = False) -> Path:
+    """Copy what a build reads into `into`; without this machine's own traces unless asked for."""
+    for name in BUILT_FROM:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, into / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists():
+            shutil.copy2(source, into / name)
+    traces = into / "content" / "traces"
+    for entry in [] if own_traces else list(traces.iterdir()):
+        if not entry.name.startswith("reference-"):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    for folder in ("pages", "html"):
+        (into / "site" / folder).mkdir(parents=True)
+    return into
+
+
+def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run MkDocs on the book in `folder`."""
+    environment = {k: v for k, v in os.environ.items() if k != "PROOFBOOK_MACHINE"}
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", *arguments],
+        cwd=folder,
+        env={**environment, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="session")
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the real book's HTML: committed traces, a strict build, once a session."""
+    folder = copy_of_the_book(tmp_path_factory.mktemp("book") / "copy")
+    done = mkdocs(folder, "build", "--strict", "--quiet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "site" / "html"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium or Chrome, headless, once a session."""
+    from playwright.sync_api import sync_playwright
+
+    path = find_browser()
+    assert path, "no Chromium or Chrome on PATH; `make browser` finds or installs one"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open a file or an address in a fresh context; keyword arguments are Playwright's own.
+
+    At the end of the test every page opened must have stayed quiet: no console error or warning,
+    no exception, no request to another host.
+    """
+    complaints: list[str] = []
+    contexts = []
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(f"console {message.type}: {message.text}")
+
+    def on_request(request: Request) -> None:
+        if not request.url.startswith((*LOCAL_SCHEMES, "http://127.0.0.1:")):
+            complaints.append(f"request to another host: {request.url}")
+
+    def opened(where: Path | str, **options: Any) -> Page:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", on_console)
+        page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
+        page.on("request", on_request)
+        page.goto(where.as_uri() if isinstance(where, Path) else where)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not complaints, "\n".join(complaints)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say where the time went, by folder or file of tests."""
+    seconds: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds["/".join(report.nodeid.split("::")[0].split("/")[:2])] += report.duration
+    terminalreporter.write_sep("=", "time by part")
+    for part, taken in sorted(seconds.items(), key=lambda pair: -pair[1]):
+        terminalreporter.write_line(f"{taken:8.1f} s  {part}")

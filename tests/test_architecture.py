@@ -1,0 +1,103 @@
+"""The directions that imports may take, and the names that files may have.
+
+generator → `runners.trace` only; nothing under generator imports torch; only `generator/plugin.py`
+imports MkDocs; runners never import generator; what the generator takes from runners is free of
+torch too.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+VAGUE = {"util", "utils", "helper", "helpers", "manager", "data", "info", "misc", "common"}
+NEEDS_NO_TORCH = ("runners.trace", "runners.digest")
+
+
+def _sources(*parts: str) -> list[Path]:
+    return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))
+
+
+@cache
+def _imports(path: Path) -> frozenset[str]:
+    """Every module that a file imports, also inside functions."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import"
+            if node.module in ("runners", "generator"):
+                names.update(f"{node.module}.{alias.name}" for alias in node.names)
+            else:
+                names.add(node.module or "")
+    return frozenset(names)
+
+
+def _importers(package: str, *parts: str) -> dict[str, list[str]]:
+    """File → what it imports of a package, for files under `parts` that do."""
+    found = {}
+    for path in _sources(*parts):
+        names = [n for n in sorted(_imports(path)) if n == package or n.startswith(f"{package}.")]
+        if names:
+            found[path.relative_to(ROOT).as_posix()] = names
+    return found
+
+
+def test_the_generator_takes_only_the_trace_from_the_runners():
+    assert {
+        file: names
+        for file, names in _importers("runners", "generator").items()
+        if set(names) - {"runners.trace"}
+    } == {}
+
+
+def test_runners_never_import_the_generator():
+    assert _importers("generator", "runners") == {}
+
+
+def test_nothing_in_the_generator_imports_torch():
+    assert _importers("torch", "generator") == {}
+
+
+def test_only_the_plugin_imports_mkdocs():
+    assert set(_importers("mkdocs", "generator", "runners")) <= {"generator/plugin.py"}
+
+
+@pytest.mark.parametrize("module", [*NEEDS_NO_TORCH, "generator.plugin", "generator.__main__"])
+def test_what_makes_pages_loads_without_torch(module):
+    """Also what a module imports at second hand must be free of torch."""
+    program = f"import sys; sys.modules['torch'] = None; import {module}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_file_has_a_name_that_says_nothing():
+    sources = _sources("generator", "runners", "tests")
+    assert [path for path in sources if VAGUE & set(path.stem.split("_"))] == []
+
+
+def test_every_module_says_what_it_is_for():
+    missing = [
+        path.relative_to(ROOT).as_posix()
+        for path in _sources("generator", "runners", "tests")
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        and path.read_text(encoding="utf-8").strip()
+    ]
+    assert missing == []
+
+
+def test_every_public_function_has_a_docstring_in_google_style():
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--select", "D", "generator", "runners"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout

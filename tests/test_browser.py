@@ -1,0 +1,47 @@
+"""Finding a browser: on PATH, by a package manager, or one clear line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import browser as browsers
+
+
+def _program(folder: Path, name: str, script: str = "") -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_chromium_on_path_is_taken_before_chrome(tmp_path, monkeypatch):
+    for name in ("google-chrome", "chromium"):
+        _program(tmp_path, name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert browsers.find_browser() == tmp_path / "chromium"
+
+
+def test_a_missing_browser_is_installed_by_the_package_manager(tmp_path, monkeypatch):
+    monkeypatch.setattr(browsers, "ON_MACOS", ())
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setattr(browsers, "ON_PATH", ("a-browser",))
+    _program(tmp_path, "apt-get", f"touch {tmp_path}/a-browser && chmod +x {tmp_path}/a-browser")
+    assert browsers.install_browser() == tmp_path / "a-browser"
+
+
+def test_no_browser_and_no_way_to_get_one_is_one_line(tmp_path):
+    done = subprocess.run(
+        [sys.executable, browsers.__file__],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    if browsers.find_browser() in map(Path, browsers.ON_MACOS):
+        pytest.skip("macOS finds Chrome outside PATH")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "Chromium" in done.stderr
