@@ -18,6 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "data", "info", "misc", "common"}
 NEEDS_NO_TORCH = ("runners.trace", "runners.digest")
+MISSING_DOCSTRINGS = ["--select", "D100,D101,D102,D103,D104,D417,D419"]
 
 
 def _sources(*parts: str) -> list[Path]:
@@ -93,9 +94,9 @@ def test_every_module_says_what_it_is_for():
     assert missing == []
 
 
-def test_every_public_function_has_a_docstring_in_google_style():
+def test_every_public_function_has_a_docstring():
     done = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "--select", "D", "generator", "runners"],
+        [sys.executable, "-m", "ruff", "check", *MISSING_DOCSTRINGS, "generator", "runners"],
         cwd=ROOT,
         capture_output=True,
         text=True,
