@@ -21,7 +21,7 @@ help:  ## this list
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
 	@$(PY) -m runners run; code=$$?; [ $$code -le 1 ] || exit $$code; \
-	.venv/bin/mkdocs build --quiet || exit; \
+	$(PY) -m mkdocs build --quiet || exit; \
 	echo "Open site/html/index.html"; \
 	if [ $$code = 1 ]; then echo "A run surprised: the pages show it in red." >&2; fi; exit $$code
 
@@ -33,13 +33,13 @@ browser: .venv/.test  ## find Chromium or Chrome for the tests, or install it
 
 serve: .venv/.pages  ## write beside a browser that follows (PORT=8000)
 	@$(PY) -c "$$PORT_IS_FREE" $(PORT)
-	@.venv/bin/mkdocs serve --dirty --no-strict --dev-addr 127.0.0.1:$(PORT)
+	@$(PY) -m mkdocs serve --dirty --no-strict --dev-addr 127.0.0.1:$(PORT)
 
 traces: .venv/.run  ## run the experiments that are missing or stale here (NAMES='ddp' picks some)
 	@$(PY) -m runners run $(NAMES)
 
 pages: .venv/.pages  ## the book from the committed traces, strictly; no torch, no experiments
-	@PROOFBOOK_MACHINE=$(REFERENCE) .venv/bin/mkdocs build --strict --quiet
+	@PROOFBOOK_MACHINE=$(REFERENCE) $(PY) -m mkdocs build --strict --quiet
 	@echo "Open site/html/index.html"
 
 check: .venv/.test  ## ruff, ruff format, mypy strict
