@@ -2,7 +2,7 @@
 
 Takes `pages`, `run` or `test`: which file beside this one. The Makefile calls it when that file is
 newer than its stamp, so a second call costs nothing. Prints each large download, and in the end
-what was downloaded and how long it took. Exits 2 with one line where this Python cannot do it.
+what was fetched and how long it took. Exits 2 with one line where this Python cannot do it.
 
 Runs under whatever Python the machine has, so its syntax is that of Python 3.7: it must be able to
 say that a Python is too old.
@@ -14,8 +14,10 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Iterable
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -24,6 +26,7 @@ OLDEST = (3, 11)
 WORTH_A_LINE_MB = 5
 MEGABYTES = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
 DOWNLOAD = re.compile(r"\s*Downloading (?:\S*/)?(\S+) \(([\d.]+) (kB|MB|GB)\)")
+FROM_DISK = re.compile(r"\s*Processing (?:file://)?(\S+\.whl)")
 
 
 def say(line: str) -> None:
@@ -58,24 +61,43 @@ def make_environment() -> Path:
     return python
 
 
-def pip(python: Path, *arguments: str) -> float:
-    """Run pip, show large downloads as they come, return the megabytes downloaded."""
-    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+def fetched(line: str) -> tuple[str, float]:
+    """The package that a line of pip's says it fetches, and its megabytes; 0 for other lines."""
+    found = DOWNLOAD.match(line)
+    if found:
+        return found.group(1), float(found.group(2)) * MEGABYTES[found.group(3)]
+    found = FROM_DISK.match(line)
+    if found:
+        wheel = Path(found.group(1))
+        return wheel.name, wheel.stat().st_size / 1e6
+    return "", 0.0
+
+
+def follow(lines: Iterable[str]) -> float:
+    """Show what pip fetches that is large, as it comes; return the megabytes of all of it."""
     total = 0.0
-    with subprocess.Popen(
-        [*command, "--progress-bar", "off", *arguments], stdout=subprocess.PIPE, text=True
-    ) as process:
-        for line in process.stdout or ():
-            found = DOWNLOAD.match(line)
-            if found:
-                size = float(found.group(2)) * MEGABYTES[found.group(3)]
-                total += size
-                if size >= WORTH_A_LINE_MB:
-                    say(f"  {found.group(1)}, {size:.0f} MB")
-            elif line.startswith("Installing collected packages") and "," in line:
-                say(f"  unpacking {line.count(',') + 1} packages")
-    if process.returncode:
-        refuse("pip could not install what the project needs (see above)")
+    for line in lines:
+        name, size = fetched(line)
+        total += size
+        if size >= WORTH_A_LINE_MB:
+            say(f"  {name}, {size:.0f} MB")
+        elif line.startswith("Installing collected packages") and "," in line:
+            say(f"  unpacking {line.count(',') + 1} packages")
+    return total
+
+
+def pip(python: Path, *arguments: str) -> float:
+    """Run pip; return the megabytes fetched. Its complaints are shown only where it fails."""
+    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    command += ["--progress-bar", "off", *arguments]
+    with tempfile.TemporaryFile("w+") as complaints:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True)
+        with process:
+            total = follow(process.stdout or ())
+        if process.returncode:
+            complaints.seek(0)
+            sys.stderr.writelines(line for line in complaints if not line.startswith("WARNING"))
+            refuse("pip could not install what the project needs (see above)")
     return total
 
 
@@ -85,9 +107,9 @@ def main() -> None:
     purpose = sys.argv[1]
     python = make_environment()
     say(f"Installing requirements/{purpose}.txt into .venv")
-    downloaded = pip(python, "-r", str(HERE / f"{purpose}.txt"))
-    downloaded += pip(python, "--no-build-isolation", "--no-deps", "-e", str(ROOT))
-    say(f"Set up: {downloaded:.0f} MB downloaded, {time.monotonic() - started:.0f} s")
+    megabytes = pip(python, "-r", str(HERE / f"{purpose}.txt"))
+    megabytes += pip(python, "--no-build-isolation", "--no-deps", "-e", str(ROOT))
+    say(f"Set up: {megabytes:.0f} MB fetched, {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,102 @@
+"""Set-up: which Python it takes, what it pins, and that a second call costs nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PURPOSES = ("pages", "run", "test")
+
+
+@pytest.fixture
+def install(root):
+    spec = importlib.util.spec_from_file_location("install", root / "requirements" / "install.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _pins(root, purpose: str) -> dict[str, str]:
+    lines = (root / "requirements" / f"{purpose}.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith(("#", "-r ")))
+
+
+def test_an_old_python_is_refused_in_one_line(install, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        install.check_python((3, 9, 2))
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert "3.11" in said[0]
+    assert "3.9" in said[0]
+
+
+def test_a_python_without_venv_is_refused_with_what_to_install(install, capsys, monkeypatch):
+    monkeypatch.setattr(install.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        install.check_python((3, 12, 0))
+    assert capsys.readouterr().err.splitlines() == [
+        "proofbook: this Python lacks venv; on Debian or Ubuntu: apt-get install python3-venv"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "megabytes"),
+    [
+        ("  Downloading torch-2.13.0-cp311-manylinux_2_28_x86_64.whl (821.5 MB)\n", 821.5),
+        ("Downloading pluggy-1.7.0-py3-none-any.whl (20 kB)\n", 0.02),
+        ("Collecting torch==2.13.0\n", 0.0),
+    ],
+)
+def test_what_pip_fetches_is_counted(install, line, megabytes):
+    assert install.fetched(line)[1] == pytest.approx(megabytes)
+
+
+def test_every_direct_dependency_is_pinned_within_its_range(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    pins: dict[str, str] = {}
+    for purpose, direct in zip(
+        PURPOSES, (project["dependencies"], extras["run"], extras["test"]), strict=True
+    ):
+        pins |= _pins(root, purpose)
+        for needed in map(Requirement, direct):
+            assert needed.specifier.contains(pins[canonicalize_name(needed.name)]), needed
+
+
+def test_pins_are_exact_and_leave_the_machine_and_the_index_to_pip(root):
+    for purpose in PURPOSES:
+        for line in (root / "requirements" / f"{purpose}.txt").read_text().splitlines():
+            assert re.fullmatch(r"#.*|-r \w+\.txt|[a-z0-9-]+==[0-9][a-z0-9.]*", line), line
+            assert not line.startswith(("nvidia-", "triton", "cuda-"))
+
+
+def test_pages_are_made_without_torch(root):
+    assert "torch" not in _pins(root, "pages")
+    assert _pins(root, "run")["torch"] == "2.13.0"
+
+
+def test_a_file_names_each_package_once(root):
+    named = [name for purpose in PURPOSES for name in _pins(root, purpose)]
+    assert len(named) == len(set(named))
+
+
+def test_every_dependency_says_what_it_is_for(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    table = (root / "CONTRIBUTING.md").read_text().partition("## Dependencies")[2]
+    direct = project["dependencies"] + sum(project["optional-dependencies"].values(), [])
+    assert [need for need in direct if Requirement(need).name not in table] == []
+
+
+def test_a_second_set_up_does_nothing(root):
+    """The tests themselves run in an environment that is set up."""
+    done = subprocess.run(
+        ["make", ".venv/.test"], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert "up to date" in done.stdout
