@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import tomllib
+from itertools import chain
 
 import pytest
 from packaging.requirements import Requirement
@@ -90,13 +91,13 @@ def test_a_file_names_each_package_once(root):
 def test_every_dependency_says_what_it_is_for(root):
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     table = (root / "CONTRIBUTING.md").read_text().partition("## Dependencies")[2]
-    direct = project["dependencies"] + sum(project["optional-dependencies"].values(), [])
+    direct = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     assert [need for need in direct if Requirement(need).name not in table] == []
 
 
 def test_a_second_set_up_does_nothing(root):
-    """The tests themselves run in an environment that is set up."""
-    done = subprocess.run(
-        ["make", ".venv/.test"], cwd=root, capture_output=True, text=True, check=True
-    )
+    for _ in range(2):
+        done = subprocess.run(
+            ["make", ".venv/.test"], cwd=root, capture_output=True, text=True, check=True
+        )
     assert "up to date" in done.stdout
