@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from generator.words import Expression, Id, Line, Prose, RunPath, Written
 
@@ -14,9 +16,7 @@ Verdict = Literal[
     "does_not_apply",
     "no_evidence",
 ]
-Relation = Literal[
-    "equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"
-]
+Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"]
 
 
 class Tolerance(Written):
@@ -35,10 +35,20 @@ class Domain(Written):
 
 
 class Falsifier(Written):
-    """A change to one field of a trace that makes the claim false; the tests apply it."""
+    """A change to one field of a trace that makes the claim false; the tests apply it.
+
+    Give the new `value`, or `same_as`: the path whose value it takes, for what must differ.
+    """
 
     field: Expression  # a plain path, as `python -m runners show` prints it
-    value: int | float | str | list[float]
+    value: int | float | str | list[float] | None = None
+    same_as: Expression | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.value is None) == (self.same_as is None):
+            raise ValueError("give either value or same_as")
+        return self
 
 
 class Showed(Written):
