@@ -48,7 +48,7 @@ check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/mypy
 
 bench: .venv/.test  ## what measuring and generating cost, as ratios
-	@$(PY) -m pytest tests/bench -m bench -s -q $(ARGS)
+	@$(PY) -m tests.bench $(ARGS)
 
 soak: .venv/.test  ## what takes long: repeated outcomes and kills, a thousand pages
 	@$(PY) -m pytest tests/soak -m soak -s $(ARGS)

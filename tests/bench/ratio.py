@@ -19,7 +19,8 @@ class Ratio:
 
     def __str__(self) -> str:
         above, below = map(statistics.median, (self.of_seconds, self.against_seconds))
-        samples = f"{min(len(self.of_seconds), len(self.against_seconds))} samples each"
+        count = min(len(self.of_seconds), len(self.against_seconds))
+        samples = "one sample each" if count == 1 else f"{count} samples each"
         detail = f"{self.of} {_readable(above)}, {self.against} {_readable(below)}, {samples}"
         return f"{above / below:6.2f} times  {detail}"
 

@@ -1,0 +1,35 @@
+"""Costs as ratios, each against the plain way of doing the same, in one run: `make bench`.
+
+python -m tests.bench [meters] [torchrun] [pages]
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+
+BENCHES = {
+    "meters": "a step under the recorder and the meters, against a bare loop",
+    "torchrun": "an experiment by the runners, against plain torchrun scripts",
+    "pages": "the generator's share of building a thousand pages",
+}
+
+
+def main() -> int:
+    """Run the benches named on the command line, or all."""
+    chosen = sys.argv[1:] or list(BENCHES)
+    unknown = [name for name in chosen if name not in BENCHES]
+    if unknown:
+        print(f"no bench {', '.join(unknown)}; there are: {', '.join(BENCHES)}", file=sys.stderr)
+        return 2
+    warnings.simplefilter("ignore")
+    for name in chosen:
+        print(f"\n{name}: {BENCHES[name]}", flush=True)
+        for ratio in importlib.import_module(f"tests.bench.{name}").ratios():
+            print(f"  {ratio}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
