@@ -17,12 +17,12 @@ export PYTHONUNBUFFERED := 1
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 12
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' Makefile
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
 	@$(PY) -m runners run; code=$$?; [ $$code -le 1 ] || exit $$code; \
 	$(PY) -m mkdocs build --quiet || exit; \
-	echo "Open site/html/index.html"; \
+	echo "Open $(CURDIR)/site/html/index.html"; \
 	if [ $$code = 1 ]; then echo "A run surprised: the pages show it in red." >&2; fi; exit $$code
 
 test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some)
@@ -40,7 +40,7 @@ traces: .venv/.run  ## run the experiments that are missing or stale here (NAMES
 
 pages: .venv/.pages  ## the book from the committed traces, strictly; no torch, no experiments
 	@PROOFBOOK_MACHINE=$(REFERENCE) $(PY) -m mkdocs build --strict --quiet
-	@echo "Open site/html/index.html"
+	@echo "Open $(CURDIR)/site/html/index.html"
 
 check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/ruff check

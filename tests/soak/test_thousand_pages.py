@@ -1,4 +1,4 @@
-"""A thousand pages: built strictly, twice the same to the byte, the second time nothing rewritten."""
+"""A thousand pages: a strict build, twice the same to the byte, with nothing rewritten."""
 
 from __future__ import annotations
 
