@@ -1,0 +1,90 @@
+"""What an experiment is: runs declared as pure values, and the code each strategy executes.
+
+An experiment is one file in `runners/experiments/` with three names:
+
+    QUESTION    what it asks, one sentence
+    RUNS        {name: RunPlan}, in the order they run
+    STRATEGIES  {strategy: function of a Rank}
+
+`find` discovers them by listing the folder; nothing registers anywhere. No torch here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from runners.trace import Setting, Status
+
+if TYPE_CHECKING:
+    from runners.rank import Rank
+
+FOLDER = Path(__file__).resolve().parent / "experiments"
+PassName = Literal["timed", "metered", "budgeted"]
+Strategy = Callable[["Rank"], None]
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """One run, as declared.
+
+    Attributes:
+        strategy: the key of the experiment's `STRATEGIES`.
+        world_size: the number of ranks.
+        settings: what the strategy reads; also what the page may state as given.
+        expected: how the run is meant to end; anything else is a surprise.
+        budget_bytes: what each rank may allocate above its start; None is no limit.
+        passes: `timed` trains to the end with no meter, `metered` takes a few steps under the
+            meters, `budgeted` trains to the end under the budget. Each is its own set of processes.
+        seed: seeds data and parameters.
+        keeps_steps: whether the trace keeps the loss of every step.
+        needs_group: whether the ranks form a process group before the strategy starts.
+        has_timeline: whether a metered pass also profiles one step, for who was busy when.
+    """
+
+    strategy: str
+    world_size: int = 1
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    expected: Status = "completed"
+    budget_bytes: int | None = None
+    passes: tuple[PassName, ...] = ("timed", "metered")
+    seed: int = 42
+    keeps_steps: bool = False
+    needs_group: bool = True
+    has_timeline: bool = True
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment, found by name."""
+
+    name: str
+    question: str
+    runs: Mapping[str, RunPlan]
+    strategies: Mapping[str, Strategy]
+
+
+class UnknownExperimentError(ValueError):
+    """There is no experiment of that name."""
+
+
+def names() -> list[str]:
+    """The names of all experiments, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("_"))
+
+
+def find(name: str) -> Experiment:
+    """Load one experiment; its file imports torch.
+
+    Raises:
+        UnknownExperimentError: there is none of that name.
+    """
+    if name not in names():
+        raise UnknownExperimentError(
+            f"no experiment {name!r}; there are: {', '.join(names())}"
+        )
+    module = importlib.import_module(f"runners.experiments.{name}")
+    return Experiment(name, module.QUESTION, module.RUNS, module.STRATEGIES)

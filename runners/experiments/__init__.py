@@ -1,0 +1,1 @@
+"""The experiments, one file each: the syllabus. `runners.experiment.find` discovers them."""

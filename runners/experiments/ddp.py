@@ -1,0 +1,278 @@
+"""DistributedDataParallel: replicas that stay equal because their gradients are averaged.
+
+Four ranks train one small classifier on a shard of the rows each. Beside it: the same training on
+a single device (the oracle), replicas that never synchronise, and features scaled shard by shard.
+
+    python -m runners run ddp
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.experiment import RunPlan
+from runners.networks import description, flat, perceptron
+from runners.rank import Rank, first_values, parameter_digest
+from runners.teacher import Lesson, Rows, Scaling, teach
+from runners.training import train_epoch, validate
+from runners.trace import Setting
+
+QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
+
+WIDTHS = (10, 64, 4)
+SETTINGS: dict[str, Setting] = {
+    "num_rows": 10000,
+    "num_validation_rows": 1000,
+    "num_features": 10,
+    "num_hidden": 64,
+    "num_classes": 4,
+    "num_shards": 4,
+    "num_rows_per_shard": 2500,
+    "batch_size": 25,
+    "global_batch_size": 100,
+    "num_epochs": 5,
+    "learning_rate": 0.1,
+    "momentum": 0.9,
+    "teacher_temperature": 0.15,
+    "dtype": "float32",
+    "scaling": "global",
+    "order": "shuffled",
+}
+FLOAT64: dict[str, Setting] = {**SETTINGS, "dtype": "float64"}
+ONE_BATCH: dict[str, Setting] = {"batch_size": 100}
+
+RUNS = {
+    "ddp": RunPlan("ddp", 4, SETTINGS, keeps_steps=True),
+    "single": RunPlan("single", 1, {**SETTINGS, **ONE_BATCH}),
+    "ddp_fp64": RunPlan("ddp", 4, FLOAT64, passes=("timed",)),
+    "single_fp64": RunPlan("single", 1, {**FLOAT64, **ONE_BATCH}, passes=("timed",)),
+    "no_sync": RunPlan("no_sync", 4, SETTINGS),
+    "per_shard_shuffled": RunPlan(
+        "ddp", 4, {**SETTINGS, "scaling": "per_shard"}, passes=("timed",)
+    ),
+    "per_shard_sorted": RunPlan(
+        "ddp", 4, {**SETTINGS, "scaling": "per_shard", "order": "sorted"}, passes=("timed",)
+    ),
+    "global_sorted": RunPlan("ddp", 4, {**SETTINGS, "order": "sorted"}, passes=("timed",)),
+    "ddp_two_ranks": RunPlan("ddp", 2, {**SETTINGS, "batch_size": 50}, passes=("timed",)),
+}
+
+
+def _lesson(rank: Rank) -> Lesson:
+    settings = rank.settings
+    lesson = teach(
+        rank.seed,
+        num_rows=settings.num_rows,
+        num_validation_rows=settings.num_validation_rows,
+        num_features=settings.num_features,
+        num_classes=settings.num_classes,
+        temperature=settings.teacher_temperature,
+        dtype=getattr(torch, settings.dtype),
+    )
+    if settings.order == "shuffled":
+        return lesson
+    # Rows as a careless export leaves them: ordered by their first feature.
+    order = lesson.training.features[:, 0].argsort(stable=True)
+    return Lesson(lesson.training.take(order), lesson.validation)
+
+
+def _interleave(rows: Rows, num_shards: int) -> Rows:
+    """Reorder rows so that each global batch holds the same rows as one batch of every shard."""
+    num_rows = len(rows.labels)
+    shards = torch.arange(num_rows).view(num_shards, -1)
+    return rows.take(shards.T.reshape(-1))
+
+
+def _prepared(rank: Rank) -> tuple[Rows, Rows]:
+    """This rank's rows, scaled, and the validation rows scaled as rank 0 would."""
+    settings = rank.settings
+    lesson = _lesson(rank)
+    whole = lesson.training.features
+    shards = lesson.training
+    if rank.world_size > 1:
+        size = settings.num_rows // rank.world_size
+        shards = lesson.training.take(slice(rank.rank * size, (rank.rank + 1) * size))
+    with rank.stage("load", "take this rank's shard of the rows", whole, everywhere=True) as out:
+        out(shards.features)
+    per_shard = settings.scaling == "per_shard"
+    scaling = Scaling.of(shards.features if per_shard else whole)
+    operation = f"scale each feature by {'its shard' if per_shard else 'all rows'}' low and high"
+    with rank.stage("scale", operation, shards.features, everywhere=True) as out:
+        scaled = scaling.apply(shards.features)
+        out(scaled)
+    training = Rows(scaled.to(rank.device), shards.labels.to(rank.device))
+    if rank.world_size == 1:
+        training = _interleave(training, settings.num_shards)
+    validation = Rows(
+        scaling.apply(lesson.validation.features).to(rank.device),
+        lesson.validation.labels.to(rank.device),
+    )
+    rank.rows(training.features, training.labels, validation.features, validation.labels)
+    return training, validation
+
+
+def _model(rank: Rank) -> nn.Module:
+    """A replica from a seed of this rank's own, as careless scripts build it."""
+    torch.manual_seed(rank.seed + rank.rank)
+    dtype = getattr(torch, rank.settings.dtype)
+    rank.describe(description(WIDTHS, [range(rank.world_size)] * 2, dtype))
+    return perceptron(WIDTHS, dtype=dtype, device=rank.device)
+
+
+def _optimizer(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(
+        model.parameters(), lr=rank.settings.learning_rate, momentum=rank.settings.momentum
+    )
+
+
+def _train(rank: Rank, model: nn.Module, training: Rows, validation: Rows, *, sync: bool) -> None:
+    """Train to the end; replicas report their own loss and digest each epoch."""
+    optimizer = _optimizer(rank, model)
+    rank.watch(model, optimizer)
+    rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
+    context = nullcontext() if sync else model.no_sync()  # type: ignore[operator]
+    with context:
+        for epoch in rank.epochs(rank.settings.num_epochs):
+            batch_size = rank.settings.batch_size
+            loss, accuracy, count = train_epoch(rank, model, optimizer, training, batch_size)
+            graded = validate(model, validation) if rank.rank == 0 and not rank.is_metered else None
+            rank.epoch(
+                epoch,
+                loss=loss,
+                accuracy=accuracy,
+                num_samples=count,
+                validation=graded,
+                parameters=model.parameters(),
+            )
+            if rank.rank == 0:
+                print(f"epoch {epoch}: loss {loss:.4f} on rank 0")
+
+
+def single(rank: Rank) -> None:
+    """The oracle: one device, the global batch, the same rows in the same order."""
+    with rank.phase("build"):
+        training, validation = _prepared(rank)
+        model = _model(rank)
+    _train(rank, model, training, validation, sync=True)
+
+
+def ddp(rank: Rank) -> None:
+    """One replica a rank; DDP averages gradients in every backward pass."""
+    with rank.phase("build"):
+        training, validation = _prepared(rank)
+        model = _model(rank)
+    rank.outcome.first_parameter_digest = parameter_digest(model.parameters())
+    before = flat(model)
+    with (
+        rank.phase("wrap"),
+        rank.stage(
+            "wrap", "broadcast the parameters of rank zero to every replica", before, everywhere=True
+        ) as out,
+    ):
+        replica = DistributedDataParallel(model)
+        out(flat(model))
+    _train(rank, replica, training, validation, sync=True)
+    if not rank.is_metered:
+        _show_stages(rank, replica, training, validation)
+        _predict(rank, replica, training)
+
+
+def no_sync(rank: Rank) -> None:
+    """Replicas start equal and never exchange a gradient."""
+    with rank.phase("build"):
+        training, validation = _prepared(rank)
+        model = _model(rank)
+    rank.outcome.first_parameter_digest = parameter_digest(model.parameters())
+    with rank.phase("wrap"):
+        replica = DistributedDataParallel(model)
+    _train(rank, replica, training, validation, sync=False)
+
+
+def _show_stages(rank: Rank, model: nn.Module, training: Rows, validation: Rows) -> None:
+    """One more step and one more validation, to show their tensors."""
+    batch = training.take(slice(0, rank.settings.batch_size))
+    optimizer = _optimizer(rank, model)
+    with rank.stage(
+        "train",
+        "forward, loss, backward with all_reduce, update",
+        batch.features,
+        everywhere=True,
+    ) as out:
+        nn.functional.cross_entropy(model(batch.features), batch.labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        out(flat(model))
+    with (
+        torch.no_grad(),
+        rank.stage("validate", "forward without gradients", validation.features) as out,
+    ):
+        if rank.rank == 0:
+            out(model(validation.features))
+
+
+def _gathered(rank: Rank, value: Setting) -> list[Setting]:
+    """The value of every rank, on every rank."""
+    values: list[Setting] = [None] * rank.world_size
+    dist.all_gather_object(values, value)
+    return values
+
+
+def _predict(rank: Rank, model: DistributedDataParallel, training: Rows) -> None:
+    """Follow one batch of every rank through forward, backward, all_reduce and update."""
+    batch = training.take(slice(0, rank.settings.batch_size))
+    replica = model.module
+    head = replica[-1].weight
+    facts: dict[str, Setting] = {}
+    with rank.predict("input", "take one batch of this rank's rows", batch.features) as out:
+        out(batch.features)
+    with rank.predict("forward", "run this rank's replica", batch.features) as out:
+        logits = replica(batch.features)
+        out(logits)
+    with rank.predict(
+        "loss_backward", "mean cross-entropy, then backward on this rank alone", logits, facts
+    ) as out:
+        loss = nn.functional.cross_entropy(logits, batch.labels)
+        loss.backward()
+        out(head.grad)
+        facts["loss"] = loss.item()
+    averaged: dict[str, Setting] = {}
+    before = _gathered(rank, first_values(head.grad))
+    with rank.predict(
+        "all_reduce", "sum gradients over all ranks and divide by their number", head.grad, averaged
+    ) as out:
+        for parameter in replica.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= rank.world_size
+        out(head.grad)
+    after = _gathered(rank, first_values(head.grad))
+    averaged.update({f"rank_{r}_before": v for r, v in enumerate(before)})
+    averaged.update({f"rank_{r}_after": v for r, v in enumerate(after)})
+    _keep_facts(rank, "all_reduce", averaged)
+    _update(rank, replica, head)
+
+
+def _update(rank: Rank, replica: nn.Module, head: Tensor) -> None:
+    optimizer = _optimizer(rank, replica)
+    with rank.predict("update", "one step of the optimizer on this rank", head) as out:
+        optimizer.step()
+        out(head)
+    digests = _gathered(rank, parameter_digest(replica.parameters()))
+    facts = {f"rank_{r}_digest": digest for r, digest in enumerate(digests)}
+    _keep_facts(rank, "update", {**facts, "num_distinct_digests": len(set(digests))})
+
+
+def _keep_facts(rank: Rank, name: str, facts: dict[str, Setting]) -> None:
+    """Add what was learnt of other ranks to a prediction step that is already timed."""
+    steps = rank.outcome.prediction
+    rank.outcome.prediction = [
+        s.model_copy(update={"facts": {**s.facts, **facts}}) if s.name == name else s
+        for s in steps
+    ]
+
+
+STRATEGIES = {"single": single, "ddp": ddp, "no_sync": no_sync}

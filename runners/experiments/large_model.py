@@ -1,0 +1,304 @@
+"""A model that does not fit: which strategies let it train, and which only seem to.
+
+Two models of about the same size, one with a dominant layer (`wide`) and one of equal layers
+(`deep`), trained on one device, under DDP, split into two stages by hand, with tensor parallelism
+and under FSDP: each once without a limit, for its true peak, and once under a budget per rank.
+
+    python -m runners run large_model
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.experiment import RunPlan
+from runners.networks import description, num_parameters, perceptron
+from runners.rank import Rank
+from runners.trace import Setting, Status
+
+QUESTION = "Which strategies let a model train that does not fit one device's memory?"
+
+WIDTHS: dict[str, tuple[int, ...]] = {
+    "wide": (10000, 5000, 1000, 10),
+    "deep": (2000,) * 15,
+}
+FIRST_STAGE_LAYERS = {"wide": 1, "deep": 7}  # how many layers rank 0 holds under `stages`
+NUM_CLASSES = 10
+BYTES_PER_VALUE = 4
+# What training keeps of each parameter: itself and its gradient; Adam adds two moments.
+COPIES = {"sgd": 2, "adam": 4}
+
+
+def model_bytes(model: str) -> int:
+    """Bytes of all parameters: the closed form."""
+    return BYTES_PER_VALUE * sum(num_parameters(WIDTHS[model]))
+
+
+def largest_stage_bytes(model: str) -> int:
+    """Bytes of the parameters of the larger of the two stages."""
+    counts = num_parameters(WIDTHS[model])
+    cut = FIRST_STAGE_LAYERS[model]
+    return BYTES_PER_VALUE * max(sum(counts[:cut]), sum(counts[cut:]))
+
+
+def budget_bytes(model: str, optimizer: str) -> int:
+    """Halfway between what the larger stage keeps and what the whole model keeps.
+
+    One rule for both models and both optimizers; no run is measured to find it.
+    """
+    return COPIES[optimizer] * (largest_stage_bytes(model) + model_bytes(model)) // 2
+
+
+def _settings(model: str, optimizer: str) -> dict[str, Setting]:
+    return {
+        "model": model,
+        "optimizer": optimizer,
+        "batch_size": 10,
+        "num_rows": 50,
+        "num_epochs": 3,
+        "learning_rate": 0.01 if optimizer == "sgd" else 0.0001,
+        "num_classes": NUM_CLASSES,
+        "copies_per_parameter": COPIES[optimizer],
+        "bytes_per_value": BYTES_PER_VALUE,
+        "model_bytes": model_bytes(model),
+        "largest_stage_bytes": largest_stage_bytes(model),
+        "largest_layer_bytes": BYTES_PER_VALUE * max(num_parameters(WIDTHS[model])),
+    }
+
+
+FITS: Status = "completed"
+FAILS: Status = "out_of_memory"
+# model, optimizer → strategy → how it ends under the budget
+EXPECTED: dict[tuple[str, str], dict[str, Status]] = {
+    ("wide", "sgd"): {
+        "single": FAILS,
+        "ddp": FAILS,
+        "stages": FITS,
+        "tensor_parallel": FITS,
+        "fsdp": FAILS,
+    },
+    ("deep", "sgd"): {"single": FAILS, "ddp": FAILS, "stages": FITS, "fsdp": FITS},
+    ("wide", "adam"): {"single": FAILS, "stages": FITS, "tensor_parallel": FITS, "fsdp": FAILS},
+    ("deep", "adam"): {"single": FAILS, "ddp": FAILS, "stages": FITS, "fsdp": FITS},
+}
+
+
+def _plans() -> dict[str, RunPlan]:
+    plans: dict[str, RunPlan] = {}
+    for (model, optimizer), strategies in EXPECTED.items():
+        settings = _settings(model, optimizer)
+        prefix = model if optimizer == "sgd" else f"{model}_{optimizer}"
+        for strategy, expected in strategies.items():
+            ranks = 1 if strategy == "single" else 2
+            plans[f"{prefix}_{strategy}"] = RunPlan(
+                strategy, ranks, settings, passes=("metered",), has_timeline=False
+            )
+            if strategy == "ddp" and optimizer == "sgd":
+                plans[f"{prefix}_ddp_view"] = RunPlan(
+                    "ddp_view", ranks, settings, passes=("metered",), has_timeline=False
+                )
+            plans[f"{prefix}_{strategy}_budget"] = RunPlan(
+                strategy,
+                ranks,
+                settings,
+                expected=expected,
+                budget_bytes=budget_bytes(model, optimizer),
+                passes=("budgeted",),
+            )
+    return plans
+
+
+RUNS = _plans()
+
+
+def _whole(rank: Rank) -> nn.Sequential:
+    """All layers on this rank's device."""
+    widths = WIDTHS[rank.settings.model]
+    rank.describe(description(widths, [range(rank.world_size)] * (len(widths) - 1)))
+    with rank.phase("build"):
+        return perceptron(widths, device=rank.device)
+
+
+def _rows(rank: Rank, seed_offset: int) -> tuple[Tensor, Tensor]:
+    """Random rows and classes: what fits is asked, not what is learnt."""
+    settings = rank.settings
+    source = torch.Generator().manual_seed(rank.seed + seed_offset)
+    widths = WIDTHS[settings.model]
+    with rank.phase("rows"):
+        features = torch.randn(settings.num_rows, widths[0], generator=source).to(rank.device)
+        labels = torch.randint(0, NUM_CLASSES, (settings.num_rows,), generator=source)
+        labels = labels.to(rank.device)
+        rank.rows(features, labels)
+    return features, labels
+
+
+def _optimizer(rank: Rank, module: nn.Module, *, fused: bool = True) -> torch.optim.Optimizer:
+    rate = rank.settings.learning_rate
+    if rank.settings.optimizer == "adam":
+        return torch.optim.Adam(module.parameters(), lr=rate, fused=fused)
+    return torch.optim.SGD(module.parameters(), lr=rate)
+
+
+def _report(rank: Rank, epoch: int, losses: list[float]) -> None:
+    mean = sum(losses) / len(losses)
+    rank.epoch(epoch, loss=mean, num_samples=rank.settings.num_rows)
+    print(f"epoch {epoch} complete on rank {rank.rank}, loss {mean:.4f}")
+
+
+def _train(
+    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, seed_offset: int
+) -> None:
+    """Forward, backward, update, over this rank's rows: the same for every whole-batch strategy."""
+    settings = rank.settings
+    features, labels = _rows(rank, seed_offset)
+    rank.watch(model, optimizer)
+    for epoch in rank.epochs(settings.num_epochs):
+        losses = []
+        for index in rank.steps(settings.num_rows // settings.batch_size):
+            batch = slice(index * settings.batch_size, (index + 1) * settings.batch_size)
+            with rank.phase("forward"):
+                loss = nn.functional.cross_entropy(model(features[batch]), labels[batch])
+            with rank.phase("backward"):
+                loss.backward()
+            with rank.phase("optimizer"):
+                optimizer.step()
+                optimizer.zero_grad()
+            losses.append(loss.item())
+        _report(rank, epoch, losses)
+
+
+def single(rank: Rank) -> None:
+    """One device holds parameters, gradients and optimizer state of every layer."""
+    model = _whole(rank)
+    _train(rank, model, _optimizer(rank, model), 0)
+
+
+def ddp(rank: Rank, *, view: bool = False) -> None:
+    """A whole replica on every rank, and buckets to average gradients in."""
+    model = _whole(rank)
+    with rank.phase("wrap"):
+        replica = DistributedDataParallel(model, gradient_as_bucket_view=view)
+    _train(rank, replica, _optimizer(rank, replica), rank.rank)
+
+
+def ddp_view(rank: Rank) -> None:
+    """DDP whose gradients live inside its buckets instead of beside them."""
+    ddp(rank, view=True)
+
+
+def fsdp(rank: Rank) -> None:
+    """Each layer's parameters in shards; a layer is gathered whole while it computes."""
+    widths = WIDTHS[rank.settings.model]
+    rank.describe(description(widths, [range(rank.world_size)] * (len(widths) - 1)))
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    with rank.phase("build"), torch.device("meta"):
+        model = perceptron(widths)
+    with rank.phase("wrap"):
+        for module in model:
+            if isinstance(module, nn.Linear):
+                fully_shard(module, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        model.to_empty(device=rank.device)
+        _initialise(rank, model)
+    _train(rank, model, _optimizer(rank, model), rank.rank)
+
+
+@torch.no_grad()
+def _initialise(rank: Rank, model: nn.Module) -> None:
+    """Give parameters that were built without memory the values a linear layer starts with.
+
+    What ranks share out gets values of its own on each; what all hold whole gets equal ones.
+    """
+    equal = torch.Generator(rank.device).manual_seed(rank.seed)
+    own = torch.Generator(rank.device).manual_seed(rank.seed + 1 + rank.rank)
+    for parameter in model.parameters():
+        bound = parameter.shape[-1] ** -0.5
+        is_shard = any(p.is_shard() for p in getattr(parameter, "placements", ()))
+        local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        local.uniform_(-bound, bound, generator=own if is_shard else equal)
+
+
+def tensor_parallel(rank: Rank) -> None:
+    """The large layers themselves split: the first by columns, the second by rows."""
+    widths = WIDTHS[rank.settings.model]
+    rank.describe(description(widths, [range(rank.world_size)] * (len(widths) - 1)))
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    with rank.phase("build"), torch.device("meta"):
+        model = perceptron(widths)
+    with rank.phase("wrap"):
+        parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        model.to_empty(device=rank.device)
+        _initialise(rank, model)
+    # Some parameters are shards and some are whole; the fused Adam refuses such a mixture.
+    _train(rank, model, _optimizer(rank, model, fused=False), 0)
+
+
+def stages(rank: Rank) -> None:
+    """Each rank holds some of the layers and passes activations on and gradients back."""
+    settings = rank.settings
+    widths = WIDTHS[settings.model]
+    cut = FIRST_STAGE_LAYERS[settings.model]
+    num_layers = len(widths) - 1
+    rank.describe(description(widths, [[0]] * cut + [[1]] * (num_layers - cut)))
+    own = widths[: cut + 1] if rank.rank == 0 else widths[cut:]
+    with rank.phase("build"):
+        model = perceptron(own, device=rank.device)
+    features, labels = _rows(rank, 0)
+    optimizer = _optimizer(rank, model)
+    rank.watch(model, optimizer)
+    for epoch in rank.epochs(settings.num_epochs):
+        losses = []
+        for index in rank.steps(settings.num_rows // settings.batch_size):
+            batch = slice(index * settings.batch_size, (index + 1) * settings.batch_size)
+            if rank.rank == 0:
+                _first_stage_step(rank, model, features[batch])
+            else:
+                losses.append(_last_stage_step(rank, model, labels[batch], own[0]))
+            with rank.phase("optimizer"):
+                optimizer.step()
+                optimizer.zero_grad()
+        if losses:
+            _report(rank, epoch, losses)
+        else:
+            print(f"epoch {epoch} complete on rank {rank.rank}")
+
+
+def _first_stage_step(rank: Rank, model: nn.Module, features: Tensor) -> None:
+    """Compute the first layers, pass the activation on, wait for its gradient."""
+    with rank.phase("forward"):
+        activation = torch.relu(model(features))
+    rank.send(activation.detach(), to=1)
+    gradient = rank.receive(activation.shape, source=1)
+    with rank.phase("backward"):
+        activation.backward(gradient)
+
+
+def _last_stage_step(rank: Rank, model: nn.Module, labels: Tensor, width: int) -> float:
+    """Take the activation, compute the last layers and the loss, pass the gradient back."""
+    activation = rank.receive((len(labels), width), source=0).requires_grad_()
+    with rank.phase("forward"):
+        loss = nn.functional.cross_entropy(model(activation), labels)
+    with rank.phase("backward"):
+        loss.backward()
+    assert activation.grad is not None
+    rank.send(activation.grad, to=0)
+    return loss.item()
+
+
+STRATEGIES = {
+    "single": single,
+    "ddp": ddp,
+    "ddp_view": ddp_view,
+    "stages": stages,
+    "tensor_parallel": tensor_parallel,
+    "fsdp": fsdp,
+}

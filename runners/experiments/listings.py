@@ -1,0 +1,157 @@
+"""The programs that pages print: each is executed as it stands, and its outcome recorded.
+
+A page that shows code shows a file of `content/`; this experiment runs that file in ranks, as
+`torchrun` would: with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in the environment.
+The settings of a run are the program's own constants, read from its syntax tree. A program that
+leaves `step_seconds` or `model` behind has its step times, or its parameters' digest, recorded.
+
+    python -m runners run listings
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import runpy
+import socket
+import sys
+from pathlib import Path
+
+import torch.distributed as dist
+from torch import nn
+
+from runners.experiment import RunPlan
+from runners.rank import Rank, parameter_digest
+from runners.trace import Setting
+
+QUESTION = "What do the programs of the common pitfalls, wrong and right, really do when they run?"
+
+ROOT = Path(__file__).resolve().parents[2]
+BYTES_PER_VALUE = 4
+COPIES_PER_PARAMETER = 2  # plain SGD keeps each parameter and its gradient
+
+# Named in full, so that the digest of this experiment covers the programs too.
+PROGRAMS = {
+    "whole_model_wrong": "content/topics/large-models/code/whole_model_wrong.py",
+    "whole_model_right": "content/topics/large-models/code/whole_model_right.py",
+    "too_many_ranks_wrong": "content/topics/large-models/code/too_many_ranks_wrong.py",
+    "too_many_ranks_right": "content/topics/large-models/code/too_many_ranks_right.py",
+    "unsynchronized_wrong": "content/topics/large-models/code/unsynchronized_wrong.py",
+    "unsynchronized_right": "content/topics/large-models/code/unsynchronized_right.py",
+}
+
+
+def constants(program: str) -> dict[str, Setting]:
+    """The upper-case numbers that a program defines at its top level, by lower-case name."""
+    tree = ast.parse((ROOT / program).read_text(encoding="utf-8"))
+    found: dict[str, Setting] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name | ast.Tuple):
+            continue
+        target = node.targets[0]
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        if not all(isinstance(name, ast.Name) and name.id.isupper() for name in names):
+            continue
+        values = ast.literal_eval(node.value)
+        for name, value in zip(names, values if len(names) > 1 else [values], strict=True):
+            assert isinstance(name, ast.Name)
+            found[name.id.lower()] = value
+    return found
+
+
+def _settings(run: str) -> dict[str, Setting]:
+    return {"program": PROGRAMS[run], **constants(PROGRAMS[run])}
+
+
+def _memory_settings(run: str) -> dict[str, Setting]:
+    """The constants, and the closed form of the model's bytes: weight, bias, and two of the norm."""
+    settings = _settings(run)
+    width, depth = settings["width"], settings["depth"]
+    assert isinstance(width, int)
+    assert isinstance(depth, int)
+    layer_bytes = BYTES_PER_VALUE * (width * width + 3 * width)
+    return {
+        **settings,
+        "copies_per_parameter": COPIES_PER_PARAMETER,
+        "model_bytes": depth * layer_bytes,
+        "largest_stage_bytes": -(-depth // 2) * layer_bytes,
+    }
+
+
+def budget_bytes(settings: dict[str, Setting]) -> int:
+    """Halfway between what the larger stage keeps and what the whole model keeps."""
+    stage, whole = settings["largest_stage_bytes"], settings["model_bytes"]
+    assert isinstance(stage, int)
+    assert isinstance(whole, int)
+    return COPIES_PER_PARAMETER * (stage + whole) // 2
+
+
+def _limited(run: str, world_size: int, **more: str) -> RunPlan:
+    settings = _memory_settings(run)
+    return RunPlan(
+        "program",
+        world_size,
+        settings,
+        budget_bytes=budget_bytes(settings),
+        passes=("budgeted",),
+        has_timeline=False,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _timed(run: str, world_size: int) -> RunPlan:
+    return RunPlan("program", world_size, _settings(run), passes=("timed",), has_timeline=False)
+
+
+RUNS = {
+    "whole_model_wrong": _limited("whole_model_wrong", 1, expected="out_of_memory"),
+    "whole_model_right": _limited("whole_model_right", 2),
+    "whole_model_unlimited": RunPlan(
+        "program", 1, _memory_settings("whole_model_wrong"), passes=("timed",), has_timeline=False
+    ),
+    "too_many_ranks_wrong": _timed("too_many_ranks_wrong", 4),
+    "too_many_ranks_right": _timed("too_many_ranks_right", 4),
+    "unsynchronized_wrong": _timed("unsynchronized_wrong", 2),
+    "unsynchronized_right": _timed("unsynchronized_right", 2),
+}
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _set_environment(rank: Rank) -> None:
+    """Put into the environment what `torchrun` would, and leave the group to the program."""
+    port: list[int | None] = [_free_port() if rank.rank == 0 else None]
+    if dist.is_initialized():
+        dist.broadcast_object_list(port, src=0)
+        dist.barrier()
+        dist.destroy_process_group()
+    os.environ.update(
+        RANK=str(rank.rank),
+        LOCAL_RANK=str(rank.rank),
+        WORLD_SIZE=str(rank.world_size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port[0]),
+    )
+
+
+def program(rank: Rank) -> None:
+    """Run the program of this run in this rank, from its first line to its last."""
+    path = str(ROOT / rank.settings.program)
+    _set_environment(rank)
+    sys.argv = [path]
+    with rank.phase("program"):
+        left = runpy.run_path(path, run_name="__main__")
+    rank.outcome.step_seconds = left.get("step_seconds", [])
+    model = left.get("model")
+    if isinstance(model, nn.Module):
+        parameters = list(model.parameters())
+        rank.outcome.num_parameters = sum(p.numel() for p in parameters)
+        rank.outcome.parameter_digest = parameter_digest(parameters)
+
+
+STRATEGIES = {"program": program}

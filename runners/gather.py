@@ -1,0 +1,222 @@
+"""Put what the ranks of a run's passes recorded together into one `Run`. Pure; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runners.experiment import PassName, RunPlan
+from runners.launch import ALLOCATORS, PassResult
+from runners.meters.activity import Event, split_waiting
+from runners.outcome import EpochPart, RankOutcome
+from runners.trace import (
+    Epoch,
+    Failure,
+    RankEpoch,
+    RankRecord,
+    RankTime,
+    Run,
+    Samples,
+    Span,
+    Status,
+    Timing,
+    Validation,
+)
+
+NUM_SETTLING_STEPS = 3  # the first steps of a timed pass build buckets and fill caches
+MAX_SAMPLES = 200  # raw samples kept: enough for any quantile, small enough for a trace
+
+
+def gather(
+    plan: RunPlan,
+    results: dict[PassName, PassResult],
+    *,
+    backend: str,
+    device: str,
+    num_cores: int,
+) -> Run:
+    """One run from its passes.
+
+    Args:
+        plan: the run as declared.
+        results: each pass that ran; the pass that failed, if one did, is the last.
+        backend: gloo or nccl.
+        device: cpu or cuda.
+        num_cores: of the machine; more ranks than that are oversubscribed.
+    """
+    error = next((r.root_cause for r in results.values() if r.root_cause is not None), None)
+    main = results.get("timed") or results.get("budgeted") or results["metered"]
+    metered = results.get("metered")
+    epochs = _epochs(main.outcomes)
+    spans, rank_times = _timeline(metered.outcomes if metered else [])
+    first = main.outcomes[0]
+    return Run(
+        strategy=plan.strategy,
+        world_size=plan.world_size,
+        backend=backend,  # type: ignore[arg-type]
+        device=device,  # type: ignore[arg-type]
+        seed=plan.seed,
+        settings=dict(plan.settings),
+        budget_bytes=plan.budget_bytes,
+        expected_status=plan.expected,
+        status=_status(results, error, epochs),
+        reason=None,
+        error=error,
+        passes=list(results),
+        allocator={name: _environment(name) for name in results},
+        model=next((o.model for r in results.values() for o in r.outcomes if o.model), None),
+        stages=[s for o in main.outcomes for s in o.stages if s.rank in (None, o.rank)],
+        epochs=epochs,
+        step_losses=next((o.step_losses for o in main.outcomes if o.step_losses), []),
+        validation=_validation(main.outcomes),
+        prediction=[s for o in main.outcomes for s in o.prediction],
+        ranks=_ranks(main.outcomes, metered.outcomes if metered else []),
+        printed=main.printed,
+        non_finite=[n for o in main.outcomes for n in o.non_finite],
+        timing=Timing(
+            wall_seconds=round(sum(r.seconds for r in results.values()), 3),
+            oversubscribed=device == "cpu" and plan.world_size > num_cores,
+            step=_samples(first.step_seconds) if "timed" in results else None,
+            stages={n: s for o in main.outcomes for n, s in o.stage_seconds.items()},
+            prediction={n: s for o in main.outcomes for n, s in o.prediction_seconds.items()},
+            timeline=spans,
+            ranks=rank_times,
+        ),
+    )
+
+
+def skipped(plan: RunPlan, reason: str, *, backend: str, device: str) -> Run:
+    """A run that this machine cannot do, with why."""
+    return Run(
+        strategy=plan.strategy,
+        world_size=plan.world_size,
+        backend=backend,  # type: ignore[arg-type]
+        device=device,  # type: ignore[arg-type]
+        seed=plan.seed,
+        settings=dict(plan.settings),
+        budget_bytes=plan.budget_bytes,
+        expected_status=plan.expected,
+        status="skipped",
+        reason=reason,
+        error=None,
+        passes=[],
+        allocator={},
+        model=None,
+        stages=[],
+        epochs=[],
+        step_losses=[],
+        validation=None,
+        prediction=[],
+        ranks=[],
+        printed=[],
+        non_finite=[],
+        timing=Timing(
+            wall_seconds=0.0,
+            oversubscribed=False,
+            step=None,
+            stages={},
+            prediction={},
+            timeline=[],
+            ranks=[],
+        ),
+    )
+
+
+def _environment(name: PassName) -> str:
+    return " ".join(f"{k}={v}" for k, v in ALLOCATORS[name].items()) or "default"
+
+
+def _status(
+    results: dict[PassName, PassResult], error: Failure | None, epochs: Sequence[Epoch]
+) -> Status:
+    if error is not None:
+        outcomes = [o for r in results.values() for o in r.outcomes]
+        return next(o.status for o in outcomes if o.failure == error)
+    if epochs and epochs[-1].loss is None and any(e.loss is not None for e in epochs[:-1]):
+        return "diverged"
+    return "completed"
+
+
+def _mean(parts: list[EpochPart], name: str) -> float | None:
+    """The mean of a field over the ranks that know it, weighted by their samples."""
+    known = [(getattr(p, name), p.num_samples) for p in parts if getattr(p, name) is not None]
+    weight = sum(n for _, n in known)
+    if not known or weight == 0:
+        return None
+    return float(sum(value * n for value, n in known) / weight)
+
+
+def _epochs(outcomes: list[RankOutcome]) -> list[Epoch]:
+    numbers = sorted({e.epoch for o in outcomes for e in o.epochs})
+    epochs = []
+    for number in numbers:
+        seen = [(o.rank, e) for o in outcomes for e in o.epochs if e.epoch == number]
+        parts = [e for _, e in seen]
+        epochs.append(
+            Epoch(
+                epoch=number,
+                loss=_mean(parts, "loss"),
+                accuracy=_mean(parts, "accuracy"),
+                validation_loss=_first(parts, "validation_loss"),
+                validation_accuracy=_first(parts, "validation_accuracy"),
+                ranks=[
+                    RankEpoch(rank=rank, loss=e.loss, parameter_digest=e.parameter_digest)
+                    for rank, e in seen
+                    if e.parameter_digest is not None
+                ],
+            )
+        )
+    return epochs
+
+
+def _first(parts: list[EpochPart], name: str) -> float | None:
+    return next((v for p in parts if (v := getattr(p, name)) is not None), None)
+
+
+def _validation(outcomes: list[RankOutcome]) -> Validation | None:
+    for outcome in outcomes:
+        if outcome.validation is not None:
+            return Validation(rank=outcome.rank, **outcome.validation.model_dump())
+    return None
+
+
+def _ranks(main: list[RankOutcome], metered: list[RankOutcome]) -> list[RankRecord]:
+    """Results from the training pass, memory and collectives from the metered one."""
+    records = []
+    for outcome in main:
+        meter = next((m for m in metered if m.rank == outcome.rank), outcome)
+        records.append(
+            RankRecord(
+                rank=outcome.rank,
+                status=outcome.status,
+                failure=outcome.failure,
+                num_parameters=outcome.num_parameters,
+                num_samples=outcome.num_samples,
+                first_parameter_digest=outcome.first_parameter_digest,
+                start_parameter_digest=outcome.start_parameter_digest,
+                parameter_digest=outcome.parameter_digest,
+                memory=meter.memory or outcome.memory,
+                collectives=meter.collectives,
+            )
+        )
+    return records
+
+
+def _samples(seconds: list[float]) -> Samples | None:
+    """The step times once settled; a long run's are thinned evenly to what a trace can hold."""
+    settled = seconds[NUM_SETTLING_STEPS:]
+    if not settled:
+        return None
+    stride = -(-len(settled) // MAX_SAMPLES)
+    return Samples.of(settled[::stride])
+
+
+def _timeline(outcomes: list[RankOutcome]) -> tuple[list[Span], list[RankTime]]:
+    windows = {o.rank: o.window_ns for o in outcomes if o.window_ns is not None}
+    if not windows or len(windows) < len(outcomes):
+        return [], []
+    events = [
+        Event(o.rank, e.kind, e.name, e.start_ns, e.end_ns, e.peer)
+        for o in outcomes
+        for e in o.events
+    ]
+    return split_waiting(events, windows)

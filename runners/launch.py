@@ -1,0 +1,333 @@
+"""Start the ranks of one pass, watch them, and say how it ended.
+
+In: an experiment, a run, a pass. Out: one `RankOutcome` a rank, with the root cause where one
+failed. A rank that dies or hangs ends the pass within seconds; nothing outlives the launcher.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from runners.experiment import Experiment, PassName, RunPlan
+from runners.heartbeat import Beat, listen
+from runners.outcome import RankOutcome
+from runners.trace import Failure
+
+# Freed blocks must go back to the kernel where peaks are read or budgets set; FSDP steps take
+# twice as long with it, so timed passes do without.
+ALLOCATORS: dict[PassName, dict[str, str]] = {
+    "timed": {},
+    "metered": {"MALLOC_MMAP_THRESHOLD_": "1000000"},
+    "budgeted": {"MALLOC_MMAP_THRESHOLD_": "1000000"},
+}
+POLL_SECONDS = 0.02
+SETTLE_SECONDS = 0.5  # peers of a failed rank that burn no processor time this long are waiting
+GRACE_SECONDS = 15.0  # the longest that peers of a failed rank may work on
+QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this long hangs
+Watch = Callable[[list[Beat]], None]
+
+
+class LaunchError(RuntimeError):
+    """The ranks could not be started at all."""
+
+
+def _cpu_ticks(pid: int) -> int | None:
+    """Processor time of a process; None where the kernel does not say."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+class ForkServer:
+    """One forkserver process and the conversation with it."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "runners.forkserver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            cwd=Path(__file__).resolve().parent.parent,
+            start_new_session=True,
+        )
+        self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._expect("ready", 120)
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._messages.put(json.loads(line))
+
+    def _expect(self, word: str, seconds: float) -> Any:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                message = self._messages.get(timeout=0.1)
+            except queue.Empty:
+                if self._process.poll() is not None:
+                    raise LaunchError(
+                        "the forkserver ended before it was ready; "
+                        "try `python -m runners.forkserver` to see why"
+                    ) from None
+                continue
+            if word in message:
+                return message[word]
+        raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
+
+    def start(self, requests: list[dict[str, Any]]) -> list[int]:
+        """Fork one process a request; their process ids, in order."""
+        assert self._process.stdin is not None
+        self._process.stdin.write((json.dumps({"start": requests}) + "\n").encode())
+        self._process.stdin.flush()
+        pids: list[int] = self._expect("started", 30)
+        return pids
+
+    def exits(self) -> dict[int, int]:
+        """Process ids that have ended since the last call, with their exit codes."""
+        ended: dict[int, int] = {}
+        while True:
+            try:
+                message = self._messages.get_nowait()
+            except queue.Empty:
+                return ended
+            if "exited" in message:
+                ended[message["exited"]] = message["code"]
+
+    def close(self) -> None:
+        """End the forkserver and every rank it still has."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+
+
+@dataclass
+class _Live:
+    """One rank's process as the launcher sees it."""
+
+    pid: int
+    record: Path
+    heart: Path
+    exit_code: int | None = None
+    outcome: RankOutcome | None = None
+    ticks: int | None = None
+    beat: Beat = field(default_factory=lambda: Beat(0, -1, "start"))
+    quiet_since: float = field(default_factory=time.monotonic)
+
+    def look(self) -> None:
+        """Read its record once it is there, its heartbeat, and whether it works."""
+        if self.outcome is None and self.record.exists():
+            try:
+                self.outcome = RankOutcome.model_validate_json(self.record.read_bytes())
+            except ValidationError as error:
+                raise LaunchError(f"a rank wrote a record that cannot be read: {error}") from None
+        beat, ticks = listen(self.heart), _cpu_ticks(self.pid)
+        if beat != self.beat or ticks != self.ticks or ticks is None:
+            self.quiet_since = time.monotonic()
+        self.beat, self.ticks = beat, ticks
+
+    def is_quiet(self, seconds: float) -> bool:
+        return time.monotonic() - self.quiet_since > seconds
+
+    @property
+    def has_failed(self) -> bool:
+        return self.outcome is not None and self.outcome.failure is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self.exit_code is not None or self.has_failed
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """How one pass ended."""
+
+    outcomes: list[RankOutcome]
+    root_cause: Failure | None
+    printed: list[str]
+    seconds: float
+
+
+class Launcher:
+    """Runs passes; keeps one forkserver for each setting of the allocator."""
+
+    def __init__(self, device: str = "cpu", quiet_seconds: float = QUIET_SECONDS) -> None:
+        self.device = device
+        self.quiet_seconds = quiet_seconds
+        self._servers: dict[str, ForkServer] = {}
+        self._scratch = Path(tempfile.mkdtemp(prefix="proofbook-"))
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for server in self._servers.values():
+            server.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _server(self, pass_name: PassName) -> ForkServer:
+        environment = ALLOCATORS[pass_name]
+        key = json.dumps(environment)
+        if key not in self._servers:
+            self._servers[key] = ForkServer(environment)
+        return self._servers[key]
+
+    def backend(self, world_size: int) -> str:
+        """NCCL where every rank has a GPU of its own, gloo everywhere else."""
+        if self.device != "cuda":
+            return "gloo"
+        import torch
+
+        return "nccl" if torch.cuda.device_count() >= world_size else "gloo"
+
+    def run_pass(
+        self,
+        experiment: Experiment,
+        run: str,
+        pass_name: PassName,
+        watch: Watch | None = None,
+    ) -> PassResult:
+        """Run one pass to its end.
+
+        Raises:
+            LaunchError: the ranks could not be started.
+        """
+        plan = experiment.runs[run]
+        start = time.monotonic()
+        attempt = Path(tempfile.mkdtemp(dir=self._scratch))
+        server = self._server(pass_name)
+        requests = [
+            {
+                "experiment": experiment.name,
+                "run": run,
+                "pass": pass_name,
+                "rank": rank,
+                "device": self.device,
+                "backend": self.backend(plan.world_size),
+                "store": str(attempt / "store"),
+                "record": str(attempt / f"rank{rank}.json"),
+                "heart": str(attempt / f"rank{rank}.heart"),
+                "output": str(attempt / f"rank{rank}.out"),
+                "errors": str(attempt / f"rank{rank}.err"),
+            }
+            for rank in range(plan.world_size)
+        ]
+        pids = server.start(requests)
+        ranks = [
+            _Live(pid, Path(r["record"]), Path(r["heart"]))
+            for pid, r in zip(pids, requests, strict=True)
+        ]
+        try:
+            hung = self._follow(server, ranks, watch)
+        finally:
+            for live in ranks:
+                if live.exit_code is None:
+                    os.kill(live.pid, signal.SIGKILL)
+        outcomes = [_settled(rank, live, hung) for rank, live in enumerate(ranks)]
+        printed = (attempt / "rank0.out").read_text(encoding="utf-8", errors="replace").splitlines()
+        self._keep_errors(requests)
+        shutil.rmtree(attempt, ignore_errors=True)
+        return PassResult(
+            outcomes, _root_cause(outcomes, [r.beat.count for r in ranks]), printed, time.monotonic() - start
+        )
+
+    def _follow(self, server: ForkServer, ranks: list[_Live], watch: Watch | None) -> bool:
+        """Watch until all have ended, or until those who have not never will; whether they hang."""
+        failed_at: float | None = None
+        while True:
+            time.sleep(POLL_SECONDS)
+            codes = server.exits()
+            for live in ranks:
+                live.exit_code = codes.get(live.pid, live.exit_code)
+                if live.exit_code is None or live.outcome is None:
+                    live.look()
+            if watch is not None:
+                watch([live.beat for live in ranks])
+            working = [live for live in ranks if not live.is_over]
+            if not working:
+                return False
+            broken = any(r.has_failed or (r.exit_code not in (None, 0)) for r in ranks)
+            if broken:
+                failed_at = failed_at or time.monotonic()
+                waited = time.monotonic() - failed_at
+                if waited > GRACE_SECONDS or all(r.is_quiet(SETTLE_SECONDS) for r in working):
+                    return False
+            elif all(live.is_quiet(self.quiet_seconds) for live in working):
+                return True
+
+    def _keep_errors(self, requests: list[dict[str, Any]]) -> None:
+        """Let a person who debugs see what ranks wrote to standard error."""
+        if not os.environ.get("PROOFBOOK_STDERR"):
+            return
+        for request in requests:
+            sys.stderr.write(Path(request["errors"]).read_text(errors="replace"))
+
+
+def _settled(rank: int, live: _Live, hung: bool) -> RankOutcome:
+    """The outcome of a rank, made up from what is known where it left no record."""
+    if live.outcome is not None:
+        return live.outcome
+    beat = live.beat
+    step = beat.step if beat.step >= 0 else None
+    if live.exit_code is not None:
+        code = live.exit_code
+        what = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        failure = Failure(
+            kind="signal" if code < 0 else "exception",
+            message=f"rank {rank} died in {beat.phase}: {what}",
+            asked_bytes=None,
+            rank=rank,
+            phase=beat.phase,
+            step=step,
+        )
+        return RankOutcome(rank=rank, status="died", failure=failure)
+    failure = Failure(
+        kind="hang" if hung else "peer_lost",
+        message=(
+            f"rank {rank} stood still in {beat.phase}"
+            if hung
+            else f"rank {rank} was still in {beat.phase} when a peer failed"
+        ),
+        asked_bytes=None,
+        rank=rank,
+        phase=beat.phase,
+        step=step,
+    )
+    return RankOutcome(rank=rank, status="deadlocked" if hung else "failed", failure=failure)
+
+
+_GRAVITY = ("signal", "out_of_memory", "budget_too_small", "exception", "hang", "peer_lost")
+
+
+def _root_cause(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None:
+    """The failure that explains the others: a broken connection never does if anything else can.
+
+    Of hanging ranks it is the one that fell behind: it spoke the fewest times.
+    """
+    failures = [o.failure for o in outcomes if o.failure is not None]
+
+    def order(failure: Failure) -> tuple[int, int, int]:
+        rank = failure.rank or 0
+        return _GRAVITY.index(failure.kind), beats[rank], rank
+
+    return min(failures, key=order, default=None)

@@ -1,0 +1,1 @@
+"""Meters: what a rank needed (memory), said (collectives) and took (time)."""

@@ -1,0 +1,202 @@
+"""The activity meter: who computed, communicated or waited when, for one step of a metered pass.
+
+In: the phases a rank marks and the profiler's events of that step. Out: spans on the wall clock,
+which the ranks of one machine share. A rank alone cannot know whether it waits or transfers;
+`split_waiting` tells them apart once all ranks' spans are together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.profiler import ProfilerActivity, profile
+
+from runners.trace import RankTime, Span
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing a rank did, in nanoseconds of the wall clock.
+
+    `peer` is the other rank of a send or a receive; None for a collective of all ranks.
+    """
+
+    rank: int
+    kind: str  # "compute" or "communication"
+    name: str
+    start_ns: int
+    end_ns: int
+    peer: int | None = None
+
+
+class ActivityMeter:
+    """Records one step of one rank; enter it around the step."""
+
+    def __init__(self, rank: int, device: str) -> None:
+        self.rank = rank
+        self.device = device
+        self.events: list[Event] = []
+        activities = [ProfilerActivity.CPU]
+        if device == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        self._profile = profile(activities=activities, record_shapes=True)
+        self.start_ns = self.end_ns = 0
+
+    def __enter__(self) -> ActivityMeter:
+        self._profile.__enter__()
+        self.start_ns = time.time_ns()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.end_ns = time.time_ns()
+        self._profile.__exit__(*exception)
+        results = self._profile.profiler.kineto_results  # type: ignore[union-attr]
+        self.events += [
+            Event(
+                self.rank,
+                "communication",
+                _collective_name(event.name()),
+                event.start_ns(),
+                event.start_ns() + event.duration_ns(),
+            )
+            for event in results.events()
+            if _is_collective(event.name(), self.device)
+        ]
+
+    def add(self, kind: str, name: str, start_ns: int, peer: int | None = None) -> None:
+        """Add what the rank itself marked, from `start_ns` until now."""
+        self.events.append(Event(self.rank, kind, name, start_ns, time.time_ns(), peer))
+
+
+def _is_collective(name: str, device: str) -> bool:
+    if device == "cuda":
+        # The kernels' own device times; the `nccl:` events on the CPU are far too short.
+        return name.startswith("ncclDevKernel") and "SendRecv" not in name
+    # Sends and receives are marked by the rank, which knows the peer.
+    return name.startswith("gloo:") and name not in ("gloo:send", "gloo:recv")
+
+
+def _collective_name(name: str) -> str:
+    if name.startswith("ncclDevKernel"):
+        return name.split("_")[1].split("(")[0]
+    return name.removeprefix("gloo:")
+
+
+def _waited_until(event: Event, events: Iterable[Event], place: int) -> int:
+    """When the last of those who take part in `event` had come.
+
+    A receiver waits for its sender and a blocking send for its receiver; the ranks of a collective
+    wait for the last of them.
+    """
+    starts = [event.start_ns]
+    places: defaultdict[tuple[int, str, int | None], int] = defaultdict(int)
+    for other in events:
+        key = (other.rank, other.name, other.peer)
+        nth = places[key]
+        places[key] += 1
+        if event.peer is None:
+            same = other.peer is None and other.name == event.name
+        else:
+            pair = {"recv": "send", "send": "recv"}[event.name]
+            same = (other.rank, other.name, other.peer) == (event.peer, pair, event.rank)
+        if same and nth == place and other.rank != event.rank:
+            starts.append(other.start_ns)
+    return max(starts)
+
+
+def _paint(rank: int, window: tuple[int, int], events: list[Event], ready: dict[int, int]) -> list[Span]:
+    """One rank's step as consecutive spans: what covers each moment, waiting where nothing does."""
+    start, end = window
+    cuts = {start, end}
+    for index, event in enumerate(events):
+        cuts |= {event.start_ns, event.end_ns, ready.get(index, event.start_ns)}
+    ordered = sorted(c for c in cuts if start <= c <= end)
+    spans: list[Span] = []
+    for left, right in zip(ordered, ordered[1:], strict=False):
+        activity, name = "waiting", "waiting"
+        covering = [(i, e) for i, e in enumerate(events) if e.start_ns <= left and e.end_ns >= right]
+        compute = [e for _, e in covering if e.kind == "compute"]
+        moving = [e for i, e in covering if e.kind == "communication" and left >= ready[i]]
+        held = [e for i, e in covering if e.kind == "communication" and left < ready[i]]
+        if moving:
+            activity, name = "communication", moving[0].name
+        elif compute and not (held and held[0].peer is not None):
+            activity = "compute"
+            name = min(compute, key=lambda e: e.end_ns - e.start_ns).name
+        elif held:
+            name = f"waiting in {held[0].name}"
+        if spans and (spans[-1].activity, spans[-1].name) == (activity, name):
+            left, spans[-1:] = round(spans[-1].start_seconds * 1e9) + start, []
+        spans.append(
+            Span(
+                rank=rank,
+                activity=activity,  # type: ignore[arg-type]
+                name=name,
+                start_seconds=round((left - start) / 1e9, 7),
+                end_seconds=round((right - start) / 1e9, 7),
+            )
+        )
+    return spans
+
+
+def split_waiting(
+    events: list[Event], windows: dict[int, tuple[int, int]], shortest_share: float = 0.002
+) -> tuple[list[Span], list[RankTime]]:
+    """Put all ranks' events on one clock and tell waiting from transferring.
+
+    Args:
+        events: of all ranks, one step.
+        windows: each rank's start and end of that step, nanoseconds.
+        shortest_share: spans shorter than this share of the step are drawn into their neighbour;
+            the sums keep them.
+
+    Returns:
+        The spans of every rank and how each spent the step.
+    """
+    window = (min(w[0] for w in windows.values()), max(w[1] for w in windows.values()))
+    spans: list[Span] = []
+    times: list[RankTime] = []
+    for rank in sorted(windows):
+        own = [e for e in events if e.rank == rank]
+        places: defaultdict[tuple[str, int | None], int] = defaultdict(int)
+        ready: dict[int, int] = {}
+        for index, event in enumerate(own):
+            if event.kind == "communication":
+                key = (event.name, event.peer)
+                ready[index] = _waited_until(event, events, places[key])
+                places[key] += 1
+        painted = _paint(rank, window, own, ready)
+        times.append(_summed(rank, painted, (window[1] - window[0]) / 1e9))
+        spans += _joined(painted, shortest_share * (window[1] - window[0]) / 1e9)
+    return spans, times
+
+
+def _joined(spans: list[Span], shortest_seconds: float) -> list[Span]:
+    """Spans with those too short to see given to the one before; at most what a figure can show."""
+    kept: list[Span] = []
+    for span in spans:
+        if kept and (
+            span.end_seconds - span.start_seconds < shortest_seconds
+            or (span.activity, span.name) == (kept[-1].activity, kept[-1].name)
+        ):
+            kept[-1] = kept[-1].model_copy(update={"end_seconds": span.end_seconds})
+        else:
+            kept.append(span)
+    return kept
+
+
+def _summed(rank: int, spans: list[Span], whole_seconds: float) -> RankTime:
+    sums: defaultdict[str, float] = defaultdict(float)
+    for span in spans:
+        sums[span.activity] += span.end_seconds - span.start_seconds
+    return RankTime(
+        rank=rank,
+        compute_seconds=round(sums["compute"], 7),
+        communication_seconds=round(sums["communication"], 7),
+        waiting_seconds=round(sums["waiting"], 7),
+        waiting_share=round(sums["waiting"] / whole_seconds, 5),
+    )

@@ -1,0 +1,243 @@
+"""The memory meter: every storage a rank allocates, by class and phase, through a dispatch mode.
+
+In: the operations of a metered pass. Out: a `Memory` whose peak is checked against the kernel's
+own high-water mark. The mode keeps a log of allocations and frees and replays it at the end, so
+a storage counts under the class it turns out to have: a gradient in flight is a gradient.
+
+It also counts collectives, since they pass by as operations with their real tensors, whatever
+the backend.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from runners.trace import Collective, Memory, MemoryClasses
+
+# What the dispatcher calls an operation → what PyTorch's users call it.
+OPERATIONS = {
+    "allreduce_": "all_reduce",
+    "all_reduce": "all_reduce",
+    "allgather_": "all_gather",
+    "_allgather_base_": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "_reduce_scatter_base_": "reduce_scatter",
+    "reduce_scatter_": "reduce_scatter",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "broadcast_": "broadcast",
+    "send": "send",
+    "recv_": "recv",
+    "scatter_": "scatter",
+    "gather_": "gather",
+}
+# Operations whose tensors belong to a wrapper that communicates, not to the model's own data.
+BUCKETED = {"all_reduce", "all_gather", "reduce_scatter"}
+CLASSES = ("parameters", "gradients", "optimizer", "buckets", "buffers", "activations")
+KERNEL_TOLERANCE_SHARE = 0.02
+# Code pages and interpreter objects touched for the first time count in the kernel's mark and not
+# in the meter; against a small model they would be most of it, so only a larger one is checked.
+KERNEL_GROWTH_BYTES = 24 << 20
+
+
+class MeterDisagreesError(RuntimeError):
+    """The meter and the kernel differ by more than the tolerance."""
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+
+
+def _payload_bytes(arguments: Iterable[Any]) -> int:
+    """Bytes of the larger side of a collective: what it hands over, as this rank sees it."""
+    return max((sum(t.nbytes for t in _tensors(a)) for a in arguments), default=0)
+
+
+class MemoryMeter(TorchDispatchMode):
+    """Follows storages while it is entered; `phase` is what the rank is doing now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phase = "build"
+        self.counting = False  # whether collectives are being counted
+        self.collectives: Counter[str] = Counter()
+        self.collective_bytes: Counter[str] = Counter()
+        self._log: list[tuple[str, int, int]] = []  # phase, storage, change in bytes
+        self._keys: dict[int, int] = {}  # a live storage's address → its number
+        self._sizes: dict[int, int] = {}
+        self._classes: dict[int, str] = {}
+        self._next = 0
+        self._resize: Callable[..., Any] = torch.UntypedStorage.resize_
+
+    def __enter__(self) -> MemoryMeter:
+        # FSDP frees gathered parameters by resizing their storage, past the dispatcher.
+        resize = self._resize
+        meter = self
+
+        @wraps(resize)
+        def watched(storage: torch.UntypedStorage, size: int) -> Any:
+            result = resize(storage, size)
+            meter._see_storage(storage, "buckets")
+            return result
+
+        torch.UntypedStorage.resize_ = watched  # type: ignore[method-assign]
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        super().__exit__(*exception)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if any(issubclass(t, DTensor) for t in types):
+            return NotImplemented  # let it desugar: its local operations pass by here next
+        result = func(*args, **(kwargs or {}))
+        if func.namespace in ("c10d", "_c10d_functional"):
+            self._see_collective(func.__name__.split(".")[0], args)
+        for tensor in _tensors(result):
+            self._see_storage(_local(tensor).untyped_storage())
+        return result
+
+    def _see_collective(self, name: str, args: Any) -> None:
+        operation = OPERATIONS.get(name)
+        if operation is None:
+            return
+        if self.counting:
+            self.collectives[operation] += 1
+            self.collective_bytes[operation] += _payload_bytes(args)
+        if operation in BUCKETED:
+            for tensor in _tensors(args):
+                self._see_storage(tensor.untyped_storage(), "buckets")
+
+    def _see_storage(self, storage: torch.UntypedStorage, kind: str | None = None) -> None:
+        if storage.device.type == "meta":
+            return
+        address = storage._cdata
+        size = storage.nbytes()
+        key = self._keys.get(address)
+        if key is None:
+            if size == 0 and kind is None:
+                return
+            key = self._next
+            self._next += 1
+            self._keys[address] = key
+            self._sizes[key] = 0
+            weakref.finalize(storage, self._freed, address, key)
+        if size != self._sizes[key]:
+            self._log.append((self.phase, key, size - self._sizes[key]))
+            self._sizes[key] = size
+        if kind is not None:
+            self._classes.setdefault(key, kind)
+
+    def _freed(self, address: int, key: int) -> None:
+        if self._keys.get(address) == key:
+            del self._keys[address]
+        size = self._sizes.pop(key, 0)
+        if size:
+            self._log.append((self.phase, key, -size))
+
+    def name(self, tensors: Iterable[torch.Tensor], kind: str) -> None:
+        """Say what tensors are for; the first of `CLASSES` wins where a storage is two things."""
+        for tensor in tensors:
+            storage = _local(tensor).untyped_storage()
+            self._see_storage(storage)
+            key = self._keys.get(storage._cdata)
+            if key is None:
+                continue
+            known = self._classes.get(key, "activations")
+            self._classes[key] = min(known, kind, key=CLASSES.index)
+
+    def memory(self, kernel_peak_bytes: int | None) -> Memory:
+        """Replay the log.
+
+        Raises:
+            MeterDisagreesError: the kernel saw a peak that the meter did not, or the reverse.
+        """
+        live: dict[str, int] = dict.fromkeys(CLASSES, 0)
+        largest = dict(live)
+        at_peak = dict(live)
+        phases: defaultdict[str, int] = defaultdict(int)
+        total = peak = 0
+        peak_phase: str | None = None
+        for phase, key, change in self._log:
+            kind = self._classes.get(key, "activations")
+            live[kind] += change
+            total += change
+            largest[kind] = max(largest[kind], live[kind])
+            phases[phase] = max(phases[phase], total)
+            if total > peak:
+                peak, peak_phase, at_peak = total, phase, dict(live)
+        if kernel_peak_bytes is not None:
+            allowed = KERNEL_TOLERANCE_SHARE * peak + KERNEL_GROWTH_BYTES
+            if abs(kernel_peak_bytes - peak) > allowed:
+                raise MeterDisagreesError(
+                    f"meter {peak} bytes, kernel {kernel_peak_bytes}: more than 2 % apart"
+                )
+        return Memory(
+            peak_bytes=peak,
+            peak_phase=peak_phase,
+            at_peak=_classes(at_peak),
+            largest=_classes(largest),
+            phases=dict(phases),
+            kernel_peak_bytes=kernel_peak_bytes,
+        )
+
+    def collective_list(self) -> list[Collective]:
+        """The collectives counted, summed by operation."""
+        return [
+            Collective(operation=name, count=count, bytes=self.collective_bytes[name])
+            for name, count in sorted(self.collectives.items())
+        ]
+
+
+def _classes(values: dict[str, int]) -> MemoryClasses:
+    return MemoryClasses(**{f"{name}_bytes": size for name, size in values.items()})
+
+
+def _status_bytes(field: str) -> int | None:
+    """A field of /proc/self/status, in bytes; None where there is no such file."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+class KernelPeak:
+    """The kernel's high-water mark above the resident size at the start; Linux only."""
+
+    def __init__(self) -> None:
+        self._start = None
+        try:
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            return
+        self._start = _status_bytes("VmRSS")
+
+    def bytes(self) -> int | None:
+        """The peak since the start, above it; None where the kernel does not say."""
+        mark = _status_bytes("VmHWM")
+        return None if self._start is None or mark is None else max(0, mark - self._start)
+
+
+def heap_bytes() -> int | None:
+    """Bytes of the process's data segment (VmData); None where the kernel does not say."""
+    return _status_bytes("VmData")

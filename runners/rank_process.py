@@ -1,0 +1,225 @@
+"""The body of a rank's process: set up, warm up, limit, run the strategy, record, leave.
+
+In: a request (which experiment, run, pass and rank, and where to write). Out: a `RankOutcome` as
+JSON, whole, before the process leaves by `os._exit`; a failing rank then waits to be ended, so
+that its peers meet their own failures and not a broken connection.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import sys
+import time
+from contextlib import nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.experiment import RunPlan, find
+from runners.heartbeat import Heart
+from runners.meters.memory import MemoryMeter, heap_bytes
+from runners.outcome import RankOutcome
+from runners.rank import Rank
+from runners.trace import Failure, Status, write_json
+
+PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
+_ASKED = re.compile(r"tried to allocate (\d+) bytes")
+_ASKED_CUDA = re.compile(r"Tried to allocate ([\d.]+) ([KMG]iB)")
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_REFUSALS = ("can't allocate memory", "out of memory", "bad_alloc", "Cannot allocate memory")
+_LOST_PEER = ("Connection reset by peer", "Connection closed by peer", "Broken pipe")
+
+
+class BudgetTooSmallError(ValueError):
+    """The budget is below what the warm-up itself needs, so a refusal would mean nothing."""
+
+
+def preload() -> None:
+    """Import what ranks use, once, before any is forked."""
+    import torch._dynamo  # optimizers load it at their first step otherwise: a second, and memory
+    import torch.distributed.fsdp
+    import torch.distributed.tensor.parallel
+    import torch.profiler  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel to end this process when the forkserver ends; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _device(plan: RunPlan, rank: int, kind: str) -> torch.device:
+    if kind == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", rank % torch.cuda.device_count())
+
+
+def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
+    """Touch backward, both optimizers, a wrapper and collectives once, with tiny tensors.
+
+    What they load and allocate for the process's whole life then stands before the budget, and
+    before the high-water mark is reset.
+    """
+    model: nn.Module = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).to(device)
+    labels = torch.randint(0, 8, (4,), device=device)
+    if has_group and world_size > 1:
+        model = DistributedDataParallel(model)
+        tensor = torch.ones(8, device=device)
+        dist.all_reduce(tensor)
+        dist.broadcast(tensor, 0)
+        dist.all_gather([torch.empty_like(tensor) for _ in range(world_size)], tensor)
+    for optimizer in (
+        torch.optim.SGD(model.parameters(), lr=0.0),
+        torch.optim.Adam(model.parameters(), lr=0.0, fused=True),
+    ):
+        with MemoryMeter() if device.type == "cpu" else nullcontext():
+            loss = nn.functional.cross_entropy(model(torch.randn(4, 8, device=device)), labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def _limit(budget_bytes: int, device: torch.device, warm_up_bytes: int) -> None:
+    """Make the allocator refuse what goes beyond the budget.
+
+    Raises:
+        BudgetTooSmallError: the warm-up alone took more.
+    """
+    if budget_bytes < warm_up_bytes:
+        raise BudgetTooSmallError(
+            f"a budget of {budget_bytes} bytes is below the {warm_up_bytes} bytes that the "
+            "warm-up needs; raise the budget or shrink the warm-up"
+        )
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        reserved = torch.cuda.memory_reserved(device)
+        torch.cuda.set_per_process_memory_fraction((reserved + budget_bytes) / total, device)
+        return
+    import resource
+
+    now = heap_bytes()
+    if now is None:
+        raise OSError("this platform does not say how large the data segment is")
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (now + budget_bytes, hard))
+
+
+def _lift_limit(device: torch.device) -> None:
+    """Let the rank write its record: the budget is for training."""
+    if device.type == "cpu":
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def _asked_bytes(message: str) -> int | None:
+    if match := _ASKED.search(message):
+        return int(match.group(1))
+    if match := _ASKED_CUDA.search(message):
+        return int(float(match.group(1)) * _UNITS[match.group(2)])
+    return None
+
+
+def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
+    """What an exception in a rank means for the run."""
+    message = str(error).strip() or type(error).__name__
+    status: Status = "failed"
+    kind = "exception"
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        words in message for words in _REFUSALS
+    ):
+        status, kind = "out_of_memory", "out_of_memory"
+    elif any(words in message for words in _LOST_PEER):
+        kind = "peer_lost"
+    elif isinstance(error, BudgetTooSmallError):
+        kind = "budget_too_small"
+    else:
+        message = f"{type(error).__name__}: {message}"
+    return status, Failure(
+        kind=kind,
+        message=message.splitlines()[0][:300],
+        asked_bytes=_asked_bytes(message),
+        rank=rank.rank,
+        phase=rank.phase_name,
+        step=rank.step_index if rank.step_index >= 0 else None,
+    )
+
+
+def _write(path: Path, outcome: RankOutcome) -> None:
+    write_json(path, outcome.model_dump(mode="json"))
+
+
+def _prepare(rank: Rank, request: dict[str, Any]) -> None:
+    """Join the group, warm up, and set the budget or start the meter."""
+    plan = rank.plan
+    if rank.device.type == "cuda":
+        torch.cuda.set_device(rank.device)
+    if plan.needs_group and plan.world_size > 1:
+        dist.init_process_group(
+            request["backend"],
+            store=dist.FileStore(request["store"], plan.world_size),
+            rank=rank.rank,
+            world_size=plan.world_size,
+            timeout=PATIENCE,
+        )
+    before = heap_bytes() or 0
+    _warm_up(rank.device, plan.world_size, plan.needs_group)
+    if rank.pass_name == "budgeted" and plan.budget_bytes is not None:
+        _limit(plan.budget_bytes, rank.device, max(0, (heap_bytes() or 0) - before))
+        rank.start_kernel()
+    if rank.is_metered:
+        rank.start_memory()
+    torch.manual_seed(plan.seed)
+
+
+def live(request: dict[str, Any]) -> None:
+    """Be one rank from birth to exit; never returns."""
+    _end_with_parent()
+    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    errors = os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    experiment = find(request["experiment"])
+    plan = experiment.runs[request["run"]]
+    heart = Heart(Path(request["heart"]))
+    device = _device(plan, request["rank"], request["device"])
+    rank = Rank(request["rank"], plan, request["pass"], device, heart)
+    record = Path(request["record"])
+    torch.set_num_threads(1)
+    try:
+        with rank.phase("warm_up"):
+            _prepare(rank, request)
+        experiment.strategies[plan.strategy](rank)
+        rank.finish()
+    except BaseException as error:
+        # Freed tensors first: the record must not be refused as the training was.
+        _lift_limit(device)
+        rank.outcome.status, rank.outcome.failure = failure_of(error, rank)
+        rank.keep_peak()
+        if rank.outcome.failure.kind == "exception":
+            import traceback
+
+            traceback.print_exc()
+        _write(record, rank.outcome)
+        while True:
+            time.sleep(60)
+    _lift_limit(device)
+    _write(record, rank.outcome)
+    heart.beat("done", rank.step_index)
+    if dist.is_initialized():
+        dist.barrier()
+    sys.stdout.flush()
+    # destroy_process_group() sometimes aborts after FSDP with a bf16 policy; nothing is left to save.
+    os._exit(0)
