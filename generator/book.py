@@ -1,0 +1,312 @@
+"""content/ → Book: everything authors wrote and runs measured, or every mistake at once.
+
+In: a content folder (YAML, and traces as JSON) and which machine to show. Out: a `Book`, frozen.
+Whether its expressions make sense is asked later, by `evidence.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from generator.claim import (
+    Claim,
+    ClaimFile,
+    Misconception,
+    MisconceptionFile,
+    Reference,
+    ReferenceFile,
+    Retraction,
+    RetractionFile,
+)  # fmt: skip
+from generator.documents import Document, read
+from generator.errors import ContentError, ContentErrors, nearest
+from generator.lesson import MODES, DeepFile, ExperimentFile, HomeFile, TopicFile, TraceFile
+from generator.paths import TraceOnPage
+from generator.quiz import Item, QuizFile
+from generator.words import Written
+from generator.yaml_source import Source
+from runners import trace as traces
+from runners.trace import Machine, Run, Trace, TraceError
+
+__all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
+
+ModelT = TypeVar("ModelT", bound=Written)
+PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item)
+IsStale = Callable[[Trace], bool]
+
+
+class Lesson(NamedTuple):
+    """One mode of a topic."""
+
+    model: DeepFile | TraceFile | ExperimentFile
+    source: Source
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A folder of `content/topics/`.
+
+    Attributes:
+        id: the folder's name, and the page's.
+        file: topic.yml.
+        lessons: by mode, in the order in which modes are suggested.
+        items: the questions of quiz.yml, by id.
+    """
+
+    id: str
+    file: TopicFile
+    lessons: dict[str, Lesson]
+    items: dict[str, Item]
+
+
+@dataclass(frozen=True)
+class Book:
+    """Everything that pages are made from.
+
+    Attributes:
+        root: the folder that paths of listings start from: content's parent.
+        traces: by experiment, as this book shows them.
+        machine: the machine whose numbers the book shows.
+        reference: the machine that stands in where that one has no trace.
+        documents: every YAML file, for checks that need places.
+    """
+
+    root: Path
+    home: HomeFile
+    topics: tuple[Topic, ...]
+    claims: dict[str, Claim]
+    retractions: dict[str, Retraction]
+    misconceptions: dict[str, Misconception]
+    references: dict[str, Reference]
+    traces: dict[str, TraceOnPage]
+    machine: Machine
+    reference: Machine
+    documents: tuple[Document[Any], ...] = field(default=(), repr=False)
+
+    def run(self, path: str) -> Run | None:
+        """The run that `experiment.run` names, or None."""
+        experiment, _, name = path.partition(".")
+        shown = self.traces.get(experiment)
+        return shown.trace.runs.get(name) if shown else None
+
+    @cached_property
+    def is_reference(self) -> bool:
+        """Whether the machine shown is the reference machine."""
+        return self.machine.name == self.reference.name
+
+
+@dataclass
+class _Loader:
+    """Reads a content folder and keeps every error it meets."""
+
+    content: Path
+    errors: list[ContentError] = field(default_factory=list)
+    documents: list[Document[Any]] = field(default_factory=list)
+
+    def name(self, path: Path) -> str:
+        return path.relative_to(self.content.parent).as_posix()
+
+    def refuse(self, path: Path, message: str) -> None:
+        self.errors.append(ContentError(self.name(path), 0, 0, message))
+
+    def read(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
+        try:
+            document = read(self.name(path), path.read_text(encoding="utf-8-sig"), model)
+        except ContentErrors as error:
+            self.errors += error.errors
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            self.refuse(path, f"cannot be read: {error}")
+            return None
+        self.documents.append(document)
+        return document
+
+    def parts(
+        self, document: Document[Any] | None, key: str, found: dict[str, PartT], word: str
+    ) -> None:
+        """Add the parts of a file by id; an id twice is an error at its second place."""
+        for position, part in enumerate(getattr(document.model, key) if document else ()):
+            if part.id in found:
+                path = (key, position, "id")
+                assert document is not None
+                self.errors.append(document.error(path, f"duplicate {word} id {part.id!r}"))
+            found[part.id] = part
+
+    def optional(self, name: str, model: type[ModelT]) -> Document[ModelT] | None:
+        path = self.content / name
+        return self.read(path, model) if path.is_file() else None
+
+    def topics(self) -> Iterator[Topic]:
+        items: dict[str, Item] = {}
+        for folder in sorted((self.content / "topics").glob("*/")):
+            if not any(folder.glob("*.yml")):
+                continue
+            topic = self.topic(folder, items)
+            if topic:
+                yield topic
+
+    def topic(self, folder: Path, items: dict[str, Item]) -> Topic | None:
+        known = {"topic", "quiz", *MODES}
+        for path in sorted(folder.glob("*.y*ml")):
+            if path.stem not in known or path.suffix != ".yml":
+                hint = nearest(path.name, [f"{stem}.yml" for stem in known])
+                self.refuse(path, f"no mode has this name{hint}")
+        if not (folder / "topic.yml").is_file():
+            self.refuse(folder, "no topic.yml")
+            return None
+        file = self.read(folder / "topic.yml", TopicFile)
+        quiz = self.optional(f"topics/{folder.name}/quiz.yml", QuizFile)
+        before = set(items)
+        self.parts(quiz, "items", items, "item")
+        lessons = self.lessons(folder, file)
+        if file is None:
+            return None
+        own = {name: item for name, item in items.items() if name not in before}
+        return Topic(folder.name, file.model, lessons, own)
+
+    def lessons(self, folder: Path, file: Document[TopicFile] | None) -> dict[str, Lesson]:
+        found: dict[str, Lesson] = {}
+        declared = file.model.modes if file else {}
+        for mode, model in MODES.items():
+            path = folder / f"{mode}.yml"
+            if not path.is_file():
+                if file and mode in declared:
+                    message = f"mode {mode!r} has no {self.name(path)}"
+                    self.errors.append(file.source.error(("modes", mode), message, at_key=True))
+                continue
+            if file and mode not in declared:
+                message = f"{path.name} stands in the folder, but not under modes"
+                self.errors.append(file.source.error(("modes",), message, at_key=True))
+            document = self.read(path, model)
+            if document:
+                found[mode] = Lesson(document.model, document.source)
+        return found
+
+    def home(self) -> HomeFile | None:
+        path = self.content / "home.yml"
+        if not path.is_file():
+            self.refuse(path, "no such file; the book needs a home page")
+            return None
+        document = self.read(path, HomeFile)
+        return document.model if document else None
+
+
+@dataclass
+class _Shelf:
+    """The machines' folders under `content/traces/`."""
+
+    loader: _Loader
+    is_stale: IsStale
+
+    @property
+    def folder(self) -> Path:
+        return self.loader.content / "traces"
+
+    def machine(self, name: str) -> Machine | None:
+        if not (self.folder / name / "machine.json").is_file():
+            self.loader.refuse(self.folder / name, "no machine.json; run `make traces`")
+            return None
+        return self._trying(lambda: traces.read_machine(self.folder / name))
+
+    def reference_name(self) -> str | None:
+        folders = sorted(path.parent.name for path in self.folder.glob("reference-*/machine.json"))
+        return folders[0] if folders else None
+
+    def chosen_name(self, asked: str | None) -> str | None:
+        name = asked or os.environ.get("PROOFBOOK_MACHINE")
+        if name:
+            return name
+        note = self.folder / "this-machine"
+        if note.is_file():
+            name = note.read_text(encoding="utf-8").strip()
+            if name and (self.folder / name / "machine.json").is_file():
+                return name
+        return self.reference_name()
+
+    def traces(self, machine: Machine, reference: Machine) -> dict[str, TraceOnPage]:
+        found: dict[str, TraceOnPage] = {}
+        own, reserve = self._experiments(machine.name), self._experiments(reference.name)
+        for experiment in sorted(own | reserve):
+            is_fallback = experiment not in own
+            holder = reference if is_fallback else machine
+            trace = self._read(holder.name, experiment)
+            is_own_reference = holder is reference or experiment not in reserve
+            other = trace if is_own_reference else self._read(reference.name, experiment)
+            if trace:
+                found[experiment] = TraceOnPage(
+                    trace, holder, is_fallback, self.is_stale(trace), other
+                )
+        return found
+
+    def _experiments(self, name: str) -> set[str]:
+        return {path.stem for path in (self.folder / name).glob("*.json")} - {"machine"}
+
+    def _read(self, name: str, experiment: str) -> Trace | None:
+        return self._trying(lambda: traces.read(self.folder / name / f"{experiment}.json"))
+
+    def _trying(self, read_one: Callable[[], Any]) -> Any:
+        try:
+            return read_one()
+        except TraceError as error:
+            root = f"{self.loader.content.parent.as_posix()}/"
+            file, _, message = str(error).partition(": ")
+            self.loader.errors.append(ContentError(file.removeprefix(root), 0, 0, message))
+            return None
+
+
+def load(content: Path, machine: str | None = None, is_stale: IsStale = traces.is_stale) -> Book:
+    """Read a content folder.
+
+    Args:
+        content: the folder with topics/, claims/ and traces/.
+        machine: the folder's name under traces/; by default PROOFBOOK_MACHINE, then the name in
+            traces/this-machine, then the reference machine.
+        is_stale: tells whether the code of a trace's experiment has changed since.
+
+    Raises:
+        ContentErrors: everything wrong with any file.
+    """
+    loader = _Loader(content.resolve())
+    shelf = _Shelf(loader, is_stale)
+    home = loader.home()
+    topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
+    claims: dict[str, Claim] = {}
+    for path in sorted((loader.content / "claims").glob("*.yml")):
+        loader.parts(loader.read(path, ClaimFile), "claims", claims, "claim")
+    retractions: dict[str, Retraction] = {}
+    misconceptions: dict[str, Misconception] = {}
+    references: dict[str, Reference] = {}
+    retracted = loader.optional("retracted.yml", RetractionFile)
+    loader.parts(retracted, "retractions", retractions, "retraction")
+    believed = loader.optional("misconceptions.yml", MisconceptionFile)
+    loader.parts(believed, "misconceptions", misconceptions, "misconception")
+    cited = loader.optional("references.yml", ReferenceFile)
+    loader.parts(cited, "references", references, "reference")
+    shown, reference = _machines(loader, shelf, machine)
+    found = shelf.traces(shown, reference) if shown and reference else {}
+    if loader.errors or not (home and shown and reference):
+        raise ContentErrors(loader.errors)
+    return Book(
+        root=loader.content.parent, home=home, topics=tuple(topics), claims=claims,
+        retractions=retractions, misconceptions=misconceptions, references=references,
+        traces=found, machine=shown, reference=reference, documents=tuple(loader.documents),
+    )  # fmt: skip
+
+
+def _machines(
+    loader: _Loader, shelf: _Shelf, asked: str | None
+) -> tuple[Machine | None, Machine | None]:
+    """The machine shown and the reference machine."""
+    name = shelf.chosen_name(asked)
+    if name is None:
+        loader.refuse(shelf.folder, "no machine has measured yet; run `make traces`")
+        return None, None
+    shown = shelf.machine(name)
+    reference_name = shelf.reference_name()
+    reference = shelf.machine(reference_name) if reference_name else None
+    return shown, shown if reference is None or reference_name == name else reference

@@ -1,0 +1,164 @@
+"""One YAML file → one validated model, or every mistake in it, each at its place.
+
+Also the walk over a model's fields that tells prose from expressions, ids and plain words.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from generator.errors import ContentError, ContentErrors, nearest
+from generator.words import Mark, Written
+from generator.yaml_source import Path, Source, parse
+
+ModelT = TypeVar("ModelT", bound=Written)
+WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Document(Generic[WrittenT]):
+    """A validated file and where everything in it stands."""
+
+    model: WrittenT
+    source: Source
+
+    def error(self, path: Path, message: str, *, offset: int | None = None) -> ContentError:
+        """An error at a value of this file, or at a character of it."""
+        return self.source.error(path, message, offset=offset)
+
+
+class Field(NamedTuple):
+    """One text of a document: where it stands, what it is, what it says."""
+
+    path: Path
+    mark: str | None  # line, prose, expression; None for plain text
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The key it stands under; the list's key for an element of a list."""
+        return next(str(part) for part in reversed(self.path) if isinstance(part, str))
+
+
+@lru_cache(maxsize=4096)
+def read(file: str, text: str, model: type[ModelT]) -> Document[ModelT]:
+    """Parse and validate one file's text; the same text is read once.
+
+    Raises:
+        ContentErrors: everything wrong with its YAML, or with its fields.
+    """
+    source = parse(file, text)
+    try:
+        return Document(model.model_validate(source.document), source)
+    except ValidationError as error:
+        raise ContentErrors(_located(source, model, detail) for detail in error.errors()) from None
+
+
+def _located(source: Source, model: type[BaseModel], detail: ErrorDetails) -> ContentError:
+    path = tuple(part for part in detail["loc"] if part != "[key]")
+    message, kind = detail["msg"], detail["type"]
+    if kind == "extra_forbidden":
+        known = _fields_at(model, path[:-1])
+        written = source.document
+        for part in path[:-1]:
+            written = written[part]
+        spare = [name for name in known if name not in written]
+        return source.error(
+            path, f"unknown key {str(path[-1])!r}{nearest(str(path[-1]), spare)}", at_key=True
+        )
+    if kind == "missing":
+        return source.error(path[:-1], f"missing key {str(path[-1])!r}")
+    if kind == "literal_error" and "[key]" in detail["loc"]:
+        return source.error(path, f"unknown key {str(path[-1])!r}: {_plain(message)}", at_key=True)
+    return source.error(path, f"{_name(path)}: {_plain(message)}")
+
+
+def _name(path: Path) -> str:
+    return str(next((part for part in reversed(path) if isinstance(part, str)), "file"))
+
+
+def _plain(message: str) -> str:
+    for said, plain in (
+        ("Input should be a valid string", "must be text; quote it"),
+        ("Input should be a valid list", "must be a list"),
+        ("Input should be ", "must be "),
+        ("String should ", "must "),
+        ("List should ", "must "),
+        ("Value error, ", ""),
+    ):
+        message = message.replace(said, plain)
+    return message[:1].lower() + message[1:]
+
+
+def _fields_at(model: type[BaseModel], path: Path) -> list[str]:
+    """The keys that the model at a path knows."""
+    current: Any = model
+    for part in path:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            known = current.model_fields.get(str(part))
+            current = known.annotation if known else None
+        else:
+            current = _element(current)
+        current = _bare(current)
+    if isinstance(current, type) and issubclass(current, BaseModel):
+        return list(current.model_fields)
+    return []
+
+
+def _bare(annotation: Any) -> Any:
+    """An annotation without Annotated and without None."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif get_origin(annotation) in (Union, types.UnionType):
+            kept = [arg for arg in get_args(annotation) if arg is not type(None)]
+            if len(kept) != 1:
+                return annotation
+            annotation = kept[0]
+        else:
+            return annotation
+
+
+def _element(annotation: Any) -> Any:
+    arguments = get_args(_bare(annotation))
+    return arguments[-1] if arguments else None
+
+
+def _mark(annotation: Any, metadata: tuple[Any, ...] | list[Any]) -> str | None:
+    """The mark of a text field, looked for in its annotation too."""
+    for item in metadata:
+        if isinstance(item, Mark):
+            return str(item)
+    for argument in get_args(annotation):
+        if get_origin(argument) is Annotated:
+            return _mark(None, get_args(argument)[1:])
+    if get_origin(annotation) is Annotated:
+        return _mark(None, get_args(annotation)[1:])
+    return None
+
+
+def fields(model: BaseModel, path: Path = ()) -> Iterator[Field]:
+    """Every text of a model, in the order in which its fields are declared."""
+    for name, declared in type(model).model_fields.items():
+        mark = _mark(declared.annotation, declared.metadata)
+        yield from _walk(getattr(model, name), mark, declared.annotation, (*path, name))
+
+
+def _walk(value: Any, mark: str | None, annotation: Any, path: Path) -> Iterator[Field]:
+    if isinstance(value, BaseModel):
+        yield from fields(value, path)
+    elif isinstance(value, str):
+        yield Field(path, mark, value)
+    elif isinstance(value, list):
+        for position, element in enumerate(value):
+            yield from _walk(element, mark, annotation, (*path, position))
+    elif isinstance(value, Mapping):
+        for key, element in value.items():
+            yield from _walk(element, mark, annotation, (*path, key))

@@ -1,0 +1,60 @@
+"""Errors that a person can mend, each with the file, line and column to look at."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ContentError(ValueError):
+    """One mistake in what an author wrote, or in a trace.
+
+    Args:
+        file: from the project's root, as people type it.
+        line: from 1; 0 where the whole file is meant.
+        column: from 1; 0 where the whole line is meant.
+        message: what is wrong and, where it can be known, the fix.
+    """
+
+    def __init__(self, file: str, line: int, column: int, message: str) -> None:
+        super().__init__(message)
+        self.file = file
+        self.line = line
+        self.column = column
+        self.message = message
+
+    @property
+    def key(self) -> tuple[str, int, int, str]:
+        """What errors are sorted by and told apart by."""
+        return (self.file, self.line, self.column, self.message)
+
+    def __str__(self) -> str:
+        place = self.file
+        if self.line:
+            place += f":{self.line}" + (f":{self.column}" if self.column else "")
+        return f"{place}: {self.message}" if place else self.message
+
+
+class ContentErrors(ValueError):
+    """Every mistake at once, sorted by file, line and column."""
+
+    def __init__(self, errors: Iterable[ContentError]) -> None:
+        self.errors = sort_errors(errors)
+        super().__init__("\n".join(str(error) for error in self.errors))
+
+
+def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
+    """The errors by file, line and column, each once."""
+    unique = {error.key: error for error in errors}
+    return [unique[key] for key in sorted(unique)]
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The hint `; did you mean 'stem'?`, or what is known where nothing is near."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    if 0 < len(names) <= 12:
+        return "; known: " + ", ".join(names)
+    return ""

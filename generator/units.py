@@ -1,0 +1,218 @@
+"""Units: how they combine in arithmetic, and the one rule by which every page prints a number.
+
+Bytes are printed in B, KiB, MiB, GiB; times in µs, ms, s; shares in %; large counts in words. Three
+significant digits, four for a loss; digits before the point are never rounded away. What a reader
+must not see torn apart is joined by a no-break space. Plain Python formatting of floats is
+correctly rounded, so the text is the same on every platform.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+NBSP = "\u00a0"
+Style = Literal["plain", "count", "ordinal", "share", "ratio", "loss", "text"]
+_FREE = frozenset({"plain", "count", "ordinal", "ratio"})
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class UnitError(ValueError):
+    """Two units that do not go together."""
+
+
+class Unit(NamedTuple):
+    """Powers of bytes and seconds; for a number without either, what kind of number it is."""
+
+    num_bytes: int = 0
+    num_seconds: int = 0
+    style: Style = "plain"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it has neither bytes nor seconds."""
+        return not self.num_bytes and not self.num_seconds and self.style != "text"
+
+    def __str__(self) -> str:
+        if self.is_number or self.style == "text":
+            return self.style
+        names = {(1, 0): "bytes", (0, 1): "seconds", (1, -1): "bytes per second"}
+        names[(0, -1)] = "per second"
+        return names.get((self.num_bytes, self.num_seconds), "a unit that nobody reads")
+
+
+BYTES = Unit(num_bytes=1)
+SECONDS = Unit(num_seconds=1)
+TEXT = Unit(style="text")
+PLAIN, COUNT, ORDINAL, SHARE, RATIO, LOSS = (
+    Unit(style=style)
+    for style in ("plain", "count", "ordinal", "share", "ratio", "loss")  # type: ignore[arg-type]
+)
+
+
+def of_sum(left: Unit, right: Unit) -> Unit:
+    """The unit of a sum or a difference.
+
+    Raises:
+        UnitError: the units differ.
+    """
+    if left == right:
+        return left
+    styles = {left.style, right.style}
+    if left.is_number and right.is_number:
+        if styles <= _FREE:
+            return COUNT if styles == {"count", "ordinal"} else PLAIN
+        if styles == {"share", "ratio"}:
+            return SHARE
+    raise UnitError(f"{left} and {right} cannot be added or compared")
+
+
+def of_product(left: Unit, right: Unit) -> Unit:
+    """The unit of a product.
+
+    Raises:
+        UnitError: one of them is text.
+    """
+    _refuse_text(left, right)
+    powers = (left.num_bytes + right.num_bytes, left.num_seconds + right.num_seconds)
+    if any(powers):
+        return Unit(*powers)
+    for style in ("share", "loss"):
+        other = right if left.style == style else left
+        if style in (left.style, right.style) and other.style in (style, "ratio"):
+            return Unit(style=style)  # type: ignore[arg-type]
+    return COUNT if left.style == right.style == "count" else PLAIN
+
+
+def of_quotient(left: Unit, right: Unit) -> Unit:
+    """The unit of a quotient; equal units leave a ratio.
+
+    Raises:
+        UnitError: one of them is text.
+    """
+    _refuse_text(left, right)
+    powers = (left.num_bytes - right.num_bytes, left.num_seconds - right.num_seconds)
+    if any(powers):
+        return Unit(*powers)
+    if left.is_number and left.style in ("share", "loss") and right.style != left.style:
+        return left
+    return RATIO
+
+
+def _refuse_text(left: Unit, right: Unit) -> None:
+    if "text" in (left.style, right.style):
+        raise UnitError("words cannot be multiplied or divided")
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a filter asked for a number to be printed; None leaves it to the rule."""
+
+    digits: int | None = None
+    way: Literal["percent", "times", "exact", "written"] | None = None
+
+
+def printed(number: float | str, unit: Unit, form: Form) -> str:
+    """A number with its unit, as every page prints it.
+
+    Args:
+        number: in bytes, in seconds, as a share of 1, or plain; text stands for itself.
+        unit: what it counts.
+        form: what a filter asked for.
+
+    Raises:
+        UnitError: the unit is none that people read.
+    """
+    if isinstance(number, str):
+        return number
+    sign = "−" if number < 0 else ""
+    return sign + _unsigned(abs(number), unit, form)
+
+
+def _unsigned(number: float, unit: Unit, form: Form) -> str:
+    if form.way == "exact":
+        return _exact(number, unit)
+    digits = form.digits or (4 if unit.style == "loss" else 3)
+    powers = (unit.num_bytes, unit.num_seconds)
+    if powers == (1, 0):
+        return _bytes(number, digits)
+    if powers == (0, 1):
+        return _seconds(number, digits)
+    if powers == (1, -1):
+        return _bytes(number, digits) + "/s"
+    if powers == (0, -1):
+        return f"{_significant(number, digits)}{NBSP}per{NBSP}second"
+    if any(powers):
+        raise UnitError(f"this would print in {unit}")
+    return _pure(number, unit, form, digits)
+
+
+def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
+    if form.way == "percent" or (unit.style == "share" and form.way is None):
+        return f"{_significant(number * 100, digits)}%"
+    if form.way == "times":
+        return f"{_count(number, digits)}{NBSP}times"
+    if unit.style == "ordinal" and isinstance(number, int):
+        return str(number)
+    if form.way == "written" and form.digits is None and number < 1_000_000:
+        return _as_written(number)
+    return _count(number, digits)
+
+
+def _count(number: float, digits: int) -> str:
+    if isinstance(number, int) and number < 1_000_000:
+        return f"{number:,}"
+    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if number >= size * (1 - 0.5 * 10.0**-digits):
+            return f"{_significant(number / size, digits)}{NBSP}{word}"
+    return _significant(number, digits)
+
+
+def _significant(number: float, digits: int) -> str:
+    if number == 0:
+        return "0"
+    if isinstance(number, int) and number >= 10 ** (digits - 1):
+        return f"{number:,}"
+    mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if power < -4 or power > 14:
+        return f"{mantissa}{NBSP}×{NBSP}10{str(power).translate(_SUPERSCRIPTS)}"
+    return f"{number:,.{max(digits - 1 - power, 0)}f}"
+
+
+def _bytes(number: float, digits: int) -> str:
+    size = float(number)
+    for name in ("B", "KiB", "MiB", "GiB"):
+        if round(size, max(digits - 4, 0)) < 1024:
+            text = f"{size:,.0f}" if name == "B" and size == int(size) else None
+            return f"{text or _significant(size, digits)}{NBSP}{name}"
+        size /= 1024
+    return f"{_significant(size, digits)}{NBSP}TiB"
+
+
+def _seconds(number: float, digits: int) -> str:
+    if number == 0:
+        return f"0{NBSP}s"
+    for scale, name in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
+        scaled = float(f"{number * scale:.{digits - 1}e}")
+        if scaled >= 1 or name == "µs":
+            return f"{_significant(scaled, digits)}{NBSP}{name}"
+    raise AssertionError(number)
+
+
+def _as_written(number: float) -> str:
+    if isinstance(number, int):
+        return f"{number:,}"
+    mantissa, _, exponent = repr(number).partition("e")
+    if not exponent:
+        return mantissa.removesuffix(".0")
+    return (
+        f"{mantissa.removesuffix('.0')}{NBSP}×{NBSP}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    )
+
+
+def _exact(number: float, unit: Unit) -> str:
+    if any((unit.num_bytes, unit.num_seconds)):
+        name = str(unit) if number != 1 else str(unit).removesuffix("s")
+        return f"{_as_written(number)}{NBSP}{name}"
+    return _as_written(number)

@@ -1,0 +1,294 @@
+"""Claims → verdicts: what this machine's traces say about each rule, in words a page can print.
+
+A verdict is judged from two expressions. Where the observed runs lie outside the claim's domain it
+does not apply; where a trace is stale, or a run did not measure, there is no evidence; two times
+whose quartile ranges overlap are not distinguishable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from generator import units
+from generator.claim import Claim, Tolerance, Verdict
+from generator.errors import ContentError
+from generator.paths import Node, TraceOnPage
+from generator.quiz import Item
+from generator.value import ExpressionError, Value, numeric
+from runners.trace import Samples
+
+if TYPE_CHECKING:
+    from generator.book import Book
+    from generator.evidence import Evaluation, Evidence
+
+MIN_SAMPLES = 5
+WORDS: dict[Verdict, str] = {
+    "holds": "holds",
+    "does_not_hold": "does not hold",
+    "not_distinguishable": "not distinguishable",
+    "too_few_samples": "too few samples",
+    "does_not_apply": "does not apply here",
+    "no_evidence": "no evidence here",
+}
+_UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
+_TIMED = ("faster", "slower")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict on one claim.
+
+    Attributes:
+        predicted: what settings and a formula say; the median where samples are compared.
+        observed: what was measured; the median where samples are compared.
+        explanation: why this verdict, as a Line without a numeral of its own.
+        runs: the runs that the verdict rests on, as `experiment.run`.
+        reason: what the trace itself says of a skipped run, as a text Value; else None.
+        on_reference: whether all of it was measured on the reference machine.
+        error: why the claim cannot be judged at all: the author's mistake.
+        at: the field of the claim that is at fault.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    predicted: Value | None
+    observed: Value | None
+    explanation: str
+    runs: tuple[str, ...]
+    reason: Value | None = None
+    on_reference: bool = True
+    error: str | None = None
+    at: str = "observed"
+
+    @property
+    def is_broken_law(self) -> bool:
+        """Whether a law ought to hold here and does not."""
+        return self.claim.kind == "law" and (
+            self.verdict in ("does_not_hold", "not_distinguishable")
+            or (self.on_reference and self.verdict in ("no_evidence", "too_few_samples"))
+        )
+
+
+def judge(book: Book, evidence: Evidence) -> dict[str, Outcome]:
+    """The verdict on every claim of a book, by id."""
+    return {name: evidence.outcome(name) for name in book.claims}
+
+
+def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
+    """The verdict on one claim."""
+    predicted, observed = evidence.evaluate(claim.predicted), evidence.evaluate(claim.observed)
+    runs = tuple(dict.fromkeys(predicted.runs + observed.runs))
+    left, right = evidence.comparable(predicted), evidence.comparable(observed)
+    verdict, explanation, reason = _settle(evidence, claim, predicted, observed)
+    error, at = _mistake(claim, predicted, observed)
+    if verdict is None and error is None:
+        try:
+            verdict, explanation = _compare(claim, left, right)
+        except (ExpressionError, units.UnitError) as problem:
+            error = str(problem)
+    return Outcome(
+        claim=claim,
+        verdict=verdict or "no_evidence",
+        predicted=_shown(left),
+        observed=_shown(right),
+        explanation=explanation or "the claim cannot be judged",
+        runs=runs,
+        reason=reason,
+        on_reference=all(_shelf(evidence, run) for run in runs),
+        error=error,
+        at=at,
+    )
+
+
+def _shelf(evidence: Evidence, run: str) -> bool:
+    shown = evidence.book.traces[run.partition(".")[0]]
+    return shown.machine.name == evidence.book.reference.name
+
+
+def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
+    """What is wrong with how the claim is written, and in which of its fields."""
+    for at, found in (("predicted", predicted), ("observed", observed)):
+        if found.error:
+            return found.error, at
+    shared = sorted(set(predicted.measured) & set(observed.measured))
+    if shared:
+        return f"predicts from {shared[0]}, the very field that it observes", "predicted"
+    if not observed.measured and not observed.absent:
+        return "observes nothing that a run measured", "observed"
+    return None, "observed"
+
+
+def _settle(
+    evidence: Evidence, claim: Claim, predicted: Evaluation, observed: Evaluation
+) -> tuple[Verdict | None, str, Value | None]:
+    """The verdict where there is nothing to compare."""
+    domain = claim.domain
+    for name in observed.runs if domain else ():
+        run = evidence.book.run(name)
+        assert run is not None, name
+        assert domain is not None
+        for allowed, actual in ((domain.device, run.device), (domain.backend, run.backend)):
+            if allowed is not None and actual not in allowed:
+                because = domain.because or f"it is a law of {', '.join(allowed)}"
+                return "does_not_apply", because, None
+    for name in (*predicted.runs, *observed.runs):
+        shown = evidence.book.traces[name.partition(".")[0]]
+        if shown.is_stale and shown.machine.name != evidence.book.reference.name:
+            return "no_evidence", "the trace is stale: its experiment's code has changed", None
+    for found in (observed, predicted):
+        if found.absent is None:
+            continue
+        reason = _said(evidence, found.absent.run)
+        if found.absent.is_skipped:
+            return "does_not_apply", "a run that it needs was skipped here", reason
+        return "no_evidence", "a run that it needs has no such value here", reason
+    return None, "", None
+
+
+def _said(evidence: Evidence, run: str | None) -> Value | None:
+    """The reason a skipped run gives, as a value with provenance."""
+    if run is None:
+        return None
+    found = evidence.evaluate(f"{run}.reason").result
+    return found if isinstance(found, Value) else None
+
+
+def _shown(side: Value | Node | None) -> Value | None:
+    if isinstance(side, Node):
+        if not isinstance(side.thing, Samples):
+            return None
+        median = side.step("median_seconds")
+        return median if isinstance(median, Value) else None
+    return side
+
+
+def _compare(
+    claim: Claim, predicted: Value | Node | None, observed: Value | Node | None
+) -> tuple[Verdict, str]:
+    if claim.relation in _TIMED:
+        return _compare_times(claim, _samples(predicted), _samples(observed))
+    if not isinstance(predicted, Value) or not isinstance(observed, Value):
+        raise ExpressionError(f"{claim.relation} compares two single values")
+    if isinstance(predicted.number, str) or isinstance(observed.number, str):
+        return _compare_words(claim, predicted, observed)
+    if not _are_constants(predicted, observed):
+        units.of_sum(predicted.unit, observed.unit)
+    holds = _HOLDS[claim.relation](numeric(observed), numeric(predicted), _slack(claim, predicted))
+    return _decided(holds, f"observed {_RELATED[claim.relation]} predicted")
+
+
+def _are_constants(*sides: Value) -> bool:
+    return any(not side.leaves and side.unit == units.PLAIN for side in sides)
+
+
+def _decided(holds: bool, relation: str) -> tuple[Verdict, str]:
+    return ("holds", relation) if holds else ("does_not_hold", f"not so: {relation}")
+
+
+def _slack(claim: Claim, predicted: Value) -> float:
+    tolerance = claim.tolerance or Tolerance()
+    return abs(numeric(predicted)) * (tolerance.relative or 0) + (tolerance.absolute or 0)
+
+
+def _equal(observed: float, predicted: float, slack: float) -> bool:
+    return math.isclose(observed, predicted, rel_tol=1e-12, abs_tol=slack)
+
+
+_HOLDS: dict[str, Callable[[float, float, float], bool]] = {
+    "equals": _equal,
+    "differs": lambda observed, predicted, slack: not _equal(observed, predicted, slack),
+    "at_least": lambda observed, predicted, slack: observed >= predicted - slack,
+    "at_most": lambda observed, predicted, slack: observed <= predicted + slack,
+    "above": lambda observed, predicted, slack: observed > predicted + slack,
+    "below": lambda observed, predicted, slack: observed < predicted - slack,
+}
+_RELATED = {
+    "equals": "equals",
+    "differs": "differs from",
+    "at_least": "is at least",
+    "at_most": "is at most",
+    "above": "is above",
+    "below": "is below",
+}
+
+
+def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Verdict, str]:
+    if claim.relation not in ("equals", "differs"):
+        raise ExpressionError(f"{claim.relation} compares numbers, not words")
+    if not (isinstance(predicted.number, str) and isinstance(observed.number, str)):
+        raise ExpressionError("a word and a number are compared")
+    same = predicted.number.replace("_", " ") == observed.number.replace("_", " ")
+    return _decided(same == (claim.relation == "equals"), f"observed {_RELATED[claim.relation]} "
+                    "predicted")  # fmt: skip
+
+
+def _samples(side: Value | Node | None) -> Samples:
+    if isinstance(side, Node) and isinstance(side.thing, Samples):
+        return side.thing
+    raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
+
+
+def _compare_times(claim: Claim, predicted: Samples, observed: Samples) -> tuple[Verdict, str]:
+    if min(predicted.num_samples, observed.num_samples) < MIN_SAMPLES:
+        return "too_few_samples", "too few repeats to tell the two times apart"
+    low, high = (observed, predicted) if claim.relation == "faster" else (predicted, observed)
+    if low.third_quartile_seconds < high.first_quartile_seconds:
+        return "holds", f"observed is {claim.relation}; the quartile ranges do not overlap"
+    if low.first_quartile_seconds > high.third_quartile_seconds:
+        return "does_not_hold", f"observed is not {claim.relation}, but the other way round"
+    return "not_distinguishable", "the quartile ranges of the two times overlap"
+
+
+def sentence(claim: Claim, outcome: Outcome) -> str:
+    """What the claim says that the runs showed, as a Line; the verdict in words where it does not."""
+    said = getattr(claim.showed, outcome.verdict, None) if claim.showed else None
+    return str(said) if said else f"{WORDS[outcome.verdict].capitalize()}: {outcome.explanation}."
+
+
+def keys(item: Item, outcomes: Mapping[str, Outcome]) -> int | None:
+    """The index of the right option of an item.
+
+    None where this machine's runs leave the question open: nothing is right, and a claim behind an
+    option has no evidence, or was not judged on the reference machine. Pages then show no key.
+
+    Raises:
+        ContentError: two options are right, or none on the reference machine.
+    """
+    bound = [(i, o.right_if) for i, o in enumerate(item.options) if o.right_if is not None]
+    right = [i for i, wanted in bound if outcomes[wanted.claim].verdict == wanted.verdict]
+    if len(right) == 1:
+        return right[0]
+    found = sorted({wanted.claim for _, wanted in bound})
+    said = ", ".join(f"{claim}: {outcomes[claim].verdict}" for claim in found)
+    if right:
+        texts = " and ".join(repr(item.options[i].text) for i in right)
+        raise ContentError("", 0, 0, f"item {item.id!r} has {len(right)} keys: {texts} ({said})")
+    if any(not outcomes[claim].on_reference for claim in found):
+        return None
+    raise ContentError("", 0, 0, f"item {item.id!r} has no key ({said or 'no right_if'})")
+
+
+def problems(book: Book, evidence: Evidence) -> list[str]:
+    """What makes a strict build fail though the content is sound: surprises, broken laws, staleness."""
+    found = []
+    for experiment, shown in book.traces.items():
+        if shown.is_stale and shown.machine.name == book.reference.name:
+            found.append(f"{experiment}: the reference machine's trace is stale; run it again")
+        found += [
+            f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
+            for name, run in shown.trace.runs.items()
+            if run.is_surprise
+        ]
+    for name, outcome in judge(book, evidence).items():
+        if outcome.is_broken_law:
+            words = WORDS[outcome.verdict]
+            found.append(f"law {name}: {words} ({outcome.explanation})")
+    return found
+
+
+def surprises(shown: TraceOnPage) -> list[str]:
+    """The names of the runs that did not end as declared."""
+    return [name for name, run in shown.trace.runs.items() if run.is_surprise]
