@@ -1,0 +1,59 @@
+"""Figures: an author's `Figure` and the runs it names → drawings, and the numbers behind them.
+
+Each kind has a reader in `generator/views/`, which turns runs into rows of words and numbers, and a
+drawing in `generator/drawings/`, which knows nothing of runs. Whatever is drawn also stands in a
+table, each number with its provenance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from generator.lesson import Figure
+from generator.views.epochs_figure import epochs
+from generator.views.folio import Folio
+from generator.views.memory_figure import memory_bars
+from generator.views.picture import Picture
+from generator.views.placement_figures import mental_model, placement, under_the_hood
+from generator.views.time_figures import step_times, timeline
+
+KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
+    "memory_bars": memory_bars,
+    "epochs": epochs,
+    "timeline": timeline,
+    "placement": placement,
+    "step_times": step_times,
+    "mental_model": mental_model,
+    "under_the_hood": under_the_hood,
+}
+
+
+@dataclass(frozen=True)
+class FigureOnPage:
+    """A figure as its template wants it."""
+
+    id: str
+    title: Markup
+    caption: Markup
+    picture: Picture
+    missing: list[str] = field(default_factory=list)
+
+
+def draw(figure: Figure, folio: Folio) -> FigureOnPage:
+    """Draw a figure from the runs it names; a run that was skipped is left out and said."""
+    missing = []
+    for path in [*figure.runs, *figure.budgeted]:
+        run = folio.run(path)
+        if run is None or run.status == "skipped":
+            reason = run.reason if run is not None and run.reason else folio.ui["figure"]["skipped"]
+            missing.append(f"{path}: {reason}")
+    return FigureOnPage(
+        id=figure.id,
+        title=folio.line(figure.title),
+        caption=folio.line(figure.caption),
+        picture=KINDS[figure.kind](figure, folio),
+        missing=missing,
+    )

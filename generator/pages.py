@@ -1,0 +1,192 @@
+"""Book → {page path: Markdown}. Pure: the same book gives the same bytes.
+
+Each page is a template of its own over the shared frame. Headings are Markdown, so that MkDocs
+makes the table of contents from them; everything else is HTML, so that no Markdown builder changes
+it. Code that pages show is read from the files that runs executed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from generator import figures, verdicts
+from generator.book import Book, Topic
+from generator.errors import ContentError, ContentErrors
+from generator.evidence import Evidence, PageText
+from generator.lesson import Figure
+from generator.views import frame, listing, question, tables
+from generator.views.folio import Folio, escaped_heading, interface_words
+from generator.views.picture import plain
+
+TEMPLATES = Path(__file__).parent / "templates"
+DESCRIPTION_LENGTH = 180
+Body = Callable[[Folio], str]
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates, autoescaped and strict."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters["heading"] = escaped_heading
+    made.filters["plain"] = plain
+    made.globals["ui"] = interface_words()
+    return made
+
+
+class _Printer:
+    """Renders the pages of one book."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.evidence = Evidence(book)
+        errors = self.evidence.check()
+        if errors:
+            raise ContentErrors(errors)
+        self.outcomes = verdicts.judge(book, self.evidence)
+
+    def page(self, path: str, template: str, topic: Topic | None = None, **context: Any) -> str:
+        """One page: the template's body inside the frame."""
+        depth = path.count("/")
+        text = PageText(self.evidence, depth)
+        folio = Folio(self.book, self.evidence, self.outcomes, environment(), text)
+        context |= {"folio": folio, "book": self.book, "topic": topic, "root": "../" * depth}
+        context |= self._tools(folio, topic, context.get("lesson"))
+        body = environment().get_template(template).render(context)
+        ways = frame.ways(topic, context.get("mode"), folio) if topic else []
+        found = frame.origins(folio.runs, self.book, depth)
+        description = plain(folio.line(context["about"])) if context.get("about") else ""
+        return (
+            environment()
+            .get_template("page.md.j2")
+            .render(
+                context,
+                body=Markup(body),  # noqa: S704
+                ways=ways,
+                minutes=frame.minutes(body, folio.num_items),
+                has_items=bool(folio.num_items),
+                origins=found,
+                notices=frame.notices(folio, found),
+                title=folio.line(context["heading"]),
+                description=_shortened(description),
+            )
+        )
+
+    def _tools(self, folio: Folio, topic: Topic | None, lesson: Any) -> dict[str, Any]:
+        """What templates call: each takes what an author wrote and gives what a macro prints."""
+        drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
+        items = topic.items if topic else {}
+        return {
+            "figure": lambda name: figures.draw(drawn[name], folio),
+            "drawn": lambda figure: figures.draw(figure, folio),
+            "question": lambda name, kind: question.question(items[name], folio, kind),
+            "listing": lambda written: listing.listing(written, folio),
+            "data_flow": lambda flow: tables.data_flow(flow, folio),
+            "prediction": lambda written: tables.prediction(written, folio),
+            "epochs": lambda training: tables.epochs(training, folio),
+            "verdicts": lambda names: tables.verdict_rows(names, folio),
+            "failing": lambda paths: tables.failing(paths, folio),
+            "compared": lambda written: tables.compared(written, folio),
+            "standing": lambda one: tables.standing(one, folio.outcomes[one.claim]),
+            "line": folio.line,
+            "prose": folio.prose,
+            "cell": folio.cell,
+            "strategy": folio.strategy,
+        }
+
+    def claim_groups(self) -> list[tuple[str, list[str]]]:
+        """Claims by the experiment they rest on, in the order in which authors wrote them."""
+        groups: dict[str, list[str]] = {}
+        for name, outcome in self.outcomes.items():
+            experiment = outcome.runs[0].split(".")[0] if outcome.runs else ""
+            groups.setdefault(experiment, []).append(name)
+        return sorted(groups.items())
+
+    def lessons(self, topic: Topic) -> Iterator[tuple[str, str]]:
+        """The pages of one topic, its index first."""
+        index = f"topics/{topic.id}/index.md"
+        source = f"content/topics/{topic.id}/topic.yml"
+        yield index, self.page(
+            index, "topic.md.j2", topic, heading=topic.file.title, about=topic.file.summary,
+            source=source, mode=None,
+        )  # fmt: skip
+        for mode, lesson in topic.lessons.items():
+            path = f"topics/{topic.id}/{mode}.md"
+            yield path, self.page(
+                path, f"{mode}.md.j2", topic, heading=lesson.model.title, lesson=lesson.model,
+                about=topic.file.modes[mode], mode=mode, source=lesson.source.file,  # type: ignore[index]
+            )  # fmt: skip
+
+
+def _shortened(text: str) -> str:
+    text = re.sub(r"\s+", " ", text).strip()
+    if len(text) <= DESCRIPTION_LENGTH:
+        return text
+    return text[:DESCRIPTION_LENGTH].rsplit(" ", 1)[0] + "…"
+
+
+def render(book: Book) -> dict[str, str]:
+    """Every page of the book, by its path under the site's root.
+
+    Raises:
+        ContentErrors: whatever authors wrote that cannot be printed, all at once.
+    """
+    printer = _Printer(book)
+    words = interface_words()
+    pages = {
+        "index.md": printer.page(
+            "index.md", "home.md.j2", heading=book.home.title, about=book.home.promise,
+            source="content/home.yml",
+        ),
+        "topics/index.md": printer.page(
+            "topics/index.md", "topics.md.j2", heading=words["topics"]["title"],
+            about=words["topics"]["lede"], source=None,
+        ),
+        "evidence.md": printer.page(
+            "evidence.md", "evidence.md.j2", heading=words["evidence"]["title"],
+            about=words["evidence"]["lede"], source="content/claims",
+            claim_groups=printer.claim_groups(),
+        ),
+        "retracted.md": printer.page(
+            "retracted.md", "retracted.md.j2", heading=words["retracted"]["title"],
+            about=words["retracted"]["lede"], source="content/retracted.yml",
+        ),
+    }  # fmt: skip
+    errors: list[ContentError] = []
+    for topic in book.topics:
+        try:
+            pages.update(printer.lessons(topic))
+        except ContentErrors as found:
+            errors += found.errors
+    if errors:
+        raise ContentErrors(errors)
+    return pages
+
+
+def problems(book: Book) -> list[str]:
+    """What a strict build refuses though the content is sound: surprises, broken laws, staleness."""
+    return verdicts.problems(book, Evidence(book))
+
+
+def raw_traces(book: Book, content: Path) -> dict[str, Path]:
+    """The raw traces that pages link, by their path under the site's root."""
+    return {
+        f"traces/{shown.folder}/{experiment}.json": content
+        / "traces"
+        / shown.folder
+        / f"{experiment}.json"
+        for experiment, shown in book.traces.items()
+    }

@@ -1,0 +1,156 @@
+"""MkDocs' view of Proofbook, and the only file that knows MkDocs.
+
+Before a build it loads the book, renders it, and brings `docs_dir` to exactly that: pages and
+assets are written only where their bytes changed, raw traces are copied beside them, what no book
+made is deleted (files that begin with a dot stay). After a build, but not under `mkdocs serve`,
+each page gets its Content-Security-Policy. Content errors are printed one a line, all at once, and
+end a build with exit code 2; under `serve` the last good pages stay until the next edit.
+
+    mkdocs build --strict      mkdocs serve      mkdocs serve --dirty --no-strict
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+from mkdocs.config import config_options
+from mkdocs.config.base import Config
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import Abort
+from mkdocs.livereload import LiveReloadServer
+from mkdocs.plugins import BasePlugin, event_priority, get_plugin_logger
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
+
+from generator import book as books
+from generator import csp, pages
+from generator.errors import ContentErrors
+
+GENERATOR = Path(__file__).resolve().parent
+ASSETS = GENERATOR / "assets"
+log = get_plugin_logger("proofbook")
+
+
+class ContentAbort(Abort):
+    """The book cannot be built from what is written; exit code 2, no traceback."""
+
+    code = 2
+    exit_code = 2
+
+
+class ProofbookConfig(Config):
+    """Options of the plugin in mkdocs.yml."""
+
+    content = config_options.Type(str, default="content")
+    edit_base = config_options.Type(str, default="")
+
+
+class ProofbookPlugin(BasePlugin[ProofbookConfig]):
+    """Writes the book's pages where MkDocs looks for them."""
+
+    def __init__(self) -> None:
+        self.is_serving = False
+        self.root = Path()
+
+    def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
+        """Remember whether a person is watching."""
+        self.is_serving = command == "serve"
+
+    def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
+        """Find the project's root, which is where mkdocs.yml stands."""
+        self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
+        return config
+
+    @property
+    def content(self) -> Path:
+        """The folder that people and runners write."""
+        return self.root / self.config.content
+
+    def on_pre_build(self, *, config: MkDocsConfig) -> None:
+        """Bring `docs_dir` to what the content says now.
+
+        Raises:
+            ContentAbort: the content has errors, or the disk refused.
+        """
+        try:
+            files = self._files()
+        except ContentErrors as errors:
+            raise ContentAbort(str(errors)) from None
+        try:
+            bring_to(Path(config.docs_dir), files)
+        except OSError as error:
+            raise ContentAbort(f"{error.filename}: {error.strerror}; nothing was torn") from None
+
+    def _files(self) -> dict[str, bytes]:
+        book = books.load(self.content, os.environ.get("PROOFBOOK_MACHINE"))
+        for problem in pages.problems(book):
+            log.warning(problem)
+        files = {path: text.encode() for path, text in pages.render(book).items()}
+        for path in sorted(ASSETS.iterdir()):
+            files[f"assets/{path.name}"] = path.read_bytes()
+        for name, trace in sorted(pages.raw_traces(book, self.content).items()):
+            files[name] = trace.read_bytes()
+        return files
+
+    def on_serve(
+        self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Any
+    ) -> LiveReloadServer:
+        """Watch what people write instead of what is generated from it."""
+        server.unwatch(config.docs_dir)
+        server.watch(str(self.content))
+        server.watch(str(GENERATOR))
+        return server
+
+    def on_page_markdown(
+        self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
+    ) -> str:
+        """Point the edit link at the YAML a page was made from, if an edit base is configured."""
+        source = page.meta.get("source")
+        base = self.config.edit_base
+        page.edit_url = f"{base.rstrip('/')}/{source}" if base and source else None
+        return markdown
+
+    @event_priority(-200)
+    def on_post_build(self, *, config: MkDocsConfig) -> None:
+        """Give each page its policy; `serve` injects a script of its own, so not there."""
+        if self.is_serving:
+            return
+        for path in sorted(Path(config.site_dir).rglob("*.html")):
+            path.write_text(csp.with_policy(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def bring_to(folder: Path, files: dict[str, bytes]) -> None:
+    """Make a folder hold these files and, but for dotfiles, nothing else; equal bytes stay.
+
+    Raises:
+        OSError: the disk refused; each file then is either the old one or the new one.
+    """
+    for name, content in files.items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != content:
+            _replace(path, content)
+    for path in sorted(folder.rglob("*"), reverse=True):
+        name = path.relative_to(folder).as_posix()
+        if path.name.startswith(".") or name in files:
+            continue
+        if path.is_file():
+            path.unlink()
+        elif not any(path.iterdir()):
+            path.rmdir()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

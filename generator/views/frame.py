@@ -1,0 +1,138 @@
+"""What stands above and below a page: ways into the topic, notices, and where the page comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from generator import verdicts
+from generator.book import Book, Topic, TraceOnPage
+from generator.lesson import MODES
+from generator.views.folio import Folio
+
+WORDS_PER_MINUTE = 200
+MINUTES_PER_ITEM = 0.5
+_NOT_READ = re.compile(
+    r"<(pre|svg|style|script)\b.*?</\1>|<details class=\"pb-details pb-numbers\".*?</details>",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One mode of a topic in the row of modes."""
+
+    mode: str
+    word: str
+    question: Markup
+    is_here: bool
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One experiment that a page draws on."""
+
+    experiment: str
+    machine: str
+    is_reference: bool
+    recorded_at: str
+    torch: str
+    runs: tuple[str, ...]
+    raw: str
+    is_fallback: bool
+    is_stale: bool
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a reader must know before reading on."""
+
+    css: str
+    lead: str
+    text: str | Markup
+
+
+def ways(topic: Topic, here: str | None, folio: Folio) -> list[Way]:
+    """The modes that this topic has, in the order in which they are suggested."""
+    return [
+        Way(mode, folio.ui["modes"][mode], folio.line(topic.file.modes[mode]), mode == here)  # type: ignore[index]
+        for mode in MODES
+        if mode in topic.lessons
+    ]
+
+
+def minutes(body: str, num_items: int) -> int:
+    """Minutes to read a page: its words, and a moment for each question."""
+    text = re.sub(r"<[^>]+>", " ", _NOT_READ.sub(" ", body))
+    return max(1, round(len(text.split()) / WORDS_PER_MINUTE + num_items * MINUTES_PER_ITEM))
+
+
+def origins(runs: Iterable[str], book: Book, depth: int) -> list[Origin]:
+    """The experiments behind a page, with the runs it used."""
+    by_experiment: dict[str, list[str]] = {}
+    for path in sorted(set(runs)):
+        experiment, name = path.split(".")
+        by_experiment.setdefault(experiment, []).append(name)
+    return [
+        _origin(book.traces[experiment], names, book, depth)
+        for experiment, names in by_experiment.items()
+        if experiment in book.traces
+    ]
+
+
+def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) -> Origin:
+    experiment = shown.trace.experiment
+    return Origin(
+        experiment=experiment,
+        machine=shown.machine.name,
+        is_reference=shown.machine.name == book.reference.name,
+        recorded_at=shown.trace.recorded_at,
+        torch=shown.trace.software.torch,
+        runs=tuple(names),
+        raw=f"{'../' * depth}traces/{shown.folder}/{experiment}.json",
+        is_fallback=shown.is_fallback,
+        is_stale=shown.is_stale,
+    )
+
+
+def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
+    """Fallbacks, stale traces, surprises and broken laws among what a page used."""
+    words = folio.ui["notice"]
+    rows = []
+    for origin in found:
+        named = {"experiment": origin.experiment, "machine": origin.machine}
+        if origin.is_fallback:
+            rows.append(Notice("", "", words["fallback"].format(**named)))
+        if origin.is_stale:
+            rows.append(Notice("", "", words["stale"].format(**named)))
+        rows += _surprises(folio, origin)
+    for name, outcome in folio.outcomes.items():
+        if outcome.is_broken_law and set(outcome.runs) & folio.runs:
+            text = folio.line(folio.book.claims[name].says)
+            verdict = verdicts.WORDS[outcome.verdict]
+            rows.append(Notice("pb-surprise", words["law"], Markup("{}: {}").format(text, verdict)))
+    return rows
+
+
+def _surprises(folio: Folio, origin: Origin) -> list[Notice]:
+    words, statuses = folio.ui["notice"], folio.ui["statuses"]
+    runs = folio.book.traces[origin.experiment].trace.runs
+    return [
+        Notice(
+            "pb-surprise",
+            words["surprise"],
+            Markup("<code>{}.{}</code>, {} {}, {} {}").format(
+                origin.experiment,
+                name,
+                words["expected"],
+                statuses[runs[name].expected_status],
+                words["but"],
+                statuses[runs[name].status],
+            ),
+        )
+        for name in origin.runs
+        if runs[name].is_surprise
+    ]

@@ -1,0 +1,65 @@
+"""What a figure is made of once its runs are read: drawings, and a table of the same numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from generator import chart
+from generator.chart import Layout, Spec
+from generator.drawings import diagram as diagrams
+from generator.drawings.diagram import Diagram
+from generator.lesson import Figure
+from generator.views.folio import Folio
+
+
+@dataclass
+class Table:
+    """Numbers behind a figure: a head, and rows whose first cell names the row."""
+
+    head: list[str]
+    rows: list[list[Markup | str]] = field(default_factory=list)
+
+
+@dataclass
+class Picture:
+    """Drawings for a wide and a narrow page, or panels that stand side by side."""
+
+    table: Table
+    drawings: list[Markup] = field(default_factory=list)
+    panels: list[tuple[str, Markup]] = field(default_factory=list)
+
+
+def plain(markup: Markup | str) -> str:
+    """The text of a line that holds HTML, for a title inside an SVG."""
+    return Markup(re.sub(r"<[^>]+>", "", str(markup))).unescape()  # noqa: S704
+
+
+def chart_svg(spec: Spec, figure: Figure, folio: Folio, part: str, description: str) -> Markup:
+    """A chart as inline SVG, titled by its figure."""
+    title = plain(folio.line(figure.title))
+    return Markup(  # noqa: S704
+        chart.svg(spec, f"{figure.id}-{part}", title, description, f"pb-{part}")
+    )
+
+
+def diagram_svg(
+    diagram: Diagram,
+    figure: Figure,
+    environment: Environment,
+    layout: Layout,
+    title: str,
+    description: str,
+) -> Markup:
+    """A diagram as inline SVG, titled by its figure."""
+    return diagrams.svg(
+        diagram,
+        environment,
+        f"{figure.id}-{layout.name}",
+        title,
+        description,
+        f"pb-{layout.name}",
+    )

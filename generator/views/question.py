@@ -1,0 +1,72 @@
+"""A question as its template wants it: options with their explanations, and what is right."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from generator import verdicts
+from generator.quiz import Item, Option
+from generator.views.folio import Folio
+
+
+@dataclass(frozen=True)
+class OptionOnPage:
+    """One answer: what it says, how it stands here, why, and the claim that shows it."""
+
+    text: Markup
+    why: Markup
+    verdict: str  # right, wrong, or open where this machine's runs leave it open
+    evidence: Markup | None
+    claim: str | None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question; `digest` changes with anything a reader sees of it."""
+
+    id: str
+    kind: str  # "commit" or "question"
+    stem: Markup
+    options: tuple[OptionOnPage, ...]
+    hint: Markup | None
+    digest: str
+
+
+def question(item: Item, folio: Folio, kind: str) -> Question:
+    """Judge an item on this book's runs and render it."""
+    right = verdicts.keys(item, folio.outcomes)
+    folio.num_items += 1
+    seen = f"{item.model_dump_json()}\n{right}"
+    judged = [
+        "open" if right is None else "right" if position == right else "wrong"
+        for position in range(len(item.options))
+    ]
+    return Question(
+        id=item.id,
+        kind=kind,
+        stem=_in_legend(folio.prose(item.stem)),
+        options=tuple(
+            _option(option, verdict, folio)
+            for option, verdict in zip(item.options, judged, strict=True)
+        ),
+        hint=folio.line(item.hint) if item.hint else None,
+        digest=hashlib.sha256(seen.encode()).hexdigest()[:12],
+    )
+
+
+def _in_legend(prose: Markup) -> Markup:
+    """Paragraphs as a legend may hold them."""
+    text = str(prose).replace("<p>", '<span class="pb-stem">').replace("</p>", "</span>")
+    return Markup(text)  # noqa: S704
+
+
+def _option(option: Option, verdict: str, folio: Folio) -> OptionOnPage:
+    behind = option.right_if.claim if option.right_if else None
+    claim = behind if verdict == "right" else option.refuted_by or behind
+    says = folio.line(folio.book.claims[claim].says) if claim else None
+    if claim:
+        folio.runs.update(folio.outcomes[claim].runs)
+    return OptionOnPage(folio.line(option.text), folio.line(option.why), verdict, says, claim)
