@@ -37,6 +37,7 @@ __all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
 
 ModelT = TypeVar("ModelT", bound=Written)
 PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item)
+RecordT = TypeVar("RecordT", Machine, Trace)
 IsStale = Callable[[Trace], bool]
 
 
@@ -211,7 +212,7 @@ class _Shelf:
         if not (self.folder / name / "machine.json").is_file():
             self.loader.refuse(self.folder / name, "no machine.json; run `make traces`")
             return None
-        return self._trying(lambda: traces.read_machine(self.folder / name))
+        return self._trying(traces.read_machine, self.folder / name)
 
     def reference_name(self) -> str | None:
         folders = sorted(path.parent.name for path in self.folder.glob("reference-*/machine.json"))
@@ -247,11 +248,11 @@ class _Shelf:
         return {path.stem for path in (self.folder / name).glob("*.json")} - {"machine"}
 
     def _read(self, name: str, experiment: str) -> Trace | None:
-        return self._trying(lambda: traces.read(self.folder / name / f"{experiment}.json"))
+        return self._trying(traces.read, self.folder / name / f"{experiment}.json")
 
-    def _trying(self, read_one: Callable[[], Any]) -> Any:
+    def _trying(self, read_one: Callable[[Path], RecordT], path: Path) -> RecordT | None:
         try:
-            return read_one()
+            return read_one(path)
         except TraceError as error:
             root = f"{self.loader.content.parent.as_posix()}/"
             file, _, message = str(error).partition(": ")

@@ -6,10 +6,10 @@ Also the walk over a model's fields that tells prose from expressions, ids and p
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -99,7 +99,7 @@ def _plain(message: str) -> str:
 
 def _fields_at(model: type[BaseModel], path: Path) -> list[str]:
     """The keys that the model at a path knows."""
-    current: Any = model
+    current: object = model
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
             known = current.model_fields.get(str(part))
@@ -112,7 +112,7 @@ def _fields_at(model: type[BaseModel], path: Path) -> list[str]:
     return []
 
 
-def _bare(annotation: Any) -> Any:
+def _bare(annotation: object) -> object:
     """An annotation without Annotated and without None."""
     while True:
         if get_origin(annotation) is Annotated:
@@ -126,12 +126,12 @@ def _bare(annotation: Any) -> Any:
             return annotation
 
 
-def _element(annotation: Any) -> Any:
+def _element(annotation: object) -> object:
     arguments = get_args(_bare(annotation))
     return arguments[-1] if arguments else None
 
 
-def _mark(annotation: Any, metadata: tuple[Any, ...] | list[Any]) -> str | None:
+def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
     """The mark of a text field, looked for in its annotation too."""
     for item in metadata:
         if isinstance(item, Mark):
@@ -148,17 +148,17 @@ def fields(model: BaseModel, path: Path = ()) -> Iterator[Field]:
     """Every text of a model, in the order in which its fields are declared."""
     for name, declared in type(model).model_fields.items():
         mark = _mark(declared.annotation, declared.metadata)
-        yield from _walk(getattr(model, name), mark, declared.annotation, (*path, name))
+        yield from _walk(getattr(model, name), mark, (*path, name))
 
 
-def _walk(value: Any, mark: str | None, annotation: Any, path: Path) -> Iterator[Field]:
+def _walk(value: object, mark: str | None, path: Path) -> Iterator[Field]:
     if isinstance(value, BaseModel):
         yield from fields(value, path)
     elif isinstance(value, str):
         yield Field(path, mark, value)
     elif isinstance(value, list):
         for position, element in enumerate(value):
-            yield from _walk(element, mark, annotation, (*path, position))
+            yield from _walk(element, mark, (*path, position))
     elif isinstance(value, Mapping):
         for key, element in value.items():
-            yield from _walk(element, mark, annotation, (*path, key))
+            yield from _walk(element, mark, (*path, key))

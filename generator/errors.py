@@ -35,7 +35,7 @@ class ContentError(ValueError):
         return f"{place}: {self.message}" if place else self.message
 
 
-class ContentErrors(ValueError):
+class ContentErrors(ValueError):  # noqa: N818 - many of them
     """Every mistake at once, sorted by file, line and column."""
 
     def __init__(self, errors: Iterable[ContentError]) -> None:

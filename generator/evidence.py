@@ -1,7 +1,7 @@
-"""Evidence: expressions over a book's traces, evaluated once each, with their mistakes located.
+"""Evidence: expressions over a book's traces, evaluated once each, their mistakes located.
 
-Flow: a `Book` in; for each expression a `Value` (or list, label …) out, and for the whole book every
-mistake in any text at once. `PageText` turns the same expressions into HTML.
+Flow: a `Book` in; for each expression a `Value` (or list, label …) out, and for the whole book
+every mistake in any text at once. `PageText` turns the same expressions into HTML.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from generator.book import Book
 from generator.documents import Document, Field, fields
 from generator.errors import ContentError, nearest, sort_errors
 from generator.filters import LABELS, Label, Showed, described
-from generator.paths import Node, Reading
+from generator.paths import Key, Node, Reading
 from generator.provenance import PageText
 from generator.units import Unit
 from generator.value import AbsentError, ExpressionError, Origin, Value, constant
@@ -76,7 +76,7 @@ class Evidence:
             if isinstance(result, Value):
                 str(result)
         except AbsentError as reason:
-            absent = reason
+            absent, error = reason, reason.reason if reason.is_mistake else None
         except (ExpressionError, units.UnitError) as mistake:
             error = str(mistake)
         return Evaluation(result, absent, error, tuple(reading.runs), tuple(reading.measured))
@@ -115,7 +115,7 @@ class Evidence:
                 found[name] = Value(
                     reference.value, unit, "cited", f"cited[{name!r}]", origin=origin,
                     form=units.Form(way="written") if unit.is_number and unit != units.SHARE
-                    else units.Form(),
+                    else units.AS_RULED,
                 )  # fmt: skip
         return found
 
@@ -140,7 +140,7 @@ class Evidence:
             raise AbsentError(outcome.explanation)
         return value
 
-    def value(self, expression: str) -> Any:
+    def value(self, expression: str) -> object:
         """The result of an expression: a Value, a Node, a tuple, a Label, words.
 
         Raises:
@@ -148,10 +148,10 @@ class Evidence:
             AbsentError: this machine has no such value.
         """
         found = self.evaluate(expression)
-        if found.error:
-            raise self._located(expression, expression, found.error)
         if found.absent:
             raise found.absent
+        if found.error:
+            raise self._located(expression, expression, found.error)
         return found.result
 
     def printable(self, expression: str, text: str | None = None) -> Printable:
@@ -191,9 +191,7 @@ class Evidence:
             ExpressionError: no claim has this id, or it leans on its own verdict.
         """
         if claim not in self.book.claims:
-            raise ExpressionError(
-                f"no claim {claim!r}{nearest(claim, self.book.claims)}"
-            )
+            raise ExpressionError(f"no claim {claim!r}{nearest(claim, self.book.claims)}")
         if claim in self._underway:
             raise ExpressionError(f"claim {claim!r} leans on its own verdict")
         if claim not in self._outcomes:
@@ -244,7 +242,7 @@ class Evidence:
 class _Cited(Node):
     """The numbers of references.yml by id; they have an origin of their own."""
 
-    def step(self, key: Any) -> Value:
+    def step(self, key: Key | slice) -> Value:
         """The cited value of an id."""
         if str(key) not in self.thing:
             hint = nearest(str(key), self.thing)

@@ -42,23 +42,22 @@ _REFUSED: dict[type[nodes.Node], str] = {
     nodes.Pos: "a sign (+)",
     nodes.Slice: "a slice here",
 }
-_ARITHMETIC = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div)
 
 
 class Sandbox(SandboxedEnvironment):
     """Jinja2's sandbox, narrowed: attributes and items are steps of a path and nothing else."""
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
+    def getattr(self, obj: object, attribute: object) -> object:
         """Follow `.name`."""
         return _step(obj, attribute)
 
-    def getitem(self, obj: Any, argument: Any) -> Any:
+    def getitem(self, obj: object, argument: object) -> object:
         """Follow `[position]`, `['name']` or `[start:end]`."""
         return _step(obj, argument)
 
 
-def _step(thing: object, key: Any) -> Any:
-    if isinstance(thing, Node) and not str(key).startswith("_"):
+def _step(thing: object, key: object) -> object:
+    if isinstance(thing, Node) and isinstance(key, int | str | slice):
         return thing.step(key)
     if isinstance(thing, tuple) and isinstance(key, int | slice):
         try:
@@ -77,25 +76,27 @@ ENVIRONMENT.tests.clear()
 
 def _check(node: nodes.Node) -> None:
     """Refuse any node that is not on the list, and so on for what it holds."""
-    if isinstance(node, _ARITHMETIC):
-        for side in (node.left, node.right):
-            _check_operand(side)
-    elif isinstance(node, nodes.Neg):
-        _check_operand(node.node)
-    elif isinstance(node, nodes.Getattr):
-        _check_name(node.attr)
-        _check(node.node)
-    elif isinstance(node, nodes.Getitem):
-        _check_subscript(node.arg)
-        _check(node.node)
-    elif isinstance(node, nodes.Filter):
-        _check_filter(node)
-    elif isinstance(node, nodes.Call):
-        _check_call(node)
-    elif isinstance(node, nodes.Name):
-        _check_name(node.name)
-    elif not _is_plain(node, (int, float, str)):
+    for kind, check in _ALLOWED.items():
+        if isinstance(node, kind):
+            check(node)
+            return
+    if not _is_plain(node, (int, float, str)):
         raise ExpressionError(f"{_REFUSED.get(type(node), 'this')} is not allowed")
+
+
+def _check_arithmetic(node: nodes.BinExpr) -> None:
+    _check_operand(node.left)
+    _check_operand(node.right)
+
+
+def _check_attribute(node: nodes.Getattr) -> None:
+    _check_name(node.attr)
+    _check(node.node)
+
+
+def _check_item(node: nodes.Getitem) -> None:
+    _check_subscript(node.arg)
+    _check(node.node)
 
 
 def _check_name(name: str) -> None:
@@ -171,6 +172,20 @@ def _check_arguments(name: str, node: nodes.Call | nodes.Filter) -> None:
     _check_named_arguments(name, node)
     if not all(_is_plain(argument, (int, str)) for argument in node.args):
         raise ExpressionError(f"{name} takes a plain word or number")
+
+
+_ALLOWED: dict[type[nodes.Node], Callable[[Any], None]] = {
+    nodes.Add: _check_arithmetic,
+    nodes.Sub: _check_arithmetic,
+    nodes.Mul: _check_arithmetic,
+    nodes.Div: _check_arithmetic,
+    nodes.Neg: lambda node: _check_operand(node.node),
+    nodes.Getattr: _check_attribute,
+    nodes.Getitem: _check_item,
+    nodes.Filter: _check_filter,
+    nodes.Call: _check_call,
+    nodes.Name: lambda node: _check_name(node.name),
+}
 
 
 class Expression:

@@ -120,14 +120,15 @@ def _count(thing: Thing) -> Value:
 def _each(thing: Thing, path: object) -> tuple[Thing, ...]:
     if not isinstance(path, str):
         raise ExpressionError("|each wants a path in quotes, as in each('memory.peak_bytes')")
-    found: list[Thing] = []
-    for one in elements(thing):
-        for name in path.split("."):
-            if not isinstance(one, Node) or name.startswith("_"):
-                raise ExpressionError(f"|each: no {path!r} in {described(one)}")
-            one = one.step(name)
-        found.append(one)
-    return tuple(found)
+    return tuple(_followed(one, path) for one in elements(thing))
+
+
+def _followed(thing: Thing, path: str) -> Thing:
+    for name in path.split("."):
+        if not isinstance(thing, Node) or name.startswith("_"):
+            raise ExpressionError(f"|each: no {path!r} in {described(thing)}")
+        thing = thing.step(name)
+    return thing
 
 
 def _shape(thing: Thing) -> Value:

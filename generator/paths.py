@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from generator import units
 from generator.errors import nearest
-from generator.units import Form, Unit
+from generator.units import AS_RULED, Form, Unit
 from generator.value import AbsentError, ExpressionError, Kind, Origin, Value
 from runners.trace import Machine, Run, Samples, Trace
 
@@ -28,7 +28,7 @@ GIVEN = frozenset(
 )  # fmt: skip
 _ORDINALS = frozenset({"rank", "epoch", "step", "seed"})
 _TRACE_FIELDS = frozenset({"experiment", "question", "recorded_at", "machine", "code", "software"})
-_NAMES = ("name", "operation", "rank")
+NAMES = ("name", "operation", "rank")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Node:
             AbsentError: there is, but this machine's run has nothing there.
         """
         if isinstance(key, slice):
-            return tuple(self.step(position) for position in self._positions(key))
+            return tuple(self._from_list(position) for position in self._positions(key))
         if self.shown and self.origin.run is None:
             return self._from_trace(str(key), self.shown)
         if isinstance(self.thing, BaseModel):
@@ -162,21 +162,21 @@ class Node:
         """The position of the element whose name, operation or rank is the one asked for."""
         for position, element in enumerate(self.thing):
             known = type(element).model_fields if isinstance(element, BaseModel) else {}
-            if any(field in known and str(getattr(element, field)) == name for field in _NAMES):
+            if any(field in known and str(getattr(element, field)) == name for field in NAMES):
                 return position
         return None
 
-    def _below(self, key: Key, thing: Any, formula: str) -> Node | Value:
+    def _below(self, key: Key, thing: object, formula: str) -> Node | Value:
         steps = (*self.steps, key)
         if thing is None:
             raise self._missing((key,), f"{formula} is empty: the run did not measure it")
         if isinstance(thing, Samples):
             self._note(steps)
-        if isinstance(thing, BaseModel | Mapping | list):
-            return Node(thing, steps, formula, self.reading, self.origin, self.shown)
-        return self._value(thing, steps, formula)
+        if isinstance(thing, int | float | str):
+            return self._value(thing, steps, formula)
+        return Node(thing, steps, formula, self.reading, self.origin, self.shown)
 
-    def _value(self, thing: Any, steps: tuple[Key, ...], formula: str) -> Value:
+    def _value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
         kind: Kind = "given" if self.shown and steps[0] in GIVEN else "measured"
         written = field_name(steps)
         if self.shown and kind == "measured":
@@ -184,7 +184,7 @@ class Node:
         if isinstance(thing, bool):
             thing = "yes" if thing else "no"
         unit = unit_of(steps, thing)
-        form = Form(way="written") if kind == "given" and unit.style == "plain" else Form()
+        form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
         origin = self.origin._replace(field=written)
         return Value(thing, unit, kind, formula, origin=origin, form=form)
 
@@ -205,7 +205,7 @@ class Node:
             return AbsentError("the run did not end as declared", name)
         if self._stands_in_reference((*self.steps, *keys)):
             return AbsentError("this machine's run has none", name)
-        return ExpressionError(message)
+        return AbsentError(message, name, is_mistake=True)
 
     def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:
         """Whether the reference machine's trace has a value where this machine's has none."""
@@ -219,7 +219,7 @@ class Node:
             return False
 
 
-def find(run: Run, steps: tuple[Key, ...]) -> Any:
+def find(run: Run, steps: tuple[Key, ...]) -> object:
     """The plain thing at the end of steps that start at a run; raises where they lead nowhere."""
     thing: Any = run
     for key in steps:
@@ -227,7 +227,7 @@ def find(run: Run, steps: tuple[Key, ...]) -> Any:
             thing = getattr(thing, str(key))
         elif isinstance(thing, list) and isinstance(key, str):
             thing = next(
-                (e for e in thing if any(str(getattr(e, name, None)) == key for name in _NAMES)),
+                (e for e in thing if any(str(getattr(e, name, None)) == key for name in NAMES)),
                 None,
             )
         else:
@@ -243,19 +243,19 @@ def field_name(steps: tuple[Key, ...]) -> str:
     return text.removeprefix(".")
 
 
-def unit_of(steps: tuple[Key, ...], thing: Any) -> Unit:
+def unit_of(steps: tuple[Key, ...], thing: int | float | str) -> Unit:
     """The unit of a field, from its name: `_bytes`, `_seconds`, `_share`, loss, `num_` …"""
     if isinstance(thing, str):
         return units.TEXT
     names = [key for key in steps if isinstance(key, str)]
     last, above = names[-1], names[-2] if len(names) > 1 else ""
-    if last == "bytes" or last.endswith("_bytes") or above == "phases":
+    if last.endswith("bytes") or above == "phases":
         return units.BYTES
     if last.endswith("_seconds") or last == "samples":
         return units.SECONDS
     if "timing" in names and above in ("stages", "prediction"):
         return units.SECONDS
-    if last.endswith("_share") or last.endswith("accuracy"):
+    if last.endswith(("_share", "accuracy")):
         return units.SHARE
     if "loss" in last:
         return units.LOSS

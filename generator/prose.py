@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from types import MethodType
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
@@ -223,13 +224,13 @@ def _markdown(refuse: Callable[[str], object] | None = None) -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True})
     markdown.disable(["image", "html_block", "html_inline", "heading", "lheading", "hr"])
 
-    def validate(link: str) -> bool:
+    def validate(_: object, link: str) -> bool:
         allowed = is_allowed_link(link) and not _PRIVATE.search(link)
         if not allowed and refuse:
             refuse(link)
         return allowed
 
-    markdown.validateLink = validate  # type: ignore[method-assign]
+    markdown.validateLink = MethodType(validate, markdown)  # type: ignore[method-assign]
     return markdown
 
 
@@ -238,7 +239,7 @@ MARKDOWN = _markdown()
 
 @lru_cache(maxsize=65536)
 def _inline(text: str) -> str:
-    return MARKDOWN.renderInline(_slotted(" ".join(text.split())))
+    return str(MARKDOWN.renderInline(_slotted(" ".join(text.split()))))
 
 
 @lru_cache(maxsize=65536)
@@ -246,7 +247,7 @@ def _blocks(text: str) -> str:
     tokens = MARKDOWN.parse(_slotted(text))
     for token in tokens:
         token.attrs.pop("start", None)
-    return MARKDOWN.renderer.render(tokens, MARKDOWN.options, {}).strip()
+    return str(MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})).strip()
 
 
 def render(text: str, fill: Fill, *, inline: bool) -> str:

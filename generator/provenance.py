@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from generator import prose
 from generator.filters import Label, Showed
+from generator.prose import Fill
 from generator.value import Value
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class PageText:
             self._popover(number, value) for number, value in enumerate(self._values, 1)
         )
 
-    def _fill(self, text: str) -> prose.Fill:
+    def _fill(self, text: str) -> Fill:
         def fill(expression: str) -> str:
             return str(self._shown(self._evidence.printable(expression, text)))
 

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 NBSP = "\u00a0"
 Style = Literal["plain", "count", "ordinal", "share", "ratio", "loss", "text"]
+Way = Literal["percent", "times", "exact", "written"]
 _FREE = frozenset({"plain", "count", "ordinal", "ratio"})
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -44,10 +45,8 @@ class Unit(NamedTuple):
 BYTES = Unit(num_bytes=1)
 SECONDS = Unit(num_seconds=1)
 TEXT = Unit(style="text")
-PLAIN, COUNT, ORDINAL, SHARE, RATIO, LOSS = (
-    Unit(style=style)
-    for style in ("plain", "count", "ordinal", "share", "ratio", "loss")  # type: ignore[arg-type]
-)
+PLAIN, COUNT, ORDINAL = Unit(style="plain"), Unit(style="count"), Unit(style="ordinal")
+SHARE, RATIO, LOSS = Unit(style="share"), Unit(style="ratio"), Unit(style="loss")
 
 
 def of_sum(left: Unit, right: Unit) -> Unit:
@@ -77,10 +76,10 @@ def of_product(left: Unit, right: Unit) -> Unit:
     powers = (left.num_bytes + right.num_bytes, left.num_seconds + right.num_seconds)
     if any(powers):
         return Unit(*powers)
-    for style in ("share", "loss"):
-        other = right if left.style == style else left
-        if style in (left.style, right.style) and other.style in (style, "ratio"):
-            return Unit(style=style)  # type: ignore[arg-type]
+    for unit in (SHARE, LOSS):
+        other = right if left == unit else left
+        if unit in (left, right) and other in (unit, RATIO):
+            return unit
     return COUNT if left.style == right.style == "count" else PLAIN
 
 
@@ -109,7 +108,10 @@ class Form:
     """How a filter asked for a number to be printed; None leaves it to the rule."""
 
     digits: int | None = None
-    way: Literal["percent", "times", "exact", "written"] | None = None
+    way: Way | None = None
+
+
+AS_RULED = Form()
 
 
 def printed(number: float | str, unit: Unit, form: Form) -> str:

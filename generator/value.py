@@ -7,12 +7,13 @@ measured, through every sum and quotient; so a page can always say where a numbe
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from generator import units
-from generator.units import Form, Unit, UnitError
+from generator.units import AS_RULED, Form, Unit, UnitError, Way
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
 _SUM, _PRODUCT, _ATOM = 1, 2, 3  # how strongly a formula holds together
@@ -23,13 +24,28 @@ class ExpressionError(ValueError):
 
 
 class AbsentError(ValueError):
-    """What an expression asks for is not in this machine's trace, for a reason that it carries."""
+    """What an expression asks for is not in this machine's trace.
 
-    def __init__(self, reason: str, run: str | None = None, is_skipped: bool = False) -> None:
+    Args:
+        reason: why.
+        run: the run that lacks it, as `experiment.run`.
+        is_skipped: the machine could not execute that run.
+        is_mistake: nothing excuses the lack, so whoever wrote the expression is mistaken.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        run: str | None = None,
+        *,
+        is_skipped: bool = False,
+        is_mistake: bool = False,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.run = run
         self.is_skipped = is_skipped
+        self.is_mistake = is_mistake
 
 
 class Origin(NamedTuple):
@@ -65,7 +81,7 @@ class Value:
     formula: str
     inputs: tuple[Value, ...] = ()
     origin: Origin | None = None
-    form: Form = Form()
+    form: Form = AS_RULED
     absent: str | None = None
     binding: int = field(default=_ATOM, compare=False, repr=False)
 
@@ -86,9 +102,10 @@ class Value:
     def __str__(self) -> str:
         return units.printed(self.number, self.unit, self.form)
 
-    def shown(self, **changes: int | str) -> Value:
-        """The same value, printed in another way (see `units.Form`)."""
-        return replace(self, form=replace(self.form, **changes))
+    def shown(self, *, digits: int | None = None, way: Way | None = None) -> Value:
+        """The same value, printed with so many digits, or in another way (see `units.Form`)."""
+        form = Form(digits or self.form.digits, way or self.form.way)
+        return replace(self, form=form)
 
     def __add__(self, other: object) -> Value:
         return _combine(self, "+", other)
@@ -171,30 +188,28 @@ def _is_constant(value: Value) -> bool:
     return value.origin is None and not value.inputs and value.absent is None
 
 
-_NUMBERS: dict[str, Callable[[float, float], float]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "/": lambda left, right: _quotient(left, right),
-}
-
-
 def _quotient(left: float, right: float) -> float:
     if isinstance(left, int) and isinstance(right, int) and left % right == 0:
         return left // right
     return left / right
 
 
-def _combine(left: object, operator: str, right: object) -> Value:
+_NUMBERS: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _quotient,
+}
+
+
+def _combine(left: object, sign: str, right: object) -> Value:
     first, second = _operand(left), _operand(right)
-    binding = _SUM if operator in "+-" else _PRODUCT
-    formula = (
-        f"{_wrapped(first, binding)} {operator} {_wrapped(second, binding + (operator in '-/'))}"
-    )
+    binding = _SUM if sign in "+-" else _PRODUCT
+    formula = f"{_wrapped(first, binding)} {sign} {_wrapped(second, binding + (sign in '-/'))}"
     numbers = numeric(first), numeric(second)
     try:
-        number = _NUMBERS[operator](*numbers)
-        unit = _unit(first, operator, second)
+        number = _NUMBERS[sign](*numbers)
+        unit = _unit(first, sign, second)
     except ZeroDivisionError:
         raise ExpressionError(f"{formula} divides by zero") from None
     except OverflowError:
@@ -205,15 +220,15 @@ def _combine(left: object, operator: str, right: object) -> Value:
     return computed(number, unit, formula, inputs, binding)
 
 
-def _unit(left: Value, operator: str, right: Value) -> Unit:
-    if operator in "+-":
+def _unit(left: Value, sign: str, right: Value) -> Unit:
+    if sign in "+-":
         for fixed, other in ((left, right), (right, left)):
             if _is_constant(fixed) and other.unit.is_number:
                 return units.PLAIN if other.unit == units.ORDINAL else other.unit
         return units.of_sum(left.unit, right.unit)
-    if _is_constant(right) or (_is_constant(left) and operator == "*"):
+    if _is_constant(right) or (_is_constant(left) and sign == "*"):
         return right.unit if _is_constant(left) else left.unit
-    return (units.of_product if operator == "*" else units.of_quotient)(left.unit, right.unit)
+    return (units.of_product if sign == "*" else units.of_quotient)(left.unit, right.unit)
 
 
 def _operand(thing: object) -> Value:

@@ -7,13 +7,12 @@ whose quartile ranges overlap are not distinguishable.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from generator import units
-from generator.claim import Claim, Tolerance, Verdict
+from generator.claim import Claim, Domain, Tolerance, Verdict
 from generator.errors import ContentError
 from generator.paths import Node, TraceOnPage
 from generator.quiz import Item
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from generator.evidence import Evaluation, Evidence
 
 MIN_SAMPLES = 5
+FLOAT_BLUR = 1e-12
 WORDS: dict[Verdict, str] = {
     "holds": "holds",
     "does_not_hold": "does not hold",
@@ -124,16 +124,10 @@ def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple
 def _settle(
     evidence: Evidence, claim: Claim, predicted: Evaluation, observed: Evaluation
 ) -> tuple[Verdict | None, str, Value | None]:
-    """The verdict where there is nothing to compare."""
-    domain = claim.domain
-    for name in observed.runs if domain else ():
-        run = evidence.book.run(name)
-        assert run is not None, name
-        assert domain is not None
-        for allowed, actual in ((domain.device, run.device), (domain.backend, run.backend)):
-            if allowed is not None and actual not in allowed:
-                because = domain.because or f"it is a law of {', '.join(allowed)}"
-                return "does_not_apply", because, None
+    """The verdict where there is nothing to compare, why, and what the trace itself says."""
+    because = _outside(evidence.book, claim.domain, observed.runs)
+    if because:
+        return "does_not_apply", because, None
     for name in (*predicted.runs, *observed.runs):
         shown = evidence.book.traces[name.partition(".")[0]]
         if shown.is_stale and shown.machine.name != evidence.book.reference.name:
@@ -146,6 +140,17 @@ def _settle(
             return "does_not_apply", "a run that it needs was skipped here", reason
         return "no_evidence", "a run that it needs has no such value here", reason
     return None, "", None
+
+
+def _outside(book: Book, domain: Domain | None, runs: tuple[str, ...]) -> str | None:
+    """Why a law does not apply to the runs it observes, or None where it does."""
+    if domain is None:
+        return None
+    for run in filter(None, map(book.run, runs)):
+        for allowed, actual in ((domain.device, run.device), (domain.backend, run.backend)):
+            if allowed is not None and actual not in allowed:
+                return domain.because or f"it is a law of {', '.join(allowed)}"
+    return None
 
 
 def _said(evidence: Evidence, run: str | None) -> Value | None:
@@ -176,7 +181,8 @@ def _compare(
         return _compare_words(claim, predicted, observed)
     if not _are_constants(predicted, observed):
         units.of_sum(predicted.unit, observed.unit)
-    holds = _HOLDS[claim.relation](numeric(observed), numeric(predicted), _slack(claim, predicted))
+    slack = _slack(claim.tolerance, numeric(predicted))
+    holds = _HOLDS[claim.relation](numeric(observed), numeric(predicted), slack)
     return _decided(holds, f"observed {_RELATED[claim.relation]} predicted")
 
 
@@ -188,13 +194,15 @@ def _decided(holds: bool, relation: str) -> tuple[Verdict, str]:
     return ("holds", relation) if holds else ("does_not_hold", f"not so: {relation}")
 
 
-def _slack(claim: Claim, predicted: Value) -> float:
-    tolerance = claim.tolerance or Tolerance()
-    return abs(numeric(predicted)) * (tolerance.relative or 0) + (tolerance.absolute or 0)
+def _slack(tolerance: Tolerance | None, predicted: float) -> float:
+    """How far off the observed number may be; without a tolerance, what float arithmetic blurs."""
+    if tolerance is None:
+        return abs(predicted) * FLOAT_BLUR
+    return abs(predicted) * (tolerance.relative or 0) + (tolerance.absolute or 0)
 
 
 def _equal(observed: float, predicted: float, slack: float) -> bool:
-    return math.isclose(observed, predicted, rel_tol=1e-12, abs_tol=slack)
+    return abs(observed - predicted) <= slack
 
 
 _HOLDS: dict[str, Callable[[float, float, float], bool]] = {
@@ -243,7 +251,7 @@ def _compare_times(claim: Claim, predicted: Samples, observed: Samples) -> tuple
 
 
 def sentence(claim: Claim, outcome: Outcome) -> str:
-    """What the claim says that the runs showed, as a Line; the verdict in words where it does not."""
+    """What the claim says that the runs showed, as a Line, else the verdict in words."""
     said = getattr(claim.showed, outcome.verdict, None) if claim.showed else None
     return str(said) if said else f"{WORDS[outcome.verdict].capitalize()}: {outcome.explanation}."
 
@@ -272,7 +280,7 @@ def keys(item: Item, outcomes: Mapping[str, Outcome]) -> int | None:
 
 
 def problems(book: Book, evidence: Evidence) -> list[str]:
-    """What makes a strict build fail though the content is sound: surprises, broken laws, staleness."""
+    """What fails a strict build though the content is sound: surprises, broken laws, staleness."""
     found = []
     for experiment, shown in book.traces.items():
         if shown.is_stale and shown.machine.name == book.reference.name:

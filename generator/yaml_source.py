@@ -164,7 +164,7 @@ class _Reader:
         mark = node.start_mark
         self.errors.append(ContentError(self.file, mark.line + 1, mark.column + 1, message))
 
-    def value(self, node: yaml.Node) -> Any:
+    def value(self, node: yaml.Node) -> object:
         if id(node) in self.seen:
             self.refuse(node, "anchors and aliases are not used here; write the value out")
             return None
@@ -175,8 +175,8 @@ class _Reader:
             return [self.value(child) for child in node.value]
         return self.scalar(node)
 
-    def mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def mapping(self, node: yaml.MappingNode) -> dict[str, object]:
+        found: dict[str, object] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self.refuse(key, "a key must be a word")
@@ -186,7 +186,7 @@ class _Reader:
             found[key.value] = self.value(value)
         return found
 
-    def scalar(self, node: yaml.Node) -> Any:
+    def scalar(self, node: yaml.Node) -> object:
         kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
         if kind == "null":
             return None

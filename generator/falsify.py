@@ -1,0 +1,110 @@
+"""Making a claim false: one field of one trace changed, as the claim itself says.
+
+The tests apply every claim's change and see that the claim no longer holds and that keys follow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from generator.book import Book
+from generator.claim import Claim
+from generator.paths import NAMES, Key, TraceOnPage
+from runners.trace import Samples, Trace
+
+_STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\])")
+
+
+def steps_of(path: str) -> list[Key]:
+    """The steps of a plain path: `ddp.single.epochs[-1].loss`.
+
+    Raises:
+        ValueError: it is not a plain path of experiment, run and field.
+    """
+    steps: list[Key] = []
+    position = 0
+    while position < len(path):
+        match = _STEP.match(path, position)
+        if match is None:
+            raise ValueError(f"{path!r} is not a plain path to one field of a trace")
+        name, index, *quoted = match.groups()
+        steps.append(int(index) if index else name or next(q for q in quoted if q))
+        position = match.end()
+    if len(steps) < 3:
+        raise ValueError(f"{path!r} names no field of a run")
+    return steps
+
+
+def falsify(traces: Mapping[str, TraceOnPage], claim: Claim) -> dict[str, TraceOnPage]:
+    """The traces with the one field changed that makes the claim false.
+
+    Samples are given as a list of seconds; their quartiles follow.
+
+    Raises:
+        ValueError: the path leads nowhere, or the trace would not be a trace any more.
+    """
+    experiment, run, *steps = steps_of(claim.falsified_by.field)
+    shown = traces.get(str(experiment))
+    if shown is None or run not in shown.trace.runs:
+        raise ValueError(f"no run {experiment}.{run}")
+    document = shown.trace.model_dump(mode="json")
+    _put(document["runs"][run], steps, claim.falsified_by.value)
+    try:
+        trace = Trace.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"the changed trace is no trace: {field}: {first['msg']}") from None
+    return {**traces, str(experiment): replace(shown, trace=trace)}
+
+
+def _put(run: Any, steps: list[Key], value: Any) -> None:  # noqa: ANN401
+    if steps[-1] == "samples" and isinstance(value, list):
+        steps = steps[:-1]
+    if steps[-1] == "step" and isinstance(value, list):
+        value = Samples.of([float(second) for second in value]).model_dump(mode="json")
+    holder = run
+    for key in steps[:-1]:
+        holder = holder[_place(holder, key)]
+    if not isinstance(holder, dict | list):
+        raise ValueError("the path goes through a field that is empty here")
+    place = _place(holder, steps[-1])
+    holder[place] = value
+
+
+def _place(holder: Any, key: Key) -> Any:  # noqa: ANN401
+    """The key or position that a step means, as in an expression."""
+    if isinstance(holder, dict) and key in holder:
+        return key
+    if isinstance(holder, list) and isinstance(key, int) and -len(holder) <= key < len(holder):
+        return key
+    for position, element in enumerate(holder if isinstance(holder, list) else ()):
+        known = element if isinstance(element, dict) else {}
+        if key in [str(known.get(name)) for name in NAMES]:
+            return position
+    raise ValueError(f"no {key!r} on the path")
+
+
+def falsified_problem(book: Book, claim: Claim) -> str | None:
+    """Why the change that a claim names cannot be applied where the book was written, or None."""
+    try:
+        experiment, run, *_ = steps_of(claim.falsified_by.field)
+    except ValueError as error:
+        return str(error)
+    shown = book.traces.get(str(experiment))
+    if shown is None:
+        return f"no trace of {experiment!r}"
+    if shown.machine.name != book.reference.name:
+        return None  # its fields may be empty here; the reference machine's check sees to it
+    if run not in shown.trace.runs or shown.trace.runs[str(run)].is_surprise:
+        return None if run in shown.trace.runs else f"{experiment} has no run {run!r}"
+    try:
+        falsify(book.traces, claim)
+    except ValueError as error:
+        return str(error)
+    return None
