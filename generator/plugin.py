@@ -12,8 +12,6 @@ end a build with exit code 2; under `serve` the last good pages stay until the n
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,11 +25,10 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
 from generator import book as books
-from generator import csp, pages
+from generator import csp, pages, publish
 from generator.errors import ContentErrors
 
 GENERATOR = Path(__file__).resolve().parent
-ASSETS = GENERATOR / "assets"
 log = get_plugin_logger("proofbook")
 
 
@@ -81,7 +78,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         except ContentErrors as errors:
             raise ContentAbort(str(errors)) from None
         try:
-            bring_to(Path(config.docs_dir), files)
+            publish.bring_to(Path(config.docs_dir), files)
         except OSError as error:
             raise ContentAbort(f"{error.filename}: {error.strerror}; nothing was torn") from None
 
@@ -89,12 +86,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         book = books.load(self.content, os.environ.get("PROOFBOOK_MACHINE"))
         for problem in pages.problems(book):
             log.warning(problem)
-        files = {path: text.encode() for path, text in pages.render(book).items()}
-        for path in sorted(ASSETS.iterdir()):
-            files[f"assets/{path.name}"] = path.read_bytes()
-        for name, trace in sorted(pages.raw_traces(book, self.content).items()):
-            files[name] = trace.read_bytes()
-        return files
+        return publish.site_files(book, self.content)
 
     def on_serve(
         self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Any
@@ -121,36 +113,3 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             return
         for path in sorted(Path(config.site_dir).rglob("*.html")):
             path.write_text(csp.with_policy(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-def bring_to(folder: Path, files: dict[str, bytes]) -> None:
-    """Make a folder hold these files and, but for dotfiles, nothing else; equal bytes stay.
-
-    Raises:
-        OSError: the disk refused; each file then is either the old one or the new one.
-    """
-    for name, content in files.items():
-        path = folder / name
-        if not path.is_file() or path.read_bytes() != content:
-            _replace(path, content)
-    for path in sorted(folder.rglob("*"), reverse=True):
-        name = path.relative_to(folder).as_posix()
-        if path.name.startswith(".") or name in files:
-            continue
-        if path.is_file():
-            path.unlink()
-        elif not any(path.iterdir()):
-            path.rmdir()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -1,0 +1,130 @@
+"""The generator's commands.
+
+    python -m generator build     content/ → site/pages/, written only where bytes changed
+    python -m generator check     every mistake, every verdict, every surprise
+    python -m generator new topic NAME     a topic's first files
+    python -m generator schema    the JSON Schemas of what authors write
+
+Exit codes: 0 sound; 1 built, but a run surprised or a law does not hold; 2 mistakes, or a wrong
+call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from generator import publish, scaffold, verdicts
+from generator.book import Book, load
+from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
+from generator.errors import ContentErrors
+from generator.evidence import Evidence
+from generator.lesson import MODES, HomeFile, TopicFile
+from generator.quiz import QuizFile
+from generator.words import Written
+
+SCHEMAS: dict[str, type[Written]] = {
+    "home.yml": HomeFile,
+    "retracted.yml": RetractionFile,
+    "misconceptions.yml": MisconceptionFile,
+    "references.yml": ReferenceFile,
+    "claims/*.yml": ClaimFile,
+    "topics/*/topic.yml": TopicFile,
+    "topics/*/quiz.yml": QuizFile,
+    **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    asked = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = asked.command
+    try:
+        return command(asked)
+    except ContentErrors as errors:
+        print(errors, file=sys.stderr)
+        num = len(errors.errors)
+        print(f"{num} mistake{'s' if num != 1 else ''} in the content", file=sys.stderr)
+    except scaffold.CannotScaffoldError as error:
+        print(error, file=sys.stderr)
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}; no file was left torn", file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
+    verbs = parser.add_subparsers(required=True, metavar="build | check | new | schema")
+    build = verbs.add_parser("build", help="write the pages that changed")
+    check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
+    new = verbs.add_parser("new", help="start a topic")
+    schema = verbs.add_parser("schema", help="print the JSON Schemas of the YAML files")
+    for verb in (build, check, new):
+        verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
+        verb.add_argument("--machine", help="whose traces to show, by their folder's name")
+    build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
+    new.add_argument("what", choices=["topic"])
+    new.add_argument("name")
+    for verb, command in ((build, _build), (check, _check), (new, _new), (schema, _schema)):
+        verb.set_defaults(command=command)
+    return parser
+
+
+def _build(asked: argparse.Namespace) -> int:
+    book = load(asked.content, asked.machine)
+    change = publish.bring_to(asked.out, publish.site_files(book, asked.content.resolve()))
+    print(
+        f"{asked.out}: {change.num_written} files written, {change.num_deleted} deleted, "
+        f"{change.num_kept} unchanged"
+    )
+    return _report(book, Evidence(book))
+
+
+def _check(asked: argparse.Namespace) -> int:
+    book = load(asked.content, asked.machine)
+    evidence = Evidence(book)
+    mistakes = evidence.check()
+    if mistakes:
+        raise ContentErrors(mistakes)
+    for name, outcome in verdicts.judge(book, evidence).items():
+        words = verdicts.WORDS[outcome.verdict]
+        print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
+    return _report(book, evidence)
+
+
+def _report(book: Book, evidence: Evidence) -> int:
+    """Print what a strict build would refuse, and whose numbers these are."""
+    problems = verdicts.problems(book, evidence)
+    for problem in problems:
+        print(f"problem: {problem}", file=sys.stderr)
+    for name, shown in book.traces.items():
+        if shown.is_fallback:
+            print(f"{name}: no trace of this machine; taken from {shown.folder}")
+        if shown.is_stale and not shown.is_fallback and not book.is_reference:
+            print(f"{name}: stale, so its verdicts are left out; run `make traces`")
+    print(f"numbers of {book.machine.name}")
+    return 1 if problems else 0
+
+
+def _new(asked: argparse.Namespace) -> int:
+    book = load(asked.content, asked.machine)
+    judged = verdicts.judge(book, Evidence(book))
+    found = {name: outcome.verdict for name, outcome in judged.items() if not outcome.error}
+    holding = {name: verdict for name, verdict in found.items() if verdict == "holds"}
+    for path in scaffold.new_topic(book, asked.content, asked.name, {**holding, **found}):
+        print(path)
+    print("write over its texts, bind its questions to claims, then: python -m generator check")
+    return 0
+
+
+def _schema(_: argparse.Namespace) -> int:
+    schemas = {name: model.model_json_schema() for name, model in SCHEMAS.items()}
+    print(json.dumps(schemas, indent=1, sort_keys=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
