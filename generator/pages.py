@@ -8,7 +8,7 @@ it. Code that pages show is read from the files that runs executed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,10 @@ from generator.views.picture import plain
 
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
-Body = Callable[[Folio], str]
+_VALUE_AND_MARK = re.compile(
+    r'((?:[(\[“"]|&#34;)?<button type="button" class="pb-value[^>]*>[^<]*</button>'
+    r"(?:[.,;:!?)\]”%]|’s)+)"
+)
 
 
 @lru_cache(maxsize=1)
@@ -65,7 +68,7 @@ class _Printer:
         folio = Folio(self.book, self.evidence, self.outcomes, environment(), text)
         context |= {"folio": folio, "book": self.book, "topic": topic, "root": "../" * depth}
         context |= self._tools(folio, topic, context.get("lesson"))
-        body = environment().get_template(template).render(context)
+        body = _kept_together(environment().get_template(template).render(context))
         ways = frame.ways(topic, context.get("mode"), folio) if topic else []
         found = frame.origins(folio.runs, self.book, depth)
         description = plain(folio.line(context["about"])) if context.get("about") else ""
@@ -74,7 +77,7 @@ class _Printer:
             .get_template("page.md.j2")
             .render(
                 context,
-                body=Markup(body),  # noqa: S704
+                body=Markup(body),
                 ways=ways,
                 minutes=frame.minutes(body, folio.num_items),
                 has_items=bool(folio.num_items),
@@ -85,7 +88,7 @@ class _Printer:
             )
         )
 
-    def _tools(self, folio: Folio, topic: Topic | None, lesson: Any) -> dict[str, Any]:
+    def _tools(self, folio: Folio, topic: Topic | None, lesson: object) -> dict[str, Any]:
         """What templates call: each takes what an author wrote and gives what a macro prints."""
         drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
         items = topic.items if topic else {}
@@ -129,6 +132,11 @@ class _Printer:
                 path, f"{mode}.md.j2", topic, heading=lesson.model.title, lesson=lesson.model,
                 about=topic.file.modes[mode], mode=mode, source=lesson.source.file,  # type: ignore[index]
             )  # fmt: skip
+
+
+def _kept_together(html: str) -> str:
+    """Punctuation stays on the line of the value it follows; browsers break after any button."""
+    return _VALUE_AND_MARK.sub(r'<span class="pb-keep">\1</span>', html)
 
 
 def _shortened(text: str) -> str:
@@ -177,7 +185,7 @@ def render(book: Book) -> dict[str, str]:
 
 
 def problems(book: Book) -> list[str]:
-    """What a strict build refuses though the content is sound: surprises, broken laws, staleness."""
+    """What a strict build refuses in sound content: surprises, broken laws, staleness."""
     return verdicts.problems(book, Evidence(book))
 
 

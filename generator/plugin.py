@@ -12,8 +12,9 @@ end a build with exit code 2; under `serve` the last good pages stay until the n
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from mkdocs.config import config_options
 from mkdocs.config.base import Config
@@ -89,7 +90,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return publish.site_files(book, self.content)
 
     def on_serve(
-        self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Any
+        self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]
     ) -> LiveReloadServer:
         """Watch what people write instead of what is generated from it."""
         server.unwatch(config.docs_dir)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -118,4 +117,4 @@ def svg(
         description=description,
         css_class=css_class,
     )
-    return Markup("".join(line.strip() for line in drawn.splitlines()))  # noqa: S704
+    return Markup("".join(line.strip() for line in drawn.splitlines()))

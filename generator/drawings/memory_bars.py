@@ -37,7 +37,7 @@ def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout
         limit_words: what the dashed line is, as in "budget 320 MiB".
         layout: the room there is.
     """
-    row, thickness = (38, 13) if layout.labels_above else (25, 14)
+    row, thickness = (42, 13) if layout.labels_above else (25, 14)
     gap = 10
     top = max([b.size for b in bars] + [b.limit or 0 for b in bars]) * 1.02
     left = 2 if layout.labels_above else 158
@@ -47,7 +47,7 @@ def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout
     for bar in bars:
         if bar.group != group:
             y, group = y + gap, bar.group
-        upper = y + (18 if layout.labels_above else 4)
+        upper = y + (22 if layout.labels_above else 4)
         rows.append(
             {
                 "label": bar.label,
@@ -58,7 +58,7 @@ def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout
                 "upper": upper,
                 "lower": upper + thickness,
                 "middle": upper + thickness / 2,
-                "above": upper - 7,
+                "above": upper - 10,
                 "fill": TONES[bar.tone],
                 "from": upper - 3 if layout.labels_above else y - 1,
                 "to": upper + thickness + 3 if layout.labels_above else y + row + 1,

@@ -96,4 +96,4 @@ def escaped_heading(markup: str | Markup) -> Markup:
         in_tag = letter == "<" or (in_tag and letter != ">")
         is_special = not in_tag and letter in "\\`*_{}[]()#+-!|~^"
         out.append(f"&#{ord(letter)};" if is_special else letter)
-    return Markup("".join(out).replace("\n", " "))  # noqa: S704
+    return Markup("".join(out).replace("\n", " "))

@@ -1,4 +1,4 @@
-"""What stands above and below a page: ways into the topic, notices, and where the page comes from."""
+"""What stands above and below a page: ways into the topic, notices, where numbers come from."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ from generator.views.folio import Folio
 from generator.views.picture import Picture, Table, chart_svg
 from runners.trace import RankRecord, Run
 
-MIB = 2**20
-GIB = 2**30
+UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
     ]
     if not rows:
         return Picture(Table([]))
-    unit, scale = ("GiB", GIB) if max(_size(row.peak) for row in rows) >= 10 * GIB else ("MiB", MIB)
+    unit, scale = _unit(max(_size(row.peak) for row in rows))
     bars = [
         Bar(
             group=row.group,
@@ -74,6 +73,11 @@ def _budgeted(figure: Figure, position: int) -> str | None:
     return figure.budgeted[position] if position < len(figure.budgeted) else None
 
 
+def _unit(largest: float) -> tuple[str, int]:
+    """The unit of the axis, so that its numbers have two digits or more before the point."""
+    return next(((name, size) for name, size in UNITS if largest >= 10 * size), UNITS[-1])
+
+
 def _size(value: Value) -> float:
     assert not isinstance(value.number, str)
     return float(value.number)
@@ -85,7 +89,7 @@ def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list
         return []
     tried = folio.run(budgeted) if budgeted else None
     name = _name(path, run, figure, folio)
-    rows = []
+    rows: list[_Row] = []
     for position, record in enumerate(run.ranks):
         peak = folio.value(f"{path}.ranks[{position}].memory.peak_bytes")
         if peak is None:

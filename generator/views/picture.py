@@ -35,15 +35,13 @@ class Picture:
 
 def plain(markup: Markup | str) -> str:
     """The text of a line that holds HTML, for a title inside an SVG."""
-    return Markup(re.sub(r"<[^>]+>", "", str(markup))).unescape()  # noqa: S704
+    return Markup(re.sub(r"<[^>]+>", "", str(markup))).unescape()
 
 
 def chart_svg(spec: Spec, figure: Figure, folio: Folio, part: str, description: str) -> Markup:
     """A chart as inline SVG, titled by its figure."""
     title = plain(folio.line(figure.title))
-    return Markup(  # noqa: S704
-        chart.svg(spec, f"{figure.id}-{part}", title, description, f"pb-{part}")
-    )
+    return Markup(chart.svg(spec, f"{figure.id}-{part}", title, description, f"pb-{part}"))
 
 
 def diagram_svg(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
@@ -210,7 +210,11 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[VerdictRow]:
 
 
 def _side(value: Value | None, folio: Folio) -> Markup:
-    return Markup("–") if value is None else folio.show(value)
+    if value is None:
+        return Markup("–")
+    if isinstance(value.number, str):
+        value = replace(value, number=value.number.replace("_", " "))
+    return folio.show(value)
 
 
 def _tolerance(claim: Claim) -> str:
