@@ -20,10 +20,10 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' Makefile
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
-	@$(PY) -m runners run; code=$$?; [ $$code -le 1 ] || exit $$code; \
+	@$(PY) -m runners run; ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
+	$(PY) -m generator build; built=$$?; [ $$built -le 1 ] || exit $$built; \
 	$(PY) -m mkdocs build --quiet || exit; \
-	echo "Open $(CURDIR)/site/html/index.html"; \
-	if [ $$code = 1 ]; then echo "A run surprised: the pages show it in red." >&2; fi; exit $$code
+	echo "Open $(CURDIR)/site/html/index.html"; exit $$((ran | built))
 
 test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some)
 	@$(PY) -m pytest $(ARGS)
@@ -39,7 +39,7 @@ traces: .venv/.run  ## run the experiments that are missing or stale here (NAMES
 	@$(PY) -m runners run $(NAMES)
 
 pages: .venv/.pages  ## the book from the committed traces, strictly; no torch, no experiments
-	@PROOFBOOK_MACHINE=$(REFERENCE) $(PY) -m mkdocs build --strict --quiet
+	@PROOFBOOK_MACHINE=$(REFERENCE) $(PY) -m mkdocs build --strict
 	@echo "Open $(CURDIR)/site/html/index.html"
 
 check: .venv/.test  ## ruff, ruff format, mypy strict
