@@ -64,7 +64,7 @@ def _settings(model: str, optimizer: str) -> dict[str, Setting]:
         "optimizer": optimizer,
         "batch_size": 10,
         "num_rows": 50,
-        "num_epochs": 3,
+        "num_epochs": 3 if optimizer == "sgd" else 1,
         "learning_rate": 0.01 if optimizer == "sgd" else 0.0001,
         "num_classes": NUM_CLASSES,
         "copies_per_parameter": COPIES[optimizer],

@@ -1,0 +1,192 @@
+"""The runners' command.
+
+    python -m runners list                     experiments, their runs, and what is measured here
+    python -m runners run [NAME …]             measure what is missing or stale (--force: all)
+    python -m runners run NAME --repeat N      run N times and count outcomes; writes no trace
+    python -m runners show NAME                every value of a trace, with what an author pastes
+    python -m runners machine                  what this machine is
+    python -m runners schema                   the JSON Schema of a trace
+
+Exit codes: 0 every run ended as declared, 1 a surprise, 2 a wrong call, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from runners import machine, measure
+from runners.experiment import UnknownExperimentError, find, names
+from runners.launch import Launcher, LaunchError
+from runners.progress import Progress, how_it_ended
+from runners.show import lines
+from runners.trace import Trace, TraceError, json_schema, read
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m runners",
+        description="Execute distributed-training experiments and write what they measured.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("list", help="experiments, their runs, and what is measured here")
+    run = commands.add_parser("run", help="measure what is missing or stale")
+    run.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
+    run.add_argument("--force", action="store_true", help="measure also what is fresh")
+    run.add_argument("--repeat", type=_positive, metavar="N", help="run N times, count outcomes")
+    run.add_argument(
+        "--as-reference", action="store_true", help="write the committed reference folder"
+    )
+    show = commands.add_parser("show", help="every value of a trace, with its expression")
+    show.add_argument("name", metavar="NAME")
+    commands.add_parser("machine", help="what this machine is")
+    commands.add_parser("schema", help="the JSON Schema of a trace")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _list() -> int:
+    where = measure.folder()
+    for name in names():
+        experiment = find(name)
+        print(f"{name:<18} {len(experiment.runs):>3} runs  {_state(name)}")
+        print(f"    {experiment.question}")
+        print(f"    {', '.join(experiment.runs)}")
+    print(f"traces of this machine: {where.relative_to(machine.ROOT)}")
+    return 0
+
+
+def _state(name: str) -> str:
+    reason = measure.needs_run(name, measure.folder())
+    return reason or "measured on this machine"
+
+
+def _check_names(wanted: Sequence[str]) -> list[str]:
+    for name in wanted:
+        find(name)
+    return list(wanted) or names()
+
+
+def _run(wanted: Sequence[str], *, force: bool, as_reference: bool) -> int:
+    chosen = _check_names(wanted)
+    where = measure.folder(as_reference=as_reference)
+    due = [n for n in chosen if force or measure.needs_run(n, where)]
+    surprises: list[str] = []
+    with measure.alone():
+        if due:
+            with Launcher(machine.device_kind()) as launcher:
+                progress = Progress()
+                for name in due:
+                    measure.measure(name, launcher, progress, as_reference=as_reference)
+        if not as_reference:
+            machine.THIS_MACHINE.write_text(f"{where.name}\n", encoding="utf-8")
+    for name in chosen:
+        surprises += _surprises(read(where / f"{name}.json"))
+    fresh = len(chosen) - len(due)
+    print(
+        f"{len(due)} measured, {fresh} already fresh, {len(surprises)} surprises; "
+        f"traces in {where.relative_to(machine.ROOT)}"
+    )
+    for line in surprises:
+        print(f"surprise: {line}", file=sys.stderr)
+    return 1 if surprises else 0
+
+
+def _surprises(trace: Trace) -> list[str]:
+    return [
+        f"{trace.experiment}.{name}: {how_it_ended(run)}, "
+        f"expected {run.expected_status.replace('_', ' ')}"
+        for name, run in trace.runs.items()
+        if run.is_surprise
+    ]
+
+
+def _repeat(wanted: Sequence[str], times: int) -> int:
+    chosen = _check_names(wanted)
+    worst = 0
+    with measure.alone(), Launcher(machine.device_kind()) as launcher:
+        for name in chosen:
+            experiment = find(name)
+            for run_name, plan in experiment.runs.items():
+                counts: Counter[str] = Counter()
+                for turn in range(times):
+                    run = measure.measure_run(launcher, experiment, run_name)
+                    counts[how_it_ended(run)] += 1
+                    worst = max(worst, int(run.is_surprise))
+                    if sys.stderr.isatty():
+                        sys.stderr.write(f"\r\x1b[K{name}.{run_name} {turn + 1}/{times}")
+                if sys.stderr.isatty():
+                    sys.stderr.write("\r\x1b[K")
+                said = "; ".join(f"{n} of {times} {end}" for end, n in counts.most_common())
+                expected = plan.expected.replace("_", " ")
+                print(f"{name}.{run_name} (expected {expected}): {said}", flush=True)
+    return worst
+
+
+def _show(name: str) -> int:
+    find(name)
+    where = measure.folder()
+    path = where / f"{name}.json"
+    if not path.exists():
+        references = sorted(machine.TRACES.glob(f"reference-*/{name}.json"))
+        path = references[0] if references else path
+    for line in lines(read(path)):
+        print(line)
+    return 0
+
+
+def _machine() -> int:
+    print(json.dumps(machine.describe().model_dump(mode="json"), indent=1, sort_keys=True))
+    return 0
+
+
+def _dispatch(arguments: argparse.Namespace) -> int:
+    if arguments.command == "list":
+        return _list()
+    if arguments.command == "run":
+        if arguments.repeat is not None:
+            return _repeat(arguments.names, arguments.repeat)
+        return _run(arguments.names, force=arguments.force, as_reference=arguments.as_reference)
+    if arguments.command == "show":
+        return _show(arguments.name)
+    if arguments.command == "machine":
+        return _machine()
+    print(json.dumps(json_schema(), indent=1, sort_keys=True))
+    return 0
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; what a person can mend is one line and exit code 2."""
+    parsed = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        return _dispatch(parsed)
+    except KeyboardInterrupt:
+        print("\nstopped; what was measured before is kept", file=sys.stderr)
+        return 130
+    except (UnknownExperimentError, TraceError, measure.BusyError, LaunchError) as error:
+        print(f"python -m runners: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        print(f"python -m runners: {error}; nothing half-written is left", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

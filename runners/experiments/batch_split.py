@@ -1,0 +1,240 @@
+"""One batch split over two ranks: scatter the rows, gather the logits, combine the gradients.
+
+Rank 0 holds the batch. It scatters a half to each rank, gathers the logits back, takes the loss on
+the whole batch and scatters the gradient of the logits; both ranks go backward and their parameter
+gradients are summed into one update. Beside it: the same batches on a single device, the oracle.
+
+    python -m runners run batch_split
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from runners.experiment import RunPlan
+from runners.networks import description, flat, perceptron
+from runners.rank import Rank, parameter_digest
+from runners.teacher import Lesson, Rows, Scaling, teach
+from runners.trace import Setting
+from runners.training import train_epoch, validate
+
+QUESTION = "Does splitting every batch over two ranks change what is learnt, and is it faster?"
+
+WIDTHS = (20, 128, 10)
+SETTINGS: dict[str, Setting] = {
+    "num_rows": 10000,
+    "num_validation_rows": 1000,
+    "num_features": 20,
+    "num_hidden": 128,
+    "num_classes": 10,
+    "batch_size": 100,
+    "num_batches": 100,
+    "num_rows_per_rank": 50,
+    "num_epochs": 5,
+    "learning_rate": 0.05,
+    "momentum": 0.9,
+    "teacher_temperature": 0.05,
+}
+
+RUNS = {
+    "split": RunPlan("split", 2, SETTINGS),
+    "single": RunPlan("single", 1, {**SETTINGS, "num_rows_per_rank": 100}),
+}
+
+
+def _lesson(rank: Rank) -> Lesson:
+    settings = rank.settings
+    lesson = teach(
+        rank.seed,
+        num_rows=settings.num_rows,
+        num_validation_rows=settings.num_validation_rows,
+        num_features=settings.num_features,
+        num_classes=settings.num_classes,
+        temperature=settings.teacher_temperature,
+    )
+    scaling = Scaling.of(lesson.training.features)
+    return Lesson(*(_scaled(rank, scaling, rows) for rows in (lesson.training, lesson.validation)))
+
+
+def _scaled(rank: Rank, scaling: Scaling, rows: Rows) -> Rows:
+    features = scaling.apply(rows.features).to(rank.device)
+    labels = rows.labels.to(rank.device)
+    rank.rows(features, labels)
+    return Rows(features, labels)
+
+
+def _model(rank: Rank) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """The same parameters on every rank: all build from the run's own seed."""
+    torch.manual_seed(rank.seed)
+    model = perceptron(WIDTHS, device=rank.device)
+    rank.describe(description(WIDTHS, [range(rank.world_size)] * 2))
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=rank.settings.learning_rate, momentum=rank.settings.momentum
+    )
+    rank.watch(model, optimizer)
+    rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
+    return model, optimizer
+
+
+def single(rank: Rank) -> None:
+    """The oracle: one device takes every batch whole."""
+    with rank.phase("build"):
+        lesson = _lesson(rank)
+        model, optimizer = _model(rank)
+    for epoch in rank.epochs(rank.settings.num_epochs):
+        loss, accuracy, count = train_epoch(
+            rank, model, optimizer, lesson.training, rank.settings.batch_size
+        )
+        _report(rank, epoch, (loss, accuracy, count), model, lesson)
+
+
+def split(rank: Rank) -> None:
+    """Two ranks share every batch; rank 0 hands out rows and collects logits."""
+    settings = rank.settings
+    with rank.phase("build"):
+        lesson = _lesson(rank)
+        model, optimizer = _model(rank)
+    if rank.rank == 0:
+        shape = (settings.num_batches, settings.batch_size, settings.num_features)
+        whole = lesson.training.features
+        with rank.stage("load", "cut the rows into batches", whole) as out:
+            out(whole.view(shape))
+    for epoch in rank.epochs(settings.num_epochs):
+        losses: list[float] = []
+        right = 0
+        for index in rank.steps(settings.num_batches):
+            rows = lesson.training.take(
+                slice(index * settings.batch_size, (index + 1) * settings.batch_size)
+            )
+            loss, correct = _split_step(rank, model, optimizer, rows)
+            losses.append(loss)
+            right += correct
+            rank.count_samples(settings.num_rows_per_rank)
+        count = len(losses) * settings.batch_size
+        seen = (sum(losses) / len(losses), right / count, count)
+        _report(rank, epoch, seen if rank.rank == 0 else None, model, lesson)
+    if not rank.is_metered:
+        _predict(rank, model, lesson)
+
+
+def _split_step(
+    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows
+) -> tuple[float, int]:
+    """Scatter, forward, gather, loss on the whole, scatter back, backward, combine, update."""
+    half = rank.settings.num_rows_per_rank
+    with (
+        rank.phase("scatter", computes=False),
+        rank.stage("scatter", "scatter the batch over the ranks", rows.features) as out,
+    ):
+        own = torch.empty(half, rows.features.shape[1], device=rank.device)
+        dist.scatter(own, _parts(rank, rows.features))
+        out(own)
+    with (
+        rank.phase("forward"),
+        rank.stage("forward", "run this rank's replica on its rows", own) as out,
+    ):
+        logits = model(own)
+        out(logits)
+    with rank.phase("gather", computes=False):
+        gathered = [torch.empty_like(logits) for _ in range(rank.world_size)]
+        dist.gather(logits.detach().contiguous(), gathered if rank.rank == 0 else None)
+    loss, correct, gradients = _whole_loss(rank, gathered, rows.labels)
+    with rank.phase("scatter", computes=False):
+        gradient = torch.empty_like(logits)
+        dist.scatter(gradient, _parts(rank, gradients))
+    with rank.phase("backward"):
+        logits.backward(gradient)
+    with rank.stage("combine", "sum the ranks' gradients, then update", _gradients(model)) as out:
+        with rank.phase("combine", computes=False):
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+        with rank.phase("optimizer"):
+            optimizer.step()
+            optimizer.zero_grad()
+        out(flat(model))
+    return loss, correct
+
+
+def _parts(rank: Rank, whole: Tensor | None) -> list[Tensor] | None:
+    """What rank 0 scatters; the others bring nothing."""
+    if rank.rank or whole is None:
+        return None
+    return [part.contiguous() for part in whole.chunk(rank.world_size)]
+
+
+def _gradients(model: nn.Module) -> Tensor:
+    return torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
+
+
+def _whole_loss(
+    rank: Rank, gathered: list[Tensor], labels: Tensor
+) -> tuple[float, int, Tensor | None]:
+    """On rank 0: the loss over the whole batch and its gradient with respect to the logits."""
+    if rank.rank:
+        return 0.0, 0, None
+    with rank.phase("loss"):
+        logits = torch.cat(gathered).requires_grad_()
+        loss = nn.functional.cross_entropy(logits, labels)
+        loss.backward()
+        return loss.item(), int((logits.argmax(1) == labels).sum()), logits.grad
+
+
+def _report(
+    rank: Rank,
+    epoch: int,
+    seen: tuple[float, float, int] | None,
+    model: nn.Module,
+    lesson: Lesson,
+) -> None:
+    """Rank 0 knows the loss; every replica gives its digest."""
+    loss, accuracy, count = seen or (None, None, 0)
+    graded = validate(model, lesson.validation) if seen and not rank.is_metered else None
+    rank.epoch(
+        epoch,
+        loss=loss,
+        accuracy=accuracy,
+        num_samples=count,
+        validation=graded,
+        parameters=model.parameters(),
+    )
+    if loss is not None:
+        print(f"epoch {epoch}: loss {loss:.4f}")
+
+
+def _predict(rank: Rank, model: nn.Module, lesson: Lesson) -> None:
+    """Follow the first batch: split, forward on each rank, combine."""
+    settings = rank.settings
+    rows = lesson.training.take(slice(0, settings.batch_size))
+    half = settings.num_rows_per_rank
+    own = torch.empty(half, settings.num_features, device=rank.device)
+    if rank.rank == 0:
+        with rank.predict("split", "scatter the batch over the ranks", rows.features) as out:
+            dist.scatter(own, _parts(rank, rows.features))
+            out(own)
+    else:
+        dist.scatter(own, None)
+    with (
+        torch.no_grad(),
+        rank.predict(
+            f"forward_rank_{rank.rank}", "run this rank's replica on its rows", own
+        ) as out,
+    ):
+        logits = model(own)
+        out(logits)
+    gathered = [torch.empty_like(logits) for _ in range(rank.world_size)]
+    if rank.rank:
+        dist.gather(logits, None)
+        return
+    facts: dict[str, Setting] = {"num_rows_combined": settings.batch_size}
+    with rank.predict("combine", "gather the logits in the batch's order", logits, facts) as out:
+        dist.gather(logits, gathered)
+        whole = torch.cat(gathered)
+        out(whole)
+        facts["loss"] = nn.functional.cross_entropy(whole, rows.labels).item()
+        facts["predicted_class"] = int(whole[0].argmax())
+        facts["true_class"] = int(rows.labels[0])
+
+
+STRATEGIES = {"split": split, "single": single}

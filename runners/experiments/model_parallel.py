@@ -1,0 +1,315 @@
+"""Model parallelism by layers: four ranks, each with its own layers, one batch in flight.
+
+`full` has 100 million parameters and shows memory, bytes passed and who waits; `curve` has the same
+shape, narrower, and trains to the end; `full_single` and `single` are the same models unsplit.
+
+    python -m runners run model_parallel
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from runners.experiment import RunPlan
+from runners.networks import ResidualLayer, description, flat
+from runners.rank import Rank
+from runners.teacher import Lesson, Rows, Scaling, teach
+from runners.trace import Setting
+
+QUESTION = "What does it take to train one model whose layers live on four ranks?"
+
+NUM_STAGES = 4
+HIDDEN_LAYERS_PER_STAGE = 5
+SETTINGS: dict[str, Setting] = {
+    "num_features": 100,
+    "num_classes": 10,
+    "num_stages": NUM_STAGES,
+    "num_layers": NUM_STAGES * HIDDEN_LAYERS_PER_STAGE + 2,
+    "batch_size": 64,
+    "learning_rate": 0.05,
+    "momentum": 0.0,
+    "teacher_temperature": 0.05,
+    "bytes_per_value": 4,
+}
+FULL: dict[str, Setting] = {
+    **SETTINGS,
+    "width": 2236,
+    "num_rows": 832,
+    "num_validation_rows": 64,
+    "num_epochs": 1,
+}
+CURVE: dict[str, Setting] = {
+    **SETTINGS,
+    "width": 64,
+    "num_rows": 10000,
+    "num_validation_rows": 1000,
+    "num_epochs": 5,
+    "momentum": 0.9,
+    "learning_rate": 0.02,
+}
+
+RUNS = {
+    "full": RunPlan("stages", NUM_STAGES, FULL, keeps_steps=True),
+    "full_single": RunPlan("single", 1, FULL, keeps_steps=True),
+    "curve": RunPlan("stages", NUM_STAGES, CURVE, passes=("timed",)),
+    "single": RunPlan("single", 1, CURVE, passes=("timed",)),
+}
+
+
+def _placement(num_stages: int) -> list[int]:
+    """The rank of each linear layer: its stage's five, and the first and last at the ends."""
+    middle = [s for s in range(num_stages) for _ in range(HIDDEN_LAYERS_PER_STAGE)]
+    return [0, *middle, num_stages - 1]
+
+
+def _widths(rank: Rank) -> list[int]:
+    settings = rank.settings
+    hidden = [settings.width] * (settings.num_layers - 1)
+    return [settings.num_features, *hidden, settings.num_classes]
+
+
+def _lesson(rank: Rank) -> Lesson:
+    settings = rank.settings
+    lesson = teach(
+        rank.seed,
+        num_rows=settings.num_rows,
+        num_validation_rows=settings.num_validation_rows,
+        num_features=settings.num_features,
+        num_classes=settings.num_classes,
+        temperature=settings.teacher_temperature,
+    )
+    scaling = Scaling.of(lesson.training.features)
+    return Lesson(*(_scaled(rank, scaling, rows) for rows in (lesson.training, lesson.validation)))
+
+
+def _scaled(rank: Rank, scaling: Scaling, rows: Rows) -> Rows:
+    # Between minus one and one: many layers in a row learn badly from features of one sign.
+    features = (2 * scaling.apply(rows.features) - 1).to(rank.device)
+    labels = rows.labels.to(rank.device)
+    rank.rows(features, labels)
+    return Rows(features, labels)
+
+
+def _stage_model(rank: Rank, stage: int) -> nn.Sequential:
+    """The layers of one stage, from a seed of its own, so that split and unsplit start equal."""
+    settings = rank.settings
+    torch.manual_seed(rank.seed + stage)
+    layers: list[nn.Module] = []
+    if stage == 0:
+        layers.append(nn.Linear(settings.num_features, settings.width, device=rank.device))
+    layers += [ResidualLayer(settings.width, rank.device) for _ in range(HIDDEN_LAYERS_PER_STAGE)]
+    if stage == NUM_STAGES - 1:
+        layers.append(nn.Linear(settings.width, settings.num_classes, device=rank.device))
+    return nn.Sequential(*layers)
+
+
+def _optimizer(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
+    settings = rank.settings
+    return torch.optim.SGD(
+        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum
+    )
+
+
+def _num_steps(rank: Rank) -> int:
+    return rank.settings.num_rows // rank.settings.batch_size  # type: ignore[no-any-return]
+
+
+def single(rank: Rank) -> None:
+    """The oracle: the same layers, all on one device."""
+    with rank.phase("build"):
+        lesson = _lesson(rank)
+        model = nn.Sequential(*(_stage_model(rank, s) for s in range(NUM_STAGES)))
+    rank.describe(description(_widths(rank), [[0]] * rank.settings.num_layers))
+    optimizer = _optimizer(rank, model)
+    rank.watch(model, optimizer)
+    for epoch in rank.epochs(rank.settings.num_epochs):
+        seen: list[tuple[float, int]] = []
+        for index in rank.steps(_num_steps(rank)):
+            batch = _batch(rank, lesson.training, index)
+            with rank.phase("forward"):
+                logits = model(batch.features)
+                loss = nn.functional.cross_entropy(logits, batch.labels)
+            with rank.phase("backward"):
+                loss.backward()
+            with rank.phase("optimizer"):
+                optimizer.step()
+                optimizer.zero_grad()
+            seen.append((loss.item(), _num_right(logits, batch.labels)))
+            rank.step_loss(seen[-1][0])
+            rank.count_samples(rank.settings.batch_size)
+        with torch.no_grad():
+            graded = _graded(model(lesson.validation.features), lesson.validation.labels)
+        _report(rank, epoch, seen, graded)
+
+
+def _batch(rank: Rank, rows: Rows, index: int) -> Rows:
+    size = rank.settings.batch_size
+    return rows.take(slice(index * size, (index + 1) * size))
+
+
+def _num_right(logits: Tensor, labels: Tensor) -> int:
+    return int((logits.argmax(1) == labels).sum())
+
+
+def _graded(logits: Tensor, labels: Tensor) -> tuple[int, float, float]:
+    loss = nn.functional.cross_entropy(logits, labels).item()
+    return len(labels), loss, _num_right(logits, labels) / len(labels)
+
+
+def _report(
+    rank: Rank,
+    epoch: int,
+    seen: list[tuple[float, int]],
+    graded: tuple[int, float, float],
+) -> None:
+    count = len(seen) * rank.settings.batch_size
+    loss = sum(value for value, _ in seen) / len(seen)
+    accuracy = sum(right for _, right in seen) / count
+    rank.epoch(epoch, loss=loss, accuracy=accuracy, num_samples=count, validation=graded)
+    print(f"epoch {epoch}: loss {loss:.4f}")
+
+
+class Stage:
+    """The layers of one rank and its place in the line."""
+
+    def __init__(self, rank: Rank, model: nn.Sequential) -> None:
+        self.rank = rank
+        self.model = model
+        self.is_first = rank.rank == 0
+        self.is_last = rank.rank == rank.world_size - 1
+        self.width: int = rank.settings.width
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Take what comes in, compute, pass it on.
+
+        Returns:
+            What came in and what went out: activations of shape (batch, width), or logits.
+        """
+        rank = self.rank
+        if self.is_first:
+            taken = features
+        else:
+            taken = rank.receive((len(features), self.width), source=rank.rank - 1)
+            taken.requires_grad_(torch.is_grad_enabled())
+        with (
+            rank.phase("forward"),
+            rank.stage("forward", "run this rank's layers and pass the activation on", taken) as out,
+        ):
+            given = self.model(taken)
+            out(given)
+        if not self.is_last:
+            rank.send(given.detach(), to=rank.rank + 1)
+        return taken, given
+
+    def backward(self, taken: Tensor, given: Tensor, loss: Tensor | None) -> None:
+        """Take the gradient from the rank after, go backward, pass it to the rank before."""
+        rank = self.rank
+        gradient = None
+        if loss is None:
+            gradient = rank.receive(given.shape, source=rank.rank + 1)
+        with rank.phase("backward"):
+            if loss is None:
+                with rank.stage(
+                    "backward", "take the gradient from the rank after, pass one to the rank before",
+                    given if gradient is None else gradient,
+                ) as out:
+                    given.backward(gradient)
+                    out(_gradients(self.model))
+            else:
+                loss.backward()
+        if not self.is_first:
+            assert taken.grad is not None
+            rank.send(taken.grad, to=rank.rank - 1)
+
+
+def _gradients(model: nn.Module) -> Tensor:
+    """The gradient of a stage's first weight."""
+    gradient = next(model.parameters()).grad
+    assert gradient is not None
+    return gradient
+
+
+def stages(rank: Rank) -> None:
+    """Every rank its own layers; activations go forward from rank to rank, gradients back."""
+    settings = rank.settings
+    with rank.phase("build"):
+        lesson = _lesson(rank)
+        own = _stage_model(rank, rank.rank)
+    widths = _widths(rank)
+    rank.describe(description(widths, [[r] for r in _placement(NUM_STAGES)]))
+    stage = Stage(rank, own)
+    optimizer = _optimizer(rank, own)
+    rank.watch(own, optimizer)
+    _show_loading(rank, lesson, own)
+    for epoch in rank.epochs(settings.num_epochs):
+        seen: list[tuple[float, int]] = []
+        for index in rank.steps(_num_steps(rank)):
+            batch = _batch(rank, lesson.training, index)
+            taken, given = stage.forward(batch.features)
+            loss = None
+            if stage.is_last:
+                with rank.phase("loss"):
+                    loss = nn.functional.cross_entropy(given, batch.labels)
+                seen.append((loss.item(), _num_right(given, batch.labels)))
+                rank.step_loss(seen[-1][0])
+            stage.backward(taken, given, loss)
+            with (
+                rank.phase("optimizer"),
+                rank.stage("update", "update this rank's own layers", _gradients(own)) as out,
+            ):
+                optimizer.step()
+                out(next(own.parameters()))
+            optimizer.zero_grad()
+            rank.count_samples(settings.batch_size)
+        with torch.no_grad():
+            _, given = stage.forward(lesson.validation.features)
+        if stage.is_last:
+            _report(rank, epoch, seen, _graded(given, lesson.validation.labels))
+    if not rank.is_metered:
+        _predict(rank, stage, lesson)
+
+
+def _show_loading(rank: Rank, lesson: Lesson, own: nn.Module) -> None:
+    """The first two stages of the data's way: rows into batches, layers onto ranks."""
+    whole = lesson.training.features
+    with rank.stage("load", "take one batch of the rows", whole) as out:
+        if rank.rank == 0:
+            out(whole[: rank.settings.batch_size])
+    with rank.stage("partition", "keep this rank's layers of the whole model") as out:
+        out(flat(own))
+
+
+@torch.no_grad()
+def _predict(rank: Rank, stage: Stage, lesson: Lesson) -> None:
+    """Follow one validation batch through the ranks to probabilities."""
+    batch = lesson.validation.take(slice(0, rank.settings.batch_size))
+    if stage.is_first:
+        with rank.predict("input", "take one batch of validation rows", batch.features) as out:
+            out(batch.features)
+    taken = batch.features
+    if not stage.is_first:
+        taken = rank.receive((len(batch.labels), stage.width), source=rank.rank - 1)
+    with rank.predict(f"forward_rank_{rank.rank}", "run this rank's layers", taken) as out:
+        given = stage.model(taken)
+        out(given)
+    if not stage.is_last:
+        rank.send(given, to=rank.rank + 1)
+        return
+    facts: dict[str, Setting] = {}
+    with rank.predict("softmax", "turn logits into probabilities", given, facts) as out:
+        probabilities = torch.softmax(given, dim=1)
+        out(probabilities)
+    facts_step = rank.outcome.prediction[-1].facts
+    facts_step.update(
+        {
+            "predicted_class": int(probabilities[0].argmax()),
+            "true_class": int(batch.labels[0]),
+            "largest_probability_share": round(float(probabilities[0].max()), 6),
+            "num_rows_right": _num_right(given, batch.labels),
+            "num_rows_shown": len(batch.labels),
+        }
+    )
+
+
+STRATEGIES = {"single": single, "stages": stages}

@@ -1,0 +1,163 @@
+"""Measure one experiment: every run, every pass, into one trace.
+
+In: an experiment's name. Out: a `Trace` on disk, written whole, and the runs that surprised.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runners import machine
+from runners.experiment import Experiment, PassName, RunPlan, find
+from runners.gather import gather, skipped
+from runners.launch import Launcher, PassResult
+from runners.progress import Progress
+from runners.trace import (
+    Code,
+    Run,
+    Software,
+    Trace,
+    TraceError,
+    is_stale,
+    read,
+    source_digest,
+    write,
+    write_machine,
+)
+
+
+class BusyError(RuntimeError):
+    """Another `run` is measuring on this machine."""
+
+
+def folder(*, as_reference: bool = False) -> Path:
+    """The folder of this machine's traces."""
+    return machine.TRACES / machine.describe(as_reference=as_reference).name
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Hold the machine: two measurements at once would disturb each other.
+
+    Raises:
+        BusyError: another process holds it; the message names it.
+    """
+    machine.TRACES.mkdir(parents=True, exist_ok=True)
+    path = machine.TRACES / ".running"
+    with path.open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise BusyError(
+                f"another run is measuring here (process {file.read().strip()}); "
+                "wait until it has ended, or stop it"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+        file.truncate(0)
+
+
+def needs_run(name: str, where: Path) -> str | None:
+    """Why an experiment must be run: missing, stale or unreadable; None where it need not."""
+    path = where / f"{name}.json"
+    if not path.exists():
+        return "missing"
+    try:
+        return "stale" if is_stale(read(path)) else None
+    except TraceError:
+        return "unreadable"
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=machine.ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def _code(name: str) -> Code:
+    status = _git("status", "--porcelain", "--", "runners", "content/topics")
+    return Code(
+        digest=source_digest(name),
+        commit=_git("rev-parse", "--short=12", "HEAD"),
+        dirty=bool(status),
+    )
+
+
+def cannot_run(plan: RunPlan) -> str | None:
+    """Why this machine cannot do a run; None where it can."""
+    if plan.budget_bytes is not None:
+        return machine.can_limit_memory()
+    return None
+
+
+def measure_run(
+    launcher: Launcher, experiment: Experiment, name: str, progress: Progress | None = None
+) -> Run:
+    """One run with all its passes; the first pass that fails is its last."""
+    plan = experiment.runs[name]
+    backend = launcher.backend(plan.world_size)
+    reason = cannot_run(plan)
+    if reason is not None:
+        return skipped(plan, reason, backend=backend, device=launcher.device)
+    results: dict[PassName, PassResult] = {}
+    for pass_name in plan.passes:
+        watch = progress.watcher(name, pass_name) if progress else None
+        results[pass_name] = launcher.run_pass(experiment, name, pass_name, watch)
+        if results[pass_name].root_cause is not None:
+            break
+    return gather(
+        plan,
+        results,
+        backend=backend,
+        device=launcher.device,
+        num_cores=machine.num_cores(),
+    )
+
+
+def measure(
+    name: str, launcher: Launcher, progress: Progress, *, as_reference: bool = False
+) -> Trace:
+    """Measure every run of an experiment and write its trace.
+
+    Raises:
+        UnknownExperimentError, LaunchError, OSError.
+    """
+    import torch
+
+    experiment = find(name)
+    runs: dict[str, Run] = {}
+    progress.begin(experiment)
+    for run_name in experiment.runs:
+        runs[run_name] = measure_run(launcher, experiment, run_name, progress)
+        progress.ended(run_name, runs[run_name])
+    here = machine.describe(as_reference=as_reference)
+    trace = Trace(
+        schema_version=1,
+        experiment=name,
+        question=experiment.question,
+        recorded_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        machine=here.name,
+        code=_code(name),
+        software=Software(python=platform.python_version(), torch=str(torch.__version__)),
+        runs=runs,
+    )
+    where = folder(as_reference=as_reference)
+    write_machine(where, here)
+    write(where / f"{name}.json", trace)
+    if not as_reference:
+        machine.THIS_MACHINE.write_text(f"{here.name}\n", encoding="utf-8")
+    return trace

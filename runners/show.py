@@ -1,0 +1,36 @@
+"""Every value of a trace as a path an author pastes between braces. Pure; no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from runners.trace import Trace
+
+_NAMED = ("name", "operation")  # a list of things with a name is indexed by it
+_LONGEST_LIST = 8
+
+
+def lines(trace: Trace) -> Iterator[str]:
+    """One line a value: the expression, and the value as the trace holds it."""
+    for run_name, run in trace.runs.items():
+        prefix = f"{trace.experiment}.{run_name}"
+        for path, value in _walk(prefix, run.model_dump(mode="json")):
+            yield f"{{{{ {path} }}}}  {json.dumps(value)}"
+
+
+def _walk(path: str, node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            step = f".{key}" if key.isidentifier() else f"[{key!r}]"
+            yield from _walk(f"{path}{step}", value)
+    elif isinstance(node, list) and any(isinstance(item, dict) for item in node):
+        for index, item in enumerate(node):
+            name = next((item[n] for n in _NAMED if item.get(n)), None)
+            unique = name and sum(1 for other in node if name in other.values()) == 1
+            yield from _walk(f"{path}[{name!r}]" if unique else f"{path}[{index}]", item)
+    elif isinstance(node, list) and len(node) > _LONGEST_LIST:
+        yield path, f"{len(node)} values"
+    elif node is not None and node != [] and node != {}:
+        yield path, node
