@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from generator import units
 from generator.paths import Node
-from generator.value import ExpressionError, Value, computed, numeric
+from generator.value import ExpressionError, Value, computed, numeric, quotient
 from runners.trace import Samples
 
 Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
@@ -173,7 +173,7 @@ FILTERS: dict[str, Callable[..., Thing]] = {
     "largest": _gathered("largest", max),
     "smallest": _gathered("smallest", min),
     "total": _gathered("total", sum),
-    "mean": _gathered("mean", lambda numbers: sum(numbers) / len(numbers)),
+    "mean": _gathered("mean", lambda numbers: quotient(sum(numbers), len(numbers))),
     "count": _count,
     "each": _each,
     "first": lambda thing: elements(thing)[0],

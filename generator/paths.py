@@ -100,6 +100,13 @@ class Node:
             return self._from_dict(key, self.thing)
         return self._from_list(key)
 
+    def __getitem__(self, key: slice) -> tuple[Node | Value, ...]:
+        """Follow `[start:end]`, which Jinja2 does not send through its sandbox."""
+        found = self.step(key) if isinstance(key, slice) else None
+        if not isinstance(found, tuple):
+            raise TypeError("only slices")
+        return found
+
     def _positions(self, key: slice) -> range:
         if not isinstance(self.thing, list):
             raise ExpressionError(f"{self.formula} is not a list; it cannot be sliced")

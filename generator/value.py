@@ -188,7 +188,8 @@ def _is_constant(value: Value) -> bool:
     return value.origin is None and not value.inputs and value.absent is None
 
 
-def _quotient(left: float, right: float) -> float:
+def quotient(left: float, right: float) -> float:
+    """Left over right; whole numbers that divide evenly stay whole."""
     if isinstance(left, int) and isinstance(right, int) and left % right == 0:
         return left // right
     return left / right
@@ -198,7 +199,7 @@ _NUMBERS: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "/": _quotient,
+    "/": quotient,
 }
 
 

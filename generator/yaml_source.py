@@ -6,6 +6,7 @@ no tags, no duplicate keys, text keys only. Nothing an author writes can make an
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ from generator.errors import ContentError, ContentErrors
 Path = tuple[str | int, ...]
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_TAGS = {
+    f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "null", "bool", "int", "float")
+}
 _ESCAPES = {"x": 2, "u": 4, "U": 8}
 
 
@@ -169,6 +173,9 @@ class _Reader:
             self.refuse(node, "anchors and aliases are not used here; write the value out")
             return None
         self.seen.add(id(node))
+        if node.tag not in _TAGS:
+            self.refuse(node, f"the tag {node.tag!r} is not used here")
+            return None
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node)
         if isinstance(node, yaml.SequenceNode):
@@ -187,18 +194,25 @@ class _Reader:
         return found
 
     def scalar(self, node: yaml.Node) -> object:
-        kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
+        kind, text = str(node.tag).removeprefix("tag:yaml.org,2002:"), str(node.value)
         if kind == "null":
             return None
         if kind == "bool":
-            return node.value.lower() == "true"
-        if kind == "int":
-            return int(node.value) if len(node.value) < 4000 else node.value
-        if kind == "float":
-            return float(node.value)
-        if kind != "str":
-            self.refuse(node, f"the tag {node.tag!r} is not used here")
-        return node.value
+            return text.lower() == "true"
+        if kind in ("int", "float"):
+            return self.number(node, text)
+        return text
+
+    def number(self, node: yaml.Node, text: str) -> int | float | str:
+        """A number; text where it is none that a page could print."""
+        try:
+            number = float(text)
+        except ValueError:
+            self.refuse(node, f"{text!r} is not a number")
+            return text
+        if not math.isfinite(number):
+            return text
+        return int(text) if text.lstrip("+-").isdecimal() else number
 
 
 def parse(file: str, text: str) -> Source:

@@ -1,0 +1,83 @@
+"""The frozen book: two topics over two tiny hand-made traces, whole or copied to be broken."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from generator.book import load
+from generator.errors import ContentErrors
+from generator.evidence import Evidence
+
+FROZEN = Path(__file__).parents[1] / "book" / "content"
+
+
+def fresh(_):
+    """The frozen traces have no code, so nothing of theirs can be stale."""
+    return False
+
+
+@pytest.fixture(scope="session")
+def book():
+    return load(FROZEN, "reference-frozen", is_stale=fresh)
+
+
+@pytest.fixture
+def evidence(book):
+    return Evidence(book)
+
+
+class Copy:
+    """A copy of the frozen book that a test may break."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def edit(self, file, old, new):
+        path = self.content / file
+        text = path.read_text(encoding="utf-8")
+        assert old in text, f"{file} does not hold {old!r}"
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    def append(self, file, text):
+        with (self.content / file).open("a", encoding="utf-8") as end:
+            end.write(text)
+
+    def trace(self, experiment, machine="reference-frozen"):
+        return self.content / "traces" / machine / f"{experiment}.json"
+
+    def change_run(self, path, machine="reference-frozen", **fields):
+        """Overwrite fields of a run in a trace's JSON."""
+        experiment, run = path.split(".")
+        file = self.trace(experiment, machine)
+        document = json.loads(file.read_text())
+        document["runs"][run].update(fields)
+        file.write_text(json.dumps(document))
+
+    def add_machine(self, name, *experiments):
+        """A second machine that has measured some experiments, and is the one shown."""
+        reference = self.content / "traces" / "reference-frozen"
+        folder = self.content / "traces" / name
+        folder.mkdir()
+        for file in ("machine", *experiments):
+            text = (reference / f"{file}.json").read_text()
+            (folder / f"{file}.json").write_text(text.replace("reference-frozen", name))
+        (self.content / "traces" / "this-machine").write_text(f"{name}\n")
+
+    def load(self, machine=None, is_stale=fresh):
+        return load(self.content, machine, is_stale)
+
+    def errors(self):
+        """Every error of the copy as text, whether it shows while reading or while checking."""
+        try:
+            return [str(error) for error in Evidence(self.load()).check()]
+        except ContentErrors as errors:
+            return [str(error) for error in errors.errors]
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    monkeypatch.delenv("PROOFBOOK_MACHINE", raising=False)
+    shutil.copytree(FROZEN, tmp_path / "content")
+    return Copy(tmp_path / "content")

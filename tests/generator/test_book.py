@@ -1,0 +1,194 @@
+"""Reading content: every mistake at its place, all at once; and which machine a book shows."""
+
+import json
+
+import pytest
+
+from generator.book import load
+from generator.errors import ContentErrors
+
+QUIZ = "topics/averaging/quiz.yml"
+
+
+def test_the_frozen_book_is_sound(copy):
+    assert copy.errors() == []
+
+
+def test_a_syntax_error_is_one_clear_line(copy):
+    copy.edit(QUIZ, "  - id: is-it-equal\n", "  - id: is-it-equal: no\n")
+    (error,) = copy.errors()
+    assert error.startswith("content/topics/averaging/quiz.yml:2:20: not YAML: mapping values")
+
+
+def test_an_unknown_key_names_the_nearest_known_one(copy):
+    copy.edit(QUIZ, "    stem: Do", "    stme: Do")
+    assert copy.errors() == [
+        f"content/{QUIZ}:2:5: missing key 'stem'",
+        f"content/{QUIZ}:3:5: unknown key 'stme'; did you mean 'stem'?",
+    ]
+
+
+def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
+    copy.edit(QUIZ, "        why: The losses agree.\n", "")
+    copy.edit("home.yml", "kind: memory_bars", "kind: memory_barz")
+    copy.edit("topics/sharding/topic.yml", "order: 1", "order: first")
+    files = [error.split(":")[0] for error in copy.errors()]
+    assert files == [
+        "content/home.yml",
+        f"content/{QUIZ}",
+        "content/topics/sharding/topic.yml",
+    ]
+
+
+def test_a_key_twice_is_refused_at_its_second_place(copy):
+    copy.edit("home.yml", "title: A tiny book", "title: A tiny book\ntitle: Another")
+    (error,) = copy.errors()
+    assert error == "content/home.yml:2:1: duplicate key 'title'; it stands above already"
+
+
+def test_an_item_id_twice_in_the_book_is_refused(copy):
+    copy.edit(QUIZ, "id: is-it-equal", "id: who-fits")
+    assert "duplicate item id 'who-fits'" in " ".join(copy.errors())
+
+
+def test_a_claim_id_twice_is_refused_where_it_comes_again(copy):
+    copy.edit("claims/tiny_training.yml", "id: replicas-drift", "id: whole-peak")
+    assert "content/claims/tiny_training.yml:24:9: duplicate claim id 'whole-peak'" in copy.errors()
+
+
+def test_yes_and_no_are_words(copy):
+    copy.edit(QUIZ, '"Yes"', "Yes")
+    copy.edit(QUIZ, '"No"', "No")
+    assert copy.load().topics[1].items["is-it-equal"].options[1].text == "No"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("&anchor text\nhow: *anchor", "anchors and aliases are not used"),
+        ("!!python/object/apply:os.system [ls]", "tag"),
+        ("5", "title: must be text; quote it"),
+        ("[a, b]", "title: must be text; quote it"),
+        ("", "title: must be text; quote it"),
+        (".inf", None),
+    ],
+)
+def test_yaml_makes_nothing_but_plain_words_and_numbers(copy, value, said):
+    home = copy.content / "home.yml"
+    home.write_text(home.read_text().partition("how:")[0] + ("" if "how:" in value else "how: x"))
+    copy.edit("home.yml", "title: A tiny book", f"title: {value}")
+    errors = copy.errors()
+    assert (errors == []) if said is None else any(said in error for error in errors)
+
+
+def test_deep_nesting_and_an_empty_file_are_errors_not_crashes(copy):
+    copy.edit("home.yml", "title: A tiny book", "title: " + "[" * 5000)
+    (error,) = copy.errors()
+    assert error.startswith("content/home.yml:")
+    (copy.content / "home.yml").write_text("# nothing\n")
+    assert copy.errors() == ["content/home.yml:1:1: the file is empty"]
+
+
+def test_a_file_that_is_not_utf8_is_named(copy):
+    (copy.content / "home.yml").write_bytes(b"title: \xff\n")
+    (error,) = copy.errors()
+    assert error.startswith("content/home.yml: cannot be read")
+
+
+def test_a_mode_without_its_file_and_a_file_without_its_mode_are_refused(copy):
+    copy.edit("topics/sharding/topic.yml", "  experiment:", "  trace: What?\n  experiment:")
+    copy.edit("topics/averaging/topic.yml", "  trace: What happens to one batch?", "  deep: Why?")
+    errors = copy.errors()
+    assert any("mode 'trace' has no content/topics/sharding/trace.yml" in e for e in errors)
+    assert any("trace.yml stands in the folder, but not under modes" in e for e in errors)
+
+
+def test_a_misspelled_file_is_named_with_the_right_spelling(copy):
+    folder = copy.content / "topics" / "sharding"
+    (folder / "experiment.yml").rename(folder / "expermient.yml")
+    assert any("did you mean 'experiment.yml'?" in error for error in copy.errors())
+
+
+def test_a_book_without_home_says_so(copy):
+    (copy.content / "home.yml").unlink()
+    assert any("content/home.yml: no such file" in error for error in copy.errors())
+
+
+def test_without_any_trace_the_command_to_run_is_named(copy):
+    for path in (copy.content / "traces" / "reference-frozen").iterdir():
+        path.unlink()
+    (error,) = copy.errors()
+    assert error == "content/traces: no machine has measured yet; run `make traces`"
+
+
+def test_an_experiment_that_nobody_ran_names_its_command(copy):
+    copy.trace("tiny_memory").unlink()
+    errors = copy.errors()
+    assert any("`python -m runners run tiny_memory`" in error for error in errors)
+    assert any(error.startswith("content/home.yml:") for error in errors)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda text: text[:500], "not a whole JSON file"),
+        (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "newer than"),
+        (lambda text: text.replace("0.0021", "NaN", 1), "bare NaN is not JSON"),
+        (lambda text: text.replace('"seed"', '"sead": 1, "seed"', 1), "sead: extra inputs"),
+        (lambda text: text.replace('"world_size": 2', '"world_size": "2"', 1), "world_size"),
+        (lambda text: text.replace("tiny_memory", "tiny_mammary", 1), "tiny_mammary"),
+    ],
+)
+def test_a_bad_trace_is_named_with_its_field(copy, spoil, said):
+    path = copy.trace("tiny_memory")
+    path.write_text(spoil(path.read_text()))
+    (error,) = copy.errors()
+    assert error.startswith("content/traces/reference-frozen/tiny_memory.json: ")
+    assert said in error
+
+
+def test_the_machine_is_the_asked_one_then_the_noted_one_then_the_reference(copy, monkeypatch):
+    assert copy.load().machine.name == "reference-frozen"
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    assert copy.load().machine.name == "desk"
+    monkeypatch.setenv("PROOFBOOK_MACHINE", "reference-frozen")
+    assert copy.load().machine.name == "reference-frozen"
+    assert copy.load("desk").machine.name == "desk"
+
+
+def test_a_machine_that_is_not_there_is_an_error(copy):
+    with pytest.raises(ContentErrors, match=r"traces/shed: no machine\.json"):
+        copy.load("shed")
+
+
+def test_a_note_about_a_deleted_machine_falls_back_to_the_reference(copy):
+    (copy.content / "traces" / "this-machine").write_text("gone\n")
+    assert copy.load().machine.name == "reference-frozen"
+
+
+def test_an_experiment_that_this_machine_lacks_is_taken_whole_from_the_reference(copy):
+    copy.add_machine("desk", "tiny_memory")
+    book = copy.load()
+    own, borrowed = book.traces["tiny_memory"], book.traces["tiny_training"]
+    assert (own.folder, own.is_fallback) == ("desk", False)
+    assert (borrowed.folder, borrowed.is_fallback) == ("reference-frozen", True)
+    assert copy.errors() == []
+
+
+def test_staleness_is_marked_per_experiment(copy):
+    book = copy.load(is_stale=lambda trace: trace.experiment == "tiny_memory")
+    assert {name: shown.is_stale for name, shown in book.traces.items()} == {
+        "tiny_memory": True,
+        "tiny_training": False,
+    }
+
+
+def test_the_same_text_is_parsed_once(copy):
+    first, again = copy.load(), copy.load()
+    assert first.home is again.home
+
+
+def test_the_trace_of_a_changed_number_reaches_the_book(copy):
+    copy.change_run("tiny_memory.whole", budget_bytes=7)
+    assert json.loads(copy.trace("tiny_memory").read_text())["runs"]["whole"]["budget_bytes"] == 7
+    assert load(copy.content, is_stale=lambda _: False).run("tiny_memory.whole").budget_bytes == 7

@@ -1,0 +1,197 @@
+"""Values: arithmetic that keeps unit, kind, formula and inputs, and one rule of printing."""
+
+import ast
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generator import units
+from generator.units import BYTES, COUNT, LOSS, ORDINAL, PLAIN, RATIO, SECONDS, SHARE, TEXT, Form
+from generator.value import ExpressionError, Origin, Value, constant
+
+
+def read_off(number, unit=PLAIN, name="a.b.c", machine="desk", kind="measured"):
+    experiment, run, field = name.split(".")
+    return Value(number, unit, kind, name, origin=Origin(machine, experiment, run, field))
+
+
+whole = st.integers(-(10**9), 10**9)
+
+
+@given(whole, whole, whole, st.sampled_from("+-*"), st.sampled_from("+-*"))
+def test_whole_numbers_are_exact_and_the_formula_means_what_was_computed(a, b, c, first, second):
+    x, y, z = read_off(a, name="e.r.x"), read_off(b, name="e.r.y"), read_off(c, name="e.r.z")
+    apply = {"+": lambda p, q: p + q, "-": lambda p, q: p - q, "*": lambda p, q: p * q}
+    for value in (apply[second](apply[first](x, y), z), apply[first](x, apply[second](y, z))):
+        means = _evaluate(value.formula, {"e.r.x": a, "e.r.y": b, "e.r.z": c})
+        assert value.number == means
+        assert {leaf.formula for leaf in value.leaves} == {"e.r.x", "e.r.y", "e.r.z"}
+        assert value.kind == "computed"
+
+
+@given(whole, whole.filter(bool), whole.filter(bool))
+def test_quotients_agree_with_fractions(a, b, c):
+    x, y, z = read_off(a, name="e.r.x"), read_off(b, name="e.r.y"), read_off(c, name="e.r.z")
+    exact = Fraction(a) / Fraction(b) / Fraction(c)
+    assert float((x / y / z).number) == pytest.approx(float(exact), rel=1e-14)
+    assert _evaluate((x / (y / z)).formula, {"e.r.x": a, "e.r.y": b, "e.r.z": c}) == (
+        Fraction(a) / (Fraction(b) / Fraction(c))
+    )
+
+
+def _evaluate(formula, numbers):
+    """An oracle of its own: the formula's Python syntax tree over fractions."""
+
+    def walk(node):
+        if isinstance(node, ast.Attribute):
+            return Fraction(numbers[ast.unparse(node)])
+        if isinstance(node, ast.Constant):
+            return Fraction(node.value)
+        left, right = walk(node.left), walk(node.right)
+        return {
+            ast.Add: lambda: left + right,
+            ast.Sub: lambda: left - right,
+            ast.Mult: lambda: left * right,
+            ast.Div: lambda: left / right,
+        }[type(node.op)]()
+
+    return walk(ast.parse(formula, mode="eval").body)
+
+
+def test_constants_take_part_in_a_formula_but_are_no_input():
+    value = 2 * read_off(10, BYTES) + read_off(1, BYTES, "a.b.d")
+    assert (value.number, value.unit, value.formula) == (21, BYTES, "2 * a.b.c + a.b.d")
+    assert [leaf.formula for leaf in value.leaves] == ["a.b.c", "a.b.d"]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(BYTES, SECONDS), (BYTES, COUNT), (SHARE, LOSS), (COUNT, SHARE), (TEXT, COUNT)],
+)
+def test_sums_demand_equal_units(left, right):
+    number = "word" if left == TEXT else 1
+    for operate in (lambda a, b: a + b, lambda a, b: a - b):
+        with pytest.raises(ExpressionError):
+            operate(read_off(number, left), read_off(1, right))
+
+
+def test_a_constant_joins_a_sum_of_plain_numbers_but_not_of_bytes():
+    assert (read_off(4, COUNT) - 1).number == 3
+    assert (1 - read_off(0.25, SHARE)).unit == SHARE
+    with pytest.raises(ExpressionError, match="bytes and plain"):
+        read_off(4, BYTES) + 1
+
+
+@pytest.mark.parametrize(
+    ("left", "sign", "right", "unit"),
+    [
+        (BYTES, "*", COUNT, BYTES),
+        (BYTES, "/", COUNT, BYTES),
+        (BYTES, "/", BYTES, RATIO),
+        (BYTES, "/", SECONDS, units.Unit(1, -1)),
+        (COUNT, "*", COUNT, COUNT),
+        (COUNT, "/", COUNT, RATIO),
+        (SHARE, "*", RATIO, SHARE),
+        (RATIO, "*", SECONDS, SECONDS),
+        (LOSS, "/", LOSS, RATIO),
+        (LOSS, "/", COUNT, LOSS),
+    ],
+)
+def test_units_combine(left, sign, right, unit):
+    x, y = read_off(6, left), read_off(2, right)
+    assert (x * y if sign == "*" else x / y).unit == unit
+
+
+def test_a_unit_that_nobody_reads_does_not_print():
+    with pytest.raises(units.UnitError, match="nobody reads"):
+        str(read_off(2, BYTES) * read_off(2, BYTES))
+
+
+def test_two_machines_never_meet_in_one_number():
+    desk, shed = read_off(1, BYTES), read_off(2, BYTES, "a.b.d", machine="shed")
+    with pytest.raises(ExpressionError, match="mixes two machines"):
+        desk + shed
+    assert (desk * 2 + desk).machines == {"desk"}
+
+
+def test_dividing_by_zero_and_growing_without_end_are_errors():
+    with pytest.raises(ExpressionError, match="divides by zero"):
+        read_off(1) / read_off(0)
+    with pytest.raises(ExpressionError, match="not finite"):
+        read_off(1e200) * read_off(1e200)
+    with pytest.raises(ExpressionError, match="not finite"):
+        read_off(10**200) * read_off(10**200)
+
+
+def test_words_are_not_calculated_with():
+    for operate in (lambda v: v * 3, lambda v: v + v, lambda v: -v):
+        with pytest.raises(ExpressionError, match="text"):
+            operate(read_off("completed", TEXT))
+    with pytest.raises(ExpressionError, match="'x' is not a number"):
+        read_off(1) + "x"
+
+
+NBSP = "\u00a0"
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "form", "text"),
+    [
+        (640, BYTES, Form(), "640 B"),
+        (1023, BYTES, Form(), "1,023 B"),
+        (1536, BYTES, Form(), "1.50 KiB"),
+        (447_713_280, BYTES, Form(), "427 MiB"),
+        (1023.9 * 2**20, BYTES, Form(), "1.00 GiB"),
+        (8.63 * 2**30, BYTES, Form(), "8.63 GiB"),
+        (3 * 2**40, BYTES, Form(), "3.00 TiB"),
+        (224_112_000, BYTES, Form(way="exact"), "224,112,000 bytes"),
+        (0, BYTES, Form(), "0 B"),
+        (-2048, BYTES, Form(), "−2.00 KiB"),
+        (0.00732, SECONDS, Form(), "7.32 ms"),
+        (0.9999999, SECONDS, Form(), "1.00 s"),
+        (0.000012, SECONDS, Form(), "12.0 µs"),
+        (3e-7, SECONDS, Form(), "0.300 µs"),
+        (125.4, SECONDS, Form(), "125 s"),
+        (0, SECONDS, Form(), "0 s"),
+        (0.8812, SHARE, Form(), "88.1%"),
+        (1.0, SHARE, Form(), "100%"),
+        (0, SHARE, Form(), "0%"),
+        (10_000, COUNT, Form(), "10,000"),
+        (999_999, COUNT, Form(), "999,999"),
+        (55_016_010, COUNT, Form(), "55.0 million"),
+        (6.74e9, COUNT, Form(), "6.74 billion"),
+        (55_016_010, COUNT, Form(way="exact"), "55,016,010"),
+        (12, COUNT, Form(digits=1), "12"),
+        (0.412, LOSS, Form(), "0.4120"),
+        (2.30258, LOSS, Form(), "2.303"),
+        (5.2e-7, RATIO, Form(), "5.20 × 10⁻⁷"),
+        (1.4667, RATIO, Form(way="times"), "1.47 times"),
+        (4, RATIO, Form(way="times"), "4 times"),
+        (1.4667, RATIO, Form(digits=2), "1.5"),
+        (1.5, RATIO, Form(way="percent"), "150%"),
+        (1e-5, PLAIN, Form(way="written"), "1 × 10⁻⁵"),
+        (0.01, PLAIN, Form(way="written"), "0.01"),
+        (2026, ORDINAL, Form(), "2026"),
+        (2**20, units.Unit(1, -1), Form(), "1.00 MiB/s"),
+        ("out of memory", TEXT, Form(), "out of memory"),
+    ],
+)
+def test_every_page_prints_by_one_rule(number, unit, form, text):
+    value = Value(number, unit, "measured", "a.b.c", form=form)
+    said = text if unit == TEXT else text.replace(" ", NBSP)
+    assert str(value) == said
+
+
+@given(st.floats(1, 1e15))
+def test_what_is_printed_is_within_half_of_its_last_digit(number):
+    text = str(Value(number, BYTES, "measured", "a.b.c"))
+    digits, unit = text.split(NBSP)
+    power = ["B", "KiB", "MiB", "GiB", "TiB"].index(unit)
+    assert float(digits.replace(",", "")) * 1024**power == pytest.approx(number, rel=5.1e-3)
+
+
+def test_constants_have_no_origin_and_no_leaves():
+    assert constant(3).leaves == ()
+    assert constant("word").unit == TEXT
