@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from generator.book import Book
-from generator.claim import Claim
+from generator.claim import Claim, Falsifier
 from generator.paths import NAMES, Key, TraceOnPage
 from runners.trace import Samples, Trace
 
@@ -53,7 +53,7 @@ def falsify(traces: Mapping[str, TraceOnPage], claim: Claim) -> dict[str, TraceO
     if shown is None or run not in shown.trace.runs:
         raise ValueError(f"no run {experiment}.{run}")
     document = shown.trace.model_dump(mode="json")
-    _put(document["runs"][run], steps, claim.falsified_by.value)
+    _put(document["runs"][run], steps, _new_value(document["runs"], claim.falsified_by))
     try:
         trace = Trace.model_validate(document)
     except ValidationError as error:
@@ -61,6 +61,15 @@ def falsify(traces: Mapping[str, TraceOnPage], claim: Claim) -> dict[str, TraceO
         field = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"the changed trace is no trace: {field}: {first['msg']}") from None
     return {**traces, str(experiment): replace(shown, trace=trace)}
+
+
+def _new_value(runs: Any, falsifier: Falsifier) -> Any:  # noqa: ANN401
+    if falsifier.same_as is None:
+        return falsifier.value
+    holder = runs
+    for key in steps_of(falsifier.same_as)[1:]:
+        holder = holder[_place(holder, key)]
+    return holder
 
 
 def _put(run: Any, steps: list[Key], value: Any) -> None:  # noqa: ANN401

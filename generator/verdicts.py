@@ -132,6 +132,9 @@ def _settle(
         shown = evidence.book.traces[name.partition(".")[0]]
         if shown.is_stale and shown.machine.name != evidence.book.reference.name:
             return "no_evidence", "the trace is stale: its experiment's code has changed", None
+        run = evidence.book.run(name)
+        if run is not None and run.status == "skipped":
+            return "does_not_apply", "a run that it needs was skipped here", _said(evidence, name)
     for found in (observed, predicted):
         if found.absent is None:
             continue
