@@ -108,12 +108,12 @@ def _absolute(thing: Thing) -> Value:
 
 
 def _count(thing: Thing) -> Value:
+    if isinstance(thing, Node) and isinstance(thing.thing, list | dict):
+        number = len(thing.thing)  # nothing counts too: an empty list has none
+        node = Value(number, units.COUNT, "measured", thing.formula, origin=thing.origin)
+        return computed(number, units.COUNT, f"count({thing.formula})", (node,))
     found = elements(thing)
     values = tuple(one for one in found if isinstance(one, Value))
-    if isinstance(thing, Node):
-        origin = thing.origin
-        node = Value(len(found), units.COUNT, "measured", thing.formula, origin=origin)
-        return computed(len(found), units.COUNT, f"count({thing.formula})", (node,))
     return computed(len(found), units.COUNT, _listed("count", values, thing), values)
 
 

@@ -44,7 +44,7 @@ class Folio:
     topic: str | None = None
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
-    num_items: int = 0
+    items: list[str] = field(default_factory=list)
 
     def line(self, text: str) -> Markup:
         """An author's line, inline."""

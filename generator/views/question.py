@@ -33,12 +33,14 @@ class Question:
     options: tuple[OptionOnPage, ...]
     hint: Markup | None
     digest: str
+    anchor: str  # the id on this page; an item may stand on a page more than once
 
 
 def question(item: Item, folio: Folio, kind: str) -> Question:
     """Judge an item on this book's runs and render it."""
     right = verdicts.keys(item, folio.outcomes)
-    folio.num_items += 1
+    folio.items.append(item.id)
+    again = folio.items.count(item.id)
     seen = f"{item.model_dump_json()}\n{right}"
     judged = [
         "open" if right is None else "right" if position == right else "wrong"
@@ -53,6 +55,7 @@ def question(item: Item, folio: Folio, kind: str) -> Question:
             for option, verdict in zip(item.options, judged, strict=True)
         ),
         hint=folio.line(item.hint) if item.hint else None,
+        anchor=item.id if again == 1 else f"{item.id}-{again}",
         digest=hashlib.sha256(seen.encode()).hexdigest()[:12],
     )
 

@@ -250,9 +250,7 @@ def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]
                 "phase": run.error.phase.replace("_", " ") if run.error else "–",
                 "asked": folio.cell(f"{path}.error.asked_bytes") if asked else Markup("–"),
                 "budget": folio.cell(f"{path}.budget_bytes") if run.budget_bytes else Markup("–"),
-                "epochs": Markup(len(run.epochs))
-                if not run.epochs
-                else folio.cell(f"{path}.epochs | count"),
+                "epochs": folio.cell(f"{path}.epochs | count"),
                 "message": run.error.message if run.error else "",
             }
         )

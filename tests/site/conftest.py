@@ -1,0 +1,38 @@
+"""The frozen book as a built site, for tests that need a page to look the same for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, mkdocs
+
+CONFIGURATION = """\
+INHERIT: {root}/mkdocs.yml
+docs_dir: pages
+site_dir: html
+theme:
+  custom_dir: {root}/generator/overrides
+plugins:
+  - search
+  - offline
+  - proofbook:
+      content: {root}/tests/book/content
+"""
+
+
+def frozen_book(folder: Path) -> Path:
+    """A folder from which MkDocs builds the frozen book."""
+    (folder / "pages").mkdir(parents=True)
+    (folder / "mkdocs.yml").write_text(CONFIGURATION.format(root=ROOT), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def frozen_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the frozen book's HTML."""
+    folder = frozen_book(tmp_path_factory.mktemp("frozen") / "book")
+    done = mkdocs(folder, "build", "--quiet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "html"

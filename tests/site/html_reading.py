@@ -1,0 +1,82 @@
+"""Built HTML, read with nothing but the standard library: links, anchors, text by its ancestors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+VOID = frozenset(
+    "area base br col embed hr img input link meta source track wbr path rect line".split()  # noqa: SIM905
+)
+
+
+@dataclass
+class Tag:
+    """One element that is open while its text is read."""
+
+    name: str
+    attributes: dict[str, str]
+
+    @property
+    def classes(self) -> frozenset[str]:
+        return frozenset(self.attributes.get("class", "").split())
+
+
+@dataclass
+class Reading(HTMLParser):
+    """Everything that tests ask of a page."""
+
+    tags: list[Tag] = field(default_factory=list)
+    texts: list[tuple[str, tuple[Tag, ...]]] = field(default_factory=list)
+    open_tags: list[Tag] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Tag(tag, {name: value or "" for name, value in attrs})
+        self.tags.append(element)
+        if tag not in VOID:
+            self.open_tags.append(element)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(Tag(tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open_tags:
+            if self.open_tags.pop().name == tag:
+                return
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((data, tuple(self.open_tags)))
+
+    @property
+    def ids(self) -> set[str]:
+        return {tag.attributes["id"] for tag in self.tags if "id" in tag.attributes}
+
+    @property
+    def links(self) -> list[str]:
+        return [
+            tag.attributes[name]
+            for tag in self.tags
+            for name in ("href", "src")
+            if name in tag.attributes
+        ]
+
+
+def read(path: Path) -> Reading:
+    """Parse one page."""
+    reading = Reading()
+    reading.feed(path.read_text(encoding="utf-8"))
+    reading.close()
+    return reading
+
+
+def pages(site: Path) -> Iterator[Path]:
+    """Every page of a site but MkDocs' own 404, which is served from any depth."""
+    for path in sorted(site.rglob("*.html")):
+        if path.name != "404.html":
+            yield path

@@ -1,0 +1,165 @@
+"""The built pages, without a browser: where links lead, where numbers stand, what may run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.site.html_reading import Reading, Tag, pages, read
+
+
+@pytest.fixture(scope="session", params=["frozen", "real"])
+def site(request: pytest.FixtureRequest) -> Path:
+    """Both books: the frozen one, and the one that readers see."""
+    folder: Path = request.getfixturevalue(
+        f"{request.param}_site" if request.param == "frozen" else "built_site"
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def readings(site: Path) -> dict[Path, Reading]:
+    return {path.resolve(): read(path) for path in pages(site)}
+
+
+def _inside(link: str) -> bool:
+    return not urlsplit(link).scheme and not link.startswith("//")
+
+
+def _target(page: Path, link: str) -> tuple[Path, str]:
+    parts = urlsplit(link)
+    path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+    return (path / "index.html" if path.is_dir() else path), parts.fragment
+
+
+def test_every_link_leads_to_a_file_and_an_anchor_that_exist(readings):
+    broken = []
+    for page, reading in readings.items():
+        for link in filter(_inside, reading.links):
+            target, anchor = _target(page, link)
+            if not target.is_file():
+                broken.append(f"{page.name}: {link}")
+            elif anchor and target in readings and anchor not in readings[target].ids:
+                broken.append(f"{page.name}: {link} has no such anchor")
+    assert not broken
+
+
+def test_every_page_is_reached_by_links_from_home(site, readings):
+    home = (site / "index.html").resolve()
+    reached, waiting = set(), [home]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        links = (_target(page, link)[0] for link in filter(_inside, readings[page].links))
+        waiting += [target for target in links if target in readings]
+    assert reached == set(readings)
+
+
+def test_ids_are_unique_on_a_page(readings):
+    for page, reading in readings.items():
+        ids = [tag.attributes["id"] for tag in reading.tags if "id" in tag.attributes]
+        assert len(ids) == len(set(ids)), page
+
+
+def test_every_value_opens_to_its_provenance(readings):
+    for page, reading in readings.items():
+        opens = {
+            tag.attributes["popovertarget"]
+            for tag in reading.tags
+            if "popovertarget" in tag.attributes
+        }
+        assert opens <= reading.ids, page
+
+
+# Where a digit may stand: in a value that opens, in what it opens to, in code, in a drawing whose
+# numbers stand in a table, in the foot, in what is cited, and in labels that count or name.
+NUMBERS_MAY_STAND_IN = frozenset(
+    ["pb-value", "pb-provenance", "pb-label", "pb-foot", "pb-cited", "pb-given"]
+)
+EXEMPT_TAGS = frozenset(["code", "pre", "svg", "script", "style", "title"])
+LABEL = re.compile(r"\b(?:rank|step|epoch|stage|layer)s?[\s\u00a0]\d+\b", re.IGNORECASE)
+NAME = re.compile(r"\b[A-Za-z]+[A-Za-z_-]*\d[\w.-]*|\b\d+[A-Za-z]+\d*[A-Za-z]\b")
+
+
+def _is_exempt(ancestors: tuple[Tag, ...]) -> bool:
+    return any(tag.name in EXEMPT_TAGS or tag.classes & NUMBERS_MAY_STAND_IN for tag in ancestors)
+
+
+def bare_numbers(reading: Reading) -> list[str]:
+    """Texts of the article that hold a digit outside every place where one may stand."""
+    found = []
+    for text, ancestors in reading.texts:
+        if not any(tag.name == "article" for tag in ancestors) or _is_exempt(ancestors):
+            continue
+        if re.search(r"\d", NAME.sub("", LABEL.sub("", text))):
+            found.append(text.strip())
+    return found
+
+
+def test_no_number_stands_without_its_kind(readings):
+    found = {page.name: bare for page, r in readings.items() if (bare := bare_numbers(r))}
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("html", "is_bare"),
+    [
+        ("<article><p>It took 3 ms.</p></article>", True),
+        (
+            "<article><p>It took <button class='pb-value pb-measured'>3 ms</button>.</p></article>",
+            False,
+        ),
+        ("<article><p>rank 0 sends to rank 1 in fp32</p></article>", False),
+        ("<article><p>rank 0 sends 4 rows</p></article>", True),
+        ("<article><code>x = 3</code></article>", False),
+        ("<article><table><tr><td>12</td></tr></table></article>", True),
+        ("<article><p>91%</p></article>", True),
+        ("<nav><p>3 pages</p></nav>", False),
+    ],
+)
+def test_the_search_for_bare_numbers_sees_what_it_should(html, is_bare):
+    reading = Reading()
+    reading.feed(html)
+    assert bool(bare_numbers(reading)) is is_bare
+
+
+def test_nothing_of_ours_is_styled_or_scripted_inline(readings):
+    for page, reading in readings.items():
+        for tag in reading.tags:
+            assert "style" not in tag.attributes, (page, tag)
+            assert not [name for name in tag.attributes if name.startswith("on")], (page, tag)
+
+
+def test_the_policy_allows_exactly_the_scripts_that_stand_in_the_page(site):
+    for page in pages(site):
+        html = page.read_text(encoding="utf-8")
+        policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
+        assert policy, page
+        allowed = set(re.findall(r"'(sha256-[^']+)'", policy[1]))
+        inline = re.findall(r"<script(?![^>]*\bsrc=)(?![^>]*json)[^>]*>(.*?)</script>", html, re.S)
+        digests = {hashlib.sha256(body.encode()).digest() for body in inline}
+        assert allowed == {f"sha256-{base64.b64encode(digest).decode()}" for digest in digests}
+        assert "style-src 'self'" in policy[1]
+        assert html.index(policy[0]) < html.index("<script")
+
+
+def test_nothing_points_to_another_host_but_links_that_a_reader_may_follow(readings):
+    for page, reading in readings.items():
+        for tag in reading.tags:
+            for name in ("src", "href", "srcset", "action"):
+                if re.match(r"(?:https?:)?//", tag.attributes.get(name, "")):
+                    assert tag.name == "a", (page, tag)
+
+
+def test_the_script_of_questions_is_loaded_only_where_there_are_some_or_modes(readings):
+    for page, reading in readings.items():
+        has_script = any("proofbook.js" in link for link in reading.links)
+        has_items = any(tag.name == "form" and "pb-item" in tag.classes for tag in reading.tags)
+        assert has_script or not has_items, page
