@@ -9,6 +9,7 @@ from generator.chart import Layout
 from generator.drawings.diagram import LETTER, Diagram, fitting, wrapped
 
 BAR = 26
+COLUMN_GAP = 14.0
 GAP = 8
 
 
@@ -37,6 +38,7 @@ class Panel:
     title: str
     lanes: tuple[Lane, ...]
     travels: tuple[str, ...]
+    is_chain: bool = False  # ranks take turns, each on what the one before hands over
 
 
 def in_words(panel: Panel) -> str:
@@ -119,23 +121,50 @@ def steps(runs: Sequence[tuple[Panel, tuple[str, ...]]], layout: Layout) -> Diag
 
 
 def _columns(diagram: Diagram, run: Panel, phases: Sequence[str], y: float) -> float:
-    gap = 14.0
-    width = (diagram.width - gap * (len(run.lanes) - 1)) / len(run.lanes)
+    num = len(run.lanes)
+    width = (diagram.width - COLUMN_GAP * (num - 1)) / num
     for position, lane in enumerate(run.lanes):
-        x = position * (width + gap)
+        x = position * (width + COLUMN_GAP)
         diagram.word(x + width / 2, y + 6, lane.name, anchor="middle", colour="soft")
     y += 20
+    early = [line for line in run.travels if line.startswith("all_gather")]
+    late = [line for line in run.travels if line not in early]
+    if early:
+        y = _band(diagram, early, y) + 8
     for phase in phases:
-        for position in range(len(run.lanes)):
-            x = position * (width + gap)
-            diagram.box(x, y, width, 30, fill="raised", stroke="compute", radius=3)
-            word = fitting(phase.replace("_", " "), width - 10)
-            diagram.word(x + width / 2, y + 15, word, anchor="middle")
-        y += 30
-        if phase == "backward" and run.travels and len(run.lanes) > 1:
-            y = _band(diagram, run.travels, y + 6)
-        y += 8
+        y = _phase(diagram, run, phase, width, y)
+        if phase == "backward" and late and num > 1 and not run.is_chain:
+            y = _band(diagram, late, y) + 8
+    for line in late if run.is_chain else []:
+        diagram.word(0, y + 6, line, colour="communication")
+        y += 20
     return y
+
+
+def _phase(diagram: Diagram, run: Panel, phase: str, width: float, y: float) -> float:
+    """One phase: side by side where ranks work at once, one after the other in a chain."""
+    order = list(range(len(run.lanes)))
+    if not run.is_chain or phase not in ("forward", "backward"):
+        for position in order:
+            _step(diagram, phase, position, width, y)
+        return y + 38
+    if phase == "backward":
+        order.reverse()
+    for turn, position in enumerate(order):
+        _step(diagram, phase, position, width, y)
+        if turn + 1 < len(order):
+            start = position * (width + COLUMN_GAP) + width / 2
+            end = order[turn + 1] * (width + COLUMN_GAP) + width / 2
+            diagram.arrow(start, y + 30, end, y + 54)
+        y += 56 if turn + 1 < len(order) else 38
+    return y
+
+
+def _step(diagram: Diagram, phase: str, position: int, width: float, y: float) -> None:
+    x = position * (width + COLUMN_GAP)
+    diagram.box(x, y, width, 30, fill="raised", stroke="compute", radius=3)
+    word = fitting(phase.replace("_", " "), width - 10)
+    diagram.word(x + width / 2, y + 15, word, anchor="middle")
 
 
 def _band(diagram: Diagram, travels: Sequence[str], y: float) -> float:

@@ -74,8 +74,11 @@ def _placed(figure: Figure, folio: Folio) -> list[_Placed]:
         for position in range(run.world_size):
             held = _held(path, position, folio)
             lanes.append(Lane(f"{words['rank']} {position}", held, _pieces(run, position)))
-        title = folio.strategy(run)
-        found.append(_Placed(path, run, Panel(title, tuple(lanes), _travels(path, run, folio))))
+        is_chain = any(c.operation == "send" for record in run.ranks for c in record.collectives)
+        panel = Panel(
+            folio.strategy(run), tuple(lanes), _travels(path, run, folio), is_chain=is_chain
+        )
+        found.append(_Placed(path, run, panel))
     return found
 
 
