@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
@@ -108,11 +110,11 @@ def _compiled(text: str) -> str:
     if kept.is_file():
         return kept.read_text(encoding="utf-8")
     drawn = vl_convert.vegalite_to_svg(json.loads(text))
-    try:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        kept.write_text(drawn, encoding="utf-8")
-    except OSError:  # a cache that cannot be written costs time, nothing else
-        kept.unlink(missing_ok=True)
+    with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        torn = kept.with_suffix(f".{os.getpid()}")
+        torn.write_text(drawn, encoding="utf-8")
+        torn.replace(kept)
     return drawn
 
 

@@ -1,0 +1,138 @@
+"""Charts: the same bytes for the same rows, told apart without colour, with nothing inline."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from generator import chart
+from generator.chart import NARROW, WIDE
+from generator.drawings.lines import SERIES, Series, lines
+from generator.drawings.memory_bars import Bar, memory_bars
+from generator.drawings.placement import Lane, Panel, Piece, panels, steps
+from generator.drawings.spreads import Spread, spreads
+from generator.drawings.timeline import Activity, timeline
+
+BARS = (
+    Bar("single", "single", 427.0, "427 MiB · refused in backward", "refused", 401.0),
+    Bar("DDP", "DDP · rank 0", 642.0, "642 MiB · refused in backward", "refused", 401.0),
+    Bar("DDP", "rank 1", 642.0, "642 MiB · refused in backward", "refused", 401.0),
+    Bar("stages", "stages · rank 0", 387.0, "387 MiB · completes", "completed", 401.0),
+)
+SPANS = (
+    Activity("rank 0", "compute", "forward", 0.0, 3.0),
+    Activity("rank 0", "waiting", "waiting", 3.0, 9.0),
+    Activity("rank 1", "communication", "recv", 0.0, 4.0),
+)
+ACTIVITIES = {"compute": "compute", "communication": "communication", "waiting": "waiting"}
+CURVES = (
+    Series("training", ((1.0, 1.2), (2.0, 0.8))),
+    Series("validation", ((1.0, 1.3), (2.0, 0.9))),
+)
+SPECS = {
+    "bars": memory_bars(BARS, "MiB per rank", "budget 401 MiB", WIDE),
+    "bars, narrow": memory_bars(BARS, "MiB per rank", "budget 401 MiB", NARROW),
+    "timeline": timeline(["rank 0", "rank 1"], SPANS, "ms", ACTIVITIES, WIDE),
+    "timeline, narrow": timeline(["rank 0", "rank 1"], SPANS, "ms", ACTIVITIES, NARROW),
+    "lines": lines(CURVES, "epoch", percent=False),
+    "spreads": spreads([Spread("single", 1.0, 1.2, 1.4, (1.0, 1.2, 1.4), "1.2 ms")], "ms", WIDE),
+}
+
+
+@pytest.fixture(params=SPECS, ids=str)
+def drawn(request):
+    return chart.svg(SPECS[request.param], "figure-wide", "A title", "A description", "pb-wide")
+
+
+def test_a_chart_is_sound_xml_with_a_title_and_a_description(drawn):
+    tree = ET.fromstring(drawn)
+    assert tree.attrib["role"] == "img"
+    assert tree.attrib["aria-labelledby"] == "figure-wide-title figure-wide-desc"
+    assert tree[0].text == "A title"
+    assert tree[1].text == "A description"
+
+
+def test_a_chart_has_no_colour_of_its_own_no_style_and_no_ground(drawn):
+    colours = set(re.findall(r'(?:fill|stroke)="([^"]*)"', drawn))
+    assert all(c == "none" or c == "currentColor" or c.startswith("var(--pb-") for c in colours)
+    assert "style=" not in drawn
+    assert "font-family" not in drawn
+
+
+def test_the_same_rows_give_the_same_bytes_with_and_without_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(chart, "CACHE", tmp_path / "charts")
+    first = chart.svg(SPECS["bars"], "a", "t", "d", "c")
+    chart._compiled.cache_clear()
+    from_disk = chart.svg(SPECS["bars"], "a", "t", "d", "c")
+    chart._compiled.cache_clear()
+    for path in (tmp_path / "charts").iterdir():
+        path.unlink()
+    assert first == from_disk == chart.svg(SPECS["bars"], "a", "t", "d", "c")
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setattr(chart, "CACHE", tmp_path / "file" / "charts")
+    chart._compiled.cache_clear()
+    assert "<svg" in chart.svg(SPECS["lines"], "a", "t", "d", "c")
+
+
+def test_the_words_of_a_title_cannot_break_out_of_it():
+    drawn = chart.svg(SPECS["lines"], "a", "<script>alert(1)</script>", "a & b", "c")
+    assert "<script>" not in drawn
+    assert ET.fromstring(drawn)[1].text == "a & b"
+
+
+def test_bars_are_as_long_as_what_they_stand_for():
+    tree = chart.svg(SPECS["bars"], "a", "t", "d", "c")
+    shapes = re.findall(r'd="M[^"h]*h([\d.]+)v14h', tree) or re.findall(r"h([\d.]+)v", tree)
+    widths = sorted({round(float(w), 1) for w in shapes if float(w) > 10})
+    # single, DDP and stages, against one scale
+    ratio = 642 / 427
+    assert any(abs(b / a - ratio) < 0.01 for a in widths for b in widths)
+
+
+def test_the_outcome_is_said_in_words_and_the_budget_is_dashed():
+    for name in ("bars", "bars, narrow"):
+        drawn = chart.svg(SPECS[name], "a", "t", "d", "c")
+        assert "refused in backward" in drawn
+        assert "completes" in drawn
+        assert "budget 401 MiB" in drawn
+        assert "stroke-dasharray" in drawn
+
+
+def test_series_differ_by_dash_as_well_as_by_colour():
+    assert len({tuple(dash) for _, dash in SERIES}) == len({c for c, _ in SERIES}) == len(SERIES)
+    drawn = chart.svg(SPECS["lines"], "a", "t", "d", "c")
+    assert "var(--pb-series-a)" in drawn
+    assert "var(--pb-series-b)" in drawn
+
+
+def test_the_order_of_series_pins_their_colour_whatever_their_names():
+    renamed = lines(
+        [Series("zebra", CURVES[0].points), Series("ant", CURVES[1].points)], "x", False
+    )
+    first = chart.svg(renamed, "a", "t", "d", "c")
+    assert first.index("var(--pb-series-a)") < first.index("var(--pb-series-b)")
+    assert first.index("zebra") < first.index("ant")
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_layers_are_as_wide_as_their_bytes(layout):
+    lanes = (
+        Lane("rank 0", "", (Piece("a", 300.0, False), Piece("b", 100.0, False))),
+        Lane("rank 1", "", (Piece("c", 200.0, False),)),
+    )
+    diagram = panels([Panel("split", lanes, ())], layout, travel=False)
+    widths = [part.width for part in diagram.parts if hasattr(part, "radius")]
+    assert widths[0] == pytest.approx(3 * widths[1])
+    assert widths[2] == pytest.approx(2 * widths[1])
+
+
+def test_in_a_chain_no_two_ranks_work_at_once():
+    lanes = tuple(Lane(f"rank {r}", "", ()) for r in range(3))
+    diagram = steps([(Panel("chain", lanes, (), is_chain=True), ("forward", "backward"))], WIDE)
+    tops = [part.y for part in diagram.parts if hasattr(part, "radius")]
+    assert len(tops) == len(set(tops)) == 6
