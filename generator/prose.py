@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import MethodType
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -143,12 +144,8 @@ def numerals(plain: str) -> Iterator[tuple[int, str]]:
     Letters joined to digits are a name (fp32, 1F1B), unless they are a unit (10x, 5GB, 3rd).
     """
     for word in _WORD.finditer(plain):
-        if not any(_is_digit(char) for char in word[0]):
-            continue
-        for piece in _PIECE.finditer(word[0]):
-            if _is_numeral(piece[0]):
-                yield word.start() + piece.start(), word[0]
-                break
+        if any(_is_numeral(piece) for piece in _PIECE.findall(word[0])):
+            yield word.start(), word[0]
     for match in re.finditer(r"[^\w\s]", plain):
         if _is_digit(match[0]):
             yield match.start(), match[0]
@@ -167,10 +164,13 @@ def _is_numeral(piece: str) -> bool:
 def _link_faults(text: str) -> list[Fault]:
     refused: list[str] = []
     _markdown(refused.append).parseInline(_slotted(text))
-    return [
-        Fault(max(text.find(link[:20]), 0), f"link to {link!r}; links are relative or https")
-        for link in refused
-    ]
+    return [_link_fault(text, link) for link in refused]
+
+
+def _link_fault(text: str, link: str) -> Fault:
+    if _PRIVATE.search(unquote(link)):
+        return Fault(max(text.find("]({{") + 2, 0), "a link's target holds no expression")
+    return Fault(max(text.find(link[:20]), 0), f"link to {link!r}; links are relative or https")
 
 
 def is_allowed_link(link: str) -> bool:
@@ -225,7 +225,7 @@ def _markdown(refuse: Callable[[str], object] | None = None) -> MarkdownIt:
     markdown.disable(["image", "html_block", "html_inline", "heading", "lheading", "hr"])
 
     def validate(_: object, link: str) -> bool:
-        allowed = is_allowed_link(link) and not _PRIVATE.search(link)
+        allowed = is_allowed_link(link) and not _PRIVATE.search(unquote(link))
         if not allowed and refuse:
             refuse(link)
         return allowed

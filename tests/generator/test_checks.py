@@ -1,0 +1,126 @@
+"""Files held against each other and against the traces: every mistake at its place."""
+
+import re
+
+import pytest
+
+from generator import pages
+from generator.documents import fields
+from generator.yaml_source import parse
+
+SHARDING, AVERAGING = "topics/sharding/experiment.yml", "topics/averaging/trace.yml"
+QUIZ, CLAIMS = "topics/averaging/quiz.yml", "claims/tiny_memory.yml"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "at", "said"),
+    [
+        (SHARDING, "cut in two.", "cut into 2.", "2.", "bare numeral '2'"),
+        (SHARDING, "  The whole model of", "  Twice the model of", "Twice", "spelled quantity"),
+        ("home.yml", "memory.peak_bytes }}; a", "memory.peek_bytes }}; a", "tiny_memory.whole.r",
+         "did you mean 'peak_bytes'?"),
+        (SHARDING, "whole.settings", "whole.sets", "tiny_memory.whole.sets", "no field"),
+        (SHARDING, "before: tiny_memory.whole.ranks[0]", "before: tiny_memory.whole.ranks[1]",
+         "tiny_memory.whole.ranks[1]", "no element 1"),
+        (SHARDING, "commit: who-fits", "commit: who-fist", "who-fist", "mean 'who-fits'?"),
+        (SHARDING, "[whole-fails, whole-needs", "[whole-failed, whole-needs", "whole-failed",
+         "no claim 'whole-failed'; did you mean 'whole-fails'?"),
+        (SHARDING, "figure: bars", "figure: bras", "bras", "did you mean 'bars'?"),
+        (SHARDING, "[ddp-paper]", "[ddp-papers]", "ddp-papers", "no reference 'ddp-papers'; did"),
+        (SHARDING, "[tiny_memory.whole_budget]", "[tiny_memory.whole_budgets]",
+         "tiny_memory.whole_budgets", "did you mean 'whole_budget'?"),
+        (SHARDING, "object: halve", "object: havle", "content/topics", "did you mean 'halve'?"),
+        (SHARDING, "code/halve.py", "code/none.py", "content/topics", "no file"),
+        (SHARDING, "path: content/topics/sharding/code/halve.py", "path: ../../etc/passwd",
+         "../../etc", "no file '../../etc/passwd' in the project"),
+        (AVERAGING, "stage: load", "stage: laod", "laod", "recorded no stage 'laod'; did you"),
+        (AVERAGING, "step: forward", "step: forwards", "forwards", "recorded no step 'forwards'"),
+        (AVERAGING, "is-it-faster, w", "is-it-equal, w", "is-it-equal, w", "stands above already"),
+        (AVERAGING, "run: tiny_training.averaged", "run: tiny_trainings.averaged",
+         "tiny_trainings.averaged", "no trace of 'tiny_trainings' on any machine"),
+        (QUIZ, "misconception: loss-decides", "misconception: loss-decided", "loss-decided",
+         "no misconception 'loss-decided'"),
+        (QUIZ, "        misconception: averaging-is-optional\n        refuted_by",
+         "        refuted_by", "text: They stay", "names its misconception"),
+        (QUIZ, "right_if: {claim: averaging-is-equal, verdict: does_not_hold}",
+         "right_if: {claim: averaging-is-equal}", "is-it-equal", "has 2 keys: 'Yes' and 'No'"),
+        (QUIZ, "right_if: {claim: replicas-drift}",
+         "right_if: {claim: replicas-drift, verdict: no_evidence}", "without-av", "has no key"),
+        (QUIZ, "right_if: {claim: replicas-drift}", "right_if: {claim: replicas-drifted}",
+         "replicas-drifted", "no claim 'replicas-drifted'"),
+        ("misconceptions.yml", "    source: ddp-paper\n", "", "id: loss-d", "needs refuted_by"),
+        ("references.yml", "https://arxiv", "http://arxiv", "http://arxiv", "linked by https"),
+        ("retracted.yml", "claim: halves-complete", "claim: halves-completed",
+         "halves-completed", "no claim 'halves-completed'"),
+        (CLAIMS, "predicted: 2 * tiny_memory.whole.model.bytes",
+         "predicted: tiny_memory.whole.ranks[0].memory.peak_bytes",
+         "tiny_memory.whole.ranks[0]", "the very field"),
+        (CLAIMS, "observed: tiny_memory.halves_budget", "observed: tiny_memory.gone",
+         "tiny_memory.gone", "no run 'gone'"),
+        (CLAIMS, "field: tiny_memory.halves_budget.status", "field: tiny_memory.halves_budget.sta",
+         "tiny_memory.halves_budget.sta,", "no 'sta' on the path"),
+        (CLAIMS, "{relative: 0.05}", "{}", "{}", "give relative or absolute"),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_named_at_its_place(copy, file, old, new, at, said):
+    copy.edit(file, old, new)
+    before = (copy.content / file).read_text().partition(at)[0].split("\n")
+    place = f"content/{file}:{len(before)}:{len(before[-1]) + 1}: "
+    errors = copy.errors()
+    assert any(error.startswith(place) and said in error for error in errors), (place, errors)
+
+
+def test_a_claim_that_refutes_must_hold(copy):
+    copy.change_run("tiny_memory.whole", world_size=1)
+    copy.edit(CLAIMS, "relation: above", "relation: below")
+    assert any("refutes nothing: does_not_hold" in error for error in copy.errors())
+
+
+def test_a_law_that_fails_is_no_mistake_of_the_content(copy):
+    copy.edit("claims/tiny_training.yml", "relation: equals", "relation: differs")
+    copy.edit(QUIZ, "right_if: {claim: averaging-is-equal}",
+              "right_if: {claim: averaging-is-equal, verdict: does_not_hold}")  # fmt: skip
+    copy.edit(QUIZ, "right_if: {claim: averaging-is-equal, verdict: does_not_hold}\n        mis",
+              "right_if: {claim: averaging-is-equal}\n        mis")  # fmt: skip
+    copy.edit(QUIZ, "right_if: {claim: averaging-is-equal}\n      - text: Their rows",
+              "right_if: {claim: replicas-drift}\n      - text: Their rows")  # fmt: skip
+    assert copy.errors() == []
+
+
+def test_deleting_a_claims_support_is_an_error(copy):
+    copy.change_run("tiny_training.averaged", epochs=[])
+    errors = copy.errors()
+    assert any(error.startswith("content/claims/tiny_training.yml") for error in errors)
+
+
+def test_markup_in_every_text_of_the_book_is_shown_as_text(copy):
+    evil = "<script>alert(`x`)</script><b onclick=x>"
+    for document in copy.load().documents:
+        source = document.source
+        path = copy.content / source.file.removeprefix("content/")
+        lines = path.read_text().splitlines()
+        texts = [one for one in fields(document.model) if one.mark in ("line", "prose")]
+        assert texts or path.name == "references.yml"
+        path.write_text(_with(lines, source, texts, evil))
+    assert copy.errors() == []
+    rendered = pages.render(copy.load())
+    shown = 0
+    for text in rendered.values():
+        assert not re.search(r"<script>alert|<b onclick", text)
+        shown += text.count("&lt;script&gt;")
+    assert shown > 100
+
+
+def _with(lines, source, texts, evil):
+    """The file with every text replaced, as YAML that keeps the rest as it is."""
+    import yaml
+
+    document = yaml.safe_load("\n".join(lines).replace("e-5", "0e-5"))
+    for one in texts:
+        place = document
+        for part in one.path[:-1]:
+            place = place[part]
+        place[one.path[-1]] = evil
+    text = yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
+    assert parse(source.file, text)
+    return text

@@ -1,0 +1,278 @@
+"""Verdicts: each relation, each domain, each lack; and keys that follow them."""
+
+from dataclasses import replace
+
+import pytest
+
+from generator import verdicts
+from generator.claim import Claim
+from generator.errors import ContentError
+from generator.evidence import Evidence
+from generator.falsify import falsify, steps_of
+from generator.quiz import Item
+from runners.trace import Samples
+
+PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
+BUDGET = "tiny_memory.whole_budget.budget_bytes"
+
+
+def claim(predicted, relation, observed, **fields):
+    return Claim(
+        id="a-claim", kind=fields.pop("kind", "law"), says="It is so.", predicted=predicted,
+        relation=relation, observed=observed,
+        falsified_by={"field": PEAK, "value": 1}, **fields,
+    )  # fmt: skip
+
+
+def judged(book, one):
+    return Evidence(replace(book, claims={one.id: one})).outcome(one.id)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "relation", "holds"),
+    [
+        ("164000 + 0 * 2", "equals", True),
+        ("163999", "equals", False),
+        ("163999", "differs", True),
+        ("164000", "differs", False),
+        ("164000", "at_least", True),
+        ("164001", "at_least", False),
+        ("164000", "at_most", True),
+        ("163999", "at_most", False),
+        ("163999", "above", True),
+        ("164000", "above", False),
+        ("164001", "below", True),
+        ("164000", "below", False),
+        (BUDGET, "above", True),
+        (BUDGET, "below", False),
+    ],
+)
+def test_each_relation_of_numbers(book, predicted, relation, holds):
+    outcome = judged(book, claim(predicted, relation, PEAK))
+    assert outcome.verdict == ("holds" if holds else "does_not_hold")
+    assert outcome.error is None
+
+
+@pytest.mark.parametrize(
+    ("predicted", "tolerance", "holds"),
+    [
+        ("160000", {"relative": 0.025}, True),
+        ("160000", {"relative": 0.024}, False),
+        ("160000", {"absolute": 4000}, True),
+        ("160000", {"absolute": 3999}, False),
+        ("164000", {"absolute": 0}, True),
+    ],
+)
+def test_tolerance_is_a_share_of_the_prediction_or_an_amount(book, predicted, tolerance, holds):
+    outcome = judged(book, claim(predicted, "equals", PEAK, tolerance=tolerance))
+    assert (outcome.verdict == "holds") is holds
+
+
+@pytest.mark.parametrize(
+    ("predicted", "relation", "holds"),
+    [
+        ("'out_of_memory'", "equals", True),
+        ("'out of memory'", "equals", True),
+        ("'completed'", "equals", False),
+        ("'completed'", "differs", True),
+    ],
+)
+def test_words_are_equal_or_differ(book, predicted, relation, holds):
+    outcome = judged(book, claim(predicted, relation, "tiny_memory.whole_budget.status"))
+    assert (outcome.verdict == "holds") is holds
+
+
+def timed(book, single, averaged):
+    """The book with other step times."""
+    shown = book.traces["tiny_training"]
+    runs = dict(shown.trace.runs)
+    for name, seconds in (("single", single), ("averaged", averaged)):
+        timing = runs[name].timing.model_copy(update={"step": Samples.of(seconds)})
+        runs[name] = runs[name].model_copy(update={"timing": timing})
+    trace = shown.trace.model_copy(update={"runs": runs})
+    return replace(book, traces={**book.traces, "tiny_training": replace(shown, trace=trace)})
+
+
+SLOW, FAST, MIXED = [5.0, 5.1, 5.2, 5.3, 5.4], [1.0, 1.1, 1.2, 1.3, 1.4], [1.2, 3, 5.1, 5.2, 6]
+
+
+@pytest.mark.parametrize(
+    ("single", "averaged", "relation", "verdict"),
+    [
+        (SLOW, FAST, "faster", "holds"),
+        (FAST, SLOW, "faster", "does_not_hold"),
+        (FAST, SLOW, "slower", "holds"),
+        (SLOW, FAST, "slower", "does_not_hold"),
+        (SLOW, MIXED, "faster", "not_distinguishable"),
+        (SLOW, MIXED, "slower", "not_distinguishable"),
+        (SLOW, SLOW, "faster", "not_distinguishable"),
+        (SLOW, FAST[:4], "faster", "too_few_samples"),
+        (SLOW[:4], FAST, "faster", "too_few_samples"),
+    ],
+)
+def test_times_are_compared_by_quartile_ranges(book, single, averaged, relation, verdict):
+    one = claim("tiny_training.single.timing.step", relation, "tiny_training.averaged.timing.step")
+    outcome = judged(timed(book, single, averaged), one)
+    assert outcome.verdict == verdict
+    assert outcome.observed.number == Samples.of(averaged).median_seconds
+
+
+def test_a_law_outside_its_domain_does_not_apply_and_says_why(book):
+    domain = {"device": ["cuda"], "because": "There are no kernels here."}
+    outcome = judged(book, claim("1", "equals", PEAK, domain=domain))
+    assert (outcome.verdict, outcome.explanation) == (
+        "does_not_apply",
+        "There are no kernels here.",
+    )
+    assert not outcome.is_broken_law
+    assert judged(book, claim("164000", "equals", PEAK, domain={"backend": ["gloo"]})).verdict == (
+        "holds"
+    )
+
+
+def test_a_skipped_run_makes_a_claim_not_apply_with_the_runs_own_reason(copy):
+    copy.change_run(
+        "tiny_memory.whole", status="skipped", ranks=[], reason="no limit can be set here"
+    )
+    outcome = judged(copy.load(), claim(BUDGET, "above", PEAK))
+    assert outcome.verdict == "does_not_apply"
+    assert str(outcome.reason) == "no limit can be set here"
+
+
+def test_a_run_that_surprised_gives_no_evidence_and_breaks_its_law(copy):
+    copy.change_run("tiny_memory.whole", status="died", ranks=[])
+    outcome = judged(copy.load(), claim(BUDGET, "above", PEAK))
+    assert outcome.verdict == "no_evidence"
+    assert outcome.is_broken_law
+
+
+def test_verdicts_of_a_stale_trace_are_left_out_but_not_on_the_reference_machine(copy):
+    one = claim(BUDGET, "above", PEAK)
+    assert judged(copy.load(is_stale=lambda _: True), one).verdict == "holds"
+    copy.add_machine("desk", "tiny_memory")
+    outcome = judged(copy.load(is_stale=lambda _: True), one)
+    assert (outcome.verdict, outcome.on_reference) == ("no_evidence", False)
+    assert "stale" in outcome.explanation
+
+
+@pytest.mark.parametrize(
+    ("predicted", "relation", "observed", "said"),
+    [
+        (PEAK, "equals", PEAK, "the very field that it observes"),
+        (
+            "tiny_training.averaged.epochs[4].loss", "equals",
+            "tiny_training.averaged.epochs[-1].loss", "the very field that it observes",
+        ),
+        (
+            "tiny_training.single.timing.step", "faster",
+            "tiny_training.single.timing.step", "the very field that it observes",
+        ),
+        ("1", "equals", BUDGET, "observes nothing that a run measured"),
+        ("1", "equals", "tiny_memory.hole.seed", "no run 'hole'"),
+        ("1 +", "equals", PEAK, "not an expression"),
+        ("tiny_memory.halves.timing.wall_seconds", "equals", PEAK, "cannot be added or compared"),
+        ("'word'", "equals", PEAK, "a word and a number"),
+        ("'word'", "above", "tiny_memory.whole_budget.status", "compares numbers, not words"),
+        ("1", "faster", PEAK, "compare samples"),
+        ("tiny_training.single.timing.step", "equals", PEAK, "two single values"),
+        ("predicted('a-claim')", "equals", PEAK, "leans on its own verdict"),
+    ],
+)  # fmt: skip
+def test_a_claim_that_cannot_be_judged_is_an_error(book, predicted, relation, observed, said):
+    assert said in judged(book, claim(predicted, relation, observed)).error
+
+
+def test_every_claim_stops_holding_once_falsified_and_every_key_follows(book):
+    evidence = Evidence(book)
+    before = verdicts.judge(book, evidence)
+    for name, one in book.claims.items():
+        changed = replace(book, traces=falsify(book.traces, one))
+        after = verdicts.judge(changed, Evidence(changed))
+        assert before[name].verdict == "holds"
+        assert after[name].verdict != "holds"
+        for item in (item for topic in book.topics for item in topic.items.values()):
+            right = item.options[verdicts.keys(item, before)].right_if
+            if right.claim == name:
+                assert _key(item, after) != verdicts.keys(item, before)
+
+
+def _key(item, outcomes):
+    try:
+        return verdicts.keys(item, outcomes)
+    except ContentError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("path", "steps"),
+    [
+        ("a.b.c", ["a", "b", "c"]),
+        ("a.b.c[0].d[-1]", ["a", "b", "c", 0, "d", -1]),
+        ("a.b.stages['load'].bytes", ["a", "b", "stages", "load", "bytes"]),
+    ],
+)
+def test_plain_paths_are_steps(path, steps):
+    assert steps_of(path) == steps
+
+
+@pytest.mark.parametrize("path", ["a.b", "a.b.c + 1", "a.b|last", "a.b.c[x]", "2 * a.b.c"])
+def test_what_is_no_plain_path_is_refused(path):
+    with pytest.raises(ValueError, match=r"path|field"):
+        steps_of(path)
+
+
+def test_a_falsified_trace_is_still_a_trace(book):
+    one = claim("1", "equals", PEAK).model_copy(
+        update={"falsified_by": book.claims["whole-peak"].falsified_by.model_copy(
+            update={"value": "much"})}
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"no trace: runs.whole.ranks.0.memory.peak_bytes"):
+        falsify(book.traces, one)
+
+
+def item(*options):
+    return Item(
+        id="an-item", stem="What?",
+        options=[{"text": f"option {'abcd'[i]}", "why": "So.", **o}
+                 for i, o in enumerate(options)],
+    )  # fmt: skip
+
+
+def right(claim, verdict="holds"):
+    return {"right_if": {"claim": claim, "verdict": verdict}}
+
+
+def test_an_item_has_exactly_one_key(book):
+    outcomes = verdicts.judge(book, Evidence(book))
+    good, bad = right("whole-peak"), right("whole-peak", "does_not_hold")
+    assert verdicts.keys(item(bad, good), outcomes) == 1
+    with pytest.raises(ContentError, match="2 keys: 'option a' and 'option b'"):
+        verdicts.keys(item(good, good), outcomes)
+    with pytest.raises(ContentError, match=r"no key .whole-peak: holds"):
+        verdicts.keys(item(bad, bad), outcomes)
+    with pytest.raises(ContentError, match=r"no key .no right_if"):
+        verdicts.keys(item({}, {}), outcomes)
+
+
+def test_a_machine_whose_runs_leave_a_question_open_has_no_key(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    book = copy.load(is_stale=lambda _: True)
+    outcomes = verdicts.judge(book, Evidence(book))
+    good, bad = right("whole-peak"), right("whole-peak", "does_not_hold")
+    assert verdicts.keys(item(good, bad), outcomes) is None
+
+
+def test_problems_name_surprises_broken_laws_and_stale_references(copy):
+    copy.change_run("tiny_memory.halves_budget", status="out_of_memory")
+    book = copy.load(is_stale=lambda trace: trace.experiment == "tiny_training")
+    assert verdicts.problems(book, Evidence(book)) == [
+        "tiny_memory.halves_budget: ended out_of_memory, expected completed",
+        "tiny_training: the reference machine's trace is stale; run it again",
+        "law halves-complete: does not hold (not so: observed equals predicted)",
+    ]
+
+
+def test_explanations_hold_no_numbers(book):
+    evidence = Evidence(book)
+    for outcome in verdicts.judge(book, evidence).values():
+        assert not any(char.isdigit() for char in outcome.explanation)
