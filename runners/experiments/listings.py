@@ -15,6 +15,7 @@ import os
 import runpy
 import socket
 import sys
+import time
 from pathlib import Path
 
 import torch.distributed as dist
@@ -29,6 +30,9 @@ QUESTION = "What do the programs of the common pitfalls, wrong and right, really
 ROOT = Path(__file__).resolve().parents[2]
 BYTES_PER_VALUE = 4
 COPIES_PER_PARAMETER = 2  # plain SGD keeps each parameter and its gradient
+# gloo's worker threads need Python's lock to drop a finished work, and a group that is destroyed
+# waits for its threads without giving that lock up: destroyed at once, it can wait for ever.
+SETTLE_SECONDS = 0.1
 
 # Named in full, so that the digest of this experiment covers the programs too.
 PROGRAMS = {
@@ -42,20 +46,21 @@ PROGRAMS = {
 
 
 def constants(program: str) -> dict[str, Setting]:
-    """The upper-case numbers that a program defines at its top level, by lower-case name."""
-    tree = ast.parse((ROOT / program).read_text(encoding="utf-8"))
+    """The upper-case numbers that a program sets at its top level, by lower-case name."""
     found: dict[str, Setting] = {}
-    for node in tree.body:
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name | ast.Tuple):
-            continue
-        target = node.targets[0]
-        names = target.elts if isinstance(target, ast.Tuple) else [target]
-        if not all(isinstance(name, ast.Name) and name.id.isupper() for name in names):
-            continue
-        values = ast.literal_eval(node.value)
-        for name, value in zip(names, values if len(names) > 1 else [values], strict=True):
-            assert isinstance(name, ast.Name)
-            found[name.id.lower()] = value
+    for node in ast.parse((ROOT / program).read_text(encoding="utf-8")).body:
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                pairs = list(zip(names, values, strict=True))
+            case ast.Assign(targets=[ast.Name() as name], value=value):
+                pairs = [(name, value)]
+            case _:
+                continue
+        found |= {
+            name.id.lower(): ast.literal_eval(value)
+            for name, value in pairs
+            if isinstance(name, ast.Name) and name.id.isupper()
+        }
     return found
 
 
@@ -64,7 +69,7 @@ def _settings(run: str) -> dict[str, Setting]:
 
 
 def _memory_settings(run: str) -> dict[str, Setting]:
-    """The constants, and the closed form of the model's bytes: weight, bias, and two of the norm."""
+    """The constants, and the model's bytes: per layer a weight, a bias, and the norm's two vectors."""
     settings = _settings(run)
     width, depth = settings["width"], settings["depth"]
     assert isinstance(width, int)
@@ -129,6 +134,7 @@ def _set_environment(rank: Rank) -> None:
     if dist.is_initialized():
         dist.broadcast_object_list(port, src=0)
         dist.barrier()
+        time.sleep(SETTLE_SECONDS)
         dist.destroy_process_group()
     os.environ.update(
         RANK=str(rank.rank),

@@ -1,0 +1,35 @@
+"""Wrong: as many ranks as will start, for a model that one rank finishes in a moment.
+
+torchrun --nproc-per-node 4 too_many_ranks_wrong.py
+"""
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+GLOBAL_BATCH, STEPS = 64, 200
+
+dist.init_process_group("gloo")
+rank, world_size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+rows, targets = torch.randn(GLOBAL_BATCH, 32), torch.randn(GLOBAL_BATCH, 1)
+mine = slice(rank, None, world_size)  # each rank takes its share of the one global batch
+
+step_seconds = []
+for _ in range(STEPS):
+    started = time.perf_counter()
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(rows[mine]), targets[mine]).backward()
+    optimizer.step()
+    step_seconds.append(time.perf_counter() - started)
+
+if rank == 0:
+    print(f"{world_size} ranks: {STEPS / sum(step_seconds):.0f} steps per second")
+dist.barrier()
+time.sleep(0.1)  # gloo's threads may still let go of tensors; ending at once can hang
+dist.destroy_process_group()

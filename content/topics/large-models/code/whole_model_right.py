@@ -1,0 +1,51 @@
+"""Right: the same layers split over two ranks; activations and gradients travel between them.
+
+torchrun --nproc-per-node 2 whole_model_right.py
+"""
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+WIDTH, DEPTH, STEPS = 2048, 8, 4
+
+
+def layer(index: int) -> nn.Module:
+    torch.manual_seed(index)
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.ReLU())
+
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+mine = range(DEPTH // 2) if rank == 0 else range(DEPTH // 2, DEPTH)
+model = nn.Sequential(*(layer(index) for index in mine))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+torch.manual_seed(DEPTH)
+rows, targets = torch.randn(16, WIDTH), torch.rand(16, WIDTH)
+if rank == 0:
+    print(f"rank 0 holds {sum(p.numel() for p in model.parameters()):,} parameters")
+
+for step in range(STEPS):
+    optimizer.zero_grad()
+    loss, border = torch.zeros(()), torch.empty_like(rows)
+    if rank == 0:
+        output = model(rows)
+        dist.send(output.detach(), dst=1)
+        dist.recv(border, src=1)  # the gradient of what was sent
+        output.backward(border)
+    else:
+        dist.recv(border, src=0)  # what the first layers made of the rows
+        output = model(border.requires_grad_())
+        loss = nn.functional.mse_loss(output, targets, reduction="sum") / len(rows)
+        loss.backward()
+        dist.send(border.grad, dst=0)
+    optimizer.step()
+    loss = loss.detach()
+    dist.broadcast(loss, src=1)
+    if rank == 0:
+        print(f"step {step}: loss {loss.item():.2f}")
+dist.barrier()
+time.sleep(0.1)  # gloo's threads may still let go of tensors; ending at once can hang
+dist.destroy_process_group()

@@ -1,0 +1,28 @@
+"""Wrong: one device is handed the whole model, however large it is.
+
+torchrun --nproc-per-node 1 whole_model_wrong.py
+"""
+
+import torch
+from torch import nn
+
+WIDTH, DEPTH, STEPS = 2048, 8, 4
+
+
+def layer(index: int) -> nn.Module:
+    torch.manual_seed(index)
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.ReLU())
+
+
+model = nn.Sequential(*(layer(index) for index in range(DEPTH)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+torch.manual_seed(DEPTH)
+rows, targets = torch.randn(16, WIDTH), torch.rand(16, WIDTH)
+
+print(f"rank 0 holds {sum(p.numel() for p in model.parameters()):,} parameters")
+for step in range(STEPS):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(rows), targets, reduction="sum") / len(rows)
+    loss.backward()
+    optimizer.step()
+    print(f"step {step}: loss {loss.item():.2f}")

@@ -1,0 +1,170 @@
+"""The generator's commands as a person calls them, and how a book is put on disk."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from generator import __main__ as commands
+from generator import publish
+from generator.__main__ import main
+from generator.book import load
+
+
+@pytest.fixture
+def run(copy, capsys, monkeypatch):
+    """Call a command over a copy of the frozen book, whose traces count as fresh."""
+    monkeypatch.setattr(commands, "load", lambda *asked: load(*asked, is_stale=lambda _: False))
+
+    def call(verb, *arguments):
+        over = [] if verb == "schema" else ["--content", str(copy.content)]
+        code = main([verb, *arguments, *over])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "site" / "pages"
+
+
+def stamps(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_build_writes_pages_assets_and_raw_traces(run, out, copy):
+    code, said, _ = run("build", "--out", str(out))
+    assert code == 0
+    assert "numbers of reference-frozen" in said
+    for page in ("index.md", "evidence.md", "retracted.md", "topics/sharding/experiment.md"):
+        assert (out / page).is_file()
+    trace = out / "traces" / "reference-frozen" / "tiny_memory.json"
+    assert trace.read_bytes() == copy.trace("tiny_memory").read_bytes()
+
+
+def test_a_second_build_touches_nothing(run, out):
+    run("build", "--out", str(out))
+    before = stamps(out)
+    _, said, _ = run("build", "--out", str(out))
+    assert "0 files written, 0 deleted" in said
+    assert stamps(out) == before
+
+
+def test_two_builds_of_the_same_content_are_equal_to_the_byte(run, out, tmp_path):
+    run("build", "--out", str(out))
+    run("build", "--out", str(tmp_path / "again"))
+    first = {p.relative_to(out): p.read_bytes() for p in stamps(out)}
+    again = {p.relative_to(tmp_path / "again"): p.read_bytes() for p in stamps(tmp_path / "again")}
+    assert first == again
+
+
+def test_stale_pages_go_and_dotfiles_stay(run, out):
+    (out / "topics" / "old").mkdir(parents=True)
+    (out / "topics" / "old" / "page.md").write_text("old")
+    (out / ".gitkeep").write_text("")
+    run("build", "--out", str(out))
+    assert not (out / "topics" / "old").exists()
+    assert (out / ".gitkeep").exists()
+
+
+def test_changing_one_number_of_a_trace_changes_only_the_pages_that_use_it(run, out, copy):
+    run("build", "--out", str(out))
+    before = stamps(out)
+    text = copy.trace("tiny_training").read_text()
+    copy.trace("tiny_training").write_text(text.replace('"bytes": 144\n', '"bytes": 148\n'))
+    run("build", "--out", str(out))
+    changed = {p.relative_to(out).as_posix() for p, at in stamps(out).items() if before[p] != at}
+    assert "topics/averaging/trace.md" in changed
+    assert "index.md" not in changed
+
+
+def test_a_full_disk_is_one_line_and_leaves_whole_files(run, out, monkeypatch):
+    run("build", "--out", str(out))
+    before = {path: path.read_bytes() for path in stamps(out)}
+
+    def full(path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    (out / "index.md").write_text("changed by hand")
+    monkeypatch.setattr(publish, "_replace", full)
+    code, _, said = run("build", "--out", str(out))
+    assert code == 2
+    assert said.strip().endswith("index.md: No space left on device; no file was left torn")
+    before.pop(out / "index.md")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_torn_write_leaves_no_temporary_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(OSError, match="full"):
+        publish.bring_to(tmp_path, {"a.md": b"text"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_lists_every_verdict(run):
+    code, said, _ = run("check")
+    assert code == 0
+    assert "holds                 law          whole-peak: observed equals predicted" in said
+
+
+def test_check_prints_every_mistake_and_exits_with_two(run, copy):
+    copy.edit("home.yml", "Every number", "Each 1 number")
+    copy.edit("topics/sharding/experiment.yml", "commit: who-fits", "commit: who-fist")
+    code, _, said = run("check")
+    assert code == 2
+    assert said.splitlines()[-1] == "2 mistakes in the content"
+    assert len(said.splitlines()) == 3
+
+
+def test_a_surprise_is_said_and_exits_with_one_but_builds_the_book(run, out, copy):
+    copy.change_run("tiny_memory.halves_budget", status="out_of_memory")
+    code, _, said = run("build", "--out", str(out))
+    assert code == 1
+    assert "problem: tiny_memory.halves_budget: ended out_of_memory, expected completed" in said
+    assert (out / "index.md").is_file()
+
+
+def test_a_fallback_and_a_stale_trace_are_said(run, copy, monkeypatch):
+    copy.add_machine("desk", "tiny_memory")
+    monkeypatch.setattr(commands, "load", lambda *asked: load(*asked, is_stale=lambda _: True))
+    _, said, _ = run("check")
+    assert "tiny_training: no trace of this machine; taken from reference-frozen" in said
+    assert "tiny_memory: stale, so its verdicts are left out" in said
+
+
+def test_a_new_topic_passes_check_and_appears_in_the_book(run, out):
+    code, said, _ = run("new", "topic", "gradient-averaging")
+    assert code == 0
+    assert said.count(".yml\n") == 3
+    assert run("check")[0] == 0
+    run("build", "--out", str(out))
+    assert (out / "topics" / "gradient-averaging" / "trace.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("sharding", "exists already"), ("Bad Name", "joined by hyphens")]
+)
+def test_a_topic_that_cannot_be_started_says_why(run, name, said):
+    code, _, error = run("new", "topic", name)
+    assert code == 2
+    assert said in error
+
+
+def test_schema_prints_a_json_schema_for_every_file_of_an_author(run):
+    code, said, _ = run("schema")
+    schemas = json.loads(said)
+    assert code == 0
+    assert "stem" in schemas["topics/*/quiz.yml"]["$defs"]["Item"]["properties"]
+    assert set(schemas) >= {"home.yml", "claims/*.yml", "topics/*/deep.yml"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["bild"], ["new", "lesson", "x"], ["build", "--fast"]])
+def test_a_wrong_call_exits_with_two(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert "usage:" in capsys.readouterr().err
