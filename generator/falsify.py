@@ -66,8 +66,11 @@ def falsify(traces: Mapping[str, TraceOnPage], claim: Claim) -> dict[str, TraceO
 def _new_value(runs: Any, falsifier: Falsifier) -> Any:  # noqa: ANN401
     if falsifier.same_as is None:
         return falsifier.value
+    experiment, *steps = steps_of(falsifier.same_as)
+    if experiment != steps_of(falsifier.field)[0]:
+        raise ValueError("same_as names a field of another experiment")
     holder = runs
-    for key in steps_of(falsifier.same_as)[1:]:
+    for key in steps:
         holder = holder[_place(holder, key)]
     return holder
 

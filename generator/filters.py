@@ -110,6 +110,7 @@ def _absolute(thing: Thing) -> Value:
 def _count(thing: Thing) -> Value:
     if isinstance(thing, Node) and isinstance(thing.thing, list | dict):
         number = len(thing.thing)  # nothing counts too: an empty list has none
+        thing.refuse_if_skipped()
         node = Value(number, units.COUNT, "measured", thing.formula, origin=thing.origin)
         return computed(number, units.COUNT, f"count({thing.formula})", (node,))
     found = elements(thing)

@@ -200,6 +200,16 @@ class Node:
         place = f"{self.origin.experiment}.{self.origin.run}.{field_name(steps)}"
         self.reading.measured[place] = None
 
+    def refuse_if_skipped(self) -> None:
+        """Refuse to read anything into the emptiness of a run that was skipped.
+
+        Raises:
+            AbsentError: the run was skipped.
+        """
+        run = self.shown.trace.runs.get(str(self.origin.run)) if self.shown else None
+        if run is not None and run.status == "skipped":
+            raise self._missing((), "")
+
     def _missing(self, keys: tuple[Key, ...], message: str) -> ExpressionError | AbsentError:
         """The error for a step that leads nowhere: the author's mistake, or this machine's lack."""
         if self.shown is None or self.origin.run is None:
