@@ -239,6 +239,7 @@ class ExperimentFile(Written):
     compared: Compared
     good_for: Section  # what the refuted cure is really good for
     surprises: list[Line] = []
+    more: list[Section] = []  # what the runs show beyond the task
     bonus: Bonus
     claims: list[Id] = []
     figures: list[Figure] = []
