@@ -56,7 +56,7 @@ class Topic:
         id: the folder's name, and the page's.
         file: topic.yml.
         lessons: by mode, in the order in which modes are suggested.
-        items: the questions of quiz.yml, by id.
+        items: the questions of quiz.yml and of any quiz-….yml, by id.
     """
 
     id: str
@@ -142,6 +142,15 @@ class _Loader:
         path = self.content / name
         return self.read(path, model) if path.is_file() else None
 
+    def split(
+        self, folder: Path, stem: str, model: type[ModelT]
+    ) -> Iterator[Document[ModelT] | None]:
+        """A file, `quiz.yml`, and what was set apart from it, `quiz-deep.yml`."""
+        whole, parts = folder / f"{stem}.yml", sorted(folder.glob(f"{stem}-*.yml"))
+        for path in (whole, *parts):
+            if path.is_file():
+                yield self.read(path, model)
+
     def topics(self) -> Iterator[Topic]:
         items: dict[str, Item] = {}
         for folder in sorted((self.content / "topics").glob("*/")):
@@ -154,6 +163,8 @@ class _Loader:
     def topic(self, folder: Path, items: dict[str, Item]) -> Topic | None:
         known = {"topic", "quiz", *MODES}
         for path in sorted(folder.glob("*.y*ml")):
+            if path.suffix == ".yml" and path.stem.startswith("quiz-"):
+                continue
             if path.stem not in known or path.suffix != ".yml":
                 hint = nearest(path.name, [f"{stem}.yml" for stem in known])
                 self.refuse(path, f"no mode has this name{hint}")
@@ -161,9 +172,9 @@ class _Loader:
             self.refuse(folder, "no topic.yml")
             return None
         file = self.read(folder / "topic.yml", TopicFile)
-        quiz = self.optional(f"topics/{folder.name}/quiz.yml", QuizFile)
         before = set(items)
-        self.parts(quiz, "items", items, "item")
+        for quiz in self.split(folder, "quiz", QuizFile):
+            self.parts(quiz, "items", items, "item")
         lessons = self.lessons(folder, file)
         if file is None:
             return None
@@ -284,8 +295,8 @@ def load(content: Path, machine: str | None = None, is_stale: IsStale = traces.i
     references: dict[str, Reference] = {}
     retracted = loader.optional("retracted.yml", RetractionFile)
     loader.parts(retracted, "retractions", retractions, "retraction")
-    believed = loader.optional("misconceptions.yml", MisconceptionFile)
-    loader.parts(believed, "misconceptions", misconceptions, "misconception")
+    for believed in loader.split(loader.content, "misconceptions", MisconceptionFile):
+        loader.parts(believed, "misconceptions", misconceptions, "misconception")
     cited = loader.optional("references.yml", ReferenceFile)
     loader.parts(cited, "references", references, "reference")
     shown, reference = _machines(loader, shelf, machine)

@@ -69,7 +69,7 @@ def _settings(run: str) -> dict[str, Setting]:
 
 
 def _memory_settings(run: str) -> dict[str, Setting]:
-    """The constants, and the model's bytes: per layer a weight, a bias, and the norm's two vectors."""
+    """The constants, and the model's bytes: per layer a weight, a bias, the norm's two vectors."""
     settings = _settings(run)
     width, depth = settings["width"], settings["depth"]
     assert isinstance(width, int)
