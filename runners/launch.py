@@ -34,9 +34,9 @@ from runners.trace import Failure
 # Timed passes do without both.
 ALLOCATORS: dict[PassName, dict[str, str]] = {
     "timed": {},
-    "metered": {"MALLOC_MMAP_THRESHOLD_": "1000000"},
+    "metered": {"MALLOC_MMAP_THRESHOLD_": "262144"},
     "budgeted": {
-        "MALLOC_MMAP_THRESHOLD_": "1000000",
+        "MALLOC_MMAP_THRESHOLD_": "262144",
         "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     },
 }
