@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,9 @@ from generator.views.folio import Folio
 from runners.trace import PredictionStep, Stage
 
 NUM_VALUES = 4
+MAX_DIGITS = 12
+_OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
+_UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 RELATIONS = {
     "equals": "",
     "at_least": "≥ ",
@@ -42,6 +46,15 @@ class StageRow:
     rank: str
     values: Markup
     facts: list[tuple[str, Markup]]
+    by_rank: ByRank
+
+
+@dataclass(frozen=True)
+class ByRank:
+    """Facts that a step shows of every rank: a column each, a row a rank."""
+
+    columns: list[str]
+    rows: list[tuple[str, list[Markup]]]
 
 
 def data_flow(flow: DataFlow, folio: Folio) -> list[StageRow]:
@@ -88,6 +101,7 @@ def _row(
         rank=rank,
         values=_values(found, base, folio),
         facts=_facts(found, base, folio),
+        by_rank=_by_rank(found, base, folio),
     )
 
 
@@ -113,16 +127,43 @@ def _facts(
         return []
     rows = []
     for name, fact in sorted(found.facts.items()):
-        label = name.replace("_", " ")
-        if isinstance(fact, list):
-            parts = [_fact(f"{base}.facts.{name}[{i}]", one, folio) for i, one in enumerate(fact)]
-            rows.append((label, Markup(", ").join(parts)))
-        elif fact is not None:
-            rows.append((label, _fact(f"{base}.facts.{name}", fact, folio)))
+        if _OF_RANK.fullmatch(name):
+            continue
+        label = _UNIT_IN_NAME.sub("", name).replace("_", " ")
+        rows.append((label, _fact(f"{base}.facts.{name}", fact, folio)))
     return rows
 
 
+def _by_rank(found: Stage | PredictionStep | None, base: str, folio: Folio) -> ByRank:
+    """Facts named `rank_0_before`: what each rank had, before and after."""
+    facts = found.facts if isinstance(found, PredictionStep) else {}
+    named = {name: match for name in facts if (match := _OF_RANK.fullmatch(name))}
+    columns = sorted({match[2] for match in named.values()}, key=_before_after)
+    rows = [
+        (
+            f"rank {rank}",
+            [
+                _fact(
+                    f"{base}.facts.rank_{rank}_{column}", facts.get(f"rank_{rank}_{column}"), folio
+                )
+                for column in columns
+            ],
+        )
+        for rank in sorted({int(match[1]) for match in named.values()})
+    ]
+    return ByRank([column.replace("_", " ") for column in columns], rows)
+
+
+def _before_after(column: str) -> tuple[int, str]:
+    return (0 if column.startswith("before") else 1 if column.startswith("after") else 2, column)
+
+
 def _fact(expression: str, fact: object, folio: Folio) -> Markup:
+    if fact is None:
+        return Markup("–")
+    if isinstance(fact, list):
+        parts = [_fact(f"{expression}[{i}]", one, folio) for i, one in enumerate(fact)]
+        return Markup(", ").join(parts)
     if isinstance(fact, str):
         return Markup("<code>{}</code>").format(fact)
     if isinstance(fact, float):
@@ -137,6 +178,7 @@ class EpochRow:
     epoch: int
     cells: list[Markup]
     observation: str
+    is_notable: bool
 
 
 def epochs(training: Training, folio: Folio) -> tuple[list[str], list[EpochRow]]:
@@ -155,6 +197,7 @@ def epochs(training: Training, folio: Folio) -> tuple[list[str], list[EpochRow]]
             epoch.epoch,
             [folio.cell(f"{training.run}.epochs[{position}].{name}") for name in columns],
             notable.get(epoch.epoch, folio.ui["table"]["nothing_notable"]),
+            epoch.epoch in notable,
         )
         for position, epoch in enumerate(run.epochs)
     ]
@@ -186,12 +229,13 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
     claim, outcome = folio.book.claims[name], folio.outcomes[name]
     folio.runs.update(outcome.runs)
     relation = RELATIONS[claim.relation]
+    predicted, observed = _told_apart(outcome)
     return VerdictRow(
         claim=claim,
         outcome=outcome,
         says=folio.line(claim.says),
-        predicted=Markup("{}{}").format(relation, _side(outcome.predicted, folio)),
-        observed=_side(outcome.observed, folio),
+        predicted=Markup("{}{}").format(relation, _side(predicted, folio)),
+        observed=_side(observed, folio),
         words=folio.ui["verdicts"][outcome.verdict],
         css=f"pb-{outcome.verdict.replace('_', '-')}",
         verdict=outcome.verdict,
@@ -207,6 +251,20 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[VerdictRow]:
     """Several claims, in the order in which they are named."""
     return [verdict_row(name, folio) for name in names]
+
+
+def _told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
+    """Both sides, with digits enough to differ where the verdict says that they do."""
+    predicted, observed = outcome.predicted, outcome.observed
+    if predicted is None or observed is None or predicted.number == observed.number:
+        return predicted, observed
+    if outcome.claim.relation == "equals" and outcome.verdict == "holds":
+        return predicted, observed
+    for digits in range(5, MAX_DIGITS + 1):
+        if str(predicted) != str(observed) or isinstance(predicted.number, str):
+            break
+        predicted, observed = predicted.shown(digits=digits), observed.shown(digits=digits)
+    return predicted, observed
 
 
 def _side(value: Value | None, folio: Folio) -> Markup:
