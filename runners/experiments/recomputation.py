@@ -1,0 +1,78 @@
+"""Gradient checkpointing: activations that are dropped in forward and computed again in backward.
+
+A stack of equal layers with a batch so large that activations, not parameters, fill the memory.
+The same training once with every activation kept, and once with only those at the borders of
+segments kept: its peak, its loss, and its time for a step.
+
+    python -m runners run recomputation
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+from runners.experiment import RunPlan
+from runners.networks import description, perceptron
+from runners.rank import Rank
+from runners.trace import Setting
+
+QUESTION = "Must training keep every intermediate result until backward needs it?"
+
+NUM_LAYERS = 16
+WIDTH = 256
+SETTINGS: dict[str, Setting] = {
+    "num_layers": NUM_LAYERS,
+    "width": WIDTH,
+    "batch_size": 2048,
+    "num_steps": 15,
+    "learning_rate": 0.1,
+    "bytes_per_value": 4,
+}
+
+RUNS = {
+    "kept": RunPlan("train", 1, {**SETTINGS, "num_segments": 1}, has_timeline=False),
+    "recomputed": RunPlan("train", 1, {**SETTINGS, "num_segments": 4}, has_timeline=False),
+}
+
+
+def train(rank: Rank) -> None:
+    """Train on one batch; with more than one segment, only their borders are kept in forward."""
+    settings = rank.settings
+    widths = (settings.width,) * (settings.num_layers + 1)
+    rank.describe(description(widths, [[0]] * settings.num_layers))
+    with rank.phase("build"):
+        stack = perceptron(widths, device=rank.device)
+    optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
+    with rank.phase("rows"):
+        source = torch.Generator().manual_seed(rank.seed)
+        shape = (settings.batch_size, settings.width)
+        features = torch.randn(shape, generator=source).to(rank.device)
+        labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
+        rank.rows(features, labels)
+    rank.watch(stack, optimizer)
+    losses = []
+    for _ in rank.steps(settings.num_steps):
+        with rank.phase("forward"):
+            loss = nn.functional.cross_entropy(_forward(rank, stack, features), labels)
+        with rank.phase("backward"):
+            loss.backward()
+        with rank.phase("optimizer"):
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(loss.item())
+    rank.epoch(1, loss=losses[-1], num_samples=settings.batch_size)
+
+
+def _forward(rank: Rank, stack: nn.Sequential, features: Tensor) -> Tensor:
+    if rank.settings.num_segments == 1:
+        logits: Tensor = stack(features)
+        return logits
+    segmented: Tensor = checkpoint_sequential(
+        stack, rank.settings.num_segments, features, use_reentrant=False
+    )
+    return segmented
+
+
+STRATEGIES = {"train": train}
