@@ -25,7 +25,7 @@ from generator.claim import (
 )  # fmt: skip
 from generator.documents import Document, read
 from generator.errors import ContentError, ContentErrors, nearest
-from generator.lesson import MODES, DeepFile, ExperimentFile, HomeFile, TopicFile, TraceFile
+from generator.lesson import MODES, HomeFile, LessonFile, TopicFile
 from generator.paths import TraceOnPage
 from generator.quiz import Item, QuizFile
 from generator.words import Written
@@ -44,7 +44,7 @@ IsStale = Callable[[Trace], bool]
 class Lesson(NamedTuple):
     """One mode of a topic."""
 
-    model: DeepFile | TraceFile | ExperimentFile
+    model: LessonFile
     source: Source
 
 
@@ -94,6 +94,14 @@ class Book:
         experiment, _, name = path.partition(".")
         shown = self.traces.get(experiment)
         return shown.trace.runs.get(name) if shown else None
+
+    def topic_of(self, lesson: LessonFile) -> Topic:
+        """The topic that a lesson belongs to."""
+        return self._topics[id(lesson)]
+
+    @cached_property
+    def _topics(self) -> dict[int, Topic]:
+        return {id(one.model): topic for topic in self.topics for one in topic.lessons.values()}
 
     @cached_property
     def is_reference(self) -> bool:
@@ -172,13 +180,13 @@ class _Loader:
             self.refuse(folder, "no topic.yml")
             return None
         file = self.read(folder / "topic.yml", TopicFile)
-        before = set(items)
+        own: dict[str, Item] = {}
         for quiz in self.split(folder, "quiz", QuizFile):
             self.parts(quiz, "items", items, "item")
+            own |= {item.id: item for item in quiz.model.items} if quiz else {}
         lessons = self.lessons(folder, file)
         if file is None:
             return None
-        own = {name: item for name, item in items.items() if name not in before}
         return Topic(folder.name, file.model, lessons, own)
 
     def lessons(self, folder: Path, file: Document[TopicFile] | None) -> dict[str, Lesson]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from generator import prose
 from generator.book import Book, Topic
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
-from generator.documents import Document, Field, fields
+from generator.documents import Document, Field
 from generator.errors import ContentError, nearest
 from generator.lesson import MODES, DeepFile, Listing, TraceFile
 from generator.quiz import QuizFile
@@ -31,7 +31,7 @@ _RUN_KEYS = frozenset({"run", "runs", "budgeted", "current_metrics"})
 def check(evidence: Evidence) -> Iterator[ContentError]:
     """Every mistake of a book, in no order."""
     for document in evidence.book.documents:
-        for one in fields(document.model):
+        for one in document.fields:
             yield from _text(evidence, document, one)
             yield from _reference(evidence.book, document, one)
         yield from _document(evidence, document)
@@ -165,7 +165,7 @@ def _backed(document: Document[Any]) -> Iterator[ContentError]:
 
 def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     book, model = evidence.book, document.model
-    topic = next(t for t in book.topics if any(x.model is model for x in t.lessons.values()))
+    topic = book.topic_of(model)
     yield from _named(document, _ITEM_KEYS, topic.items, f"item in {topic.id}/quiz.yml")
     figures = {figure.id: figure for figure in model.figures}
     yield from _named(document, frozenset({"figure"}), figures, "figure in this file")
@@ -182,7 +182,7 @@ def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErro
 def _named(
     document: Document[Any], names: frozenset[str], known: Mapping[str, object], word: str
 ) -> Iterator[ContentError]:
-    for one in fields(document.model):
+    for one in document.fields:
         if not one.mark and one.name in names and one.text not in known:
             yield document.error(one.path, f"no {word} is {one.text!r}{nearest(one.text, known)}")
 
@@ -226,7 +226,7 @@ def _yes_or_no(document: Document[Any], topic: Topic) -> Iterator[ContentError]:
 
 
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
-    for one in fields(document.model):
+    for one in document.fields:
         listing = _at(document.model, one.path[:-1])
         if one.name == "path" and isinstance(listing, Listing):
             problem = listing_problem(book, listing)

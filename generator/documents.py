@@ -8,7 +8,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Annotated, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -22,18 +22,6 @@ ModelT = TypeVar("ModelT", bound=Written)
 WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
 
 
-@dataclass(frozen=True, eq=False)
-class Document(Generic[WrittenT]):
-    """A validated file and where everything in it stands."""
-
-    model: WrittenT
-    source: Source
-
-    def error(self, path: Path, message: str, *, offset: int | None = None) -> ContentError:
-        """An error at a value of this file, or at a character of it."""
-        return self.source.error(path, message, offset=offset)
-
-
 class Field(NamedTuple):
     """One text of a document: where it stands, what it is, what it says."""
 
@@ -44,7 +32,27 @@ class Field(NamedTuple):
     @property
     def name(self) -> str:
         """The key it stands under; the list's key for an element of a list."""
-        return next(str(part) for part in reversed(self.path) if isinstance(part, str))
+        last = self.path[-1]
+        if isinstance(last, int):
+            last = next(part for part in reversed(self.path) if isinstance(part, str))
+        return last
+
+
+@dataclass(frozen=True, eq=False)
+class Document(Generic[WrittenT]):
+    """A validated file and where everything in it stands."""
+
+    model: WrittenT
+    source: Source
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """Every text of the file, in the order in which the models declare it."""
+        return tuple(_fields(self.model, ()))
+
+    def error(self, path: Path, message: str, *, offset: int | None = None) -> ContentError:
+        """An error at a value of this file, or at a character of it."""
+        return self.source.error(path, message, offset=offset)
 
 
 @lru_cache(maxsize=4096)
@@ -144,18 +152,25 @@ def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
     return None
 
 
-def fields(model: BaseModel, path: Path = ()) -> Iterator[Field]:
-    """Every text of a model, in the order in which its fields are declared."""
-    for name, declared in type(model).model_fields.items():
-        mark = _mark(declared.annotation, declared.metadata)
+@cache
+def _marks(model: type[BaseModel]) -> tuple[tuple[str, str | None], ...]:
+    """The fields of a model, each with the mark of its text."""
+    return tuple(
+        (name, _mark(declared.annotation, declared.metadata))
+        for name, declared in model.model_fields.items()
+    )
+
+
+def _fields(model: BaseModel, path: Path) -> Iterator[Field]:
+    for name, mark in _marks(type(model)):
         yield from _walk(getattr(model, name), mark, (*path, name))
 
 
 def _walk(value: object, mark: str | None, path: Path) -> Iterator[Field]:
-    if isinstance(value, BaseModel):
-        yield from fields(value, path)
-    elif isinstance(value, str):
+    if isinstance(value, str):
         yield Field(path, mark, value)
+    elif isinstance(value, BaseModel):
+        yield from _fields(value, path)
     elif isinstance(value, list):
         for position, element in enumerate(value):
             yield from _walk(element, mark, (*path, position))

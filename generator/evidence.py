@@ -13,7 +13,7 @@ from typing import Any
 from generator import expression as expressions
 from generator import units, verdicts
 from generator.book import Book
-from generator.documents import Document, Field, fields
+from generator.documents import Document, Field
 from generator.errors import ContentError, nearest, sort_errors
 from generator.filters import LABELS, Label, Showed, described
 from generator.paths import Key, Node, Reading
@@ -230,7 +230,7 @@ class Evidence:
             self._places = {
                 one.text: (document, one)
                 for document in reversed(self.book.documents)
-                for one in fields(document.model)
+                for one in document.fields
             }
         if text not in self._places:
             return ContentError("", 0, 0, f"{expression}: {message}")
@@ -260,5 +260,5 @@ def absent_value(expression: str, reason: AbsentError) -> Value:
 def texts(book: Book) -> Iterator[tuple[Document[Any], Field]]:
     """Every text of every file of a book."""
     for document in book.documents:
-        for one in fields(document.model):
+        for one in document.fields:
             yield document, one

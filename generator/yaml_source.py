@@ -54,8 +54,14 @@ class Source:
 
     file: str
     text: str
-    root: yaml.Node
-    document: Any = field(default=None)
+    document: Any
+
+    @cached_property
+    def root(self) -> yaml.Node:
+        """The nodes, which know their places; composed again when an error asks for one."""
+        root = yaml.compose(self.text, Loader=_Loader)
+        assert root is not None, self.file
+        return root
 
     def error(
         self, path: Path, message: str, *, offset: int | None = None, at_key: bool = False
@@ -139,11 +145,6 @@ class Source:
                 return False
             node = found[1]
         return True
-
-    @cached_property
-    def num_lines(self) -> int:
-        """Lines of the file."""
-        return len(_BREAKS.split(self.text))
 
 
 def _child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
@@ -241,7 +242,7 @@ def parse(file: str, text: str) -> Source:
         raise ContentErrors([ContentError(file, 1, 1, "nested too deeply")]) from None
     if reader.errors:
         raise ContentErrors(reader.errors)
-    return Source(file=file, text=text, root=root, document=document)
+    return Source(file=file, text=text, document=document)
 
 
 def _syntax_error(file: str, error: yaml.MarkedYAMLError) -> ContentError:

@@ -192,3 +192,13 @@ def test_the_trace_of_a_changed_number_reaches_the_book(copy):
     copy.change_run("tiny_memory.whole", budget_bytes=7)
     assert json.loads(copy.trace("tiny_memory").read_text())["runs"]["whole"]["budget_bytes"] == 7
     assert load(copy.content, is_stale=lambda _: False).run("tiny_memory.whole").budget_bytes == 7
+
+
+def test_questions_set_apart_in_another_file_belong_to_the_topic_and_keep_ids_unique(copy):
+    folder = copy.content / "topics" / "sharding"
+    text = (folder / "quiz.yml").read_text()
+    (folder / "quiz-more.yml").write_text(text.replace("who-fits", "who-fits-again"))
+    assert set(copy.load().topics[0].items) == {"who-fits", "who-fits-again"}
+    (folder / "quiz-more.yml").write_text(text)
+    (error,) = copy.errors()
+    assert error == "content/topics/sharding/quiz-more.yml:2:9: duplicate item id 'who-fits'"

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from generator import pages
-from generator.documents import fields
 from generator.yaml_source import parse
 
 SHARDING, AVERAGING = "topics/sharding/experiment.yml", "topics/averaging/trace.yml"
@@ -99,7 +98,7 @@ def test_markup_in_every_text_of_the_book_is_shown_as_text(copy):
         source = document.source
         path = copy.content / source.file.removeprefix("content/")
         lines = path.read_text().splitlines()
-        texts = [one for one in fields(document.model) if one.mark in ("line", "prose")]
+        texts = [one for one in document.fields if one.mark in ("line", "prose")]
         assert texts or path.name == "references.yml"
         path.write_text(_with(lines, source, texts, evil))
     assert copy.errors() == []

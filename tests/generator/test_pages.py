@@ -1,0 +1,256 @@
+"""Pages: what a book looks like as Markdown; the same bytes for the same book."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from generator import pages
+from generator.book import load
+from generator.views.folio import escaped_heading
+from generator.views.listing import source
+
+GOLDEN = Path(__file__).parents[1] / "book" / "golden"
+EXPERIMENT = "topics/sharding/experiment.md"
+TRACE = "topics/averaging/trace.md"
+ROOT = Path(__file__).parents[2]
+INJECTED = "<script>alert('x')</script>"
+
+
+@pytest.fixture(scope="session")
+def rendered(book):
+    return pages.render(book)
+
+
+def test_a_book_has_a_page_for_each_mode_and_the_four_that_every_book_has(rendered):
+    assert set(rendered) == {
+        "index.md", "evidence.md", "retracted.md", "topics/index.md",
+        "topics/averaging/index.md", TRACE, "topics/sharding/index.md", EXPERIMENT,
+    }  # fmt: skip
+
+
+def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
+    program = (
+        "import hashlib, sys; from pathlib import Path; from generator import book, pages; "
+        "out = pages.render(book.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False)); "
+        "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program, "tests/book/content"],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("page", ["index.md", "retracted.md", EXPERIMENT, TRACE, "evidence.md"])
+def test_a_page_of_the_frozen_book_is_what_it_was(rendered, page):
+    golden = GOLDEN / page.replace("/", "-")
+    if os.environ.get("PROOFBOOK_WRITE_GOLDENS"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(rendered[page], encoding="utf-8")
+    assert rendered[page] == golden.read_text(encoding="utf-8"), (
+        "if the change is meant: PROOFBOOK_WRITE_GOLDENS=1 python -m pytest tests/generator"
+    )
+
+
+def test_a_script_in_any_text_of_the_book_is_shown_as_text(copy):
+    changed = 0
+    for document in copy.load().documents:
+        file = copy.content.parent / document.source.file
+        written = yaml.safe_load(file.read_text(encoding="utf-8"))
+        for field in document.fields:
+            if field.mark in ("line", "prose"):
+                place = written
+                for key in field.path[:-1]:
+                    place = place[key]
+                place[field.path[-1]] += f" {INJECTED}"
+                changed += 1
+        file.write_text(yaml.safe_dump(written), encoding="utf-8")
+    assert changed > 50
+    for page, text in pages.render(copy.load()).items():
+        assert "<script" not in text, page
+        if page != "topics/index.md":
+            assert "alert(" in text, page
+
+
+def test_markdown_in_a_title_stays_text_in_the_heading(copy):
+    copy.edit(
+        "topics/sharding/experiment.yml", "title: Splitting a model", 'title: "a_b_c [x](y)# *z"'
+    )
+    text = pages.render(copy.load())[EXPERIMENT]
+    heading = next(line for line in text.splitlines() if line.startswith("# "))
+    assert not re.search(r"(?<!&)[_*\[\]()`](?![^<]*>)", heading.removeprefix("# "))
+
+
+def test_a_heading_escapes_markdown_but_not_tags():
+    assert escaped_heading("a_b") == "a&#95;b"
+    assert "<code>" in escaped_heading(pages.Markup("<code>x_y</code>"))
+    assert "x&#95;y" in escaped_heading(pages.Markup("<code>x_y</code>"))
+
+
+def test_one_number_changed_in_a_trace_changes_the_page(copy, rendered):
+    file = copy.trace("tiny_memory")
+    document = json.loads(file.read_text())
+    document["runs"]["whole"]["ranks"][0]["memory"]["peak_bytes"] += 1000
+    file.write_text(json.dumps(document))
+    assert pages.render(copy.load())[EXPERIMENT] != rendered[EXPERIMENT]
+
+
+def test_a_law_that_breaks_with_its_run_is_red_on_every_page_that_uses_it(copy):
+    copy.change_run("tiny_memory.halves_budget", status="failed")
+    text = pages.render(copy.load())[EXPERIMENT]
+    notices = text[: text.index("pb-lede")]
+    assert "A run ended otherwise than declared:" in notices
+    assert "A law does not hold here:" in notices
+    assert "Under the budget the split model completes." in notices
+    assert 'pb-verdict pb-does-not-hold"' in text
+
+
+def test_a_surprise_in_a_run_that_no_claim_needs_is_red_and_refused_when_strict(copy):
+    copy.change_run("tiny_memory.whole", expected_status="out_of_memory")
+    book = copy.load()
+    text = pages.render(book)[EXPERIMENT]
+    notice = text.index("pb-notice pb-surprise")
+    assert notice < text.index("pb-lede")
+    assert "tiny_memory.whole" in text[notice : notice + 300]
+    assert "expected out of memory, but it completed" in text[notice : notice + 300]
+    assert any("tiny_memory.whole: ended completed" in problem for problem in pages.problems(book))
+    assert "a surprise" in pages.render(book)["evidence.md"]
+
+
+def test_an_experiment_without_a_trace_here_comes_whole_from_the_reference_and_says_so(copy):
+    copy.add_machine("cpu-mine", "tiny_memory")
+    rendered = pages.render(copy.load())
+    assert "cpu-mine" in rendered[EXPERIMENT]
+    assert "this machine" in rendered[EXPERIMENT]
+    assert "This machine has no run of tiny_training" in rendered[TRACE]
+    assert "This machine has no run of" not in rendered[EXPERIMENT]
+    assert "traces/reference-frozen/tiny_training.json" in rendered[TRACE]
+
+
+def test_the_foot_says_which_runs_which_machine_when_which_torch_and_how_to_repeat(rendered, book):
+    foot = rendered[EXPERIMENT].split('class="pb-foot"')[1]
+    trace = book.traces["tiny_memory"].trace
+    for told in (
+        "whole_budget",
+        trace.machine,
+        trace.recorded_at,
+        trace.software.torch,
+        "../../traces/reference-frozen/tiny_memory.json",
+        "python -m runners run tiny_memory",
+    ):
+        assert told in foot
+
+
+def test_every_element_of_an_experiment_stands_on_its_page_in_order(rendered):
+    headings = re.findall(r"^#{1,3} (.*)$", rendered[EXPERIMENT], re.MULTILINE)
+    assert [re.sub(r"&#\d+;|<[^>]+>", "", heading) for heading in headings] == [
+        "Splitting a model",
+        "Problem",
+        "Current metrics",
+        "The issue",
+        "Your task",
+        "A copy does not help",
+        "Any strategy",
+        "Hints",
+        "Solution",
+        "What changed",
+        "Before and after",
+        "What copies are good for",
+        "Bonus",
+        "What holds here",
+    ]
+
+
+def test_every_element_of_a_trace_stands_on_its_page(rendered):
+    text = rendered[TRACE]
+    for heading in (
+        "Data flow, stage by stage",
+        "Training, epoch by epoch",
+        "Prediction, layer by layer",
+        "Questions",
+        "Key insight",
+    ):
+        assert f"## {heading}" in text
+    assert text.count('class="pb-question"') >= 4
+    assert text.count('role="img"') >= 2
+
+
+def test_hints_are_closed_one_by_one(rendered):
+    hints = re.findall(r"<details class=\"pb-details\"><summary>Hint <", rendered[EXPERIMENT])
+    assert len(hints) == 2
+
+
+def test_the_digest_of_a_question_changes_with_its_text_and_touches_no_other(copy, rendered):
+    def digests(text):
+        return dict(re.findall(r'data-item="([^"]+)" data-digest="([^"]+)"', text))
+
+    before = digests(rendered[TRACE])
+    changed = next(iter(before))
+    file = copy.content / "topics" / "averaging" / "quiz.yml"
+    written = yaml.safe_load(file.read_text())
+    item = next(item for item in written["items"] if item["id"] == changed)
+    item["options"][0]["why"] += " Really."
+    file.write_text(yaml.safe_dump(written))
+    after = digests(pages.render(copy.load())[TRACE])
+    assert {name for name in before if before[name] != after[name]} == {changed}
+
+
+def test_each_option_explains_itself_and_one_of_them_is_right(rendered):
+    for answers in re.findall(r'<ul class="pb-answers">(.*?)</ul>', rendered[TRACE], re.DOTALL):
+        options = re.findall(r'data-verdict="(\w+)"', answers)
+        assert options.count("right") == 1
+        assert set(options) == {"right", "wrong"}
+        assert len(re.findall('class="pb-why-text">(?!</span>)', answers)) == len(options)
+
+
+def test_a_listing_is_the_files_own_text(rendered, tmp_path):
+    (tmp_path / "a.py").write_text(
+        "import os\n\n\n@cache\ndef f():\n    return os\n\n\ndef g(): ...\n"
+    )
+    assert source(tmp_path, "a.py", "f") == "@cache\ndef f():\n    return os\n"
+    assert source(tmp_path, "a.py", None).startswith("import os")
+    with pytest.raises(ValueError, match="no function or class 'h'"):
+        source(tmp_path, "a.py", "h")
+    assert '<span class="k">def</span>' in rendered[EXPERIMENT]
+
+
+def test_evidence_lists_every_claim_and_every_run(rendered, book):
+    text = rendered["evidence.md"]
+    for claim in book.claims:
+        assert f'id="claim-{claim}"' in text
+    for shown in book.traces.values():
+        for run in shown.trace.runs:
+            assert f'id="run-{shown.trace.experiment}-{run}"' in text
+
+
+def test_retracted_gives_each_sentence_its_standing(rendered, book):
+    text = rendered["retracted.md"]
+    for name in book.retractions:
+        assert f'id="{name}"' in text
+    assert re.search(r"pb-standing [^>]*>(?:retracted|confirmed)<", text)
+
+
+def test_no_page_carries_a_style_or_a_handler(rendered):
+    for text in rendered.values():
+        assert " style=" not in text
+        assert not re.search(r"<[a-z]+[^>]* on[a-z]+=", text)
+
+
+def test_the_page_is_found_whole_by_a_fresh_load(rendered):
+    again = load(ROOT / "tests" / "book" / "content", "reference-frozen", lambda _: False)
+    assert pages.render(again) == rendered

@@ -1,0 +1,197 @@
+"""MkDocs and Proofbook together: exit codes, files on disk, warnings, what `serve` survives."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from mkdocs.config import load_config
+
+from generator import csp, publish
+from generator.plugin import ContentAbort, ProofbookPlugin
+from tests.conftest import ROOT, mkdocs
+from tests.site.conftest import CONFIGURATION
+
+BROKEN = ("stem:", "stme:")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project of its own: the frozen book, a mkdocs.yml, and the pages it is built into."""
+    shutil.copytree(ROOT / "tests" / "book" / "content", tmp_path / "content")
+    (tmp_path / "pages").mkdir()
+    text = CONFIGURATION.format(root=ROOT).replace(f"{ROOT}/tests/book/content", "content")
+    (tmp_path / "mkdocs.yml").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def _edit(project: Path, file: str, old: str, new: str) -> None:
+    path = project / "content" / file
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+
+
+def test_a_build_writes_pages_and_a_second_one_touches_none(project):
+    assert mkdocs(project, "build", "--quiet").returncode == 0
+    before = {path: path.stat().st_mtime_ns for path in (project / "pages").rglob("*.*")}
+    assert project / "pages" / "topics" / "sharding" / "experiment.md" in before
+    (project / "pages" / "old.md").write_text("# no book makes this any more")
+    (project / "pages" / ".gitkeep").write_text("")
+    assert mkdocs(project, "build", "--quiet").returncode == 0
+    after = {path: path.stat().st_mtime_ns for path in (project / "pages").rglob("*.*")}
+    assert {path: after[path] for path in before} == before
+    assert not (project / "pages" / "old.md").exists()
+    assert (project / "pages" / ".gitkeep").exists()
+
+
+def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
+    _edit(project, "topics/sharding/quiz.yml", *BROKEN)
+    _edit(project, "topics/averaging/topic.yml", "title:", "titel:")
+    done = mkdocs(project, "build", "--quiet")
+    assert done.returncode == 2
+    said = _said(done)
+    assert any(
+        line.startswith("content/topics/sharding/quiz.yml:3:5: unknown key 'stme'; did you mean")
+        for line in said
+    )
+    assert any(line.startswith("content/topics/averaging/topic.yml:1:1: ") for line in said)
+    assert all(line.startswith("content/") for line in said)
+
+
+def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
+    _edit(
+        project,
+        "traces/reference-frozen/tiny_memory.json",
+        '"status": "completed"',
+        '"status": "failed"',
+    )
+    plain, strict = mkdocs(project, "build"), mkdocs(project, "build", "--strict")
+    assert plain.returncode == 0
+    assert strict.returncode == 1
+    assert "Traceback" not in strict.stderr
+    assert "pb-surprise" in (project / "html" / "evidence.html").read_text(encoding="utf-8")
+
+
+def test_raw_traces_are_copied_as_they_are(project):
+    mkdocs(project, "build", "--quiet")
+    name = "traces/reference-frozen/tiny_memory.json"
+    assert (project / "html" / name).read_bytes() == (project / "content" / name).read_bytes()
+
+
+def test_an_edit_link_points_at_the_yaml_only_where_an_edit_base_is_configured(project):
+    plugin = ProofbookPlugin()
+
+    class Page:
+        meta = {"source": "content/topics/sharding/experiment.yml"}
+        edit_url: str | None = "unset"
+
+    page = Page()
+    plugin.load_config({"edit_base": ""})
+    plugin.on_page_markdown("", page=page, config=None, files=None)
+    assert page.edit_url is None
+    plugin.load_config({"edit_base": "https://code.example/edit/"})
+    plugin.on_page_markdown("", page=page, config=None, files=None)
+    assert page.edit_url == "https://code.example/edit/content/topics/sharding/experiment.yml"
+
+
+def test_a_full_disk_ends_with_one_line_and_tears_no_file(project, monkeypatch):
+    config = load_config(str(project / "mkdocs.yml"))
+    plugin = config.plugins["proofbook"]
+    plugin.on_config(config)
+    plugin.on_pre_build(config=config)
+    page = project / "pages" / "index.md"
+    before = page.read_bytes()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(page))
+
+    _edit(project, "home.yml", "title:", "title: Another")
+    monkeypatch.setattr(publish.os, "fdopen", full)
+    with pytest.raises(ContentAbort) as raised:
+        plugin.on_pre_build(config=config)
+    assert raised.value.code == 2
+    assert "No space left on device" in raised.value.format_message()
+    assert page.read_bytes() == before
+    assert not list((project / "pages").rglob(".index.md.*"))
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _text(address: str, wanted: str, seconds: float = 60) -> str:
+    """The page, once it holds what is wanted."""
+    deadline = time.monotonic() + seconds
+    seen = ""
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(address, timeout=5) as answer:
+                seen = answer.read().decode()
+        except OSError:
+            seen = ""
+        if wanted in seen:
+            return seen
+        time.sleep(0.2)
+    raise AssertionError(f"{address} never held {wanted!r}; it ends {seen[-300:]!r}")
+
+
+@pytest.mark.parametrize("options", [[], ["--dirty", "--no-strict"]], ids=["whole", "dirty"])
+def test_serve_follows_edits_and_outlives_a_mistake(project, options):
+    port = _free_port()
+    address = f"http://127.0.0.1:{port}/topics/sharding/experiment.html"
+    log = (project / "serve.log").open("w")
+    serving = subprocess.Popen(
+        [sys.executable, "-m", "mkdocs", "serve", *options, "--dev-addr", f"127.0.0.1:{port}"],
+        cwd=project,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        _text(address, "is cut in two")
+        file = "topics/sharding/experiment.yml"
+        _edit(project, file, "is cut in two", "is cut in parts")
+        _text(address, "is cut in parts")
+        _edit(project, file, "introduction:", "introductoin:")
+        deadline = time.monotonic() + 30
+        while "unknown key 'introductoin'" not in (project / "serve.log").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert serving.poll() is None
+        _text(address, "is cut in parts")
+        _edit(project, file, "introductoin:", "introduction:")
+        _edit(project, file, "is cut in parts", "is cut at last")
+        _text(address, "is cut at last")
+        assert "Traceback" not in (project / "serve.log").read_text()
+    finally:
+        serving.terminate()
+        serving.wait(20)
+        log.close()
+
+
+def test_the_policy_names_each_inline_script_once_and_no_data(tmp_path):
+    html = (
+        '<meta charset="utf-8"><script>one()</script><script>one()</script>'
+        '<script src="a.js"></script><script type="application/json">{}</script>'
+    )
+    assert len(csp.inline_hashes(html)) == 1
+    policed = csp.with_policy(html)
+    assert policed.startswith('<meta charset="utf-8"><meta http-equiv="Content-Security-Policy"')
+    assert "script-src 'self' 'sha256-" in policed
+    with pytest.raises(ValueError, match="charset"):
+        csp.with_policy("<html></html>")
