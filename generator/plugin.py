@@ -4,7 +4,7 @@ Before a build it loads the book, renders it, and brings `docs_dir` to exactly t
 assets are written only where their bytes changed, raw traces are copied beside them, what no book
 made is deleted (files that begin with a dot stay). After a build, but not under `mkdocs serve`,
 each page gets its Content-Security-Policy. Content errors are printed one a line, all at once, and
-end a build with exit code 2; under `serve` the last good pages stay until the next edit.
+end a build with exit code 2; under `serve` the last good pages stay, with the errors on top.
 
     mkdocs build --strict      mkdocs serve      mkdocs serve --dirty --no-strict
 """
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from markupsafe import escape
 from mkdocs.config import config_options
 from mkdocs.config.base import Config
 from mkdocs.config.defaults import MkDocsConfig
@@ -52,6 +53,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     def __init__(self) -> None:
         self.is_serving = False
+        self.mistakes = ""
         self.root = Path()
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
@@ -74,14 +76,21 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         Raises:
             ContentAbort: the content has errors, or the disk refused.
         """
+        self.mistakes = ""
         try:
-            files = self._files()
+            publish.bring_to(Path(config.docs_dir), self._files())
         except ContentErrors as errors:
-            raise ContentAbort(str(errors)) from None
-        try:
-            publish.bring_to(Path(config.docs_dir), files)
+            self._refuse(str(errors), config)
         except OSError as error:
-            raise ContentAbort(f"{error.filename}: {error.strerror}; nothing was torn") from None
+            self._refuse(f"{error.filename}: {error.strerror}; no file was torn", config)
+
+    def _refuse(self, mistakes: str, config: MkDocsConfig) -> None:
+        """End a build; while serving, go on with the last good pages if there are any."""
+        if not self.is_serving or not (Path(config.docs_dir) / "index.md").is_file():
+            raise ContentAbort(mistakes) from None
+        self.mistakes = mistakes
+        for mistake in mistakes.splitlines():
+            log.error(mistake)
 
     def _files(self) -> dict[str, bytes]:
         book = books.load(self.content, os.environ.get("PROOFBOOK_MACHINE"))
@@ -106,6 +115,14 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         base = self.config.edit_base
         page.edit_url = f"{base.rstrip('/')}/{source}" if base and source else None
         return markdown
+
+    def on_page_content(
+        self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
+    ) -> str:
+        """While serving, show an author's mistakes on top of the last good page."""
+        if not self.mistakes:
+            return html
+        return f'<pre class="pb-mistakes" role="alert">{escape(self.mistakes)}</pre>{html}'
 
     @event_priority(-200)
     def on_post_build(self, *, config: MkDocsConfig) -> None:

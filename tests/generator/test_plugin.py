@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import socket
@@ -72,15 +73,14 @@ def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
 
 
 def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
-    _edit(
-        project,
-        "traces/reference-frozen/tiny_memory.json",
-        '"status": "completed"',
-        '"status": "failed"',
-    )
+    trace = project / "content" / "traces" / "reference-frozen" / "tiny_memory.json"
+    document = json.loads(trace.read_text())
+    document["runs"]["whole"]["expected_status"] = "out_of_memory"
+    trace.write_text(json.dumps(document))
     plain, strict = mkdocs(project, "build"), mkdocs(project, "build", "--strict")
     assert plain.returncode == 0
     assert strict.returncode == 1
+    assert "tiny_memory.whole: ended completed, expected out_of_memory" in strict.stderr
     assert "Traceback" not in strict.stderr
     assert "pb-surprise" in (project / "html" / "evidence.html").read_text(encoding="utf-8")
 
@@ -173,7 +173,8 @@ def test_serve_follows_edits_and_outlives_a_mistake(project, options):
             assert time.monotonic() < deadline
             time.sleep(0.2)
         assert serving.poll() is None
-        _text(address, "is cut in parts")
+        shown = _text(address, "pb-mistakes") if not options else _text(address, "is cut in parts")
+        assert "is cut in parts" in shown
         _edit(project, file, "introductoin:", "introduction:")
         _edit(project, file, "is cut in parts", "is cut at last")
         _text(address, "is cut at last")
