@@ -18,10 +18,12 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from runners import machine, measure
 from runners.experiment import UnknownExperimentError, find, names
-from runners.launch import Launcher, LaunchError
+from runners.forkserver import LaunchError
+from runners.launch import Launcher
 from runners.progress import Progress, how_it_ended
 from runners.show import lines
 from runners.trace import Trace, TraceError, json_schema, read
@@ -62,8 +64,12 @@ def _list() -> int:
         print(f"{name:<18} {len(experiment.runs):>3} runs  {_state(name)}")
         print(f"    {experiment.question}")
         print(f"    {', '.join(experiment.runs)}")
-    print(f"traces of this machine: {where.relative_to(machine.ROOT)}")
+    print(f"traces of this machine: {_shown(where)}")
     return 0
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(machine.ROOT) if path.is_relative_to(machine.ROOT) else path
 
 
 def _state(name: str) -> str:
@@ -95,7 +101,7 @@ def _run(wanted: Sequence[str], *, force: bool, as_reference: bool) -> int:
     fresh = len(chosen) - len(due)
     print(
         f"{len(due)} measured, {fresh} already fresh, {len(surprises)} surprises; "
-        f"traces in {where.relative_to(machine.ROOT)}"
+        f"traces in {_shown(where)}"
     )
     for line in surprises:
         print(f"surprise: {line}", file=sys.stderr)

@@ -12,9 +12,12 @@ An experiment is one file in `runners/experiments/` with three names:
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from runners.trace import Setting, Status
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from runners.rank import Rank
 
 FOLDER = Path(__file__).resolve().parent / "experiments"
+# A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
+MORE = "PROOFBOOK_EXPERIMENTS"
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[["Rank"], None]
 
@@ -71,9 +76,19 @@ class UnknownExperimentError(ValueError):
     """There is no experiment of that name."""
 
 
+def _files() -> dict[str, Path]:
+    folders = [FOLDER, *([Path(os.environ[MORE])] if MORE in os.environ else [])]
+    return {
+        path.stem: path
+        for folder in folders
+        for path in sorted(folder.glob("*.py"))
+        if not path.stem.startswith("_")
+    }
+
+
 def names() -> list[str]:
     """The names of all experiments, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("_"))
+    return sorted(_files())
 
 
 def find(name: str) -> Experiment:
@@ -82,9 +97,20 @@ def find(name: str) -> Experiment:
     Raises:
         UnknownExperimentError: there is none of that name.
     """
-    if name not in names():
-        raise UnknownExperimentError(
-            f"no experiment {name!r}; there are: {', '.join(names())}"
-        )
-    module = importlib.import_module(f"runners.experiments.{name}")
+    path = _files().get(name)
+    if path is None:
+        raise UnknownExperimentError(f"no experiment {name!r}; there are: {', '.join(names())}")
+    if path.parent == FOLDER:
+        module = importlib.import_module(f"runners.experiments.{name}")
+    else:
+        module = _load(path)
     return Experiment(name, module.QUESTION, module.RUNS, module.STRATEGIES)
+
+
+def _load(path: Path) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module

@@ -1,24 +1,102 @@
 """The forkserver: a process that has torch loaded and forks ranks from itself on request.
 
-    python -m runners.forkserver        (started by launch.py, never by hand)
+    python -m runners.forkserver        (started by `ForkServer`, never by hand)
 
-In: JSON lines on standard input, one a request: {"start": [rank request, …]}. Out: JSON lines on
-standard output: {"ready": true}, {"started": [pid, …]}, {"exited": pid, "code": n}. It is a
-process of its own because two settings of the allocator cannot share one environment, and
-because `multiprocessing` keeps a single forkserver with a single environment. When standard
-input ends, however the launcher ended, it kills its ranks and goes.
+`ForkServer` is the launcher's side of the conversation, `serve` the process's own. In: JSON lines
+on standard input, one a request: {"start": [rank request, …]}. Out: JSON lines on standard output:
+{"ready": true}, {"started": [pid, …]}, {"exited": pid, "code": n}. It is a process of its own
+because two settings of the allocator cannot share one environment, and because `multiprocessing`
+keeps a single forkserver with a single environment. When standard input ends, however the
+launcher ended, it kills its ranks and goes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import select
 import signal
+import subprocess
 import sys
-from typing import Any
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
 
 POLL_SECONDS = 0.01
+
+
+class LaunchError(RuntimeError):
+    """The ranks could not be started at all."""
+
+
+class ForkServer:
+    """One forkserver process and the conversation with it."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "runners.forkserver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            cwd=Path(__file__).resolve().parent.parent,
+            start_new_session=True,
+        )
+        self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        self._expect("ready", 120)
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._messages.put(json.loads(line))
+
+    def _expect(self, word: str, seconds: float) -> object:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                message = self._messages.get(timeout=0.1)
+            except queue.Empty:
+                if self._process.poll() is not None:
+                    raise LaunchError(
+                        "the forkserver ended before it was ready; "
+                        "try `python -m runners.forkserver` to see why"
+                    ) from None
+                continue
+            if word in message:
+                return message[word]
+        raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
+
+    def start(self, requests: list[dict[str, Any]]) -> list[int]:
+        """Fork one process a request; their process ids, in order."""
+        assert self._process.stdin is not None
+        self._process.stdin.write((json.dumps({"start": requests}) + "\n").encode())
+        self._process.stdin.flush()
+        return cast("list[int]", self._expect("started", 30))
+
+    def exits(self) -> dict[int, int]:
+        """Process ids that have ended since the last call, with their exit codes."""
+        ended: dict[int, int] = {}
+        while True:
+            try:
+                message = self._messages.get_nowait()
+            except queue.Empty:
+                return ended
+            if "exited" in message:
+                ended[message["exited"]] = message["code"]
+
+    def close(self) -> None:
+        """End the forkserver and every rank it still has."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._listener.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def _say(message: dict[str, Any]) -> None:
@@ -35,7 +113,7 @@ def _fork(request: dict[str, Any]) -> int:
         from runners.rank_process import live
 
         live(request)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 a rank that cannot even fail properly: say why, and leave
         import traceback
 
         traceback.print_exc()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import TypeVar
 
 from runners.experiment import PassName, RunPlan
 from runners.launch import ALLOCATORS, PassResult
@@ -11,12 +12,14 @@ from runners.outcome import EpochPart, RankOutcome
 from runners.trace import (
     Epoch,
     Failure,
+    PredictionStep,
     RankEpoch,
     RankRecord,
     RankTime,
     Run,
     Samples,
     Span,
+    Stage,
     Status,
     Timing,
     Validation,
@@ -58,17 +61,17 @@ def gather(
         settings=dict(plan.settings),
         budget_bytes=plan.budget_bytes,
         expected_status=plan.expected,
-        status=_status(results, error, epochs),
+        status=_status(results, error),
         reason=None,
         error=error,
         passes=list(results),
         allocator={name: _environment(name) for name in results},
         model=next((o.model for r in results.values() for o in r.outcomes if o.model), None),
-        stages=[s for o in main.outcomes for s in o.stages if s.rank in (None, o.rank)],
+        stages=_once(o.stages for o in main.outcomes),
         epochs=epochs,
         step_losses=next((o.step_losses for o in main.outcomes if o.step_losses), []),
         validation=_validation(main.outcomes),
-        prediction=[s for o in main.outcomes for s in o.prediction],
+        prediction=_once(o.prediction for o in main.outcomes),
         ranks=_ranks(main.outcomes, metered.outcomes if metered else []),
         printed=main.printed,
         non_finite=[n for o in main.outcomes for n in o.non_finite],
@@ -76,8 +79,8 @@ def gather(
             wall_seconds=round(sum(r.seconds for r in results.values()), 3),
             oversubscribed=device == "cpu" and plan.world_size > num_cores,
             step=_samples(first.step_seconds) if "timed" in results else None,
-            stages={n: s for o in main.outcomes for n, s in o.stage_seconds.items()},
-            prediction={n: s for o in main.outcomes for n, s in o.prediction_seconds.items()},
+            stages=_first_seconds([o.stage_seconds for o in main.outcomes]),
+            prediction=_first_seconds([o.prediction_seconds for o in main.outcomes]),
             timeline=spans,
             ranks=rank_times,
         ),
@@ -125,15 +128,27 @@ def _environment(name: PassName) -> str:
     return " ".join(f"{k}={v}" for k, v in ALLOCATORS[name].items()) or "default"
 
 
-def _status(
-    results: dict[PassName, PassResult], error: Failure | None, epochs: Sequence[Epoch]
-) -> Status:
+def _status(results: dict[PassName, PassResult], error: Failure | None) -> Status:
+    outcomes = [o for r in results.values() for o in r.outcomes]
     if error is not None:
-        outcomes = [o for r in results.values() for o in r.outcomes]
         return next(o.status for o in outcomes if o.failure == error)
-    if epochs and epochs[-1].loss is None and any(e.loss is not None for e in epochs[:-1]):
-        return "diverged"
-    return "completed"
+    return "diverged" if any(o.non_finite for o in outcomes) else "completed"
+
+
+Named = TypeVar("Named", Stage, PredictionStep)
+
+
+def _once(by_rank: Iterable[list[Named]]) -> list[Named]:
+    """Every name once: what several ranks recorded stands as the first of them saw it."""
+    kept: dict[str, Named] = {}
+    for one in (one for ranks in by_rank for one in ranks):
+        kept.setdefault(one.name, one)
+    return list(kept.values())
+
+
+def _first_seconds(by_rank: list[dict[str, float]]) -> dict[str, float]:
+    """The time of each stage on the rank whose tensors are shown."""
+    return {name: s for seconds in reversed(by_rank) for name, s in seconds.items()}
 
 
 def _mean(parts: list[EpochPart], name: str) -> float | None:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +20,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from runners.experiment import Experiment, PassName, RunPlan
+from runners.experiment import Experiment, PassName
+from runners.forkserver import ForkServer, LaunchError
 from runners.heartbeat import Beat, listen
 from runners.outcome import RankOutcome
 from runners.trace import Failure
@@ -47,10 +45,6 @@ QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this 
 Watch = Callable[[list[Beat]], None]
 
 
-class LaunchError(RuntimeError):
-    """The ranks could not be started at all."""
-
-
 def _cpu_ticks(pid: int) -> int | None:
     """Processor time of a process; None where the kernel does not say."""
     try:
@@ -59,71 +53,6 @@ def _cpu_ticks(pid: int) -> int | None:
         return None
     fields = text.rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
-
-
-class ForkServer:
-    """One forkserver process and the conversation with it."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "runners.forkserver"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-            cwd=Path(__file__).resolve().parent.parent,
-            start_new_session=True,
-        )
-        self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
-        self._expect("ready", 120)
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._messages.put(json.loads(line))
-
-    def _expect(self, word: str, seconds: float) -> Any:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            try:
-                message = self._messages.get(timeout=0.1)
-            except queue.Empty:
-                if self._process.poll() is not None:
-                    raise LaunchError(
-                        "the forkserver ended before it was ready; "
-                        "try `python -m runners.forkserver` to see why"
-                    ) from None
-                continue
-            if word in message:
-                return message[word]
-        raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
-
-    def start(self, requests: list[dict[str, Any]]) -> list[int]:
-        """Fork one process a request; their process ids, in order."""
-        assert self._process.stdin is not None
-        self._process.stdin.write((json.dumps({"start": requests}) + "\n").encode())
-        self._process.stdin.flush()
-        pids: list[int] = self._expect("started", 30)
-        return pids
-
-    def exits(self) -> dict[int, int]:
-        """Process ids that have ended since the last call, with their exit codes."""
-        ended: dict[int, int] = {}
-        while True:
-            try:
-                message = self._messages.get_nowait()
-            except queue.Empty:
-                return ended
-            if "exited" in message:
-                ended[message["exited"]] = message["code"]
-
-    def close(self) -> None:
-        """End the forkserver and every rank it still has."""
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self._process.wait()
 
 
 @dataclass
@@ -139,8 +68,9 @@ class _Live:
     beat: Beat = field(default_factory=lambda: Beat(0, -1, "start"))
     quiet_since: float = field(default_factory=time.monotonic)
 
-    def look(self) -> None:
+    def look(self, exit_code: int | None) -> None:
         """Read its record once it is there, its heartbeat, and whether it works."""
+        self.exit_code = self.exit_code if exit_code is None else exit_code
         if self.outcome is None and self.record.exists():
             try:
                 self.outcome = RankOutcome.model_validate_json(self.record.read_bytes())
@@ -157,6 +87,11 @@ class _Live:
     @property
     def has_failed(self) -> bool:
         return self.outcome is not None and self.outcome.failure is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it failed, or left as no rank should."""
+        return self.has_failed or self.exit_code not in (None, 0)
 
     @property
     def is_over(self) -> bool:
@@ -221,7 +156,7 @@ class Launcher:
         start = time.monotonic()
         attempt = Path(tempfile.mkdtemp(dir=self._scratch))
         server = self._server(pass_name)
-        requests = [
+        requests: list[dict[str, Any]] = [
             {
                 "experiment": experiment.name,
                 "run": run,
@@ -253,26 +188,26 @@ class Launcher:
         self._keep_errors(requests)
         shutil.rmtree(attempt, ignore_errors=True)
         return PassResult(
-            outcomes, _root_cause(outcomes, [r.beat.count for r in ranks]), printed, time.monotonic() - start
+            outcomes,
+            _root_cause(outcomes, [r.beat.count for r in ranks]),
+            printed,
+            time.monotonic() - start,
         )
 
     def _follow(self, server: ForkServer, ranks: list[_Live], watch: Watch | None) -> bool:
-        """Watch until all have ended, or until those who have not never will; whether they hang."""
+        """Watch until all have ended, or until those left never will; whether they hang."""
         failed_at: float | None = None
         while True:
             time.sleep(POLL_SECONDS)
             codes = server.exits()
             for live in ranks:
-                live.exit_code = codes.get(live.pid, live.exit_code)
-                if live.exit_code is None or live.outcome is None:
-                    live.look()
+                live.look(codes.get(live.pid))
             if watch is not None:
                 watch([live.beat for live in ranks])
             working = [live for live in ranks if not live.is_over]
             if not working:
                 return False
-            broken = any(r.has_failed or (r.exit_code not in (None, 0)) for r in ranks)
-            if broken:
+            if any(live.is_broken for live in ranks):
                 failed_at = failed_at or time.monotonic()
                 waited = time.monotonic() - failed_at
                 if waited > GRACE_SECONDS or all(r.is_quiet(SETTLE_SECONDS) for r in working):

@@ -11,14 +11,14 @@ import json
 import os
 import platform
 import secrets
-import sys
 from functools import cache
 from pathlib import Path
 
 from runners.trace import Accelerator, Machine, write_json
 
 ROOT = Path(__file__).resolve().parent.parent
-TRACES = ROOT / "content" / "traces"
+# Elsewhere only for tests, and for measuring without touching the book.
+TRACES = Path(os.environ.get("PROOFBOOK_TRACES", ROOT / "content" / "traces"))
 LOCAL_ID = ROOT / ".machine.json"
 THIS_MACHINE = TRACES / "this-machine"
 
@@ -60,7 +60,7 @@ def accelerators() -> list[Accelerator]:
 
 
 def device_kind() -> str:
-    """cuda where torch sees an accelerator, cpu everywhere else."""
+    """Say `cuda` where torch sees an accelerator, `cpu` everywhere else."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -68,7 +68,7 @@ def device_kind() -> str:
 
 def can_limit_memory() -> str | None:
     """Why this platform cannot enforce a budget; None where it can."""
-    if device_kind() == "cuda" or sys.platform == "linux":
+    if device_kind() == "cuda" or platform.system() == "Linux":
         return None
     return f"{platform.system()} does not let a process limit its own data segment"
 

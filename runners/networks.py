@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ def perceptron(
     In: (rows, widths[0]). Out: logits (rows, widths[-1]).
     """
     layers: list[nn.Module] = []
-    for index, (fan_in, fan_out) in enumerate(zip(widths, widths[1:], strict=False)):
+    for index, (fan_in, fan_out) in enumerate(pairwise(widths)):
         if index:
             layers.append(nn.ReLU())
         layers.append(nn.Linear(fan_in, fan_out, dtype=dtype, device=device))
@@ -34,7 +35,9 @@ class ResidualLayer(nn.Module):
     def __init__(self, width: int, device: torch.device | None = None) -> None:
         super().__init__()
         self.linear = nn.Linear(width, width, device=device)
-        with torch.no_grad():  # start near the identity: a deep stack then trains from the first step
+        with (
+            torch.no_grad()
+        ):  # start near the identity: a deep stack then trains from the first step
             self.linear.weight.mul_(0.2)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -44,7 +47,7 @@ class ResidualLayer(nn.Module):
 
 def num_parameters(widths: Sequence[int]) -> list[int]:
     """Parameters of each linear layer, weights and biases: the closed form."""
-    return [a * b + b for a, b in zip(widths, widths[1:], strict=False)]
+    return [a * b + b for a, b in pairwise(widths)]
 
 
 def description(

@@ -11,12 +11,9 @@ meters; under a budget they say where the allocator refused. Out: a `RankOutcome
 
 from __future__ import annotations
 
-import hashlib
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,31 +24,18 @@ from torch import Tensor, nn
 from runners.experiment import PassName, RunPlan
 from runners.heartbeat import Heart
 from runners.meters.activity import ActivityMeter
-from runners.meters.memory import KernelPeak, MemoryMeter, _local
-from runners.outcome import EpochPart, EventPart, RankOutcome, ValidationPart
-from runners.trace import Memory, Model, NonFinite, PredictionStep, Setting, Stage, finite_or_none
+from runners.meters.memory import KernelPeak, MemoryMeter, local
+from runners.outcome import EventPart
+from runners.recorder import Recorder, parameter_digest
+from runners.trace import Memory
 
-NUM_METERED_STEPS = 3  # the first creates state, the second rebuilds DDP's buckets, the third is steady
+NUM_METERED_STEPS = (
+    3  # the first creates state, the second rebuilds DDP's buckets, the third is steady
+)
 NUM_TIMELINE_STEPS = 2  # one to settle without the memory meter, one under the profiler
-NUM_VALUES = 4
 
 
-def first_values(tensor: Tensor, count: int = NUM_VALUES) -> list[float]:
-    """The first values of a tensor, rounded to six significant digits; not finite ones as 0."""
-    flat = _local(tensor.detach()).reshape(-1)[:count].to("cpu", torch.float64)
-    return [float(f"{v:.6g}") if math.isfinite(v) else 0.0 for v in flat.tolist()]
-
-
-def parameter_digest(parameters: Iterable[Tensor]) -> str:
-    """Twelve hexadecimal digits over the bytes of parameters: equal exactly where they are."""
-    digest = hashlib.sha256()
-    for parameter in parameters:
-        local = _local(parameter.detach()).contiguous().to("cpu")
-        digest.update(local.view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:12]
-
-
-class Rank:
+class Rank(Recorder):
     """One process that stands for one device."""
 
     def __init__(
@@ -62,16 +46,12 @@ class Rank:
         device: torch.device,
         heart: Heart,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, plan, pass_name)
         self.world_size = plan.world_size
-        self.plan = plan
         self.seed = plan.seed
         self.settings = SimpleNamespace(**plan.settings)
         self.device = device
-        self.pass_name = pass_name
-        self.outcome = RankOutcome(rank=rank)
         self.phase_name = "build"
-        self.step_index = -1
         self._heart = heart
         self._memory: MemoryMeter | None = None
         self._kernel: KernelPeak | None = None
@@ -80,11 +60,6 @@ class Rank:
         self._optimizer: torch.optim.Optimizer | None = None
 
     # --- what is being done
-
-    @property
-    def is_metered(self) -> bool:
-        """Whether this pass is a metered one: few steps, no results of training."""
-        return self.pass_name == "metered"
 
     @contextmanager
     def phase(self, name: str, *, computes: bool = True) -> Iterator[None]:
@@ -195,7 +170,7 @@ class Rank:
     def watch(self, module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Tell the meters, and the digests, which parameters and which state this rank trains."""
         self._module, self._optimizer = module, optimizer
-        self.outcome.num_parameters = sum(_local(p).numel() for p in module.parameters())
+        self.outcome.num_parameters = sum(local(p).numel() for p in module.parameters())
         if self._memory is not None:
             self._name_state()
 
@@ -221,7 +196,9 @@ class Rank:
         """Send a tensor to another rank and wait until it has it."""
         self._passed("send", to, lambda: dist.send(tensor.contiguous(), to))
 
-    def receive(self, shape: Iterable[int], source: int, dtype: torch.dtype | None = None) -> Tensor:
+    def receive(
+        self, shape: Iterable[int], source: int, dtype: torch.dtype | None = None
+    ) -> Tensor:
         """Wait for a tensor from another rank."""
         tensor = torch.empty(*shape, dtype=dtype or torch.float32, device=self.device)
         self._passed("recv", source, lambda: dist.recv(tensor, source))
@@ -235,138 +212,3 @@ class Rank:
         if self._activity is not None:
             self._activity.add("communication", operation, start_ns, peer)
         self._heart.beat(self.phase_name, self.step_index)
-
-    # --- what is recorded
-
-    def describe(self, model: Model) -> None:
-        """Record the whole model, before any split."""
-        self.outcome.model = model
-
-    @contextmanager
-    def stage(
-        self, name: str, operation: str, of: Tensor | None = None, everywhere: bool = False
-    ) -> Iterator[Callable[[Tensor], None]]:
-        """Record a stage from its tensors, the first time it is passed in a timed pass.
-
-        Args:
-            name: as the lesson's data-flow table names it.
-            operation: what is done, in words without numerals.
-            of: what goes in; None where nothing does.
-            everywhere: the stage is the same on every rank.
-
-        Yields:
-            A function to call with what came out.
-        """
-        with self._shown() as (out, seconds):
-            yield out.append
-        known = any(s.name == name for s in self.outcome.stages)
-        if self.is_metered or known or not out:
-            return
-        result = out[-1]
-        self.outcome.stages.append(
-            Stage(
-                name=name,
-                rank=None if everywhere else self.rank,
-                operation=operation,
-                shape_in=list(of.shape) if of is not None else [],
-                shape_out=list(result.shape),
-                dtype=str(result.dtype).removeprefix("torch."),
-                bytes=result.nbytes,
-                values=first_values(result),
-            )
-        )
-        self.outcome.stage_seconds[name] = seconds[-1]
-
-    @contextmanager
-    def predict(
-        self, name: str, operation: str, of: Tensor, facts: dict[str, Setting] | None = None
-    ) -> Iterator[Callable[[Tensor], None]]:
-        """Record one step of a prediction from its tensors; `facts` may be filled inside."""
-        with self._shown() as (out, seconds):
-            yield out.append
-        if self.is_metered or not out:
-            return
-        self.outcome.prediction.append(
-            PredictionStep(
-                name=name,
-                rank=self.rank,
-                operation=operation,
-                shape_in=list(of.shape),
-                shape_out=list(out[-1].shape),
-                values=first_values(out[-1]),
-                facts=dict(facts or {}),
-            )
-        )
-        self.outcome.prediction_seconds[name] = seconds[-1]
-
-    @contextmanager
-    def _shown(self) -> Iterator[tuple[list[Tensor], list[float]]]:
-        out: list[Tensor] = []
-        seconds: list[float] = []
-        start = time.perf_counter()
-        yield out, seconds
-        seconds.append(round(time.perf_counter() - start, 7))
-
-    def epoch(
-        self,
-        epoch: int,
-        *,
-        loss: float | None = None,
-        accuracy: float | None = None,
-        num_samples: int = 0,
-        validation: tuple[int, float, float] | None = None,
-        parameters: Iterable[Tensor] | None = None,
-    ) -> None:
-        """Record what this rank saw in an epoch.
-
-        Args:
-            epoch: from 1.
-            loss: mean over this rank's samples.
-            accuracy: share of them classified rightly.
-            num_samples: how many there were.
-            validation: rows, loss and accuracy on rows never trained on.
-            parameters: given where replicas are to be compared: their digest is kept.
-        """
-        if self.is_metered:
-            return
-        if loss is not None and not math.isfinite(loss):
-            self._not_finite("loss", loss)
-        rows, validation_loss, validation_accuracy = validation or (0, None, None)
-        self.outcome.epochs.append(
-            EpochPart(
-                epoch=epoch,
-                loss=_rounded(loss),
-                accuracy=_rounded(accuracy),
-                num_samples=num_samples,
-                validation_loss=_rounded(validation_loss),
-                validation_accuracy=_rounded(validation_accuracy),
-                parameter_digest=parameter_digest(parameters) if parameters is not None else None,
-            )
-        )
-        if validation is not None:
-            self.outcome.validation = ValidationPart(
-                num_rows=rows,
-                loss=_rounded(validation_loss),
-                accuracy=_rounded(validation_accuracy),
-            )
-
-    def step_loss(self, loss: float) -> None:
-        """Record the loss of one step, where the run keeps them."""
-        if not math.isfinite(loss):
-            self._not_finite("step_losses", loss)
-        if self.plan.keeps_steps and not self.is_metered:
-            self.outcome.step_losses.append(_rounded(loss))
-
-    def _not_finite(self, field: str, value: float) -> None:
-        kind = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-        step = self.step_index
-        self.outcome.non_finite.append(NonFinite(field=field, step=step, kind=kind))
-
-    def count_samples(self, count: int) -> None:
-        """Add to the training samples this rank has seen."""
-        self.outcome.num_samples = (self.outcome.num_samples or 0) + count
-
-
-def _rounded(value: float | None) -> float | None:
-    """A result as a trace keeps it: seventeen digits would only repeat the machine's."""
-    return None if value is None else finite_or_none(float(value))

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import FileStore
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, find
@@ -47,7 +48,7 @@ def preload() -> None:
     import torch._dynamo  # optimizers load it at their first step otherwise: a second, and memory
     import torch.distributed.fsdp
     import torch.distributed.tensor.parallel
-    import torch.profiler  # noqa: F401
+    import torch.profiler
 
     torch.set_num_threads(1)
 
@@ -168,7 +169,7 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     if plan.needs_group and plan.world_size > 1:
         dist.init_process_group(
             request["backend"],
-            store=dist.FileStore(request["store"], plan.world_size),
+            store=FileStore(request["store"], plan.world_size),
             rank=rank.rank,
             world_size=plan.world_size,
             timeout=PATIENCE,
@@ -203,7 +204,7 @@ def live(request: dict[str, Any]) -> None:
             _prepare(rank, request)
         experiment.strategies[plan.strategy](rank)
         rank.finish()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 whatever it was, the launcher must hear of it
         # Freed tensors first: the record must not be refused as the training was.
         _lift_limit(device)
         rank.outcome.status, rank.outcome.failure = failure_of(error, rank)
@@ -221,5 +222,5 @@ def live(request: dict[str, Any]) -> None:
     if dist.is_initialized():
         dist.barrier()
     sys.stdout.flush()
-    # destroy_process_group() sometimes aborts after FSDP with a bf16 policy; nothing is left to save.
+    # destroy_process_group() sometimes aborts after FSDP in bf16, and nothing is left to save.
     os._exit(0)

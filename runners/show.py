@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from runners.trace import Trace
 
@@ -20,7 +19,7 @@ def lines(trace: Trace) -> Iterator[str]:
             yield f"{{{{ {path} }}}}  {json.dumps(value)}"
 
 
-def _walk(path: str, node: Any) -> Iterator[tuple[str, Any]]:
+def _walk(path: str, node: object) -> Iterator[tuple[str, object]]:
     if isinstance(node, dict):
         for key, value in node.items():
             step = f".{key}" if key.isidentifier() else f"[{key!r}]"

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from runners.experiment import RunPlan
 from runners.networks import description, flat, perceptron
-from runners.rank import Rank, parameter_digest
+from runners.rank import Rank
+from runners.recorder import parameter_digest
 from runners.teacher import Lesson, Rows, Scaling, teach
 from runners.trace import Setting
 from runners.training import train_epoch, validate

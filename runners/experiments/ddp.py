@@ -17,10 +17,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan
 from runners.networks import description, flat, perceptron
-from runners.rank import Rank, first_values, parameter_digest
+from runners.rank import Rank
+from runners.recorder import first_values, parameter_digest
 from runners.teacher import Lesson, Rows, Scaling, teach
-from runners.training import train_epoch, validate
 from runners.trace import Setting
+from runners.training import train_epoch, validate
 
 QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
 
@@ -171,7 +172,10 @@ def ddp(rank: Rank) -> None:
     with (
         rank.phase("wrap"),
         rank.stage(
-            "wrap", "broadcast the parameters of rank zero to every replica", before, everywhere=True
+            "wrap",
+            "broadcast the parameters of rank zero to every replica",
+            before,
+            everywhere=True,
         ) as out,
     ):
         replica = DistributedDataParallel(model)
@@ -270,8 +274,7 @@ def _keep_facts(rank: Rank, name: str, facts: dict[str, Setting]) -> None:
     """Add what was learnt of other ranks to a prediction step that is already timed."""
     steps = rank.outcome.prediction
     rank.outcome.prediction = [
-        s.model_copy(update={"facts": {**s.facts, **facts}}) if s.name == name else s
-        for s in steps
+        s.model_copy(update={"facts": {**s.facts, **facts}}) if s.name == name else s for s in steps
     ]
 
 

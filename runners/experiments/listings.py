@@ -22,7 +22,8 @@ import torch.distributed as dist
 from torch import nn
 
 from runners.experiment import RunPlan
-from runners.rank import Rank, parameter_digest
+from runners.rank import Rank
+from runners.recorder import parameter_digest
 from runners.trace import Setting
 
 QUESTION = "What do the programs of the common pitfalls, wrong and right, really do when they run?"

@@ -194,7 +194,9 @@ class Stage:
             taken.requires_grad_(torch.is_grad_enabled())
         with (
             rank.phase("forward"),
-            rank.stage("forward", "run this rank's layers and pass the activation on", taken) as out,
+            rank.stage(
+                "forward", "run this rank's layers and pass the activation on", taken
+            ) as out,
         ):
             given = self.model(taken)
             out(given)
@@ -211,7 +213,8 @@ class Stage:
         with rank.phase("backward"):
             if loss is None:
                 with rank.stage(
-                    "backward", "take the gradient from the rank after, pass one to the rank before",
+                    "backward",
+                    "take the gradient from the rank after, pass one to the rank before",
                     given if gradient is None else gradient,
                 ) as out:
                     given.backward(gradient)

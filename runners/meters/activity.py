@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
@@ -54,7 +55,7 @@ class ActivityMeter:
     def __exit__(self, *exception: Any) -> None:
         self.end_ns = time.time_ns()
         self._profile.__exit__(*exception)
-        results = self._profile.profiler.kineto_results  # type: ignore[union-attr]
+        results: Any = self._profile.profiler.kineto_results  # type: ignore[union-attr]
         self.events += [
             Event(
                 self.rank,
@@ -108,7 +109,9 @@ def _waited_until(event: Event, events: Iterable[Event], place: int) -> int:
     return max(starts)
 
 
-def _paint(rank: int, window: tuple[int, int], events: list[Event], ready: dict[int, int]) -> list[Span]:
+def _paint(
+    rank: int, window: tuple[int, int], events: list[Event], ready: dict[int, int]
+) -> list[Span]:
     """One rank's step as consecutive spans: what covers each moment, waiting where nothing does."""
     start, end = window
     cuts = {start, end}
@@ -116,9 +119,11 @@ def _paint(rank: int, window: tuple[int, int], events: list[Event], ready: dict[
         cuts |= {event.start_ns, event.end_ns, ready.get(index, event.start_ns)}
     ordered = sorted(c for c in cuts if start <= c <= end)
     spans: list[Span] = []
-    for left, right in zip(ordered, ordered[1:], strict=False):
+    for left, right in pairwise(ordered):
         activity, name = "waiting", "waiting"
-        covering = [(i, e) for i, e in enumerate(events) if e.start_ns <= left and e.end_ns >= right]
+        covering = [
+            (i, e) for i, e in enumerate(events) if e.start_ns <= left and e.end_ns >= right
+        ]
         compute = [e for _, e in covering if e.kind == "compute"]
         moving = [e for i, e in covering if e.kind == "communication" and left >= ready[i]]
         held = [e for i, e in covering if e.kind == "communication" and left < ready[i]]
@@ -129,8 +134,6 @@ def _paint(rank: int, window: tuple[int, int], events: list[Event], ready: dict[
             name = min(compute, key=lambda e: e.end_ns - e.start_ns).name
         elif held:
             name = f"waiting in {held[0].name}"
-        if spans and (spans[-1].activity, spans[-1].name) == (activity, name):
-            left, spans[-1:] = round(spans[-1].start_seconds * 1e9) + start, []
         spans.append(
             Span(
                 rank=rank,

@@ -57,7 +57,8 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def _local(tensor: torch.Tensor) -> torch.Tensor:
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's shard of a DTensor; any other tensor as it is."""
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
 
 
@@ -70,7 +71,7 @@ class MemoryMeter(TorchDispatchMode):
     """Follows storages while it is entered; `phase` is what the rank is doing now."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.phase = "build"
         self.counting = False  # whether collectives are being counted
         self.collectives: Counter[str] = Counter()
@@ -93,24 +94,22 @@ class MemoryMeter(TorchDispatchMode):
             meter._see_storage(storage, "buckets")
             return result
 
-        torch.UntypedStorage.resize_ = watched  # type: ignore[method-assign]
-        super().__enter__()
+        torch.UntypedStorage.resize_ = watched  # type: ignore[method-assign,assignment]
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *exception: Any) -> None:
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
-        super().__exit__(*exception)
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(t, DTensor) for t in types):
             return NotImplemented  # let it desugar: its local operations pass by here next
         result = func(*args, **(kwargs or {}))
         if func.namespace in ("c10d", "_c10d_functional"):
             self._see_collective(func.__name__.split(".")[0], args)
         for tensor in _tensors(result):
-            self._see_storage(_local(tensor).untyped_storage())
+            self._see_storage(local(tensor).untyped_storage())
         return result
 
     def _see_collective(self, name: str, args: Any) -> None:
@@ -154,7 +153,7 @@ class MemoryMeter(TorchDispatchMode):
     def name(self, tensors: Iterable[torch.Tensor], kind: str) -> None:
         """Say what tensors are for; the first of `CLASSES` wins where a storage is two things."""
         for tensor in tensors:
-            storage = _local(tensor).untyped_storage()
+            storage = local(tensor).untyped_storage()
             self._see_storage(storage)
             key = self._keys.get(storage._cdata)
             if key is None:

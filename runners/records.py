@@ -1,0 +1,324 @@
+"""What a trace holds: the models of its records, from which its JSON Schema is made.
+
+Everything a rerun must reproduce stands outside `timing`; every measured time stands inside it, so
+two traces can be compared without comparing clocks. Units are in the names: `_bytes`, `_seconds`,
+`_share` (0 to 1), `num_` for counts. A share or an accuracy is a fraction, never a percentage.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Status = Literal[
+    "completed", "out_of_memory", "diverged", "deadlocked", "died", "failed", "skipped"
+]
+Activity = Literal["compute", "communication", "waiting"]
+Shape = list[int]
+Setting = int | float | str | bool | None | list[int] | list[float] | list[str]
+Loss = float | None  # null where the loss was not finite; `non_finite` then says where and what
+
+
+class Record(BaseModel):
+    """Any part of a trace: unknown fields, and values of another type, are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Code(Record):
+    """Which code measured: `digest` decides staleness, commit and dirty are for people."""
+
+    digest: str
+    commit: str | None
+    dirty: bool
+
+
+class Software(Record):
+    """Versions that a result can depend on."""
+
+    python: str
+    torch: str
+
+
+class Failure(Record):
+    """Why a rank or a run ended otherwise than by completing."""
+
+    kind: str = Field(description="out_of_memory, peer_lost, hang, signal, exception, diverged")
+    message: str = Field(description="the first line of what was raised, as it was raised")
+    asked_bytes: int | None = Field(description="bytes the refused allocation asked for")
+    rank: int | None
+    phase: str = Field(description="build, wrap, forward, backward, optimizer, …")
+    step: int | None = Field(description="training step of the failure, from 0; null before it")
+
+
+class Layer(Record):
+    """One layer of the model as this run placed it."""
+
+    name: str
+    kind: str
+    weight_shape: Shape
+    num_parameters: int
+    bytes: int
+    ranks: list[int] = Field(description="the ranks that hold it, whole or as shards")
+
+
+class Model(Record):
+    """The whole model, before any split."""
+
+    num_parameters: int
+    bytes: int
+    dtype: str
+    layers: list[Layer]
+
+
+class Stage(Record):
+    """One stage of the data's way: what went in, what was done, what came out.
+
+    Shapes, dtype, bytes and values are read off the tensors by the recorder. Its time is in
+    `timing.stages` under the same name.
+    """
+
+    name: str
+    rank: int | None = Field(description="null: the same on every rank")
+    operation: str
+    shape_in: Shape
+    shape_out: Shape
+    dtype: str
+    bytes: int = Field(description="bytes of what came out")
+    values: list[float] = Field(description="the first values of what came out")
+
+
+class RankEpoch(Record):
+    """What one rank saw in an epoch; kept where ranks may differ."""
+
+    rank: int
+    loss: Loss
+    parameter_digest: str
+
+
+class Epoch(Record):
+    """Training and validation after one pass over the rows; epochs count from 1."""
+
+    epoch: int
+    loss: Loss = Field(description="mean over the epoch's samples, all ranks")
+    accuracy: float | None
+    validation_loss: Loss
+    validation_accuracy: float | None
+    ranks: list[RankEpoch]
+
+
+class Validation(Record):
+    """The last look at rows never trained on."""
+
+    rank: int
+    num_rows: int
+    loss: Loss
+    accuracy: float | None
+
+
+class PredictionStep(Record):
+    """One step of one real batch through the model; its time is in `timing.prediction`."""
+
+    name: str
+    rank: int | None
+    operation: str
+    shape_in: Shape
+    shape_out: Shape
+    values: list[float]
+    facts: dict[str, Setting] = Field(description="what else the step shows: loss, digest, class …")
+
+
+class MemoryClasses(Record):
+    """Bytes by what they are for."""
+
+    parameters_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int
+    buckets_bytes: int = Field(description="what a wrapper (DDP, FSDP) keeps to communicate")
+    buffers_bytes: int = Field(description="module buffers and input rows")
+
+
+class Memory(Record):
+    """What one rank needed, above what it held before the model was built.
+
+    `peak_bytes`, `at_peak`, `largest` and `phases` come from the dispatch-mode meter of a metered
+    pass; `kernel_peak_bytes` is the kernel's own high-water mark over the same stretch, and the
+    only one a budgeted pass has.
+    """
+
+    peak_bytes: int | None
+    peak_phase: str | None
+    at_peak: MemoryClasses | None
+    largest: MemoryClasses | None = Field(description="the most each class ever held")
+    phases: dict[str, int] = Field(description="peak bytes by phase")
+    kernel_peak_bytes: int | None
+
+
+class Collective(Record):
+    """All calls of one operation on one rank during one metered step."""
+
+    operation: str
+    count: int
+    bytes: int = Field(description="payload handed to the operation, summed over the calls")
+
+
+class RankRecord(Record):
+    """What one rank did."""
+
+    rank: int
+    status: Status
+    failure: Failure | None
+    num_parameters: int | None = Field(description="parameters this rank holds")
+    num_samples: int | None = Field(description="training samples this rank saw")
+    first_parameter_digest: str | None = Field(description="before any wrapper touched them")
+    start_parameter_digest: str | None = Field(description="when training started")
+    parameter_digest: str | None = Field(description="when training ended")
+    memory: Memory | None
+    collectives: list[Collective] = Field(description="of one metered step")
+
+
+class Samples(Record):
+    """Repeated measurements of one time, raw, with what is reported of them."""
+
+    unit: Literal["seconds"]
+    samples: list[float]
+    num_samples: int
+    first_quartile_seconds: float
+    median_seconds: float
+    third_quartile_seconds: float
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> Samples:
+        """Summarise raw samples, in seconds.
+
+        Raises:
+            ValueError: without a sample.
+        """
+        if not seconds:
+            raise ValueError("no sample to summarise")
+        kept = [round(s, 7) for s in seconds]
+        first, middle, third = (
+            statistics.quantiles(kept, n=4, method="inclusive")
+            if len(kept) > 1
+            else (kept[0], kept[0], kept[0])
+        )
+        return cls(
+            unit="seconds",
+            samples=kept,
+            num_samples=len(kept),
+            first_quartile_seconds=round(first, 7),
+            median_seconds=round(middle, 7),
+            third_quartile_seconds=round(third, 7),
+        )
+
+
+class Span(Record):
+    """What a rank was doing between two moments of the one step a timeline shows."""
+
+    rank: int
+    activity: Activity
+    name: str
+    start_seconds: float
+    end_seconds: float
+
+
+class RankTime(Record):
+    """How one rank spent the step of the timeline."""
+
+    rank: int
+    compute_seconds: float
+    communication_seconds: float
+    waiting_seconds: float
+    waiting_share: float = Field(description="of the whole step, 0 to 1")
+
+
+class Timing(Record):
+    """Every measured time of a run."""
+
+    wall_seconds: float = Field(description="the run with all its passes")
+    oversubscribed: bool = Field(description="more ranks than cores: not for fits of speed")
+    step: Samples | None
+    stages: dict[str, float] = Field(description="seconds by stage")
+    prediction: dict[str, float] = Field(description="seconds by prediction step")
+    timeline: list[Span]
+    ranks: list[RankTime]
+
+
+class NonFinite(Record):
+    """A value that JSON cannot carry; the field itself holds null."""
+
+    field: str
+    step: int | None
+    kind: Literal["nan", "inf", "-inf"]
+
+
+class Run(Record):
+    """One run of an experiment: what was set, what was expected, what happened."""
+
+    strategy: str
+    world_size: int
+    backend: Literal["gloo", "nccl"]
+    device: Literal["cpu", "cuda"]
+    seed: int
+    settings: dict[str, Setting]
+    budget_bytes: int | None = Field(description="what each rank was allowed; null: no limit")
+    expected_status: Status
+    status: Status
+    reason: str | None = Field(description="why it was skipped")
+    error: Failure | None = Field(description="the root cause among the ranks' failures")
+    passes: list[str] = Field(description="metered, timed, budgeted: the passes that ran")
+    allocator: dict[str, str] = Field(description="environment of the ranks, by pass")
+    model: Model | None
+    stages: list[Stage]
+    epochs: list[Epoch]
+    step_losses: list[Loss] = Field(description="the loss of each step, for the runs that keep it")
+    validation: Validation | None
+    prediction: list[PredictionStep]
+    ranks: list[RankRecord]
+    printed: list[str] = Field(description="what rank 0 printed")
+    non_finite: list[NonFinite]
+    timing: Timing
+
+    @property
+    def is_surprise(self) -> bool:
+        """Whether the run ended otherwise than declared; a skipped run never surprises."""
+        return self.status not in (self.expected_status, "skipped")
+
+
+class Trace(Record):
+    """All runs of one experiment on one machine."""
+
+    schema_version: Literal[1]
+    experiment: str
+    question: str = Field(description="what the experiment asks, in one sentence")
+    recorded_at: str = Field(description="UTC, ISO 8601, seconds")
+    machine: str
+    code: Code
+    software: Software
+    runs: Annotated[dict[str, Run], Field(min_length=1)]
+
+
+class Accelerator(Record):
+    """One accelerator of a machine."""
+
+    name: str
+    memory_bytes: int
+
+
+class Machine(Record):
+    """What a machine is; its folder's name is `name`."""
+
+    schema_version: Literal[1]
+    name: str
+    fingerprint: str
+    is_reference: bool
+    cpu: str
+    num_cores: int
+    memory_bytes: int
+    system: str
+    python: str
+    torch: str
+    accelerators: list[Accelerator]

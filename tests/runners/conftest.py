@@ -1,0 +1,45 @@
+"""Ranks start once for a test session: each run is measured when first asked for, and kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from runners import machine, measure
+from runners.experiment import MORE, find
+from runners.launch import Launcher
+from runners.trace import Run
+
+OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[Launcher]:
+    """One launcher, so one pair of forkservers, for the whole session."""
+    before = os.environ.get(MORE)
+    os.environ[MORE] = str(OWN_EXPERIMENTS)
+    with Launcher("cpu", quiet_seconds=3.0) as started:
+        yield started
+    if before is None:
+        del os.environ[MORE]
+    else:
+        os.environ[MORE] = before
+
+
+@pytest.fixture(scope="session")
+def run(launcher: Launcher) -> Callable[[str, str], Run]:
+    """Measure a run of an experiment; the second asking for it gets the first's."""
+
+    @cache
+    def measured(experiment: str, name: str) -> Run:
+        if find(experiment).runs[name].budget_bytes is not None:
+            reason = machine.can_limit_memory()
+            if reason is not None:
+                pytest.skip(reason)
+        return measure.measure_run(launcher, find(experiment), name)
+
+    return measured

@@ -1,0 +1,116 @@
+"""Runs that end badly on purpose: the tests' own experiment, never part of the book."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from runners.experiment import RunPlan
+from runners.rank import Rank
+
+QUESTION = "What does the launcher say when a run ends badly?"
+MEBIBYTE = 1 << 20
+
+
+def well(rank: Rank) -> None:
+    """Two ranks agree on a sum."""
+    with rank.phase("sum"):
+        tensor = torch.full((4,), float(rank.rank + 1))
+        dist.all_reduce(tensor)
+    rank.epoch(1, loss=tensor[0].item(), num_samples=1)
+    print("all is well")
+
+
+def killed(rank: Rank) -> None:
+    """Rank 1 is killed while rank 0 waits for it."""
+    for step in range(3):
+        rank.step_index = step
+        with rank.phase("forward"):
+            if rank.rank == 1 and step == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            dist.all_reduce(torch.ones(1))
+
+
+def left(rank: Rank) -> None:
+    """Rank 1 leaves without a record."""
+    with rank.phase("optimizer"):
+        if rank.rank == 1:
+            os._exit(3)
+        dist.all_reduce(torch.ones(1))
+
+
+def hangs(rank: Rank) -> None:
+    """Rank 1 sleeps for ever; rank 0 waits in a collective."""
+    with rank.phase("forward"):
+        if rank.rank == 0:
+            with rank.phase("all_reduce"):
+                dist.all_reduce(torch.ones(1))
+        time.sleep(3600)
+
+
+def raises(rank: Rank) -> None:
+    """Rank 0 has a bug; rank 1 waits for it."""
+    with rank.phase("loss"):
+        if rank.rank == 0:
+            raise ValueError("labels and rows differ in number")
+        dist.all_reduce(torch.ones(1))
+
+
+def refused(rank: Rank) -> None:
+    """Rank 1 asks for more than its budget; rank 0 waits for it."""
+    with rank.phase("forward"):
+        if rank.rank == 1:
+            torch.ones(64 * MEBIBYTE // 4)
+        dist.all_reduce(torch.ones(1))
+
+
+def fits(rank: Rank) -> None:
+    """Both stay within the budget."""
+    with rank.phase("forward"):
+        torch.ones(16 * MEBIBYTE // 4)
+
+
+def diverges(rank: Rank) -> None:
+    """A learning rate so large that the loss leaves the numbers."""
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e30)
+    for epoch in rank.epochs(3):
+        for _ in rank.steps(2):
+            loss = model(torch.ones(2, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            rank.step_loss(loss.item())
+        rank.epoch(epoch, loss=loss.item(), num_samples=2)
+
+
+BUDGETED = ("budgeted",)
+TIMED = ("timed",)
+RUNS = {
+    "well": RunPlan("well", 2, passes=TIMED),
+    "killed": RunPlan("killed", 2, passes=TIMED, expected="died"),
+    "left": RunPlan("left", 2, passes=TIMED, expected="died"),
+    "hangs": RunPlan("hangs", 2, passes=TIMED, expected="deadlocked"),
+    "raises": RunPlan("raises", 2, passes=TIMED, expected="failed"),
+    "refused": RunPlan(
+        "refused", 2, passes=BUDGETED, budget_bytes=48 * MEBIBYTE, expected="out_of_memory"
+    ),
+    "fits": RunPlan("fits", 2, passes=BUDGETED, budget_bytes=48 * MEBIBYTE),
+    "too_small": RunPlan("fits", 2, passes=BUDGETED, budget_bytes=1024, expected="failed"),
+    "diverges": RunPlan("diverges", 1, passes=TIMED, expected="diverged", keeps_steps=True),
+    "surprises": RunPlan("well", 2, passes=TIMED, expected="out_of_memory"),
+}
+STRATEGIES = {
+    "well": well,
+    "killed": killed,
+    "left": left,
+    "hangs": hangs,
+    "raises": raises,
+    "refused": refused,
+    "fits": fits,
+    "diverges": diverges,
+}

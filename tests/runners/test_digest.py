@@ -1,0 +1,78 @@
+"""Staleness: what changes a digest, and what must not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runners import digest
+from runners.experiment import names
+
+CODE = '''"""An experiment."""
+from runners.teacher import teach  # the rows
+SETTINGS = {"num_rows": 100}
+def single(rank):
+    """Train."""
+    return teach
+'''
+
+
+@pytest.fixture
+def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The digest of an experiment with this text, in a tree with this teacher."""
+    (tmp_path / "runners" / "experiments").mkdir(parents=True)
+    monkeypatch.setattr(digest, "ROOT", tmp_path)
+
+    def made(code: str, teacher: str = "def teach(): return 1\n") -> str:
+        (tmp_path / "runners" / "teacher.py").write_text(teacher)
+        (tmp_path / "runners" / "experiments" / "one.py").write_text(code)
+        digest.source_digest.cache_clear()
+        return digest.source_digest("one")
+
+    yield made
+    digest.source_digest.cache_clear()
+
+
+def test_comments_docstrings_and_layout_change_nothing(digest_of) -> None:
+    other = (
+        CODE.replace("# the rows", "# rows")
+        .replace("Train.", "Train it.")
+        .replace(": 100", ":  100")
+    )
+    assert digest_of(CODE) == digest_of(other)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("100", "101"), ("return teach", "return teach()"), ("single", "ddp")]
+)
+def test_settings_and_code_change_it(digest_of, before: str, after: str) -> None:
+    assert digest_of(CODE) != digest_of(CODE.replace(before, after))
+
+
+def test_the_models_and_rows_it_uses_change_it(digest_of) -> None:
+    assert digest_of(CODE) != digest_of(CODE, teacher="def teach(): return 2\n")
+
+
+def test_the_meter_version_changes_it(digest_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = digest_of(CODE)
+    monkeypatch.setattr(digest, "METER_VERSION", digest.METER_VERSION + 1)
+    assert digest_of(CODE) != before
+
+
+def test_a_program_it_executes_changes_it(digest_of, tmp_path: Path) -> None:
+    program = tmp_path / "content" / "a.py"
+    program.parent.mkdir()
+    program.write_text("print(1)\n")
+    code = CODE + 'PROGRAM = "content/a.py"\n'
+    before = digest_of(code)
+    program.write_text("print(2)\n")
+    assert digest_of(code) != before
+
+
+def test_every_experiment_covers_the_modules_it_imports() -> None:
+    for name in names():
+        covered = {p.name for p in digest.covered_files(digest.experiment_path(name))}
+        text = digest.experiment_path(name).read_text()
+        for module in ("teacher", "networks", "training"):
+            assert (f"runners.{module}" in text) <= (f"{module}.py" in covered)

@@ -1,0 +1,149 @@
+"""How runs end, well and badly, and what the launcher says of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runners.trace import Run
+
+pytestmark = pytest.mark.ranks
+Measure = Callable[[str, str], Run]
+
+
+def test_a_run_that_completes_says_what_it_printed_and_what_it_saw(run: Measure) -> None:
+    well = run("mishaps", "well")
+    assert well.status == "completed"
+    assert well.printed == ["all is well"]
+    assert [e.loss for e in well.epochs] == [3.0]
+    assert not well.is_surprise
+
+
+def test_a_killed_rank_is_named_with_its_phase_step_and_signal(run: Measure) -> None:
+    killed = run("mishaps", "killed")
+    assert killed.status == "died"
+    assert killed.error is not None
+    assert (killed.error.rank, killed.error.phase, killed.error.step) == (1, "forward", 2)
+    assert "SIGKILL" in killed.error.message
+
+
+def test_a_rank_that_leaves_without_a_record_is_named_with_its_exit_code(run: Measure) -> None:
+    left = run("mishaps", "left")
+    assert left.status == "died"
+    assert left.error is not None
+    assert (left.error.rank, left.error.phase) == (1, "optimizer")
+    assert "exit code 3" in left.error.message
+
+
+def test_of_ranks_that_hang_the_one_that_fell_behind_is_the_cause(run: Measure) -> None:
+    hung = run("mishaps", "hangs")
+    assert hung.status == "deadlocked"
+    assert hung.error is not None
+    assert (hung.error.rank, hung.error.phase) == (1, "forward")
+    assert [r.failure.phase for r in hung.ranks if r.failure] == ["all_reduce", "forward"]
+
+
+def test_an_exception_is_the_cause_and_not_the_peer_that_waited_for_it(run: Measure) -> None:
+    raised = run("mishaps", "raises")
+    assert raised.status == "failed"
+    assert raised.error is not None
+    assert raised.error.rank == 0
+    assert raised.error.message == "ValueError: labels and rows differ in number"
+    assert [r.failure.kind for r in raised.ranks if r.failure] == ["exception", "peer_lost"]
+
+
+def test_the_allocator_refuses_what_goes_beyond_the_budget(run: Measure) -> None:
+    refused = run("mishaps", "refused")
+    assert refused.status == "out_of_memory"
+    assert refused.error is not None
+    assert refused.error.asked_bytes == 64 << 20
+    assert (refused.error.rank, refused.error.phase) == (1, "forward")
+
+
+def test_what_stays_within_the_budget_completes(run: Measure) -> None:
+    assert run("mishaps", "fits").status == "completed"
+
+
+def test_a_budget_below_what_the_warm_up_needs_says_so(run: Measure) -> None:
+    small = run("mishaps", "too_small")
+    assert small.status == "failed"
+    assert small.error is not None
+    assert small.error.kind == "budget_too_small"
+    assert "raise the budget" in small.error.message
+
+
+def test_a_loss_that_leaves_the_numbers_is_null_and_listed(run: Measure) -> None:
+    diverged = run("mishaps", "diverges")
+    assert diverged.status == "diverged"
+    assert None in diverged.step_losses
+    assert {n.kind for n in diverged.non_finite} <= {"nan", "inf"}
+    assert diverged.non_finite[0].step == diverged.step_losses.index(None)
+
+
+def test_a_run_that_ends_otherwise_than_declared_is_a_surprise(run: Measure) -> None:
+    assert run("mishaps", "surprises").is_surprise
+
+
+def children(pid: int) -> set[int]:
+    """Every process below `pid`."""
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            if parent == pid:
+                found |= {int(entry.name)} | children(int(entry.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see processes")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_run_leaves_no_process_and_no_half_file(
+    how: signal.Signals, tmp_path: Path, root: Path
+) -> None:
+    environment = {
+        **os.environ,
+        "PROOFBOOK_EXPERIMENTS": str(Path(__file__).parent / "experiments"),
+        "PROOFBOOK_TRACES": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runners", "run", "mishaps"],
+        cwd=root,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    below: set[int] = set()
+    end = time.monotonic() + 60
+    while len(below) < 3 and time.monotonic() < end:  # a forkserver and two ranks
+        time.sleep(0.05)
+        below |= children(process.pid)
+    assert len(below) >= 3, "ranks never started"
+    process.send_signal(how)
+    code = process.wait(30)
+    assert code == (-signal.SIGKILL if how is signal.SIGKILL else 130)
+    end = time.monotonic() + 10
+    alive = below
+    while alive and time.monotonic() < end:
+        time.sleep(0.05)
+        alive = {pid for pid in below if _lives(pid)}
+    assert not alive
+    assert not list(tmp_path.glob("*/*.json*"))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

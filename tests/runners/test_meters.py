@@ -1,0 +1,149 @@
+"""The meters against what they must show: closed forms for bytes, hand-made events for waiting."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from runners.meters.activity import Event, split_waiting
+from runners.meters.memory import MemoryMeter
+
+WIDTHS = (300, 200, 100)
+NUM_PARAMETERS = 300 * 200 + 200 + 200 * 100 + 100
+MS = 1_000_000
+
+
+def metered_steps(num_steps: int, optimizer_class: type[torch.optim.Optimizer]) -> MemoryMeter:
+    """Train a small model under the meter, naming state as a rank does."""
+    with MemoryMeter() as meter:
+        model = nn.Sequential(nn.Linear(300, 200), nn.ReLU(), nn.Linear(200, 100))
+        optimizer = optimizer_class(model.parameters(), lr=0.1)
+        meter.name(model.parameters(), "parameters")
+        rows = torch.randn(8, 300)
+        meter.name([rows], "buffers")
+        for _ in range(num_steps):
+            meter.phase = "forward"
+            loss = model(rows).square().mean()
+            meter.phase = "backward"
+            loss.backward()
+            meter.name([p.grad for p in model.parameters() if p.grad is not None], "gradients")
+            meter.phase = "optimizer"
+            optimizer.step()
+            state = [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v)]
+            meter.name(state, "optimizer")
+            optimizer.zero_grad()
+    return meter
+
+
+def test_parameters_and_gradients_are_four_bytes_each() -> None:
+    memory = metered_steps(2, torch.optim.SGD).memory(None)
+    assert memory.largest is not None
+    assert memory.largest.parameters_bytes == 4 * NUM_PARAMETERS
+    assert memory.largest.gradients_bytes == 4 * NUM_PARAMETERS
+    assert memory.largest.optimizer_bytes == 0
+    assert memory.largest.buffers_bytes == 4 * 8 * 300
+
+
+def test_adam_keeps_two_moments_of_every_parameter() -> None:
+    memory = metered_steps(2, torch.optim.Adam).memory(None)
+    assert memory.largest is not None
+    counters = 4 * 4  # one step counter a parameter tensor
+    assert memory.largest.optimizer_bytes == 2 * 4 * NUM_PARAMETERS + counters
+
+
+def test_the_peak_is_the_sum_of_its_classes_and_lies_in_a_phase() -> None:
+    memory = metered_steps(2, torch.optim.SGD).memory(None)
+    assert memory.at_peak is not None
+    assert sum(memory.at_peak.model_dump().values()) == memory.peak_bytes
+    assert memory.peak_phase == "backward"
+    assert memory.phases["backward"] == memory.peak_bytes
+
+
+def test_a_freed_tensor_is_no_longer_counted() -> None:
+    with MemoryMeter() as meter:
+        first = torch.ones(1000)
+        del first
+        second = torch.ones(1000)
+    assert meter.memory(None).peak_bytes == second.nbytes
+
+
+def test_a_view_is_counted_once() -> None:
+    with MemoryMeter() as meter:
+        whole = torch.ones(1000)
+        _ = whole.view(10, 100), whole[:500]
+    assert meter.memory(None).peak_bytes == whole.nbytes
+
+
+def test_a_storage_that_is_resized_is_followed() -> None:
+    with MemoryMeter() as meter:
+        tensor = torch.ones(1000)
+        tensor.untyped_storage().resize_(0)
+        other = torch.ones(500)
+    memory = meter.memory(None)
+    assert memory.peak_bytes == 4000
+    assert other.nbytes == 2000
+
+
+def test_the_meter_leaves_torch_as_it_found_it() -> None:
+    before = torch.UntypedStorage.resize_
+    with MemoryMeter():
+        pass
+    assert torch.UntypedStorage.resize_ is before
+
+
+def test_a_receiver_waits_until_its_sender_starts() -> None:
+    events = [
+        Event(0, "compute", "forward", 0, 60 * MS),
+        Event(0, "communication", "send", 60 * MS, 80 * MS, peer=1),
+        Event(1, "communication", "recv", 0, 80 * MS, peer=0),
+        Event(1, "compute", "forward", 80 * MS, 100 * MS),
+    ]
+    spans, times = split_waiting(events, {0: (0, 80 * MS), 1: (0, 100 * MS)})
+    assert [(s.activity, s.start_seconds, s.end_seconds) for s in spans if s.rank == 1] == [
+        ("waiting", 0.0, 0.06),
+        ("communication", 0.06, 0.08),
+        ("compute", 0.08, 0.1),
+    ]
+    assert [t.waiting_share for t in times] == pytest.approx([0.2, 0.6])
+
+
+def test_ranks_of_a_collective_wait_for_the_last_of_them() -> None:
+    events = [
+        Event(0, "communication", "all_reduce", 10 * MS, 50 * MS),
+        Event(1, "communication", "all_reduce", 40 * MS, 50 * MS),
+    ]
+    _, times = split_waiting(events, {0: (0, 50 * MS), 1: (0, 50 * MS)})
+    assert [t.communication_seconds for t in times] == pytest.approx([0.01, 0.01])
+    assert times[0].waiting_seconds == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3, 4])
+def test_one_batch_in_flight_leaves_each_rank_idle_for_all_turns_but_its_own(
+    num_ranks: int,
+) -> None:
+    turn = 10 * MS
+    events = [
+        Event(rank, "compute", "forward", rank * turn, (rank + 1) * turn)
+        for rank in range(num_ranks)
+    ]
+    window = (0, num_ranks * turn)
+    _, times = split_waiting(events, dict.fromkeys(range(num_ranks), window))
+    assert [t.waiting_share for t in times] == pytest.approx(
+        [(num_ranks - 1) / num_ranks] * num_ranks, abs=1e-5
+    )
+
+
+def test_the_spans_of_a_rank_cover_its_step_without_gap_or_overlap() -> None:
+    events = [
+        Event(0, "compute", "forward", 5 * MS, 20 * MS),
+        Event(0, "communication", "all_reduce", 15 * MS, 30 * MS),
+        Event(0, "compute", "optimizer", 40 * MS, 45 * MS),
+    ]
+    spans, _ = split_waiting(events, {0: (0, 50 * MS)})
+    assert spans[0].start_seconds == 0
+    assert spans[-1].end_seconds == pytest.approx(0.05)
+    for one, after in pairwise(spans):
+        assert one.end_seconds == after.start_seconds

@@ -1,0 +1,158 @@
+"""Traces on disk: whole or not at all, and refused with file and field where they are wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners import trace
+from runners.trace import Samples, TraceError, read, write, write_json
+
+REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
+TRACES = [p for p in REFERENCES if p.stem != "machine"]
+
+
+@pytest.fixture
+def document(root: Path) -> dict[str, Any]:
+    """A real trace, as plain JSON, to be spoilt."""
+    path = next((root / "content" / "traces").glob("reference-*/batch_split.json"))
+    return json.loads(path.read_text())  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def spoilt(tmp_path: Path, document: dict[str, Any]) -> Callable[[Callable[[Any], None]], Path]:
+    """Change a real trace and write it where `read` finds it."""
+
+    def change(how: Callable[[Any], None]) -> Path:
+        how(document)
+        path = tmp_path / "batch_split.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    return change
+
+
+def test_a_trace_survives_writing_and_reading(root: Path, tmp_path: Path) -> None:
+    for path in TRACES:
+        whole = read(root / path)
+        write(tmp_path / path.name, whole)
+        assert read(tmp_path / path.name) == whole
+        assert (tmp_path / path.name).read_bytes() == (root / path).read_bytes()
+
+
+def test_committed_traces_are_under_their_size(root: Path) -> None:
+    assert TRACES
+    assert all((root / p).stat().st_size < trace.MAX_TRACE_BYTES for p in TRACES)
+
+
+def test_a_missing_trace_says_how_to_measure_it(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"ddp\.json: no such trace; measure it with"):
+        read(tmp_path / "ddp.json")
+
+
+def test_a_truncated_trace_is_refused_by_name(tmp_path: Path, root: Path) -> None:
+    text = (root / TRACES[0]).read_text()
+    torn = tmp_path / TRACES[0].name
+    torn.write_text(text[: len(text) // 2])
+    with pytest.raises(TraceError, match="not a whole JSON file"):
+        read(torn)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_a_bare_constant_that_is_not_json_is_refused(constant: str, tmp_path: Path) -> None:
+    path = tmp_path / "ddp.json"
+    path.write_text(f'{{"schema_version": {constant}}}')
+    with pytest.raises(TraceError, match=f"bare {constant} is not JSON"):
+        read(path)
+
+
+def test_a_future_schema_says_to_update(spoilt: Callable[..., Path]) -> None:
+    path = spoilt(lambda d: d.update(schema_version=2))
+    with pytest.raises(TraceError, match=r"schema_version 2 is newer .* update the project"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("how", "field"),
+    [
+        (lambda d: d["runs"]["split"].pop("status"), r"runs\.split\.status: field required"),
+        (lambda d: d["runs"]["split"].update(status="fine"), r"runs\.split\.status"),
+        (lambda d: d["runs"]["split"].update(colour="red"), r"runs\.split\.colour: extra"),
+        (lambda d: d["runs"]["split"].update(world_size="two"), r"runs\.split\.world_size"),
+        (lambda d: d.update(runs={}), r"runs: "),
+    ],
+)
+def test_a_malformed_field_is_named(
+    spoilt: Callable[..., Path], how: Callable[[Any], None], field: str
+) -> None:
+    with pytest.raises(TraceError, match=rf"batch_split\.json: {field}"):
+        read(spoilt(how))
+
+
+def test_a_trace_in_the_wrong_file_is_refused(spoilt: Callable[..., Path]) -> None:
+    with pytest.raises(TraceError, match="experiment: is 'ddp', the file says 'batch_split'"):
+        read(spoilt(lambda d: d.update(experiment="ddp")))
+
+
+def test_a_full_disk_leaves_the_old_trace_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "machine.json"
+    write_json(path, {"before": 1})
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        write_json(path, {"after": 2})
+    assert json.loads(path.read_text()) == {"before": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_number_that_is_not_finite_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "a.json", {"loss": float("nan")})
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_schema_describes_every_field_of_a_trace(document: dict[str, Any]) -> None:
+    schema = trace.json_schema()
+    assert set(document) == set(schema["properties"])
+    assert set(document["runs"]["split"]) == set(schema["$defs"]["Run"]["properties"])
+
+
+@given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=50))
+def test_quartiles_lie_in_order_within_the_samples(seconds: list[float]) -> None:
+    samples = Samples.of(seconds)
+    ordered = [
+        min(samples.samples),
+        samples.first_quartile_seconds,
+        samples.median_seconds,
+        samples.third_quartile_seconds,
+        max(samples.samples),
+    ]
+    assert all(a <= b + 1e-6 for a, b in pairwise(ordered))
+    assert samples.num_samples == len(seconds)
+
+
+def test_quartiles_match_numpy() -> None:
+    numpy = pytest.importorskip("numpy")
+    seconds = [0.4, 0.1, 0.9, 0.35, 0.2, 0.7]
+    expected = numpy.quantile(seconds, [0.25, 0.5, 0.75])
+    samples = Samples.of(seconds)
+    found = [
+        samples.first_quartile_seconds,
+        samples.median_seconds,
+        samples.third_quartile_seconds,
+    ]
+    assert found == pytest.approx(expected, abs=1e-7)
