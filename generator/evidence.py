@@ -6,7 +6,7 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,7 @@ class Evidence:
         self._evaluations: dict[str, Evaluation] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._underway: list[str] = []
+        self._texts: dict[Hashable, str] = {}
         self._places: dict[str, tuple[Document[Any], Field]] | None = None
 
     def evaluate(self, expression: str) -> Evaluation:
@@ -210,6 +211,12 @@ class Evidence:
         """Title and publisher of what is cited."""
         found = self.book.references[reference]
         return f"{found.title} ({found.where})"
+
+    def remembered(self, key: Hashable, make: Callable[[], str]) -> str:
+        """A text made once for a key: what many pages of one book print alike."""
+        if key not in self._texts:
+            self._texts[key] = make()
+        return self._texts[key]
 
     def comparable(self, found: Evaluation) -> Value | Node | None:
         """A result that a claim can be judged on: a value, a constant, or samples."""

@@ -6,7 +6,7 @@ value. Values are buttons with a `popovertarget`, so they open without any scrip
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -60,9 +60,9 @@ class PageText:
         number = self._number(value)
         absent = " pb-absent" if value.absent else ""
         return Markup(
-            '<button type="button" class="pb-value pb-{kind}{absent}" '
-            'popovertarget="pb-v{number}">{text}</button>'
-        ).format(kind=value.kind, absent=absent, number=number, text=str(value))
+            f'<button type="button" class="pb-value pb-{value.kind}{absent}" '
+            f'popovertarget="pb-v{number}">{escape(str(value))}</button>'
+        )
 
     def provenances(self) -> Markup:
         """The popovers of every value printed so far, for the page's end."""
@@ -91,58 +91,59 @@ class PageText:
         return self._numbers[key]
 
     def _popover(self, number: int, value: Value) -> Markup:
-        rows = [*self._facts(value), *self._inputs(value)]
-        return Markup(
-            '<div class="pb-provenance" popover id="pb-v{number}">'
-            '<p class="pb-provenance-kind pb-{kind}">{text}: {words}</p><dl>{rows}</dl></div>'
-        ).format(
-            number=number,
-            kind=value.kind,
-            text=str(value),
-            words=KINDS[value.kind],
-            rows=Markup("").join(
-                Markup("<dt>{}</dt><dd>{}</dd>").format(name, text) for name, text in rows
-            ),
+        body = self._evidence.remembered((self._root, value), lambda: self._body(value))
+        return Markup(f'<div class="pb-provenance" popover id="pb-v{number}">{body}</div>')
+
+    def _body(self, value: Value) -> str:
+        rows = "".join(
+            f"<dt>{name}</dt><dd>{content}</dd>"
+            for name, content in (*self._facts(value), *self._inputs(value))
+        )
+        return (
+            f'<p class="pb-provenance-kind pb-{value.kind}">{escape(str(value))}: '
+            f"{KINDS[value.kind]}</p><dl>{rows}</dl>"
         )
 
-    def _facts(self, value: Value) -> Iterable[tuple[str, Markup | str]]:
+    def _facts(self, value: Value) -> Iterator[tuple[str, str]]:
+        """What is known of a value read off, or the formula of a computed one, as HTML."""
         if value.absent:
-            yield "why", value.absent
+            yield "why", escape(value.absent)
         origin = value.origin
         if origin is None:
-            yield "formula", Markup("<code>{}</code>").format(value.formula)
+            yield "formula", _code(value.formula)
             return
         if origin.reference:
-            yield "source", self._evidence.citation(origin.reference)
+            yield "source", escape(self._evidence.citation(origin.reference))
             return
         if not isinstance(value.number, str):
-            yield "exactly", str(value.shown(way="exact"))
-        yield "machine", origin.machine
+            yield "exactly", escape(str(value.shown(way="exact")))
+        yield "machine", escape(origin.machine)
         if not origin.experiment:
-            yield "field", Markup("<code>{}</code>").format(origin.field)
+            yield "field", _code(origin.field)
             return
         place = " · ".join(part for part in (origin.experiment, origin.run, origin.field) if part)
-        yield "from", Markup("<code>{}</code>").format(place)
-        yield "when", f"{origin.recorded_at}, torch {origin.torch}"
-        command = f"python -m runners run {origin.experiment}"
-        yield "run it yourself", Markup("<code>{}</code>").format(command)
+        yield "from", _code(place)
+        yield "when", escape(f"{origin.recorded_at}, torch {origin.torch}")
+        yield "run it yourself", _code(f"python -m runners run {origin.experiment}")
         yield "trace", self._trace_link(origin.machine, origin.experiment)
 
-    def _inputs(self, value: Value) -> Iterable[tuple[str, Markup | str]]:
-        seen: set[tuple[str, str]] = set()
-        for leaf in value.leaves if value.origin is None else ():
-            seen.add(
-                (leaf.origin.machine, leaf.origin.experiment or "") if leaf.origin else ("", "")
-            )
-            yield (
-                "from",
-                Markup("<code>{}</code> = {} ({})").format(leaf.formula, str(leaf), leaf.kind),
-            )
-        for machine, experiment in sorted(seen):
+    def _inputs(self, value: Value) -> Iterator[tuple[str, str]]:
+        """The values that a computed one is made of, its machine and its traces, as HTML."""
+        if value.origin is not None:
+            return
+        for leaf in value.leaves:
+            yield "from", f"{_code(leaf.formula)} = {escape(str(leaf))} ({leaf.kind})"
+        for machine in sorted(value.machines):
+            yield "machine", escape(machine)
+        origins = [leaf.origin for leaf in value.leaves if leaf.origin]
+        for machine, experiment in dict.fromkeys((o.machine, o.experiment) for o in origins):
             if experiment:
                 yield "trace", self._trace_link(machine, experiment)
 
-    def _trace_link(self, machine: str, experiment: str) -> Markup:
-        return Markup('<a href="{root}traces/{machine}/{name}.json">{name}.json</a>').format(
-            root=self._root, machine=machine, name=experiment
-        )
+    def _trace_link(self, machine: str, experiment: str) -> str:
+        name = escape(f"{experiment}.json")
+        return f'<a href="{self._root}traces/{escape(machine)}/{name}">{name}</a>'
+
+
+def _code(text: str) -> str:
+    return f"<code>{escape(text)}</code>"
