@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from generator.book import Book, Topic
 from generator.errors import ContentError, ContentErrors
 from generator.evidence import Evidence, PageText
 from generator.lesson import Figure
-from generator.views import frame, listing, question, tables
+from generator.verdicts import Outcome
+from generator.views import claims, frame, listing, question, tables
 from generator.views.folio import Folio, escaped_heading, interface_words
 from generator.views.picture import plain
 
@@ -60,12 +62,16 @@ class _Printer:
         if errors:
             raise ContentErrors(errors)
         self.outcomes = verdicts.judge(book, self.evidence)
+        self.reference_outcomes = _on_reference(book, self.outcomes)
 
     def page(self, path: str, template: str, topic: Topic | None = None, **context: Any) -> str:
         """One page: the template's body inside the frame."""
         depth = path.count("/")
         text = PageText(self.evidence, depth)
-        folio = Folio(self.book, self.evidence, self.outcomes, environment(), text)
+        folio = Folio(
+            self.book, self.evidence, self.outcomes, environment(), text,
+            reference_outcomes=self.reference_outcomes,
+        )  # fmt: skip
         context |= {"folio": folio, "book": self.book, "topic": topic, "root": "../" * depth}
         context |= self._tools(folio, topic, context.get("lesson"))
         body = _kept_together(environment().get_template(template).render(context))
@@ -100,10 +106,11 @@ class _Printer:
             "data_flow": lambda flow: tables.data_flow(flow, folio),
             "prediction": lambda written: tables.prediction(written, folio),
             "epochs": lambda training: tables.epochs(training, folio),
-            "verdicts": lambda names: tables.verdict_rows(names, folio),
+            "verdicts": lambda names: claims.verdict_rows(names, folio),
+            "changed_claims": lambda: claims.changed(folio),
             "failing": lambda paths: tables.failing(paths, folio),
             "compared": lambda written: tables.compared(written, folio),
-            "standing": lambda one: tables.standing(one, folio.outcomes[one.claim]),
+            "standing": lambda one: claims.standing(one, folio.outcomes[one.claim]),
             "line": folio.line,
             "prose": folio.prose,
             "cell": folio.cell,
@@ -137,6 +144,24 @@ class _Printer:
 def _kept_together(html: str) -> str:
     """Punctuation stays on the line of the value it follows; browsers break after any button."""
     return _VALUE_AND_MARK.sub(r'<span class="pb-keep">\1</span>', html)
+
+
+def _on_reference(book: Book, outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+    """The verdicts on the reference machine of claims that this machine judged on its own runs."""
+    own = {
+        name: replace(shown, trace=shown.reference, machine=book.reference, is_stale=False)
+        for name, shown in book.traces.items()
+        if shown.reference is not None and shown.reference is not shown.trace
+    }
+    if not own:
+        return {}
+    reference = replace(book, traces={**book.traces, **own}, machine=book.reference)
+    judged = verdicts.judge(reference, Evidence(reference))
+    return {
+        name: judged[name]
+        for name, outcome in outcomes.items()
+        if any(run.partition(".")[0] in own for run in outcome.runs)
+    }
 
 
 def _shortened(text: str) -> str:
@@ -191,10 +216,13 @@ def problems(book: Book) -> list[str]:
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:
     """The raw traces that pages link, by their path under the site's root."""
+    shown = {(one.folder, experiment) for experiment, one in book.traces.items()}
+    beside = {
+        (book.reference.name, experiment)
+        for experiment, one in book.traces.items()
+        if one.reference is not None and one.reference is not one.trace
+    }
     return {
-        f"traces/{shown.folder}/{experiment}.json": content
-        / "traces"
-        / shown.folder
-        / f"{experiment}.json"
-        for experiment, shown in book.traces.items()
+        f"traces/{folder}/{experiment}.json": content / "traces" / folder / f"{experiment}.json"
+        for folder, experiment in sorted(shown | beside)
     }

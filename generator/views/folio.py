@@ -42,6 +42,7 @@ class Folio:
     environment: Environment
     text: PageText
     topic: str | None = None
+    reference_outcomes: dict[str, Outcome] = field(default_factory=dict)
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)

@@ -25,7 +25,15 @@ def timeline(figure: Figure, folio: Folio) -> Picture:
     path = figure.runs[0]
     run = folio.run(path)
     words = folio.ui["figure"]
-    table = Table(["", words["computed"], words["communicated"], words["waited"], words["share"]])
+    table = Table(
+        [
+            words["rank"].capitalize(),
+            words["computed"],
+            words["communicated"],
+            words["waited"],
+            words["share"],
+        ]
+    )
     if run is None or not run.timing.timeline:
         return Picture(table)
     factor, unit = _scale(max(span.end_seconds for span in run.timing.timeline))

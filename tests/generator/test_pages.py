@@ -254,3 +254,16 @@ def test_no_page_carries_a_style_or_a_handler(rendered):
 def test_the_page_is_found_whole_by_a_fresh_load(rendered):
     again = load(ROOT / "tests" / "book" / "content", "reference-frozen", lambda _: False)
     assert pages.render(again) == rendered
+
+
+def test_beside_the_reference_machine_a_changed_verdict_is_told(copy):
+    copy.add_machine("cpu-mine", "tiny_memory", "tiny_training")
+    alike = pages.render(copy.load())["evidence.md"]
+    assert "Every claim has the same verdict here." in alike
+    copy.change_run("tiny_memory.halves_budget", machine="cpu-mine", status="failed")
+    text = pages.render(copy.load())["evidence.md"]
+    told = text.split("These claims have another verdict here:")[1].split("## Claims")[0]
+    assert "Under the budget the split model completes." in told
+    assert "does not hold" in told
+    assert "there" in told
+    assert "On the reference machine" in text
