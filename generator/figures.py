@@ -44,6 +44,10 @@ class FigureOnPage:
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     """Draw a figure from the runs it names; a run that was skipped is left out and said."""
+    folio.figures.append(figure.id)
+    again = folio.figures.count(figure.id)
+    if again > 1:  # a figure may stand on a page more than once, an id may not
+        figure = figure.model_copy(update={"id": f"{figure.id}-{again}"})
     missing = []
     for path in [*figure.runs, *figure.budgeted]:
         run = folio.run(path)

@@ -46,6 +46,7 @@ class Folio:
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
 
     def line(self, text: str) -> Markup:
         """An author's line, inline."""

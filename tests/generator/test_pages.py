@@ -190,6 +190,55 @@ def test_every_element_of_a_trace_stands_on_its_page(rendered):
     assert text.count('role="img"') >= 2
 
 
+@pytest.fixture
+def deep(copy):
+    """The page of a Deep lesson beside the frozen book's own two."""
+    lesson = Path(__file__).parent / "lessons" / "deep.yml"
+    (copy.content / "topics" / "sharding" / "deep.yml").write_text(lesson.read_text())
+    copy.edit("topics/sharding/topic.yml", "modes:", "modes:\n  deep: Why does a split fit?")
+    return pages.render(copy.load())["topics/sharding/deep.md"]
+
+
+def test_every_section_of_a_deep_lesson_stands_on_its_page_in_order(deep):
+    assert re.findall(r"^## (.*)$", deep, re.MULTILINE) == [
+        "Overview",
+        "Mental model",
+        "Build-up",
+        "Under the hood",
+        "Why designed this way",
+        "Myths",
+        "Expert zone",
+        "When not to use it",
+        "Production patterns",
+        "Connections",
+        "Common pitfalls",
+        "Key takeaways",
+    ]
+    for part in ("Foundation", "Before reading on", "Root cause", "Who holds what", "Insight"):
+        assert part in deep
+    assert "2</span> ways in" in deep
+
+
+def test_a_myth_is_revealed_after_the_commit_it_belongs_to(deep):
+    myth = deep[deep.index("## Myths") :]
+    assert myth.index('data-item="who-fits"') < myth.index('data-after="who-fits"')
+    assert myth.index("What many believe") < myth.index("What a run showed</dt>")
+    assert myth.index("The mechanism") < myth.index("Why it matters</dt>")
+
+
+def test_a_figure_or_a_question_that_stands_twice_has_two_ids(deep):
+    ids = re.findall(r' id="([^"]+)"', deep)
+    assert len(ids) == len(set(ids))
+    assert "item-who-fits-2" in ids
+    assert "figure-idea-2" in ids
+
+
+def test_both_versions_of_a_pitfall_are_files_and_the_run_tells_its_outcome(deep):
+    pitfall = deep[deep.index("## Common pitfalls") :]
+    assert pitfall.count("content/topics/sharding/code/halve.py") == 2
+    assert "How it ended: completed" in pitfall
+
+
 def test_hints_are_closed_one_by_one(rendered):
     hints = re.findall(r"<details class=\"pb-details\"><summary>Hint <", rendered[EXPERIMENT])
     assert len(hints) == 2
