@@ -310,7 +310,8 @@ def load(content: Path, machine: str | None = None, is_stale: IsStale = traces.i
     shown, reference = _machines(loader, shelf, machine)
     found = shelf.traces(shown, reference) if shown and reference else {}
     if loader.errors or not (home and shown and reference):
-        raise ContentErrors(loader.errors)
+        faults = (fault for document in loader.documents for fault in document.text_faults())
+        raise ContentErrors([*loader.errors, *faults])
     return Book(
         root=loader.content.parent, home=home, topics=tuple(topics), claims=claims,
         retractions=retractions, misconceptions=misconceptions, references=references,

@@ -14,6 +14,7 @@ from generator.book import Book, Topic
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
 from generator.documents import Document, Field
 from generator.errors import ContentError, nearest
+from generator.filters import Showed
 from generator.lesson import MODES, DeepFile, Listing, TraceFile
 from generator.quiz import QuizFile
 from generator.verdicts import keys
@@ -34,6 +35,7 @@ def check(evidence: Evidence) -> Iterator[ContentError]:
         for one in document.fields:
             yield from _text(evidence, document, one)
             yield from _reference(evidence.book, document, one)
+        yield from document.text_faults()
         yield from _document(evidence, document)
 
 
@@ -42,13 +44,21 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
     if one.mark == "expression":
         yield from _expression(evidence, document, one)
     elif one.mark:
-        for fault in prose.faults(one.text, inline=one.mark == "line"):
-            yield document.error(one.path, fault.message, offset=fault.offset)
         for found in prose.expressions(one.text):
-            problem = evidence.unprintable(evidence.evaluate(found.text)) if found.text else None
+            problem = _problem(evidence, document, found.text)
             if problem:
                 message = f"{found.text}: {problem}"
                 yield document.error(one.path, message, offset=found.start)
+
+
+def _problem(evidence: Evidence, document: Document[Any], expression: str) -> str | None:
+    """Why an expression cannot stand in a text of this file; an empty one is the text's fault."""
+    if not expression:
+        return None
+    found = evidence.evaluate(expression)
+    if isinstance(found.result, Showed) and isinstance(document.model, ClaimFile):
+        return "a claim's own sentences cannot quote a claim's sentence"
+    return evidence.unprintable(found)
 
 
 def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:

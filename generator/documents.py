@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from generator.errors import ContentError, ContentErrors, nearest
+from generator.prose import faults
 from generator.words import Mark, Written
 from generator.yaml_source import Path, Source, parse
 
@@ -49,6 +50,13 @@ class Document(Generic[WrittenT]):
     def fields(self) -> tuple[Field, ...]:
         """Every text of the file, in the order in which the models declare it."""
         return tuple(_fields(self.model, ()))
+
+    def text_faults(self) -> Iterator[ContentError]:
+        """What its texts may not hold, whatever the traces say."""
+        for one in self.fields:
+            if one.mark in ("line", "prose"):
+                for fault in faults(one.text, inline=one.mark == "line"):
+                    yield self.error(one.path, fault.message, offset=fault.offset)
 
     def error(self, path: Path, message: str, *, offset: int | None = None) -> ContentError:
         """An error at a value of this file, or at a character of it."""

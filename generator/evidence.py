@@ -29,7 +29,7 @@ NOT_MEASURED = "not measured here"
 CITED_UNITS = {
     "bytes": units.BYTES, "count": units.COUNT, "share": units.SHARE, "plain": units.PLAIN,
 }  # fmt: skip
-Printable = Value | Label | Showed | str
+Printable = Value | Label | Showed
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Evidence:
 
     def _calls(self) -> dict[str, Callable[[str], object]]:
         return {
-            "verdict": lambda claim: verdicts.WORDS[self.outcome(claim).verdict],
+            "verdict": lambda claim: Label(verdicts.WORDS[self.outcome(claim).verdict]),
             "showed": self._showed,
             "predicted": lambda claim: self._side(claim, "predicted"),
             "observed": lambda claim: self._side(claim, "observed"),
@@ -176,8 +176,6 @@ class Evidence:
             return found.error
         result = found.result
         if isinstance(result, Value | Label | Showed):
-            return None
-        if isinstance(result, str) and result in verdicts.WORDS.values():
             return None
         if isinstance(result, int | float | str):
             return f"{result!r} is a bare constant; only values of a trace print"

@@ -15,7 +15,7 @@ Thing = object  # whatever an expression yields: Value, Node, tuple of them, Lab
 
 @dataclass(frozen=True)
 class Label:
-    """A name with a number in it, `rank 0`: it names, it does not measure."""
+    """Words that print without provenance: a name, `rank 0`, or a verdict."""
 
     text: str
 

@@ -76,12 +76,12 @@ class PageText:
 
         return fill
 
-    def _shown(self, thing: Value | Label | Showed | str) -> Markup:
+    def _shown(self, thing: Value | Label | Showed) -> Markup:
         if isinstance(thing, Value):
             return self.show(thing)
         if isinstance(thing, Showed):
             return self.line(self._evidence.sentence(thing.claim))
-        return escape(thing.text if isinstance(thing, Label) else thing)
+        return escape(thing.text)
 
     def _number(self, value: Value) -> int:
         key = (str(value), value.kind, value.formula, value.origin)

@@ -32,10 +32,12 @@ def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
     copy.edit(QUIZ, "        why: The losses agree.\n", "")
     copy.edit("home.yml", "kind: memory_bars", "kind: memory_barz")
     copy.edit("topics/sharding/topic.yml", "order: 1", "order: first")
+    copy.edit("topics/sharding/experiment.yml", "cut in two.", "cut in 2.")
     files = [error.split(":")[0] for error in copy.errors()]
     assert files == [
         "content/home.yml",
         f"content/{QUIZ}",
+        "content/topics/sharding/experiment.yml",
         "content/topics/sharding/topic.yml",
     ]
 

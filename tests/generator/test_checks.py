@@ -58,6 +58,9 @@ QUIZ, CLAIMS = "topics/averaging/quiz.yml", "claims/tiny_memory.yml"
          "tiny_memory.gone", "no run 'gone'"),
         (CLAIMS, "field: tiny_memory.halves_budget.status", "field: tiny_memory.halves_budget.sta",
          "tiny_memory.halves_budget.sta,", "no 'sta' on the path"),
+        ("claims/tiny_training.yml", "does_not_hold: Averaging was",
+         "does_not_hold: \"{{ showed('averaging-is-slower') }}\"\n      too_few_samples: It was",
+         "showed('av", "cannot quote a claim's sentence"),
         (CLAIMS, "{relative: 0.05}", "{}", "{}", "give relative or absolute"),
     ],
 )  # fmt: skip

@@ -71,7 +71,7 @@ def test_values_come_with_their_unit_and_kind(evidence, expression, text, kind):
 
 def test_labels_and_verdicts_print_without_being_values(evidence):
     assert evidence.printable("rank(0)").text == "rank\u00a00"
-    assert evidence.printable("verdict('whole-peak')") == "holds"
+    assert evidence.printable("verdict('whole-peak')").text == "holds"
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,8 @@ def test_labels_and_verdicts_print_without_being_values(evidence):
         ("42", "bare constant"),
         ("'42 GB'", "bare constant"),
         ("2 * 21", "bare constant"),
+        ("'holds'", "bare constant"),
+        ("verdict('whole-peak')[0:1]", "single values"),
         ("tiny_memory.whole", "a group of fields"),
         ("tiny_training.averaged.timing.step", "|median"),
         ("tiny_training.averaged.ranks|each('rank')", "a list of 2"),
