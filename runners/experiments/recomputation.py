@@ -22,13 +22,15 @@ QUESTION = "Must training keep every intermediate result until backward needs it
 
 NUM_LAYERS = 16
 WIDTH = 256
+BATCH_SIZE = 2048
+BYTES_PER_VALUE = 4
 SETTINGS: dict[str, Setting] = {
     "num_layers": NUM_LAYERS,
     "width": WIDTH,
-    "batch_size": 2048,
+    "batch_size": BATCH_SIZE,
     "num_steps": 15,
     "learning_rate": 0.1,
-    "bytes_per_value": 4,
+    "activation_bytes": BYTES_PER_VALUE * BATCH_SIZE * WIDTH,  # what one layer puts out
 }
 
 RUNS = {
