@@ -51,7 +51,10 @@ def copy_of_the_book(into: Path, *, own_traces: bool = False) -> Path:
 
 
 def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run MkDocs on the book in `folder`, as where torch is not installed."""
+    """Run MkDocs on the book in `folder`, as where torch is not installed.
+
+    MkDocs' `--quiet` drops warnings before `--strict` counts them, so never give both.
+    """
     environment = {k: v for k, v in os.environ.items() if k != "PROOFBOOK_MACHINE"}
     no_torch = folder / ".no-torch" / "torch.py"
     no_torch.parent.mkdir(exist_ok=True)
@@ -69,7 +72,7 @@ def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the real book's HTML: committed traces, a strict build, once a session."""
     folder = copy_of_the_book(tmp_path_factory.mktemp("book") / "copy")
-    done = mkdocs(folder, "build", "--strict", "--quiet")
+    done = mkdocs(folder, "build", "--strict")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site" / "html"
 

@@ -25,7 +25,7 @@ def test_a_thousand_pages_build_and_stay_the_same(tmp_path):
     pages = book / "site" / "pages"
     seen = []
     for _ in range(2):
-        done = mkdocs(book, "build", "--strict", "--quiet")
+        done = mkdocs(book, "build", "--strict")
         assert done.returncode == 0, done.stdout + done.stderr
         times = {path: path.stat().st_mtime_ns for path in pages.rglob("*.md")}
         seen.append((_digests(pages), times))
