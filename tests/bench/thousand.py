@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ def _renamed(written: Any, suffix: str, *, is_item: bool = False) -> Any:
     return f"{written}{suffix}" if is_item else written
 
 
+def _num_pages(files: Iterable[Path]) -> int:
+    """topic.yml is the topic's index; the files of questions are no pages of their own."""
+    return sum(not path.stem.startswith("quiz") for path in files)
+
+
 def _repeat(topic: Path, number: int) -> int:
     """Write a topic once more under another name; return how many pages that adds."""
     copy = topic.with_name(f"{topic.name}-{number}")
@@ -35,14 +41,14 @@ def _repeat(topic: Path, number: int) -> int:
         written = _renamed(yaml.safe_load(path.read_text(encoding="utf-8")), f"-{number}")
         text = yaml.safe_dump(written, sort_keys=False, allow_unicode=True, width=1000)
         (copy / path.name).write_text(text, encoding="utf-8")
-    return sum(path.stem != "quiz" for path in files)  # topic.yml is the topic's index
+    return _num_pages(files)
 
 
 def thousand_pages(folder: Path) -> Path:
     """Make the book in `folder`, and return it."""
     book = copy_of_the_book(folder)
     topics = sorted(path.parent for path in (book / "content" / "topics").glob("*/topic.yml"))
-    num_pages = sum(path.stem != "quiz" for topic in topics for path in topic.glob("*.yml"))
+    num_pages = sum(_num_pages(topic.glob("*.yml")) for topic in topics)
     for number in count(2):
         for topic in topics:
             if num_pages >= NUM_PAGES:
