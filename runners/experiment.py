@@ -48,6 +48,8 @@ class RunPlan:
         keeps_steps: whether the trace keeps the loss of every step.
         needs_group: whether the ranks form a process group before the strategy starts.
         has_timeline: whether a metered pass also profiles one step, for who was busy when.
+        can_share_device: whether ranks may share one accelerator. They then speak through gloo,
+            which moves accelerator tensors in `all_reduce` and `broadcast` only.
     """
 
     strategy: str
@@ -60,6 +62,7 @@ class RunPlan:
     keeps_steps: bool = False
     needs_group: bool = True
     has_timeline: bool = True
+    can_share_device: bool = True
 
 
 @dataclass(frozen=True)

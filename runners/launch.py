@@ -77,12 +77,14 @@ class _Live:
             except ValidationError as error:
                 raise LaunchError(f"a rank wrote a record that cannot be read: {error}") from None
         beat, ticks = listen(self.heart), _cpu_ticks(self.pid)
-        if beat != self.beat or ticks != self.ticks or ticks is None:
+        if beat != self.beat or ticks != self.ticks:
             self.quiet_since = time.monotonic()
         self.beat, self.ticks = beat, ticks
 
     def is_quiet(self, seconds: float) -> bool:
-        return time.monotonic() - self.quiet_since > seconds
+        # Where the kernel does not say who works, only heartbeats tell, and they come seldom.
+        patience = seconds if self.ticks is not None else seconds * 10
+        return time.monotonic() - self.quiet_since > patience
 
     @property
     def has_failed(self) -> bool:

@@ -97,8 +97,14 @@ def _code(name: str) -> Code:
     )
 
 
-def cannot_run(plan: RunPlan) -> str | None:
+def cannot_run(plan: RunPlan, *, device: str, backend: str) -> str | None:
     """Why this machine cannot do a run; None where it can."""
+    shares = device == "cuda" and backend == "gloo" and plan.world_size > 1
+    if shares and not plan.can_share_device:
+        return (
+            f"{plan.world_size} ranks would share an accelerator, where gloo lacks the collectives "
+            "this strategy needs"
+        )
     if plan.budget_bytes is not None:
         return machine.can_limit_memory()
     return None
@@ -110,7 +116,7 @@ def measure_run(
     """One run with all its passes; the first pass that fails is its last."""
     plan = experiment.runs[name]
     backend = launcher.backend(plan.world_size)
-    reason = cannot_run(plan)
+    reason = cannot_run(plan, device=launcher.device, backend=backend)
     if reason is not None:
         return skipped(plan, reason, backend=backend, device=launcher.device)
     results: dict[PassName, PassResult] = {}

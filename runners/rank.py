@@ -76,12 +76,19 @@ class Rank(Recorder):
             self._memory.phase = name
         start_ns = time.time_ns()
         yield  # no finally: after a failure the phase it happened in must stand
+        if self._activity is not None:
+            self._settle()
         if self._activity is not None and computes:
             self._activity.add("compute", name, start_ns)
         if self._memory is not None:
             self._name_state()
             self._memory.phase = outer
         self.phase_name = outer
+
+    def _settle(self) -> None:
+        """Wait for an accelerator to finish, so that a clock read now means something."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def epochs(self, count: int) -> Iterator[int]:
         """Epochs from 1; a metered pass stops within the first."""
@@ -94,6 +101,7 @@ class Rank(Recorder):
                 self.step_index += 1
                 start = time.perf_counter()
                 yield index
+                self._settle()
                 self.outcome.step_seconds.append(time.perf_counter() - start)
             return
         timeline = NUM_TIMELINE_STEPS if self.plan.has_timeline else 0
@@ -194,15 +202,22 @@ class Rank(Recorder):
 
     def send(self, tensor: Tensor, to: int) -> None:
         """Send a tensor to another rank and wait until it has it."""
-        self._passed("send", to, lambda: dist.send(tensor.contiguous(), to))
+        passed = self._where_it_can_travel(tensor.contiguous())
+        self._passed("send", to, lambda: dist.send(passed, to))
 
     def receive(
         self, shape: Iterable[int], source: int, dtype: torch.dtype | None = None
     ) -> Tensor:
         """Wait for a tensor from another rank."""
         tensor = torch.empty(*shape, dtype=dtype or torch.float32, device=self.device)
-        self._passed("recv", source, lambda: dist.recv(tensor, source))
-        return tensor
+        passed = self._where_it_can_travel(tensor)
+        self._passed("recv", source, lambda: dist.recv(passed, source))
+        return tensor if passed is tensor else tensor.copy_(passed)
+
+    def _where_it_can_travel(self, tensor: Tensor) -> Tensor:
+        """Through main memory where ranks share an accelerator: gloo cannot send from there."""
+        shares = tensor.device.type == "cuda" and dist.get_backend() == "gloo"
+        return tensor.cpu() if shares else tensor
 
     def _passed(self, operation: str, peer: int, pass_on: Callable[[], Any]) -> None:
         word = "send to" if operation == "send" else "receive from"

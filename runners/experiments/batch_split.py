@@ -40,7 +40,7 @@ SETTINGS: dict[str, Setting] = {
 }
 
 RUNS = {
-    "split": RunPlan("split", 2, SETTINGS),
+    "split": RunPlan("split", 2, SETTINGS, can_share_device=False),
     "single": RunPlan("single", 1, {**SETTINGS, "num_rows_per_rank": 100}),
 }
 

@@ -9,6 +9,8 @@ and under FSDP: each once without a limit, for its true peak, and once under a b
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -92,24 +94,30 @@ EXPECTED: dict[tuple[str, str], dict[str, Status]] = {
 }
 
 
+def _plan(strategy: str, settings: dict[str, Setting]) -> RunPlan:
+    """One free run: a few metered steps, for its true peak."""
+    return RunPlan(
+        strategy,
+        1 if strategy == "single" else 2,
+        settings,
+        passes=("metered",),
+        has_timeline=False,
+        can_share_device=strategy not in ("fsdp", "tensor_parallel"),
+    )
+
+
 def _plans() -> dict[str, RunPlan]:
     plans: dict[str, RunPlan] = {}
     for (model, optimizer), strategies in EXPECTED.items():
         settings = _settings(model, optimizer)
         prefix = model if optimizer == "sgd" else f"{model}_{optimizer}"
         for strategy, expected in strategies.items():
-            ranks = 1 if strategy == "single" else 2
-            plans[f"{prefix}_{strategy}"] = RunPlan(
-                strategy, ranks, settings, passes=("metered",), has_timeline=False
-            )
+            free = _plan(strategy, settings)
+            plans[f"{prefix}_{strategy}"] = free
             if strategy == "ddp" and optimizer == "sgd":
-                plans[f"{prefix}_ddp_view"] = RunPlan(
-                    "ddp_view", ranks, settings, passes=("metered",), has_timeline=False
-                )
-            plans[f"{prefix}_{strategy}_budget"] = RunPlan(
-                strategy,
-                ranks,
-                settings,
+                plans[f"{prefix}_ddp_view"] = _plan("ddp_view", settings)
+            plans[f"{prefix}_{strategy}_budget"] = replace(
+                free,
                 expected=expected,
                 budget_bytes=budget_bytes(model, optimizer),
                 passes=("budgeted",),

@@ -147,3 +147,77 @@ def _lives(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path: Path, root: Path) -> None:
+    import fcntl
+
+    holder = (tmp_path / ".running").open("w")
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    holder.write("4711")
+    holder.flush()
+    done = subprocess.run(
+        [sys.executable, "-m", "runners", "run", "ddp"],
+        cwd=root,
+        env={**os.environ, "PROOFBOOK_TRACES": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    holder.close()
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "python -m runners: another run is measuring here (process 4711); "
+        "wait until it has ended, or stop it"
+    ]
+
+
+def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(
+    tmp_path: Path, root: Path
+) -> None:
+    experiments = tmp_path / "experiments"
+    experiments.mkdir()
+    source = (Path(__file__).parent / "experiments" / "mishaps.py").read_text()
+    keep = source.index("RUNS = {"), source.index("STRATEGIES = {")
+    only = 'RUNS = {"surprises": RunPlan("well", 2, passes=TIMED, expected="out_of_memory")}\n'
+    (experiments / "odd.py").write_text(source[: keep[0]] + only + source[keep[1] :])
+    done = subprocess.run(
+        [sys.executable, "-m", "runners", "run", "odd"],
+        cwd=root,
+        env={
+            **os.environ,
+            "PROOFBOOK_EXPERIMENTS": str(experiments),
+            "PROOFBOOK_TRACES": str(tmp_path / "traces"),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    said = [line for line in done.stderr.splitlines() if line.startswith("surprise:")]
+    assert said == ["surprise: odd.surprises: completed, expected out of memory"]
+    assert len(list((tmp_path / "traces").glob("*/odd.json"))) == 1
+
+
+def test_where_no_budget_can_be_enforced_its_runs_are_skipped_and_the_rest_work(
+    monkeypatch: pytest.MonkeyPatch, run: Measure
+) -> None:
+    from runners import machine, measure
+    from runners.experiment import find
+
+    monkeypatch.setattr(machine.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(machine, "device_kind", lambda: "cpu")
+    plans = find("mishaps").runs
+    reason = measure.cannot_run(plans["fits"], device="cpu", backend="gloo")
+    assert reason == "Darwin does not let a process limit its own data segment"
+    assert measure.cannot_run(plans["well"], device="cpu", backend="gloo") is None
+
+
+def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move() -> None:
+    from runners import measure
+    from runners.experiment import find
+
+    plans = find("large_model").runs
+    reason = measure.cannot_run(plans["wide_fsdp"], device="cuda", backend="gloo")
+    assert reason is not None
+    assert "share an accelerator" in reason
+    assert measure.cannot_run(plans["wide_ddp"], device="cuda", backend="gloo") is None
+    assert measure.cannot_run(plans["wide_fsdp"], device="cuda", backend="nccl") is None
