@@ -6,7 +6,7 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -260,10 +260,3 @@ def absent_value(expression: str, reason: AbsentError) -> Value:
     """The words that stand where a machine has no value, with the reason."""
     why = f"{reason.run}: {reason.reason}" if reason.run else reason.reason
     return Value(NOT_MEASURED, units.TEXT, "measured", expression, absent=why)
-
-
-def texts(book: Book) -> Iterator[tuple[Document[Any], Field]]:
-    """Every text of every file of a book."""
-    for document in book.documents:
-        for one in document.fields:
-            yield document, one

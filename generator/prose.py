@@ -42,7 +42,8 @@ _ORDINAL_WORDS = (
 )
 _SPELLED = re.compile(
     rf"\b(?:twice|thrice|half|halves|halved|halving|doubl(?:e|es|ed|ing)|tripl(?:e|es|ed|ing)|"
-    rf"trebl(?:e|es|ed|ing)|quadrupl(?:e|es|ed|ing)|quarters?|(?:one|two|a)[- ]thirds?|third of|"
+    rf"trebl(?:e|es|ed|ing)|quadrupl(?:e|es|ed|ing)|quarters?|(?:one|two)[- ]thirds?|"
+    rf"thirds?\s+(?:of|less|more|as|\w+er)|"
     rf"(?:{_ORDINAL_WORDS})s?|percent|per cent|"
     rf"(?:two|three|four|many|several|{_NUMBER_WORDS})-?fold|{_NUMBER_WORDS})\b"
     rf"(?![- ]precision\b)",

@@ -136,16 +136,6 @@ class Source:
             key, node = found
         return key if at_key else node
 
-    def has(self, path: Path) -> bool:
-        """Whether a value stands at the path."""
-        node = self.root
-        for part in path:
-            found = _child(node, part)
-            if found is None:
-                return False
-            node = found[1]
-        return True
-
 
 def _child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
     if isinstance(node, yaml.MappingNode):

@@ -40,7 +40,8 @@ def test_a_bare_numeral_is_refused(text, word):
     "word",
     [
         "twice", "Twice", "half", "halves", "double", "doubled", "doubling", "tripled", "thrice",
-        "tenfold", "ten-fold", "hundredfold", "quarter", "a third", "two thirds", "third of",
+        "tenfold", "ten-fold", "hundredfold", "quarter", "a third less", "a third slower",
+        "two thirds", "third of",
         "dozen", "five", "Seven", "twelve", "hundred", "thousands", "million", "percent",
         "a tenth", "twofold",
     ],
@@ -62,6 +63,7 @@ def test_a_spelled_quantity_is_refused(word):
         "```\nx = 5\n```\n",
         "half-precision and double precision name formats.",
         "It has none, and it is zero.",
+        "A third pattern follows.",
     ],
 )
 def test_names_code_expressions_and_small_words_are_not_refused(text):

@@ -1,0 +1,73 @@
+"""The real book over the committed traces: invariants only, since every rerun changes numbers."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generator import verdicts
+from generator.book import load
+from generator.errors import ContentError
+from generator.evidence import Evidence
+from generator.falsify import falsify
+
+CONTENT = Path(__file__).parents[2] / "content"
+
+
+@pytest.fixture(scope="module")
+def real():
+    """The book as its reference machine shows it, whatever this machine has measured."""
+    (folder,) = (path.parent for path in CONTENT.glob("traces/reference-*/machine.json"))
+    return load(CONTENT, folder.name, is_stale=lambda _: False)
+
+
+@pytest.fixture(scope="module")
+def outcomes(real):
+    return verdicts.judge(real, Evidence(real))
+
+
+def test_the_book_has_no_mistake(real):
+    assert [str(error) for error in Evidence(real).check()] == []
+
+
+def test_every_law_holds_or_says_why_it_does_not_apply(outcomes):
+    broken = {name: o.explanation for name, o in outcomes.items() if o.is_broken_law}
+    assert broken == {}
+
+
+def test_every_claim_stops_holding_once_the_change_it_names_is_made(real, outcomes):
+    still = []
+    for name, claim in real.claims.items():
+        changed = replace(real, traces=falsify(real.traces, claim))
+        if outcomes[name].verdict == "holds":
+            still += [name] if Evidence(changed).outcome(name).verdict == "holds" else []
+    assert still == []
+
+
+def test_every_key_moves_once_the_claim_behind_it_is_falsified(real, outcomes):
+    stuck = []
+    for item in (item for topic in real.topics for item in topic.items.values()):
+        right = verdicts.keys(item, outcomes)
+        wanted = item.options[right].right_if
+        claim = real.claims[wanted.claim]
+        if wanted.verdict != "holds":
+            continue  # its claim does not hold here: no change is named that would turn it
+        changed = replace(real, traces=falsify(real.traces, claim))
+        try:
+            moved = verdicts.keys(item, verdicts.judge(changed, Evidence(changed)))
+        except ContentError:
+            moved = None
+        stuck += [item.id] if moved == right else []
+    assert stuck == []
+
+
+def test_every_run_of_the_committed_traces_ended_as_declared(real):
+    found = {name: verdicts.surprises(shown) for name, shown in real.traces.items()}
+    assert {name: runs for name, runs in found.items() if runs} == {}
+
+
+def test_no_claim_predicts_from_what_it_observes(real):
+    evidence = Evidence(real)
+    for claim in real.claims.values():
+        predicted, observed = evidence.evaluate(claim.predicted), evidence.evaluate(claim.observed)
+        assert not set(predicted.measured) & set(observed.measured), claim.id
