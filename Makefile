@@ -12,6 +12,8 @@ ARGS ?=
 export NO_MKDOCS_2_WARNING := 1
 export PYTHONUNBUFFERED := 1
 
+RED := printf '\033[31m%s\033[0m\n'
+
 .DEFAULT_GOAL := help
 .PHONY: help site test browser serve traces pages check bench soak locks clean
 
@@ -21,9 +23,10 @@ help:  ## this list
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
 	@$(PY) -m runners run; ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
-	$(PY) -m generator build; built=$$?; [ $$built -le 1 ] || exit $$built; \
 	$(PY) -m mkdocs build --quiet || exit; \
-	echo "Open $(CURDIR)/site/html/index.html"; exit $$((ran | built))
+	$(PY) -m generator build; judged=$$?; [ $$judged -le 1 ] || exit $$judged; \
+	echo "Open $(CURDIR)/site/html/index.html"; \
+	[ $$((ran | judged)) = 0 ] || { $(RED) "Not all is as declared: see the lines above; the pages show it in red."; exit 1; }
 
 test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some)
 	@$(PY) -m pytest $(ARGS)
