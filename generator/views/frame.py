@@ -16,7 +16,8 @@ from generator.views.folio import Folio
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
 _NOT_READ = re.compile(
-    r"<(pre|svg|style|script)\b.*?</\1>|<details class=\"pb-details pb-numbers\".*?</details>",
+    r"<(pre|svg|style|script)\b.*?</\1>"
+    r'|<details class="pb-details pb-(?:numbers|answer|backing)".*?</details>',
     re.DOTALL,
 )
 
@@ -101,13 +102,20 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
 def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
     """Fallbacks, stale traces, surprises and broken laws among what a page used."""
     words = folio.ui["notice"]
-    rows = []
+    rows: list[Notice] = []
+    for told, concerned in (
+        ("fallback", [origin for origin in found if origin.is_fallback]),
+        ("stale", [origin for origin in found if origin.is_stale]),
+    ):
+        if concerned:
+            names = Markup(", ").join(
+                Markup("<code>{}</code>").format(one.experiment) for one in concerned
+            )
+            machine = Markup("<code>{}</code>").format(concerned[0].machine)
+            rows.append(
+                Notice("", "", Markup(words[told]).format(experiment=names, machine=machine))
+            )
     for origin in found:
-        named = {"experiment": origin.experiment, "machine": origin.machine}
-        if origin.is_fallback:
-            rows.append(Notice("", "", words["fallback"].format(**named)))
-        if origin.is_stale:
-            rows.append(Notice("", "", words["stale"].format(**named)))
         rows += _surprises(folio, origin)
     for name, outcome in folio.outcomes.items():
         if outcome.is_broken_law and set(outcome.runs) & folio.runs:

@@ -137,7 +137,7 @@ def test_an_experiment_without_a_trace_here_comes_whole_from_the_reference_and_s
     rendered = pages.render(copy.load())
     assert "cpu-mine" in rendered[EXPERIMENT]
     assert "this machine" in rendered[EXPERIMENT]
-    assert "This machine has no run of tiny_training" in rendered[TRACE]
+    assert "This machine has no run of <code>tiny_training</code>" in rendered[TRACE]
     assert "This machine has no run of" not in rendered[EXPERIMENT]
     assert "traces/reference-frozen/tiny_training.json" in rendered[TRACE]
 
