@@ -50,6 +50,7 @@ class RunPlan:
         has_timeline: whether a metered pass also profiles one step, for who was busy when.
         can_share_device: whether ranks may share one accelerator. They then speak through gloo,
             which moves accelerator tensors in `all_reduce` and `broadcast` only.
+        only_on_cpu: whether the ranks stay on the CPU even where there are accelerators.
     """
 
     strategy: str
@@ -63,6 +64,7 @@ class RunPlan:
     needs_group: bool = True
     has_timeline: bool = True
     can_share_device: bool = True
+    only_on_cpu: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from runners.experiment import Experiment, PassName
+from runners.experiment import Experiment, PassName, RunPlan
 from runners.forkserver import ForkServer, LaunchError
 from runners.heartbeat import Beat, listen
 from runners.outcome import RankOutcome
@@ -42,6 +42,9 @@ POLL_SECONDS = 0.02
 SETTLE_SECONDS = 0.5  # peers of a failed rank that burn no processor time this long are waiting
 GRACE_SECONDS = 15.0  # the longest that peers of a failed rank may work on
 QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this long hangs
+# gloo's threads wake up a hundred times a second while they wait; that little is not work.
+IDLE_SHARE = 0.02
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 Watch = Callable[[list[Beat]], None]
 
 
@@ -67,6 +70,7 @@ class _Live:
     ticks: int | None = None
     beat: Beat = field(default_factory=lambda: Beat(0, -1, "start"))
     quiet_since: float = field(default_factory=time.monotonic)
+    quiet_ticks: int = 0
 
     def look(self, exit_code: int | None) -> None:
         """Read its record once it is there, its heartbeat, and whether it works."""
@@ -77,8 +81,11 @@ class _Live:
             except ValidationError as error:
                 raise LaunchError(f"a rank wrote a record that cannot be read: {error}") from None
         beat, ticks = listen(self.heart), _cpu_ticks(self.pid)
-        if beat != self.beat or ticks != self.ticks:
-            self.quiet_since = time.monotonic()
+        now = time.monotonic()
+        idle_ticks = IDLE_SHARE * (now - self.quiet_since) * TICKS_PER_SECOND
+        works = ticks is not None and ticks - self.quiet_ticks > max(1.0, idle_ticks)
+        if beat != self.beat or works:
+            self.quiet_since, self.quiet_ticks = now, ticks or 0
         self.beat, self.ticks = beat, ticks
 
     def is_quiet(self, seconds: float) -> bool:
@@ -134,13 +141,17 @@ class Launcher:
             self._servers[key] = ForkServer(environment)
         return self._servers[key]
 
-    def backend(self, world_size: int) -> str:
+    def device_of(self, plan: RunPlan) -> str:
+        """The kind of device that the ranks of a run get."""
+        return "cpu" if plan.only_on_cpu else self.device
+
+    def backend_of(self, plan: RunPlan) -> str:
         """NCCL where every rank has a GPU of its own, gloo everywhere else."""
-        if self.device != "cuda":
+        if self.device_of(plan) != "cuda":
             return "gloo"
         import torch
 
-        return "nccl" if torch.cuda.device_count() >= world_size else "gloo"
+        return "nccl" if torch.cuda.device_count() >= plan.world_size else "gloo"
 
     def run_pass(
         self,
@@ -164,8 +175,8 @@ class Launcher:
                 "run": run,
                 "pass": pass_name,
                 "rank": rank,
-                "device": self.device,
-                "backend": self.backend(plan.world_size),
+                "device": self.device_of(plan),
+                "backend": self.backend_of(plan),
                 "store": str(attempt / "store"),
                 "record": str(attempt / f"rank{rank}.json"),
                 "heart": str(attempt / f"rank{rank}.heart"),

@@ -115,10 +115,10 @@ def measure_run(
 ) -> Run:
     """One run with all its passes; the first pass that fails is its last."""
     plan = experiment.runs[name]
-    backend = launcher.backend(plan.world_size)
-    reason = cannot_run(plan, device=launcher.device, backend=backend)
+    device, backend = launcher.device_of(plan), launcher.backend_of(plan)
+    reason = cannot_run(plan, device=device, backend=backend)
     if reason is not None:
-        return skipped(plan, reason, backend=backend, device=launcher.device)
+        return skipped(plan, reason, backend=backend, device=device)
     results: dict[PassName, PassResult] = {}
     for pass_name in plan.passes:
         watch = progress.watcher(name, pass_name) if progress else None
@@ -129,7 +129,7 @@ def measure_run(
         plan,
         results,
         backend=backend,
-        device=launcher.device,
+        device=device,
         num_cores=machine.num_cores(),
     )
 

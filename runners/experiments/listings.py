@@ -24,7 +24,7 @@ from torch import nn
 from runners.experiment import RunPlan
 from runners.rank import Rank
 from runners.recorder import parameter_digest
-from runners.trace import Setting
+from runners.trace import Setting, Status
 
 QUESTION = "What do the programs of the common pitfalls, wrong and right, really do when they run?"
 
@@ -65,17 +65,13 @@ def constants(program: str) -> dict[str, Setting]:
     return found
 
 
-def _settings(run: str) -> dict[str, Setting]:
-    return {"program": PROGRAMS[run], **constants(PROGRAMS[run])}
-
-
-def _memory_settings(run: str) -> dict[str, Setting]:
-    """The constants, and the model's bytes: per layer a weight, a bias, the norm's two vectors."""
-    settings = _settings(run)
-    width, depth = settings["width"], settings["depth"]
-    assert isinstance(width, int)
-    assert isinstance(depth, int)
-    layer_bytes = BYTES_PER_VALUE * (width * width + 3 * width)
+def _settings(program: str) -> dict[str, Setting]:
+    """The program's constants, and where they size a model its bytes: the closed form."""
+    settings: dict[str, Setting] = {"program": program, **constants(program)}
+    width, depth = settings.get("width"), settings.get("depth")
+    if not (isinstance(width, int) and isinstance(depth, int)):
+        return settings
+    layer_bytes = BYTES_PER_VALUE * (width * width + 3 * width)  # weight, bias, the norm's two
     return {
         **settings,
         "copies_per_parameter": COPIES_PER_PARAMETER,
@@ -92,33 +88,30 @@ def budget_bytes(settings: dict[str, Setting]) -> int:
     return COPIES_PER_PARAMETER * (stage + whole) // 2
 
 
-def _limited(run: str, world_size: int, **more: str) -> RunPlan:
-    settings = _memory_settings(run)
+def _plan(
+    program: str, world_size: int, *, limited: bool = False, expected: Status = "completed"
+) -> RunPlan:
+    settings = _settings(PROGRAMS[program])
     return RunPlan(
         "program",
         world_size,
         settings,
-        budget_bytes=budget_bytes(settings),
-        passes=("budgeted",),
+        expected=expected,
+        budget_bytes=budget_bytes(settings) if limited else None,
+        passes=("budgeted",) if limited else ("timed",),
         has_timeline=False,
-        **more,  # type: ignore[arg-type]
+        only_on_cpu=True,  # the programs place their tensors there
     )
 
 
-def _timed(run: str, world_size: int) -> RunPlan:
-    return RunPlan("program", world_size, _settings(run), passes=("timed",), has_timeline=False)
-
-
 RUNS = {
-    "whole_model_wrong": _limited("whole_model_wrong", 1, expected="out_of_memory"),
-    "whole_model_right": _limited("whole_model_right", 2),
-    "whole_model_unlimited": RunPlan(
-        "program", 1, _memory_settings("whole_model_wrong"), passes=("timed",), has_timeline=False
-    ),
-    "too_many_ranks_wrong": _timed("too_many_ranks_wrong", 4),
-    "too_many_ranks_right": _timed("too_many_ranks_right", 4),
-    "unsynchronized_wrong": _timed("unsynchronized_wrong", 2),
-    "unsynchronized_right": _timed("unsynchronized_right", 2),
+    "whole_model_wrong": _plan("whole_model_wrong", 1, limited=True, expected="out_of_memory"),
+    "whole_model_right": _plan("whole_model_right", 2, limited=True),
+    "whole_model_unlimited": _plan("whole_model_wrong", 1),
+    "too_many_ranks_wrong": _plan("too_many_ranks_wrong", 4),
+    "too_many_ranks_right": _plan("too_many_ranks_right", 4),
+    "unsynchronized_wrong": _plan("unsynchronized_wrong", 2),
+    "unsynchronized_right": _plan("unsynchronized_right", 2),
 }
 
 

@@ -34,8 +34,8 @@ SETTINGS: dict[str, Setting] = {
 }
 
 RUNS = {
-    "kept": RunPlan("train", 1, {**SETTINGS, "num_segments": 1}, has_timeline=False),
-    "recomputed": RunPlan("train", 1, {**SETTINGS, "num_segments": 4}, has_timeline=False),
+    "kept": RunPlan("kept", 1, {**SETTINGS, "num_segments": 1}, has_timeline=False),
+    "recomputed": RunPlan("recomputed", 1, {**SETTINGS, "num_segments": 4}, has_timeline=False),
 }
 
 
@@ -77,4 +77,4 @@ def _forward(rank: Rank, stack: nn.Sequential, features: Tensor) -> Tensor:
     return segmented
 
 
-STRATEGIES = {"train": train}
+STRATEGIES = {"kept": train, "recomputed": train}
