@@ -85,6 +85,7 @@ class _Printer:
                 context,
                 body=Markup(body),
                 ways=ways,
+                has_toc=context.get("has_toc", False),
                 minutes=frame.minutes(body, len(folio.items)),
                 has_items=bool(folio.items),
                 origins=found,
@@ -191,7 +192,7 @@ def render(book: Book) -> dict[str, str]:
         "evidence.md": printer.page(
             "evidence.md", "evidence.md.j2", heading=words["evidence"]["title"],
             about=words["evidence"]["lede"], source="content/claims",
-            claim_groups=printer.claim_groups(),
+            claim_groups=printer.claim_groups(), has_toc=True,
         ),
         "retracted.md": printer.page(
             "retracted.md", "retracted.md.j2", heading=words["retracted"]["title"],
