@@ -129,5 +129,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Give each page its policy; `serve` injects a script of its own, so not there."""
         if self.is_serving:
             return
-        for path in sorted(Path(config.site_dir).rglob("*.html")):
+        site = Path(config.site_dir)
+        if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
+            for name in ("sitemap.xml", "sitemap.xml.gz"):
+                (site / name).unlink(missing_ok=True)
+        for path in sorted(site.rglob("*.html")):
             path.write_text(csp.with_policy(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -58,6 +58,17 @@ def test_a_build_writes_pages_and_a_second_one_touches_none(project):
     assert (project / "pages" / ".gitkeep").exists()
 
 
+def test_the_same_content_gives_the_same_site_to_the_byte(project):
+    built = []
+    for _ in range(2):
+        assert mkdocs(project, "build", "--quiet").returncode == 0
+        html = project / "html"
+        built.append({p.relative_to(html): p.read_bytes() for p in html.rglob("*") if p.is_file()})
+        shutil.rmtree(project / "pages")
+        (project / "pages").mkdir()
+    assert built[0] == built[1]
+
+
 def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
     _edit(project, "topics/sharding/quiz.yml", *BROKEN)
     _edit(project, "topics/averaging/topic.yml", "title:", "titel:")
