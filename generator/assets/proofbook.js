@@ -89,9 +89,12 @@
         option.dataset.verdict = answer.dataset.verdict;
       }
       option.querySelector("input").disabled = true;
+      if (position === choice) {
+        option.querySelector("label").append(element("span", "pb-chosen", this.form.dataset.chosen));
+      }
       why.prepend(verdict, " ");
       option.append(why);
-    });
+    }, this);
     this.isDone = true;
     this.button.setAttribute("aria-disabled", "true");
   };

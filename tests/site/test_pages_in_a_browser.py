@@ -64,7 +64,7 @@ def test_a_question_is_answered_with_the_keyboard_alone(frozen_site, open_page):
     assert "pb-check" in page.evaluate("document.activeElement.className")
     assert form.locator("[role=status]").inner_text() == ""
     page.keyboard.press("Enter")
-    assert form.locator("[role=status]").inner_text().startswith(("Yes.", "Not so."))
+    assert form.locator("[role=status]").inner_text().startswith(("Right.", "Not so."))
     assert form.locator(".pb-option .pb-why").count() == form.locator(".pb-option").count()
 
 
@@ -130,7 +130,7 @@ def test_a_full_or_forbidden_store_loses_nothing_on_the_page(frozen_site, open_p
     question = page.locator(".pb-question").first
     question.locator("input").first.check()
     question.locator(".pb-check").click()
-    assert question.locator("[role=status]").inner_text().startswith("Yes.")
+    assert question.locator("[role=status]").inner_text().startswith("Right.")
 
 
 def test_without_scripts_answers_and_provenance_are_still_within_reach(frozen_site, open_page):
