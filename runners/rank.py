@@ -73,7 +73,7 @@ class Rank(Recorder):
         outer, self.phase_name = self.phase_name, name
         self._heart.beat(name, self.step_index)
         if self._memory is not None:
-            self._memory.phase = name
+            self._memory.enter(name)
         start_ns = time.time_ns()
         yield  # no finally: after a failure the phase it happened in must stand
         if self._activity is not None:

@@ -29,6 +29,7 @@ class Lane:
     name: str
     held: str
     pieces: tuple[Piece, ...]
+    phases: tuple[str, ...] | None = None  # that this rank goes through; None is all
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _columns(diagram: Diagram, run: Panel, phases: Sequence[str], y: float) -> f
 
 def _phase(diagram: Diagram, run: Panel, phase: str, width: float, y: float) -> float:
     """One phase: side by side where ranks work at once, one after the other in a chain."""
-    order = list(range(len(run.lanes)))
+    order = [p for p, lane in enumerate(run.lanes) if lane.phases is None or phase in lane.phases]
     if not run.is_chain or phase not in ("forward", "backward"):
         for position in order:
             _step(diagram, phase, position, width, y)

@@ -73,7 +73,10 @@ def _placed(figure: Figure, folio: Folio) -> list[_Placed]:
         lanes = []
         for position in range(run.world_size):
             held = _held(path, position, folio)
-            lanes.append(Lane(f"{words['rank']} {position}", held, _pieces(run, position)))
+            memory = run.ranks[position].memory if position < len(run.ranks) else None
+            phases = tuple(memory.phases) if memory and memory.phases else None
+            name = f"{words['rank']} {position}"
+            lanes.append(Lane(name, held, _pieces(run, position), phases))
         is_chain = any(c.operation == "send" for record in run.ranks for c in record.collectives)
         panel = Panel(
             folio.strategy(run), tuple(lanes), _travels(path, run, folio), is_chain=is_chain

@@ -83,6 +83,11 @@ class MemoryMeter(TorchDispatchMode):
         self._next = 0
         self._resize: Callable[..., Any] = torch.UntypedStorage.resize_
 
+    def enter(self, phase: str) -> None:
+        """Say what the rank does from now on; what it holds at this moment counts to it."""
+        self.phase = phase
+        self._log.append((phase, 0, 0))
+
     def __enter__(self) -> MemoryMeter:
         # FSDP frees gathered parameters by resizing their storage, past the dispatcher.
         resize = self._resize
