@@ -1,4 +1,4 @@
-"""Right: the same training at every world size that could be used; then the fastest is kept.
+"""Right: the same training at every world size there is; the fastest is kept.
 
 torchrun --nproc-per-node 4 too_many_ranks_right.py
 """
@@ -45,5 +45,5 @@ if dist.get_rank() == 0:
     best = min(measured, key=lambda world_size: sum(measured[world_size]))
     print(f"world size to use here: {best}")
     step_seconds = measured[best]
-time.sleep(0.1)  # gloo's threads may still let go of tensors; ending at once can hang
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()

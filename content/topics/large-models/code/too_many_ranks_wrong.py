@@ -1,4 +1,4 @@
-"""Wrong: as many ranks as will start, for a model that one rank finishes in a moment.
+"""Wrong: as many ranks as will start, for a model that needs no more than one.
 
 torchrun --nproc-per-node 4 too_many_ranks_wrong.py
 """
@@ -15,10 +15,11 @@ GLOBAL_BATCH, STEPS = 64, 200
 dist.init_process_group("gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1)))
+layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1))
+model = DistributedDataParallel(layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 rows, targets = torch.randn(GLOBAL_BATCH, 32), torch.randn(GLOBAL_BATCH, 1)
-mine = slice(rank, None, world_size)  # each rank takes its share of the one global batch
+mine = slice(rank, None, world_size)  # this rank's share of the batch
 
 step_seconds = []
 for _ in range(STEPS):
@@ -31,5 +32,5 @@ for _ in range(STEPS):
 if rank == 0:
     print(f"{world_size} ranks: {STEPS / sum(step_seconds):.0f} steps per second")
 dist.barrier()
-time.sleep(0.1)  # gloo's threads may still let go of tensors; ending at once can hang
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()

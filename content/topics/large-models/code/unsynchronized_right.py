@@ -1,4 +1,4 @@
-"""Right: ranks start alike, and before every update their gradients are averaged.
+"""Right: ranks start alike and average their gradients before every update.
 
 torchrun --nproc-per-node 2 unsynchronized_right.py
 """
@@ -35,12 +35,14 @@ for start in range(0, 200, 20):
         parameter.grad /= dist.get_world_size()
     optimizer.step()
 
-loss = nn.functional.mse_loss(model(seen_by_all), seen_by_all @ teacher).item()
+answers = model(seen_by_all)
+loss = nn.functional.mse_loss(answers, seen_by_all @ teacher).item()
 told = [None] * dist.get_world_size()
-dist.all_gather_object(told, f"parameters {digest(model)}, loss on the same rows {loss:.4f}")
+mine = f"parameters {digest(model)}, loss on the same rows {loss:.4f}"
+dist.all_gather_object(told, mine)
 if rank == 0:
     for other, words in enumerate(told):
         print(f"rank {other}: {words}")
 dist.barrier()
-time.sleep(0.1)  # gloo's threads may still let go of tensors; ending at once can hang
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()

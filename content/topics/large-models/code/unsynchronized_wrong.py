@@ -32,12 +32,14 @@ for start in range(0, 200, 20):
     nn.functional.mse_loss(model(rows[batch]), targets[batch]).backward()
     optimizer.step()
 
-loss = nn.functional.mse_loss(model(seen_by_all), seen_by_all @ teacher).item()
+answers = model(seen_by_all)
+loss = nn.functional.mse_loss(answers, seen_by_all @ teacher).item()
 told = [None] * dist.get_world_size()
-dist.all_gather_object(told, f"parameters {digest(model)}, loss on the same rows {loss:.4f}")
+mine = f"parameters {digest(model)}, loss on the same rows {loss:.4f}"
+dist.all_gather_object(told, mine)
 if rank == 0:
     for other, words in enumerate(told):
         print(f"rank {other}: {words}")
 dist.barrier()
-time.sleep(0.1)  # gloo's threads may still let go of tensors; ending at once can hang
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Right: the same layers split over two ranks; activations and gradients travel between them.
+"""Right: the same layers over two ranks; only what crosses the border travels.
 
 torchrun --nproc-per-node 2 whole_model_right.py
 """
@@ -25,7 +25,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 torch.manual_seed(DEPTH)
 rows, targets = torch.randn(16, WIDTH), torch.rand(16, WIDTH)
 if rank == 0:
-    print(f"rank 0 holds {sum(p.numel() for p in model.parameters()):,} parameters")
+    num_parameters = sum(p.numel() for p in model.parameters())
+    print(f"rank 0 holds {num_parameters:,} parameters")
 
 for step in range(STEPS):
     optimizer.zero_grad()
@@ -38,7 +39,8 @@ for step in range(STEPS):
     else:
         dist.recv(border, src=0)  # what the first layers made of the rows
         output = model(border.requires_grad_())
-        loss = nn.functional.mse_loss(output, targets, reduction="sum") / len(rows)
+        errors = nn.functional.mse_loss(output, targets, reduction="sum")
+        loss = errors / len(rows)
         loss.backward()
         dist.send(border.grad, dst=0)
     optimizer.step()
@@ -47,5 +49,5 @@ for step in range(STEPS):
     if rank == 0:
         print(f"step {step}: loss {loss.item():.2f}")
 dist.barrier()
-time.sleep(0.1)  # gloo's threads may still let go of tensors; ending at once can hang
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()
