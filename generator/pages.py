@@ -89,6 +89,7 @@ class _Printer:
                 minutes=frame.minutes(body, len(folio.items)),
                 has_items=bool(folio.items),
                 origins=found,
+                machines=frame.machines(found),
                 notices=frame.notices(folio, found),
                 title=folio.line(context["heading"]),
                 description=_shortened(description),

@@ -71,6 +71,11 @@ def minutes(body: str, num_items: int) -> int:
     return max(1, round(len(text.split()) / WORDS_PER_MINUTE + num_items * MINUTES_PER_ITEM))
 
 
+def machines(found: Sequence[Origin]) -> list[tuple[str, bool]]:
+    """The machines behind a page, and whether each is the reference machine."""
+    return sorted({(origin.machine, origin.is_reference) for origin in found})
+
+
 def origins(runs: Iterable[str], book: Book, depth: int) -> list[Origin]:
     """The experiments behind a page, with the runs it used."""
     by_experiment: dict[str, list[str]] = {}
@@ -103,18 +108,15 @@ def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
     """Fallbacks, stale traces, surprises and broken laws among what a page used."""
     words = folio.ui["notice"]
     rows: list[Notice] = []
-    for told, concerned in (
-        ("fallback", [origin for origin in found if origin.is_fallback]),
-        ("stale", [origin for origin in found if origin.is_stale]),
-    ):
-        if concerned:
-            names = Markup(", ").join(
-                Markup("<code>{}</code>").format(one.experiment) for one in concerned
-            )
-            machine = Markup("<code>{}</code>").format(concerned[0].machine)
-            rows.append(
-                Notice("", "", Markup(words[told]).format(experiment=names, machine=machine))
-            )
+    concerned: dict[tuple[str, str], list[str]] = {}
+    for origin in found:
+        for told, is_so in (("fallback", origin.is_fallback), ("stale", origin.is_stale)):
+            if is_so:
+                concerned.setdefault((told, origin.machine), []).append(origin.experiment)
+    for (told, machine), experiments in sorted(concerned.items()):
+        names = Markup(", ").join(Markup("<code>{}</code>").format(one) for one in experiments)
+        named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
+        rows.append(Notice("", "", Markup(words[told]).format(**named)))
     for origin in found:
         rows += _surprises(folio, origin)
     for name, outcome in folio.outcomes.items():
@@ -137,7 +139,7 @@ def _surprises(folio: Folio, origin: Origin) -> list[Notice]:
                 name,
                 words["expected"],
                 statuses[runs[name].expected_status],
-                words["but"],
+                words["ended"],
                 statuses[runs[name].status],
             ),
         )

@@ -127,7 +127,7 @@ def test_a_surprise_in_a_run_that_no_claim_needs_is_red_and_refused_when_strict(
     notice = text.index("pb-notice pb-surprise")
     assert notice < text.index("pb-lede")
     assert "tiny_memory.whole" in text[notice : notice + 300]
-    assert "expected out of memory, but it completed" in text[notice : notice + 300]
+    assert "expected out of memory, ended completed" in text[notice : notice + 300]
     assert any("tiny_memory.whole: ended completed" in problem for problem in pages.problems(book))
     assert "a surprise" in pages.render(book)["evidence.md"]
 
@@ -140,6 +140,8 @@ def test_an_experiment_without_a_trace_here_comes_whole_from_the_reference_and_s
     assert "This machine has no run of <code>tiny_training</code>" in rendered[TRACE]
     assert "This machine has no run of" not in rendered[EXPERIMENT]
     assert "traces/reference-frozen/tiny_training.json" in rendered[TRACE]
+    assert "measured on <code>reference-frozen</code>, the reference machine" in rendered[TRACE]
+    assert "measured on <code>cpu-mine</code>, this machine" in rendered[EXPERIMENT]
 
 
 def test_the_foot_says_which_runs_which_machine_when_which_torch_and_how_to_repeat(rendered, book):
