@@ -86,12 +86,15 @@ def test_the_words_of_a_title_cannot_break_out_of_it():
 
 
 def test_bars_are_as_long_as_what_they_stand_for():
-    tree = chart.svg(SPECS["bars"], "a", "t", "d", "c")
-    shapes = re.findall(r'd="M[^"h]*h([\d.]+)v14h', tree) or re.findall(r"h([\d.]+)v", tree)
-    widths = sorted({round(float(w), 1) for w in shapes if float(w) > 10})
-    # single, DDP and stages, against one scale
-    ratio = 642 / 427
-    assert any(abs(b / a - ratio) < 0.01 for a in widths for b in widths)
+    drawn = chart.svg(SPECS["bars"], "a", "t", "d", "c")
+    widths = [
+        float(re.search(r"h(-?[\d.]+)", shape)[1])
+        for shape in re.findall(
+            r'<path[^>]*d="([^"]+)"[^>]*fill="var\(--pb-(?:fails|compute)\)"', drawn
+        )
+    ]
+    sizes = [bar.size for bar in BARS]
+    assert [w / widths[0] for w in widths] == pytest.approx([size / sizes[0] for size in sizes])
 
 
 def test_the_outcome_is_said_in_words_and_the_budget_is_dashed():
