@@ -39,7 +39,7 @@ ALLOCATORS: dict[PassName, dict[str, str]] = {
     },
 }
 POLL_SECONDS = 0.02
-SETTLE_SECONDS = 0.5  # peers of a failed rank that burn no processor time this long are waiting
+SETTLE_SECONDS = 1.0  # peers of a failed rank that burn no processor time this long are waiting
 GRACE_SECONDS = 15.0  # the longest that peers of a failed rank may work on
 QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this long hangs
 # gloo's threads wake up a hundred times a second while they wait; that little is not work.

@@ -28,7 +28,7 @@ SETTINGS: dict[str, Setting] = {
     "num_layers": NUM_LAYERS,
     "width": WIDTH,
     "batch_size": BATCH_SIZE,
-    "num_steps": 15,
+    "num_steps": 10,
     "learning_rate": 0.1,
     "activation_bytes": BYTES_PER_VALUE * BATCH_SIZE * WIDTH,  # what one layer puts out
 }
