@@ -51,7 +51,10 @@ def num_parameters(widths: Sequence[int]) -> list[int]:
 
 
 def description(
-    widths: Sequence[int], ranks: Sequence[Sequence[int]], dtype: torch.dtype = torch.float32
+    widths: Sequence[int],
+    ranks: Sequence[Sequence[int]],
+    dtype: torch.dtype = torch.float32,
+    sharded: Sequence[bool] | None = None,
 ) -> Model:
     """Describe a stack of linear layers and who holds each.
 
@@ -59,6 +62,7 @@ def description(
         widths: of the features, of each hidden layer, of the classes.
         ranks: for each linear layer the ranks that hold it, whole or as shards.
         dtype: of the parameters.
+        sharded: for each linear layer whether its ranks hold parts of it; none does by default.
     """
     size = torch.finfo(dtype).bits // 8
     counts = num_parameters(widths)
@@ -70,6 +74,7 @@ def description(
             num_parameters=count,
             bytes=count * size,
             ranks=list(ranks[index]),
+            is_sharded=bool(sharded and sharded[index]),
         )
         for index, count in enumerate(counts)
     ]

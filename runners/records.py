@@ -62,6 +62,7 @@ class Layer(Record):
     num_parameters: int
     bytes: int
     ranks: list[int] = Field(description="the ranks that hold it, whole or as shards")
+    is_sharded: bool = Field(description="each of these ranks holds a part of it, not the whole")
 
 
 class Model(Record):

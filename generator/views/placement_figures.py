@@ -12,9 +12,8 @@ from generator.drawings.placement import Lane, Panel, Piece
 from generator.lesson import Figure
 from generator.views.folio import Folio
 from generator.views.picture import Picture, Table, diagram_svg, plain
-from runners.trace import Layer, Run
+from runners.trace import Run
 
-SHARDED = ("fsdp", "tensor_parallel")
 PHASES = ("build", "wrap", "forward", "loss", "backward", "optimizer")
 
 
@@ -25,18 +24,14 @@ class _Placed:
     panel: Panel
 
 
-def _is_sharded(run: Run, layer: Layer) -> bool:
-    return run.strategy in SHARDED and len(layer.ranks) > 1
-
-
 def _pieces(run: Run, rank: int) -> tuple[Piece, ...]:
     if run.model is None:
         return ()
     return tuple(
         Piece(
             name=layer.name,
-            size=layer.bytes / (len(layer.ranks) if _is_sharded(run, layer) else 1),
-            is_shard=_is_sharded(run, layer),
+            size=layer.bytes / (len(layer.ranks) if layer.is_sharded else 1),
+            is_shard=layer.is_sharded,
         )
         for layer in run.model.layers
         if rank in layer.ranks
@@ -98,7 +93,7 @@ def _table(placed: list[_Placed], folio: Folio) -> Table:
         name = f"{folio.strategy(one.run)} · " if len(placed) > 1 else ""
         for position, layer in enumerate(one.run.model.layers):
             base = f"{one.path}.model.layers[{position}]"
-            how = words["shards"] if _is_sharded(one.run, layer) else words["whole"]
+            how = words["shards"] if layer.is_sharded else words["whole"]
             ranks = ", ".join(f"{words['rank']} {rank}" for rank in layer.ranks)
             table.rows.append(
                 [

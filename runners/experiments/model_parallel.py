@@ -35,7 +35,7 @@ SETTINGS: dict[str, Setting] = {
 FULL: dict[str, Setting] = {
     **SETTINGS,
     "width": 2236,
-    "num_rows": 832,
+    "num_rows": 768,
     "num_validation_rows": 64,
     "num_epochs": 1,
 }
@@ -51,7 +51,7 @@ CURVE: dict[str, Setting] = {
 
 RUNS = {
     "full": RunPlan("stages", NUM_STAGES, FULL, keeps_steps=True),
-    "full_single": RunPlan("single", 1, FULL, keeps_steps=True),
+    "full_single": RunPlan("single", 1, FULL, keeps_steps=True, has_timeline=False),
     "curve": RunPlan("stages", NUM_STAGES, CURVE, passes=("timed",)),
     "single": RunPlan("single", 1, CURVE, passes=("timed",)),
 }
@@ -194,9 +194,7 @@ class Stage:
             taken.requires_grad_(torch.is_grad_enabled())
         with (
             rank.phase("forward"),
-            rank.stage(
-                "forward", "run this rank's layers and pass the activation on", taken
-            ) as out,
+            rank.stage("forward", "run this rank's layers on what came in", taken) as out,
         ):
             given = self.model(taken)
             out(given)
@@ -214,7 +212,7 @@ class Stage:
             if loss is None:
                 with rank.stage(
                     "backward",
-                    "take the gradient from the rank after, pass one to the rank before",
+                    "go backward through this rank's layers",
                     given if gradient is None else gradient,
                 ) as out:
                     given.backward(gradient)
