@@ -7,6 +7,14 @@ from dataclasses import dataclass
 
 from generator.chart import Layout, Spec, chart, layer, pixels, scaled
 
+NUM_PLACES = 120  # dots nearer than this part of the axis cover each other
+
+
+def _told_apart(samples: Sequence[float], distance: float) -> list[float]:
+    """The samples whose dots can be told apart; the smallest and the largest are among them."""
+    places = {round(sample / distance): sample for sample in sorted(samples)}
+    return sorted({*places.values(), *(e(samples) for e in (min, max) if samples)})
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -44,7 +52,7 @@ def spreads(rows: Sequence[Spread], unit: str, layout: Layout) -> Spec:
     dots = [
         {"sample": s, "y": mark["y"]}
         for r, mark in zip(rows, marks, strict=True)
-        for s in r.samples
+        for s in _told_apart(r.samples, top / NUM_PLACES)
     ]
     x = scaled("first", top, unit, 4 if layout.labels_above else 6)
     align = "left" if layout.labels_above else "right"
