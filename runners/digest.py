@@ -51,6 +51,29 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
+def dumped(node: object) -> str:
+    """A syntax tree as text, the same under every version of Python.
+
+    `ast.dump` itself leaves out other fields in each: Python 3.12 added `type_params`, 3.13 drops
+    empty lists. A committed trace must not become stale because another Python reads it.
+    """
+    if isinstance(node, list):
+        return f"[{', '.join(map(dumped, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = [
+        f"{name}={dumped(value)}"
+        for name in node._fields
+        if not _is_left_out(type(node), name, value := getattr(node, name, None))
+    ]
+    return f"{type(node).__name__}({', '.join(fields)})"
+
+
+def _is_left_out(kind: type[ast.AST], name: str, value: object) -> bool:
+    is_optional = getattr(kind, name, ...) is None
+    return (value is None and is_optional) or (name == "type_params" and not value)
+
+
 def _programs(tree: ast.Module) -> list[Path]:
     """Files of `content/` that the experiment names in a string and executes."""
     return sorted(
@@ -89,5 +112,5 @@ def source_digest(experiment: str) -> str:
     for path in covered_files(experiment_path(experiment)):
         tree = _without_docstrings(ast.parse(path.read_text(encoding="utf-8")))
         digest.update(path.name.encode())
-        digest.update(ast.dump(tree).encode())
+        digest.update(dumped(tree).encode())
     return digest.hexdigest()[:16]

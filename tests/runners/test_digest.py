@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,20 @@ def test_a_program_it_executes_changes_it(digest_of, tmp_path: Path) -> None:
     before = digest_of(code)
     program.write_text("print(2)\n")
     assert digest_of(code) != before
+
+
+def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing() -> None:
+    """Python 3.12 gave functions and classes `type_params`; this must not make traces stale."""
+
+    class Newer(ast.FunctionDef):
+        _fields = (*ast.FunctionDef._fields, "type_params")
+
+    Newer.__name__ = "FunctionDef"
+    (older,) = ast.parse("def train(rank, *, rate=None): return [rank, None]").body
+    newer = Newer(**{name: getattr(older, name, None) for name in older._fields})
+    newer.type_params = []
+    assert digest.dumped(newer) == digest.dumped(older)
+    assert "decorator_list=[]" in digest.dumped(older)  # Python 3.13 leaves empty lists out
 
 
 def test_every_experiment_covers_the_modules_it_imports() -> None:
