@@ -178,7 +178,8 @@ def _stop(*_: object) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; what a person can mend is one line and exit code 2."""
     parsed = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _stop)
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed
+        signal.signal(ending, _stop)
     try:
         return _dispatch(parsed)
     except KeyboardInterrupt:

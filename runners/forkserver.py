@@ -47,7 +47,11 @@ class ForkServer:
         self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        self._expect("ready", 120)
+        try:
+            self._expect("ready", 120)
+        except BaseException:  # also Ctrl-C while it loads torch: no process may be left
+            self.close()
+            raise
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -62,7 +66,7 @@ class ForkServer:
             except queue.Empty:
                 if self._process.poll() is not None:
                     raise LaunchError(
-                        "the forkserver ended before it was ready; "
+                        f"the forkserver ended before it said {word!r}; "
                         "try `python -m runners.forkserver` to see why"
                     ) from None
                 continue
@@ -73,12 +77,24 @@ class ForkServer:
     def start(self, requests: list[dict[str, Any]]) -> list[int]:
         """Fork one process a request; their process ids, in order."""
         assert self._process.stdin is not None
-        self._process.stdin.write((json.dumps({"start": requests}) + "\n").encode())
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write((json.dumps({"start": requests}) + "\n").encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise LaunchError("the forkserver has ended; run again") from None
         return cast("list[int]", self._expect("started", 30))
 
     def exits(self) -> dict[int, int]:
-        """Process ids that have ended since the last call, with their exit codes."""
+        """Process ids that have ended since the last call, with their exit codes.
+
+        Raises:
+            LaunchError: the forkserver itself has ended, and its ranks with it.
+        """
+        if self._process.poll() is not None:
+            raise LaunchError(
+                "the forkserver ended in the middle of a run; run again, and see whether this "
+                f"machine ran out of memory (exit code {self._process.returncode})"
+            )
         ended: dict[int, int] = {}
         while True:
             try:
@@ -96,7 +112,8 @@ class ForkServer:
         self._listener.join()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # a request that a dead forkserver never took
+                    pipe.close()
 
 
 def _say(message: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -195,9 +196,10 @@ class Launcher:
         finally:
             for live in ranks:
                 if live.exit_code is None:
-                    os.kill(live.pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):  # it may have ended a moment ago
+                        os.kill(live.pid, signal.SIGKILL)
         outcomes = [_settled(rank, live, hung) for rank, live in enumerate(ranks)]
-        printed = (attempt / "rank0.out").read_text(encoding="utf-8", errors="replace").splitlines()
+        printed = _said(attempt / "rank0.out").splitlines()
         self._keep_errors(requests)
         shutil.rmtree(attempt, ignore_errors=True)
         return PassResult(
@@ -233,7 +235,15 @@ class Launcher:
         if not os.environ.get("PROOFBOOK_STDERR"):
             return
         for request in requests:
-            sys.stderr.write(Path(request["errors"]).read_text(errors="replace"))
+            sys.stderr.write(_said(Path(request["errors"])))
+
+
+def _said(path: Path) -> str:
+    """What a rank wrote; nothing where it died before it could."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _settled(rank: int, live: _Live, hung: bool) -> RankOutcome:

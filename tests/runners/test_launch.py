@@ -7,15 +7,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from runners.experiment import find
+from runners.forkserver import ForkServer, LaunchError
+from runners.launch import Launcher
 from runners.trace import Run
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
+
+
+@pytest.fixture(scope="module")
+def own_launcher(launcher: Launcher) -> Iterator[Launcher]:
+    """A second launcher that tests may spoil; it gives up on quiet ranks after a second."""
+    with Launcher("cpu", quiet_seconds=1.0) as started:
+        yield started
 
 
 def test_a_run_that_completes_says_what_it_printed_and_what_it_saw(run: Measure) -> None:
@@ -91,6 +101,49 @@ def test_a_run_that_ends_otherwise_than_declared_is_a_surprise(run: Measure) -> 
     assert run("mishaps", "surprises").is_surprise
 
 
+def test_ranks_that_are_gone_before_they_could_be_ended_or_write_are_no_error(
+    own_launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 kills itself, the news of it is late, and what rank 0 printed is not there."""
+    server = own_launcher._server("timed")
+    monkeypatch.setattr(server, "exits", dict)
+
+    def watch(_: object) -> None:
+        for path in own_launcher._scratch.glob("*/rank0.out"):
+            path.unlink()
+
+    ended = own_launcher.run_pass(find("mishaps"), "killed", "timed", watch)
+    assert ended.root_cause is not None
+    assert ended.printed == []
+
+
+def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(
+    own_launcher: Launcher,
+) -> None:
+    server = own_launcher._server("timed")
+    start = time.monotonic()
+    with pytest.raises(LaunchError, match="forkserver ended in the middle of a run"):
+        own_launcher.run_pass(find("mishaps"), "hangs", "timed", lambda _: server._process.kill())
+    assert time.monotonic() - start < 5
+    with pytest.raises(LaunchError, match="forkserver"):
+        own_launcher.run_pass(find("mishaps"), "well", "timed")
+
+
+def test_a_forkserver_that_is_stopped_while_it_loads_is_not_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[int] = []
+
+    def stop(server: ForkServer, *_: object) -> None:
+        started.append(server._process.pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ForkServer, "_expect", stop)
+    with pytest.raises(KeyboardInterrupt):
+        ForkServer({})
+    assert not _lives(started[0])
+
+
 def children(pid: int) -> set[int]:
     """Every process below `pid`."""
     found: set[int] = set()
@@ -106,7 +159,7 @@ def children(pid: int) -> set[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see processes")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_stopped_run_leaves_no_process_and_no_half_file(
     how: signal.Signals, tmp_path: Path, root: Path
 ) -> None:
@@ -201,7 +254,6 @@ def test_where_no_budget_can_be_enforced_its_runs_are_skipped_and_the_rest_work(
     monkeypatch: pytest.MonkeyPatch, run: Measure
 ) -> None:
     from runners import machine, measure
-    from runners.experiment import find
 
     monkeypatch.setattr(machine.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(machine, "device_kind", lambda: "cpu")
@@ -213,7 +265,6 @@ def test_where_no_budget_can_be_enforced_its_runs_are_skipped_and_the_rest_work(
 
 def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move() -> None:
     from runners import measure
-    from runners.experiment import find
 
     plans = find("large_model").runs
     reason = measure.cannot_run(plans["wide_fsdp"], device="cuda", backend="gloo")
