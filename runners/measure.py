@@ -144,6 +144,7 @@ def measure(
     """
     import torch
 
+    code = _code(name)  # before it runs: who edits it meanwhile gets a stale trace, not a false one
     experiment = find(name)
     runs: dict[str, Run] = {}
     progress.begin(experiment)
@@ -157,7 +158,7 @@ def measure(
         question=experiment.question,
         recorded_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         machine=here.name,
-        code=_code(name),
+        code=code,
         software=Software(python=platform.python_version(), torch=str(torch.__version__)),
         runs=runs,
     )

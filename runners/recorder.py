@@ -22,10 +22,14 @@ from runners.outcome import EpochPart, RankOutcome, ValidationPart
 from runners.trace import Model, NonFinite, PredictionStep, Setting, Stage, finite_or_none
 
 NUM_VALUES = 4
+MAX_NON_FINITE = 20  # listed a rank; a run that has diverged says nothing new at each later step
 
 
 def first_values(tensor: Tensor, count: int = NUM_VALUES) -> list[float]:
-    """The first values of a tensor, rounded to six significant digits; not finite ones as 0."""
+    """The first values of a tensor, rounded to six significant digits; not finite ones as 0.
+
+    Where a 0 stands for one, `Recorder` says so in `non_finite`, and the run has diverged.
+    """
     flat = local(tensor.detach()).reshape(-1)[:count].to("cpu", torch.float64)
     return [float(f"{v:.6g}") if math.isfinite(v) else 0.0 for v in flat.tolist()]
 
@@ -92,6 +96,7 @@ class Recorder:
             )
         )
         self.outcome.stage_seconds[name] = seconds[-1]
+        self._check_values(f"stages.{name}.values", result)
 
     @contextmanager
     def predict(
@@ -114,6 +119,7 @@ class Recorder:
             )
         )
         self.outcome.prediction_seconds[name] = seconds[-1]
+        self._check_values(f"prediction.{name}.values", out[-1])
 
     @contextmanager
     def _shown(self) -> Iterator[tuple[list[Tensor], list[float]]]:
@@ -145,9 +151,10 @@ class Recorder:
         """
         if self.is_metered:
             return
-        if loss is not None and not math.isfinite(loss):
-            self._not_finite("loss", loss)
         rows, validation_loss, validation_accuracy = validation or (0, None, None)
+        for field, value in (("loss", loss), ("validation_loss", validation_loss)):
+            if value is not None and not math.isfinite(value):
+                self._not_finite(field, value)
         self.outcome.epochs.append(
             EpochPart(
                 epoch=epoch,
@@ -173,7 +180,15 @@ class Recorder:
         if self.plan.keeps_steps and not self.is_metered:
             self.outcome.step_losses.append(_rounded(loss))
 
+    def _check_values(self, field: str, tensor: Tensor) -> None:
+        shown = local(tensor.detach()).reshape(-1)[:NUM_VALUES].to("cpu", torch.float64)
+        for value in shown.tolist():
+            if not math.isfinite(value):
+                self._not_finite(field, value)
+
     def _not_finite(self, field: str, value: float) -> None:
+        if len(self.outcome.non_finite) >= MAX_NON_FINITE:
+            return
         self.outcome.non_finite.append(
             NonFinite(
                 field=field,

@@ -24,7 +24,8 @@ Loss = float | None  # null where the loss was not finite; `non_finite` then say
 class Record(BaseModel):
     """Any part of a trace: unknown fields, and values of another type, are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # JSON has no inf, but Python reads 1e999 as one.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Code(Record):

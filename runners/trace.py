@@ -194,13 +194,14 @@ def write(path: Path, trace: Trace) -> None:
     """Write one trace.
 
     Raises:
-        ValueError: it holds a number that is not finite, or outgrows `MAX_TRACE_BYTES`.
+        TraceError: it outgrows `MAX_TRACE_BYTES`.
+        ValueError: it holds a number that is not finite.
         OSError: the disk refused; nothing is left behind.
     """
     document = trace.model_dump(mode="json")
     num_bytes = len(json.dumps(document, indent=1, sort_keys=True))
     if num_bytes > MAX_TRACE_BYTES:
-        raise ValueError(f"{path.name} would hold {num_bytes} bytes, more than {MAX_TRACE_BYTES}")
+        raise TraceError(f"{path.name} would hold {num_bytes} bytes, more than {MAX_TRACE_BYTES}")
     write_json(path, document)
 
 

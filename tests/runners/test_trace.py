@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 from collections.abc import Callable
 from itertools import pairwise
@@ -35,7 +36,7 @@ def spoilt(tmp_path: Path, document: dict[str, Any]) -> Callable[[Callable[[Any]
     def change(how: Callable[[Any], None]) -> Path:
         how(document)
         path = tmp_path / "batch_split.json"
-        path.write_text(json.dumps(document))
+        path.write_text(json.dumps(document).replace("Infinity", "1e999"))
         return path
 
     return change
@@ -89,6 +90,10 @@ def test_a_future_schema_says_to_update(spoilt: Callable[..., Path]) -> None:
         (lambda d: d["runs"]["split"].update(colour="red"), r"runs\.split\.colour: extra"),
         (lambda d: d["runs"]["split"].update(world_size="two"), r"runs\.split\.world_size"),
         (lambda d: d.update(runs={}), r"runs: "),
+        (
+            lambda d: d["runs"]["split"]["timing"].update(wall_seconds=math.inf),
+            r"runs\.split\.timing",
+        ),
     ],
 )
 def test_a_malformed_field_is_named(

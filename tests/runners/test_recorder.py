@@ -1,0 +1,71 @@
+"""What a strategy shows is kept as it was, and what JSON cannot carry is said."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from runners import measure
+from runners.experiment import RunPlan
+from runners.recorder import MAX_NON_FINITE, Recorder
+from runners.trace import TraceError, read, write
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder(0, RunPlan("any", keeps_steps=True), "timed")
+
+
+def test_a_value_that_is_not_finite_is_listed_and_never_only_shown_as_0(recorder) -> None:
+    spoilt = torch.tensor([1.0, math.nan, -math.inf])
+    with recorder.stage("forward", "multiply") as out:
+        out(spoilt)
+    with recorder.predict("softmax", "normalise", spoilt) as out:
+        out(spoilt)
+    assert [(n.field, n.kind) for n in recorder.outcome.non_finite] == [
+        ("stages.forward.values", "nan"),
+        ("stages.forward.values", "-inf"),
+        ("prediction.softmax.values", "nan"),
+        ("prediction.softmax.values", "-inf"),
+    ]
+
+
+def test_a_validation_loss_that_is_not_finite_is_listed(recorder) -> None:
+    recorder.epoch(1, loss=1.0, validation=(10, math.inf, 0.5))
+    (listed,) = recorder.outcome.non_finite
+    assert (listed.field, listed.kind) == ("validation_loss", "inf")
+
+
+def test_a_run_that_diverges_for_many_steps_still_fits_into_a_trace(recorder) -> None:
+    for _ in range(5000):
+        recorder.step_loss(math.nan)
+    assert len(recorder.outcome.non_finite) == MAX_NON_FINITE
+    assert recorder.outcome.step_losses == [None] * 5000
+
+
+def test_a_trace_that_outgrows_its_size_is_refused_in_one_line(root, tmp_path) -> None:
+    frozen = root / "tests" / "book" / "content" / "traces" / "reference-frozen"
+    whole = read(frozen / "tiny_memory.json")
+    name, run = next(iter(whole.runs.items()))
+    long = run.model_copy(update={"step_losses": [0.5] * 100_000})
+    with pytest.raises(TraceError, match="more than 300000"):
+        write(tmp_path / "tiny_memory.json", whole.model_copy(update={"runs": {name: long}}))
+    assert not list(tmp_path.iterdir())
+
+
+def test_code_edited_while_it_runs_leaves_a_stale_trace(monkeypatch, tmp_path) -> None:
+    """The digest is that of the code that was started, not of what stands there in the end."""
+    order: list[str] = []
+    monkeypatch.setattr(measure, "_code", lambda _: order.append("digest"))
+    monkeypatch.setattr(measure, "measure_run", lambda *_: order.append("run"))
+
+    class Silent:
+        def begin(self, _): ...
+        def ended(self, *_):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure.measure("ddp", None, Silent())
+    assert order == ["digest", "run"]
