@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -64,7 +65,8 @@ class Progress:
                 for i, b in enumerate(beats)
             )
             head = f"  [{self._number + 1}/{self._total}] {run} · {pass_name}"
-            self._write(f"\r\x1b[K{head} · {now - start:.1f} s · {ranks}"[:160])
+            width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be cleared
+            self._write("\r\x1b[K" + f"{head} · {now - start:.1f} s · {ranks}"[:width])
 
         return watch
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from runners.trace import Trace
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
+_SHAPES = ("weight_shape", "shape_in", "shape_out")
 _LONGEST_LIST = 8
 
 
@@ -29,7 +30,18 @@ def _walk(path: str, node: object) -> Iterator[tuple[str, object]]:
             name = next((item[n] for n in _NAMED if item.get(n)), None)
             unique = name and sum(1 for other in node if name in other.values()) == 1
             yield from _walk(f"{path}[{name!r}]" if unique else f"{path}[{index}]", item)
-    elif isinstance(node, list) and len(node) > _LONGEST_LIST:
-        yield path, f"{len(node)} values"
+    elif isinstance(node, list) and node:
+        yield from _list(path, node)
     elif node is not None and node != [] and node != {}:
         yield path, node
+
+
+def _list(path: str, node: list[object]) -> Iterator[tuple[str, object]]:
+    """A list of numbers or words: as a shape, element by element, or only how long it is."""
+    if path.endswith(_SHAPES):
+        yield f"{path}|shape", node
+    elif len(node) > _LONGEST_LIST:
+        yield f"{path}|count", len(node)
+    else:
+        for index, item in enumerate(node):
+            yield from _walk(f"{path}[{index}]", item)
