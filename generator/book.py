@@ -231,7 +231,11 @@ class _Shelf:
         if not (self.folder / name / "machine.json").is_file():
             self.loader.refuse(self.folder / name, "no machine.json; run `make traces`")
             return None
-        return self._trying(traces.read_machine, self.folder / name)
+        path = self.folder / name / "machine.json"
+        machine = self._trying(traces.read_machine, path.parent)
+        if machine:
+            self._check_name(path, "name", machine.name)
+        return machine
 
     def reference_name(self) -> str | None:
         folders = sorted(path.parent.name for path in self.folder.glob("reference-*/machine.json"))
@@ -267,7 +271,16 @@ class _Shelf:
         return {path.stem for path in (self.folder / name).glob("*.json")} - {"machine"}
 
     def _read(self, name: str, experiment: str) -> Trace | None:
-        return self._trying(traces.read, self.folder / name / f"{experiment}.json")
+        path = self.folder / name / f"{experiment}.json"
+        trace = self._trying(traces.read, path)
+        if trace:
+            self._check_name(path, "machine", trace.machine)
+        return trace
+
+    def _check_name(self, path: Path, field: str, name: str) -> None:
+        """Numbers must not pass for another machine's: a file says where it was measured."""
+        if name != path.parent.name:
+            self.loader.refuse(path, f"{field}: is {name!r}, the folder says {path.parent.name!r}")
 
     def _trying(self, read_one: Callable[[Path], RecordT], path: Path) -> RecordT | None:
         try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from generator.words import Expression, Id, Line, Prose, RunPath, Written
 
@@ -22,8 +22,8 @@ Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs",
 class Tolerance(Written):
     """How far observed may lie from predicted; give one of the two."""
 
-    relative: float | None = None
-    absolute: float | None = None
+    relative: Annotated[float, Field(ge=0)] | None = None
+    absolute: Annotated[float, Field(ge=0)] | None = None
 
 
 class Domain(Written):

@@ -80,6 +80,8 @@ def _check(node: nodes.Node) -> None:
         if isinstance(node, kind):
             check(node)
             return
+    if isinstance(node, nodes.Const) and node.value == float("inf"):
+        raise ExpressionError("a number beyond what can be calculated with")
     if not _is_plain(node, (int, float, str)):
         raise ExpressionError(f"{_REFUSED.get(type(node), 'this')} is not allowed")
 

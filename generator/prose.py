@@ -6,6 +6,7 @@ characters, so Markdown cannot touch what they print and they cannot write Markd
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from markdown_it.token import Token
 
 _OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
 _PRIVATE = re.compile("[\ue000-\uf8ff]")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")  # would hide a spelled quantity
 _SLOT = re.compile(f"{_OPEN}([\ue100-\uf0ff]+){_CLOSE}")
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
@@ -28,8 +30,9 @@ _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILIN
 _WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
 _PIECE = re.compile(r"[^\W_]+%?")
 _UNITS = re.compile(
-    r"\d+(?:x|×|k|m|g|b|kb|mb|gb|tb|kib|mib|gib|tib|ns|us|µs|μs|ms|s|sec|min|h|hz|ghz|mhz|fold|"
-    r"st|nd|rd|th|bit|bits|byte|bytes|%|e\d+)",
+    r"\d+(?:x|×|k|m|g|b|bn|kb|mb|gb|tb|kib|mib|gib|tib|[kmgt]?bit|[kmgt]bps|ns|us|µs|μs|ms|s|"
+    r"secs?|seconds?|mins?|minutes?|h|hrs?|hours?|days?|hz|khz|ghz|mhz|fold|pp|pct|"
+    r"st|nd|rd|th|bits|byte|bytes|%|e\d+)|x\d+",
     re.IGNORECASE,
 )
 _NUMBER_WORDS = (
@@ -41,10 +44,11 @@ _ORDINAL_WORDS = (
     "fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|hundredth|thousandth|millionth"
 )
 _SPELLED = re.compile(
-    rf"\b(?:twice|thrice|half|halves|halved|halving|doubl(?:e|es|ed|ing)|tripl(?:e|es|ed|ing)|"
+    rf"\b(?:twice|thrice|half|halve[sd]?|halving|doubl(?:e|es|ed|ing)|tripl(?:e|es|ed|ing)|"
     rf"trebl(?:e|es|ed|ing)|quadrupl(?:e|es|ed|ing)|quarters?|(?:one|two)[- ]thirds?|"
     rf"thirds?\s+(?:of|less|more|as|\w+er)|"
     rf"(?:{_ORDINAL_WORDS})s?|percent|per cent|"
+    rf"(?:two|three|four)\s+times\s+(?:as|more|less|the|over|\w+er)|"
     rf"(?:two|three|four|many|several|{_NUMBER_WORDS})-?fold|{_NUMBER_WORDS})\b"
     rf"(?![- ]precision\b)",
     re.IGNORECASE,
@@ -92,6 +96,12 @@ def faults(text: str, *, inline: bool = False) -> tuple[Fault, ...]:
         Fault(match.start(), "private-use characters are not allowed in text")
         for match in _PRIVATE.finditer(text)
     ]
+    found += [
+        Fault(match.start(), "an invisible character; delete it")
+        for match in _INVISIBLE.finditer(text)
+    ]
+    if not found and _PRIVATE.search(html.unescape(text)):  # as &#xe000;
+        found.append(Fault(max(text.find("&#"), 0), "private-use characters are not allowed"))
     found += [
         Fault(one.begin, "an expression between {{ and }} is empty")
         for one in expressions(text)

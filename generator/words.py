@@ -28,6 +28,6 @@ RunPath = Annotated[
 
 
 class Written(BaseModel):
-    """Anything an author writes: unknown keys are errors."""
+    """Anything an author writes: unknown keys are errors, and so is the number nan."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

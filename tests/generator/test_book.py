@@ -136,6 +136,8 @@ def test_an_experiment_that_nobody_ran_names_its_command(copy):
         (lambda text: text[:500], "not a whole JSON file"),
         (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "newer than"),
         (lambda text: text.replace("0.0021", "NaN", 1), "bare NaN is not JSON"),
+        (lambda text: text.replace("0.0021", "1e999", 1), "finite number"),
+        (lambda text: text.replace("reference-frozen", "other", 1), "machine: is 'other', the fol"),
         (lambda text: text.replace('"seed"', '"sead": 1, "seed"', 1), "sead: extra inputs"),
         (lambda text: text.replace('"world_size": 2', '"world_size": "2"', 1), "world_size"),
         (lambda text: text.replace("tiny_memory", "tiny_mammary", 1), "tiny_mammary"),
@@ -147,6 +149,21 @@ def test_a_bad_trace_is_named_with_its_field(copy, spoil, said):
     (error,) = copy.errors()
     assert error.startswith("content/traces/reference-frozen/tiny_memory.json: ")
     assert said in error
+
+
+def test_a_folder_that_was_renamed_does_not_pass_for_another_machine(copy):
+    traces = copy.content / "traces"
+    (traces / "reference-frozen").rename(traces / "reference-other")
+    assert (
+        "content/traces/reference-other/machine.json: name: is 'reference-frozen', the folder "
+        "says 'reference-other'" in copy.errors()
+    )
+
+
+@pytest.mark.parametrize("tolerance", [".nan", "nan", "-0.1"])
+def test_a_tolerance_that_any_number_would_meet_is_refused(copy, tolerance):
+    copy.edit("claims/tiny_memory.yml", "{relative: 0.05}", f"{{relative: {tolerance}}}")
+    assert any("claims/tiny_memory.yml" in e and "relative: must be" in e for e in copy.errors())
 
 
 def test_the_machine_is_the_asked_one_then_the_noted_one_then_the_reference(copy, monkeypatch):

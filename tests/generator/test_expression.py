@@ -141,6 +141,7 @@ def test_labels_and_verdicts_print_without_being_values(evidence):
         ),
         ("tiny_memory.whole + 1", "only single values"),
         ("tiny_memory.whole.ranks|largest", "wants one value"),
+        ("tiny_memory.whole.seed * 1e999", "beyond what can be calculated with"),
         ("tiny_memory.whole.model.bytes / 0", "divides by zero"),
         ("1 / 0", "divides by zero"),
         ("cited['ddp-paper']", "cites no number"),

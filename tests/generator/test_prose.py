@@ -28,6 +28,10 @@ from generator.yaml_source import parse
         ("Hidden &#49; of it.", "49"),
         ("[1 run](trace.html)", "1"),
         ("*7*", "7"),
+        ("Some ２ of it.", "２"),
+        ("It is x10 faster.", "x10"),
+        ("A 40Gbit link.", "40Gbit"),
+        ("After 3hours.", "3hours"),
     ],
 )
 def test_a_bare_numeral_is_refused(text, word):
@@ -43,7 +47,7 @@ def test_a_bare_numeral_is_refused(text, word):
         "tenfold", "ten-fold", "hundredfold", "quarter", "a third less", "a third slower",
         "two thirds", "third of",
         "dozen", "five", "Seven", "twelve", "hundred", "thousands", "million", "percent",
-        "a tenth", "twofold",
+        "a tenth", "twofold", "halve", "three times as fast", "four times the",
     ],
 )  # fmt: skip
 def test_a_spelled_quantity_is_refused(word):
@@ -61,6 +65,7 @@ def test_a_spelled_quantity_is_refused(word):
         "{{ ddp.ddp.epochs[0].loss }} after {{ epoch(1) }}.",
         "1. first\n2. second\n",
         "```\nx = 5\n```\n",
+        "Two times overlap; a step is run three times.",
         "half-precision and double precision name formats.",
         "It has none, and it is zero.",
         "A third pattern follows.",
@@ -84,6 +89,8 @@ def test_a_numbered_list_has_no_place_in_one_line():
         ("a }} b", "}} without its other half"),
         ("a {{ }} b", "is empty"),
         ("\ue000\ue100\ue001", "private-use"),
+        ("&#xe000;&#xe100;&#xe001;", "private-use"),
+        ("fi\u200bve ranks", "an invisible character"),
         ("[x](javascript:alert)", "links are relative or https"),
         ("[x](http://a.org)", "links are relative or https"),
         ("[x](//a.org)", "links are relative or https"),
