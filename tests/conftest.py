@@ -55,7 +55,7 @@ def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
     MkDocs' `--quiet` drops warnings before `--strict` counts them, so never give both.
     """
-    environment = {k: v for k, v in os.environ.items() if k != "PROOFBOOK_MACHINE"}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")}
     no_torch = folder / ".no-torch" / "torch.py"
     no_torch.parent.mkdir(exist_ok=True)
     no_torch.write_text('raise ImportError("pages are made without torch")\n')
