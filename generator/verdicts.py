@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from generator import units
-from generator.claim import Claim, Domain, Tolerance, Verdict
+from generator.claim import Claim, Domain, Relation, Tolerance, Verdict
 from generator.errors import ContentError
 from generator.paths import Node, TraceOnPage
 from generator.quiz import Item
@@ -186,15 +186,16 @@ def _compare(
         units.of_sum(predicted.unit, observed.unit)
     slack = _slack(claim.tolerance, numeric(predicted))
     holds = _HOLDS[claim.relation](numeric(observed), numeric(predicted), slack)
-    return _decided(holds, f"observed {_RELATED[claim.relation]} predicted")
+    return _decided(holds, claim.relation)
 
 
 def _are_constants(*sides: Value) -> bool:
     return any(not side.leaves and side.unit == units.PLAIN for side in sides)
 
 
-def _decided(holds: bool, relation: str) -> tuple[Verdict, str]:
-    return ("holds", relation) if holds else ("does_not_hold", f"not so: {relation}")
+def _decided(holds: bool, relation: Relation) -> tuple[Verdict, str]:
+    stands = relation if holds else _OPPOSITE[relation]
+    return "holds" if holds else "does_not_hold", f"observed {_RELATED[stands]} predicted"
 
 
 def _slack(tolerance: Tolerance | None, predicted: float) -> float:
@@ -226,14 +227,23 @@ _RELATED = {
 }
 
 
+_OPPOSITE: dict[Relation, Relation] = {
+    "equals": "differs",
+    "differs": "equals",
+    "at_least": "below",
+    "at_most": "above",
+    "above": "at_most",
+    "below": "at_least",
+}
+
+
 def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Verdict, str]:
     if claim.relation not in ("equals", "differs"):
         raise ExpressionError(f"{claim.relation} compares numbers, not words")
     if not (isinstance(predicted.number, str) and isinstance(observed.number, str)):
         raise ExpressionError("a word and a number are compared")
     same = predicted.number.replace("_", " ") == observed.number.replace("_", " ")
-    return _decided(same == (claim.relation == "equals"), f"observed {_RELATED[claim.relation]} "
-                    "predicted")  # fmt: skip
+    return _decided(same == (claim.relation == "equals"), claim.relation)
 
 
 def _samples(side: Value | Node | None) -> Samples:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
+from generator import units
 from generator.claim import Claim, Retraction
 from generator.value import Value
 from generator.verdicts import Outcome
 from generator.views.folio import Folio
 
 MAX_DIGITS = 12
+SMALLEST_PERCENTAGE = 1e-6  # below, a percentage says less than a power of ten
 RELATIONS = {
     "equals": "",
     "at_least": "≥ ",
@@ -138,9 +140,13 @@ def _side(value: Value | None, folio: Folio) -> Markup:
 def _tolerance(claim: Claim) -> str:
     if claim.tolerance is None:
         return ""
-    if claim.tolerance.relative is not None:
-        return f"{claim.tolerance.relative * 100:g}%"
-    return f"{claim.tolerance.absolute:g}"
+    written = units.Form(way="written")
+    relative = claim.tolerance.relative
+    if relative is None:
+        return units.printed(claim.tolerance.absolute or 0, units.PLAIN, written)
+    if relative >= SMALLEST_PERCENTAGE:
+        return f"{relative * 100:g}%"
+    return f"{units.printed(relative, units.PLAIN, written)} of predicted"
 
 
 def _domain(claim: Claim, folio: Folio) -> Markup:

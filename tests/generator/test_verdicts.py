@@ -268,7 +268,7 @@ def test_problems_name_surprises_broken_laws_and_stale_references(copy):
     assert verdicts.problems(book, Evidence(book)) == [
         "tiny_memory.halves_budget: ended out_of_memory, expected completed",
         "tiny_training: the reference machine's trace is stale; run it again",
-        "law halves-complete: does not hold (not so: observed equals predicted)",
+        "law halves-complete: does not hold (observed differs from predicted)",
     ]
 
 
