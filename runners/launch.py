@@ -42,6 +42,7 @@ ALLOCATORS: dict[PassName, dict[str, str]] = {
 POLL_SECONDS = 0.02
 SETTLE_SECONDS = 1.0  # peers of a failed rank that burn no processor time this long are waiting
 GRACE_SECONDS = 15.0  # the longest that peers of a failed rank may work on
+CLEAN_SECONDS = 2.0  # the longest that files of killed ranks may take to go
 QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this long hangs
 # gloo's threads wake up a hundred times a second while they wait; that little is not work.
 IDLE_SHARE = 0.02
@@ -133,7 +134,10 @@ class Launcher:
     def __exit__(self, *exception: object) -> None:
         for server in self._servers.values():
             server.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        end = time.monotonic() + CLEAN_SECONDS
+        while self._scratch.exists() and time.monotonic() < end:  # a dying rank may still write
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            time.sleep(POLL_SECONDS)
 
     def _server(self, pass_name: PassName) -> ForkServer:
         environment = ALLOCATORS[pass_name]

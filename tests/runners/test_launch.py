@@ -26,6 +26,7 @@ def own_launcher(launcher: Launcher) -> Iterator[Launcher]:
     """A second launcher that tests may spoil; it gives up on quiet ranks after a second."""
     with Launcher("cpu", quiet_seconds=1.0) as started:
         yield started
+    assert not started._scratch.exists()
 
 
 def test_a_run_that_completes_says_what_it_printed_and_what_it_saw(run: Measure) -> None:
