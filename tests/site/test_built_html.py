@@ -85,7 +85,8 @@ NUMBERS_MAY_STAND_IN = frozenset(
 )
 EXEMPT_TAGS = frozenset(["code", "pre", "svg", "script", "style", "title"])
 LABEL = re.compile(r"\b(?:rank|step|epoch|stage|layer)s?[\s\u00a0]\d+\b", re.IGNORECASE)
-NAME = re.compile(r"\b[A-Za-z]+[A-Za-z_-]*\d[\w.-]*|\b\d+[A-Za-z]+\d*[A-Za-z]\b")
+# fp32, A100, FSDP2; 1F1B and 3D. Not x10, 10ms or 2GB.
+NAME = re.compile(r"\b(?![xX]\d)[A-Za-z]+[A-Za-z_-]*\d[\w.-]*|\b(?:\d[A-Z]){2}\b|\b\dD\b")
 
 
 def _is_exempt(ancestors: tuple[Tag, ...]) -> bool:
@@ -118,6 +119,10 @@ def test_no_number_stands_without_its_kind(readings):
         ),
         ("<article><p>rank 0 sends to rank 1 in fp32</p></article>", False),
         ("<article><p>rank 0 sends 4 rows</p></article>", True),
+        ("<article><p>1F1B on an A100</p></article>", False),
+        ("<article><p>It took 10ms, x10 faster, with 2GB.</p></article>", True),
+        ("<article><p>It took 10ms.</p></article>", True),
+        ("<article><p>It is x10 faster.</p></article>", True),
         ("<article><code>x = 3</code></article>", False),
         ("<article><table><tr><td>12</td></tr></table></article>", True),
         ("<article><p>91%</p></article>", True),
