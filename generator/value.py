@@ -31,6 +31,7 @@ class AbsentError(ValueError):
         run: the run that lacks it, as `experiment.run`.
         is_skipped: the machine could not execute that run.
         is_mistake: nothing excuses the lack, so whoever wrote the expression is mistaken.
+        is_unexplained: the run ended as declared and yet lacks what the reference machine has.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class AbsentError(ValueError):
         *,
         is_skipped: bool = False,
         is_mistake: bool = False,
+        is_unexplained: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.run = run
         self.is_skipped = is_skipped
         self.is_mistake = is_mistake
+        self.is_unexplained = is_unexplained
 
 
 class Origin(NamedTuple):

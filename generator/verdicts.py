@@ -33,6 +33,7 @@ WORDS: dict[Verdict, str] = {
     "does_not_apply": "does not apply here",
     "no_evidence": "no evidence here",
 }
+LACKS = "a run that ended as declared lacks a value here"
 _UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
 _TIMED = ("faster", "slower")
 
@@ -48,6 +49,7 @@ class Outcome:
         runs: the runs that the verdict rests on, as `experiment.run`.
         reason: what the trace itself says of a skipped run, as a text Value; else None.
         on_reference: whether all of it was measured on the reference machine.
+        lacks_value: whether a run that ended as declared lacks what the claim looks at.
         error: why the claim cannot be judged at all: the author's mistake.
         at: the field of the claim that is at fault.
     """
@@ -60,6 +62,7 @@ class Outcome:
     runs: tuple[str, ...]
     reason: Value | None = None
     on_reference: bool = True
+    lacks_value: bool = False
     error: str | None = None
     at: str = "observed"
 
@@ -69,6 +72,7 @@ class Outcome:
         return self.claim.kind == "law" and (
             self.verdict in ("does_not_hold", "not_distinguishable")
             or (self.on_reference and self.verdict in ("no_evidence", "too_few_samples"))
+            or (self.lacks_value and self.verdict == "no_evidence")
         )
 
 
@@ -98,6 +102,7 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         runs=runs,
         reason=reason,
         on_reference=all(_shelf(evidence, run) for run in runs),
+        lacks_value=explanation == LACKS,
         error=error,
         at=at,
     )
@@ -141,7 +146,8 @@ def _settle(
         reason = _said(evidence, found.absent.run)
         if found.absent.is_skipped:
             return "does_not_apply", "a run that it needs was skipped here", reason
-        return "no_evidence", "a run that it needs has no such value here", reason
+        why = LACKS if found.absent.is_unexplained else "a run that it needs has no such value here"
+        return "no_evidence", why, reason
     return None, "", None
 
 

@@ -12,7 +12,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-METER_VERSION = 1
+METER_VERSION = 2
 ROOT = Path(__file__).resolve().parent.parent
 COVERED = ("runners.experiments", "runners.teacher", "runners.networks", "runners.training")
 

@@ -67,7 +67,7 @@ def teach(
     labels = (scores + temperature * gumbel).argmax(1)
     spread = torch.rand(num_features, generator=source, dtype=torch.float64) * 4 + 1
     offset = torch.randn(num_features, generator=source, dtype=torch.float64) * 5
-    features = (raw * spread + offset).to(dtype)
+    features = raw.mul_(spread).add_(offset).to(dtype)  # in place: rows can be most of the memory
     return Lesson(
         Rows(features[:num_rows], labels[:num_rows]),
         Rows(features[num_rows:], labels[num_rows:]),

@@ -23,9 +23,11 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan
-from runners.networks import description, num_parameters, perceptron
+from runners.networks import description, grade, num_parameters, perceptron
 from runners.rank import Rank
+from runners.teacher import Lesson, Rows, Scaling, teach
 from runners.trace import Setting, Status
+from runners.training import validate
 
 QUESTION = "Which strategies let a model train that does not fit one device's memory?"
 
@@ -66,6 +68,9 @@ def _settings(model: str, optimizer: str) -> dict[str, Setting]:
         "optimizer": optimizer,
         "batch_size": 10,
         "num_rows": 50,
+        "num_data_ranks": 2,
+        "num_validation_rows": 50,
+        "teacher_temperature": 0.05,
         "num_epochs": 3 if optimizer == "sgd" else 1,
         "learning_rate": 0.01 if optimizer == "sgd" else 0.0001,
         "num_classes": NUM_CLASSES,
@@ -139,17 +144,38 @@ def _whole(rank: Rank) -> nn.Sequential:
         return perceptron(widths, device=rank.device)
 
 
-def _rows(rank: Rank, seed_offset: int) -> tuple[Tensor, Tensor]:
-    """Random rows and classes: what fits is asked, not what is learnt."""
+def _lesson(rank: Rank) -> Lesson:
+    """Rows of one teacher for all ranks, scaled; what is drawn on the way is let go at once."""
     settings = rank.settings
-    source = torch.Generator().manual_seed(rank.seed + seed_offset)
-    widths = WIDTHS[settings.model]
+    lesson = teach(
+        rank.seed,
+        num_rows=settings.num_rows * settings.num_data_ranks,
+        num_validation_rows=settings.num_validation_rows,
+        num_features=WIDTHS[settings.model][0],
+        num_classes=NUM_CLASSES,
+        temperature=settings.teacher_temperature,
+    )
+    scaling = Scaling.of(lesson.training.features)
+    return Lesson(
+        Rows(2 * scaling.apply(lesson.training.features) - 1, lesson.training.labels),
+        Rows(2 * scaling.apply(lesson.validation.features) - 1, lesson.validation.labels),
+    )
+
+
+def _rows(rank: Rank, part: int) -> tuple[Tensor, Tensor]:
+    """This rank's own rows, a copy, so that the other ranks' rows are let go."""
+    size = rank.settings.num_rows
     with rank.phase("rows"):
-        features = torch.randn(settings.num_rows, widths[0], generator=source).to(rank.device)
-        labels = torch.randint(0, NUM_CLASSES, (settings.num_rows,), generator=source)
-        labels = labels.to(rank.device)
+        own = _lesson(rank).training.take(torch.arange(part * size, (part + 1) * size))
+        features, labels = own.features.to(rank.device), own.labels.to(rank.device)
         rank.rows(features, labels)
     return features, labels
+
+
+def _held_out(rank: Rank) -> Rows:
+    """The validation rows, drawn when they are needed: training keeps no room for them."""
+    held_out = _lesson(rank).validation
+    return Rows(held_out.features.to(rank.device), held_out.labels.to(rank.device))
 
 
 def _optimizer(rank: Rank, module: nn.Module, *, fused: bool = True) -> torch.optim.Optimizer:
@@ -159,18 +185,23 @@ def _optimizer(rank: Rank, module: nn.Module, *, fused: bool = True) -> torch.op
     return torch.optim.SGD(module.parameters(), lr=rate)
 
 
-def _report(rank: Rank, epoch: int, losses: list[float]) -> None:
+def _report(
+    rank: Rank, epoch: int, losses: list[float], graded: tuple[int, float, float] | None
+) -> None:
     mean = sum(losses) / len(losses)
-    rank.epoch(epoch, loss=mean, num_samples=rank.settings.num_rows)
+    rank.epoch(epoch, loss=mean, num_samples=rank.settings.num_rows, validation=graded)
     print(f"epoch {epoch} complete on rank {rank.rank}, loss {mean:.4f}")
 
 
-def _train(
-    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, seed_offset: int
-) -> None:
+def _is_last(rank: Rank, epoch: int) -> bool:
+    """Whether to look at the validation rows after this epoch."""
+    return epoch == rank.settings.num_epochs and not rank.is_metered
+
+
+def _train(rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, part: int) -> None:
     """Forward, backward, update, over this rank's rows: the same for every whole-batch strategy."""
     settings = rank.settings
-    features, labels = _rows(rank, seed_offset)
+    features, labels = _rows(rank, part)
     rank.watch(model, optimizer)
     for epoch in rank.epochs(settings.num_epochs):
         losses = []
@@ -184,7 +215,11 @@ def _train(
                 optimizer.step()
                 optimizer.zero_grad()
             losses.append(loss.item())
-        _report(rank, epoch, losses)
+        graded = None
+        if _is_last(rank, epoch):
+            with rank.phase("validation"):
+                graded = validate(model, _held_out(rank))
+        _report(rank, epoch, losses, graded)
 
 
 def single(rank: Rank) -> None:
@@ -280,8 +315,9 @@ def stages(rank: Rank) -> None:
             with rank.phase("optimizer"):
                 optimizer.step()
                 optimizer.zero_grad()
+        graded = _validate_stages(rank, model, own[0]) if _is_last(rank, epoch) else None
         if losses:
-            _report(rank, epoch, losses)
+            _report(rank, epoch, losses, graded)
         else:
             print(f"epoch {epoch} complete on rank {rank.rank}")
 
@@ -306,6 +342,19 @@ def _last_stage_step(rank: Rank, model: nn.Module, labels: Tensor, width: int) -
     assert activation.grad is not None
     rank.send(activation.grad, to=0)
     return loss.item()
+
+
+@torch.no_grad()
+def _validate_stages(rank: Rank, model: nn.Module, width: int) -> tuple[int, float, float] | None:
+    """The validation rows through both stages; the last one grades."""
+    with rank.phase("validation"):
+        held_out = _held_out(rank)
+        if rank.rank == 0:
+            rank.send(torch.relu(model(held_out.features)), to=1)
+            return None
+        activation = rank.receive((len(held_out.labels), width), source=0)
+        loss, accuracy = grade(model(activation), held_out.labels)
+        return len(held_out.labels), loss, accuracy
 
 
 STRATEGIES = {

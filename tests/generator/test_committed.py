@@ -9,7 +9,8 @@ from generator import verdicts
 from generator.book import load
 from generator.errors import ContentError
 from generator.evidence import Evidence
-from generator.falsify import falsify
+from generator.falsify import falsify, steps_of
+from runners.trace import Trace
 
 CONTENT = Path(__file__).parents[2] / "content"
 
@@ -44,20 +45,53 @@ def test_every_claim_stops_holding_once_the_change_it_names_is_made(real, outcom
     assert still == []
 
 
-def test_every_key_moves_once_the_claim_behind_it_is_falsified(real, outcomes):
+def made_to_hold(real, claim):
+    """The traces with what the claim observes and predicts exchanged, so that it turns round."""
+    experiment, *observed = steps_of(claim.observed.partition("|")[0].strip())
+    _, *predicted = steps_of(claim.predicted.partition("|")[0].strip())
+    shown = real.traces[experiment]
+    document = shown.trace.model_dump(mode="json")
+    holders = []
+    for *path, last in (observed, predicted):
+        holder = document["runs"]
+        for step in path:
+            holder = holder[step]
+        holders.append((holder, last))
+    (left, one), (right, other) = holders
+    left[one], right[other] = right[other], left[one]
+    if claim.relation == "equals":
+        left[one] = right[other]
+    return {**real.traces, experiment: replace(shown, trace=Trace.model_validate(document))}
+
+
+def moved_key(real, item, traces):
+    """The right option under other traces; None where none is, or two are."""
+    changed = replace(real, traces=traces)
+    try:
+        return verdicts.keys(item, verdicts.judge(changed, Evidence(changed)))
+    except ContentError:
+        return None
+
+
+def test_every_key_moves_once_the_claim_behind_it_turns(real, outcomes):
     stuck = []
     for item in (item for topic in real.topics for item in topic.items.values()):
         right = verdicts.keys(item, outcomes)
         wanted = item.options[right].right_if
+        turned = falsify if outcomes[wanted.claim].verdict == "holds" else None
         claim = real.claims[wanted.claim]
-        if wanted.verdict != "holds":
-            continue  # its claim does not hold here: no change is named that would turn it
-        changed = replace(real, traces=falsify(real.traces, claim))
-        try:
-            moved = verdicts.keys(item, verdicts.judge(changed, Evidence(changed)))
-        except ContentError:
-            moved = None
-        stuck += [item.id] if moved == right else []
+        traces = turned(real.traces, claim) if turned else made_to_hold(real, claim)
+        stuck += [item.id] if moved_key(real, item, traces) == right else []
+    assert stuck == []
+
+
+def test_every_claim_that_does_not_hold_would_hold_on_other_traces(real, outcomes):
+    stuck = []
+    for name, claim in real.claims.items():
+        if outcomes[name].verdict != "does_not_hold":
+            continue
+        changed = replace(real, traces=made_to_hold(real, claim))
+        stuck += [name] if Evidence(changed).outcome(name).verdict != "holds" else []
     assert stuck == []
 
 

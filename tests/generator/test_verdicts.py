@@ -1,5 +1,6 @@
 """Verdicts: each relation, each domain, each lack; and keys that follow them."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -260,6 +261,18 @@ def test_a_machine_whose_runs_leave_a_question_open_has_no_key(copy):
     outcomes = verdicts.judge(book, Evidence(book))
     good, bad = right("whole-peak"), right("whole-peak", "does_not_hold")
     assert verdicts.keys(item(good, bad), outcomes) is None
+
+
+def test_a_law_whose_completed_run_lacks_the_value_is_broken_on_any_machine(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    file = copy.trace("tiny_memory", "desk")
+    document = json.loads(file.read_text())
+    for rank in document["runs"]["whole"]["ranks"]:
+        rank["memory"] = None
+    file.write_text(json.dumps(document))
+    outcome = Evidence(copy.load()).outcome("whole-peak")
+    assert outcome.verdict == "no_evidence"
+    assert outcome.is_broken_law
 
 
 def test_problems_name_surprises_broken_laws_and_stale_references(copy):
