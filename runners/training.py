@@ -1,23 +1,72 @@
-"""The training loop that the data-parallel experiments share: one batch after another, marked."""
+"""What the experiments share: rows by a run's settings, and one batch after another, marked."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from runners.networks import grade
 from runners.rank import Rank
-from runners.teacher import Rows
+from runners.teacher import Lesson, Rows, Scaling, teach
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+
+def lesson_for(rank: Rank) -> Lesson:
+    """The rows that a run's settings ask of the teacher, as the teacher gives them."""
+    settings = rank.settings
+    return teach(
+        rank.seed,
+        num_rows=settings.num_rows,
+        num_validation_rows=settings.num_validation_rows,
+        num_features=settings.num_features,
+        num_classes=settings.num_classes,
+        temperature=settings.teacher_temperature,
+        dtype=getattr(torch, getattr(settings, "dtype", "float32")),
+    )
+
+
+def scaled_lesson(rank: Rank, low: float = 0.0) -> Lesson:
+    """The rows on this rank's device, each feature between `low` and one over all training rows."""
+    lesson = lesson_for(rank)
+    scaling = Scaling.of(lesson.training.features)
+
+    def scaled(rows: Rows) -> Rows:
+        features = (low + (1 - low) * scaling.apply(rows.features)).to(rank.device)
+        labels = rows.labels.to(rank.device)
+        rank.rows(features, labels)
+        return Rows(features, labels)
+
+    return Lesson(scaled(lesson.training), scaled(lesson.validation))
+
+
+class Tally:
+    """Losses and right answers of an epoch's batches, as the rank that knows them counts."""
+
+    def __init__(self) -> None:
+        self._losses: list[float] = []
+        self._num_right = 0
+        self._num_rows = 0
+
+    def add(self, loss: float, logits: Tensor, labels: Tensor) -> None:
+        """Count one batch: its mean loss, and the rows classified rightly."""
+        self._losses.append(loss)
+        self._num_right += num_right(logits, labels)
+        self._num_rows += len(labels)
+
+    def seen(self) -> tuple[float, float, int]:
+        """Mean loss over equal batches, share classified rightly, number of rows."""
+        mean = sum(self._losses) / len(self._losses)
+        return mean, self._num_right / self._num_rows, self._num_rows
+
+
+def num_right(logits: Tensor, labels: Tensor) -> int:
+    """How many rows are classified rightly."""
+    return int((logits.argmax(1) == labels).sum())
 
 
 def train_step(
-    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows
-) -> tuple[float, int]:
-    """One step on one batch; the loss and how many rows were classified rightly."""
+    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, tally: Tally
+) -> None:
+    """One step on one batch: forward, backward, update."""
     with rank.phase("forward"):
         logits = model(rows.features)
         loss = nn.functional.cross_entropy(logits, rows.labels)
@@ -26,10 +75,9 @@ def train_step(
     with rank.phase("optimizer"):
         optimizer.step()
         optimizer.zero_grad()
-    value = loss.item()
-    rank.step_loss(value)
+    tally.add(loss.item(), logits, rows.labels)
+    rank.step_loss(loss.item())
     rank.count_samples(len(rows.labels))
-    return value, int((logits.argmax(1) == rows.labels).sum())
 
 
 def train_epoch(
@@ -44,16 +92,11 @@ def train_epoch(
     Returns:
         Mean loss, share classified rightly, and the number of rows.
     """
-    num_steps = len(rows.labels) // batch_size
-    losses: list[float] = []
-    right = 0
-    for index in rank.steps(num_steps):
+    tally = Tally()
+    for index in rank.steps(len(rows.labels) // batch_size):
         batch = rows.take(slice(index * batch_size, (index + 1) * batch_size))
-        loss, correct = train_step(rank, model, optimizer, batch)
-        losses.append(loss)
-        right += correct
-    num_rows = len(losses) * batch_size
-    return sum(losses) / len(losses), right / num_rows, num_rows
+        train_step(rank, model, optimizer, batch, tally)
+    return tally.seen()
 
 
 def validate(model: nn.Module, rows: Rows) -> tuple[int, float, float]:

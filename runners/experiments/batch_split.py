@@ -17,9 +17,9 @@ from runners.experiment import RunPlan
 from runners.networks import description, flat, perceptron
 from runners.rank import Rank
 from runners.recorder import parameter_digest
-from runners.teacher import Lesson, Rows, Scaling, teach
+from runners.teacher import Lesson, Rows
 from runners.trace import Setting
-from runners.training import train_epoch, validate
+from runners.training import Tally, scaled_lesson, train_epoch, validate
 
 QUESTION = "Does splitting every batch over two ranks change what is learnt, and is it faster?"
 
@@ -45,27 +45,6 @@ RUNS = {
 }
 
 
-def _lesson(rank: Rank) -> Lesson:
-    settings = rank.settings
-    lesson = teach(
-        rank.seed,
-        num_rows=settings.num_rows,
-        num_validation_rows=settings.num_validation_rows,
-        num_features=settings.num_features,
-        num_classes=settings.num_classes,
-        temperature=settings.teacher_temperature,
-    )
-    scaling = Scaling.of(lesson.training.features)
-    return Lesson(*(_scaled(rank, scaling, rows) for rows in (lesson.training, lesson.validation)))
-
-
-def _scaled(rank: Rank, scaling: Scaling, rows: Rows) -> Rows:
-    features = scaling.apply(rows.features).to(rank.device)
-    labels = rows.labels.to(rank.device)
-    rank.rows(features, labels)
-    return Rows(features, labels)
-
-
 def _model(rank: Rank) -> tuple[nn.Module, torch.optim.Optimizer]:
     """The same parameters on every rank: all build from the run's own seed."""
     torch.manual_seed(rank.seed)
@@ -82,7 +61,7 @@ def _model(rank: Rank) -> tuple[nn.Module, torch.optim.Optimizer]:
 def single(rank: Rank) -> None:
     """The oracle: one device takes every batch whole."""
     with rank.phase("build"):
-        lesson = _lesson(rank)
+        lesson = scaled_lesson(rank)
         model, optimizer = _model(rank)
     for epoch in rank.epochs(rank.settings.num_epochs):
         loss, accuracy, count = train_epoch(
@@ -95,7 +74,7 @@ def split(rank: Rank) -> None:
     """Two ranks share every batch; rank 0 hands out rows and collects logits."""
     settings = rank.settings
     with rank.phase("build"):
-        lesson = _lesson(rank)
+        lesson = scaled_lesson(rank)
         model, optimizer = _model(rank)
     if rank.rank == 0:
         shape = (settings.num_batches, settings.batch_size, settings.num_features)
@@ -103,26 +82,21 @@ def split(rank: Rank) -> None:
         with rank.stage("load", "cut the rows into batches", whole) as out:
             out(whole.view(shape))
     for epoch in rank.epochs(settings.num_epochs):
-        losses: list[float] = []
-        right = 0
+        tally = Tally()
         for index in rank.steps(settings.num_batches):
             rows = lesson.training.take(
                 slice(index * settings.batch_size, (index + 1) * settings.batch_size)
             )
-            loss, correct = _split_step(rank, model, optimizer, rows)
-            losses.append(loss)
-            right += correct
+            _split_step(rank, model, optimizer, rows, tally)
             rank.count_samples(settings.num_rows_per_rank)
-        count = len(losses) * settings.batch_size
-        seen = (sum(losses) / len(losses), right / count, count)
-        _report(rank, epoch, seen if rank.rank == 0 else None, model, lesson)
+        _report(rank, epoch, tally.seen() if rank.rank == 0 else None, model, lesson)
     if not rank.is_metered:
         _predict(rank, model, lesson)
 
 
 def _split_step(
-    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows
-) -> tuple[float, int]:
+    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, tally: Tally
+) -> None:
     """Scatter, forward, gather, loss on the whole, scatter back, backward, combine, update."""
     half = rank.settings.num_rows_per_rank
     with (
@@ -141,7 +115,7 @@ def _split_step(
     with rank.phase("gather", computes=False):
         gathered = [torch.empty_like(logits) for _ in range(rank.world_size)]
         dist.gather(logits.detach().contiguous(), gathered if rank.rank == 0 else None)
-    loss, correct, gradients = _whole_loss(rank, gathered, rows.labels)
+    gradients = _whole_loss(rank, gathered, rows.labels, tally)
     with rank.phase("scatter", computes=False):
         gradient = torch.empty_like(logits)
         dist.scatter(gradient, _parts(rank, gradients))
@@ -156,7 +130,6 @@ def _split_step(
             optimizer.step()
             optimizer.zero_grad()
         out(flat(model))
-    return loss, correct
 
 
 def _parts(rank: Rank, whole: Tensor | None) -> list[Tensor] | None:
@@ -178,17 +151,16 @@ def _put_gradients(model: nn.Module, combined: Tensor) -> None:
         parameter.grad = part.view_as(parameter)
 
 
-def _whole_loss(
-    rank: Rank, gathered: list[Tensor], labels: Tensor
-) -> tuple[float, int, Tensor | None]:
-    """On rank 0: the loss over the whole batch and its gradient with respect to the logits."""
+def _whole_loss(rank: Rank, gathered: list[Tensor], labels: Tensor, tally: Tally) -> Tensor | None:
+    """On rank 0: take the loss over the whole batch; its gradient with respect to the logits."""
     if rank.rank:
-        return 0.0, 0, None
+        return None
     with rank.phase("loss"):
         logits = torch.cat(gathered).requires_grad_()
         loss = nn.functional.cross_entropy(logits, labels)
         loss.backward()
-        return loss.item(), int((logits.argmax(1) == labels).sum()), logits.grad
+        tally.add(loss.item(), logits, labels)
+        return logits.grad
 
 
 def _report(

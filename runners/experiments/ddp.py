@@ -19,9 +19,9 @@ from runners.experiment import RunPlan
 from runners.networks import description, flat, perceptron
 from runners.rank import Rank
 from runners.recorder import first_values, parameter_digest
-from runners.teacher import Lesson, Rows, Scaling, teach
+from runners.teacher import Lesson, Rows, Scaling
 from runners.trace import Setting
-from runners.training import train_epoch, validate
+from runners.training import lesson_for, train_epoch, validate
 
 QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
 
@@ -65,17 +65,8 @@ RUNS = {
 
 
 def _lesson(rank: Rank) -> Lesson:
-    settings = rank.settings
-    lesson = teach(
-        rank.seed,
-        num_rows=settings.num_rows,
-        num_validation_rows=settings.num_validation_rows,
-        num_features=settings.num_features,
-        num_classes=settings.num_classes,
-        temperature=settings.teacher_temperature,
-        dtype=getattr(torch, settings.dtype),
-    )
-    if settings.order == "shuffled":
+    lesson = lesson_for(rank)
+    if rank.settings.order == "shuffled":
         return lesson
     # Rows as a careless export leaves them: ordered by their first feature.
     order = lesson.training.features[:, 0].argsort(stable=True)

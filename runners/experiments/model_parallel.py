@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from runners.experiment import RunPlan
-from runners.networks import ResidualLayer, description, flat
+from runners.networks import ResidualLayer, description, flat, grade
 from runners.rank import Rank
-from runners.teacher import Lesson, Rows, Scaling, teach
+from runners.teacher import Lesson, Rows
 from runners.trace import Setting
+from runners.training import Tally, num_right, scaled_lesson, train_epoch, validate
 
 QUESTION = "What does it take to train one model whose layers live on four ranks?"
 
@@ -70,25 +71,8 @@ def _widths(rank: Rank) -> list[int]:
 
 
 def _lesson(rank: Rank) -> Lesson:
-    settings = rank.settings
-    lesson = teach(
-        rank.seed,
-        num_rows=settings.num_rows,
-        num_validation_rows=settings.num_validation_rows,
-        num_features=settings.num_features,
-        num_classes=settings.num_classes,
-        temperature=settings.teacher_temperature,
-    )
-    scaling = Scaling.of(lesson.training.features)
-    return Lesson(*(_scaled(rank, scaling, rows) for rows in (lesson.training, lesson.validation)))
-
-
-def _scaled(rank: Rank, scaling: Scaling, rows: Rows) -> Rows:
     # Between minus one and one: many layers in a row learn badly from features of one sign.
-    features = (2 * scaling.apply(rows.features) - 1).to(rank.device)
-    labels = rows.labels.to(rank.device)
-    rank.rows(features, labels)
-    return Rows(features, labels)
+    return scaled_lesson(rank, low=-1.0)
 
 
 def _stage_model(rank: Rank, stage: int) -> nn.Sequential:
@@ -124,23 +108,8 @@ def single(rank: Rank) -> None:
     optimizer = _optimizer(rank, model)
     rank.watch(model, optimizer)
     for epoch in rank.epochs(rank.settings.num_epochs):
-        seen: list[tuple[float, int]] = []
-        for index in rank.steps(_num_steps(rank)):
-            batch = _batch(rank, lesson.training, index)
-            with rank.phase("forward"):
-                logits = model(batch.features)
-                loss = nn.functional.cross_entropy(logits, batch.labels)
-            with rank.phase("backward"):
-                loss.backward()
-            with rank.phase("optimizer"):
-                optimizer.step()
-                optimizer.zero_grad()
-            seen.append((loss.item(), _num_right(logits, batch.labels)))
-            rank.step_loss(seen[-1][0])
-            rank.count_samples(rank.settings.batch_size)
-        with torch.no_grad():
-            graded = _graded(model(lesson.validation.features), lesson.validation.labels)
-        _report(rank, epoch, seen, graded)
+        seen = train_epoch(rank, model, optimizer, lesson.training, rank.settings.batch_size)
+        _report(rank, epoch, seen, validate(model, lesson.validation))
 
 
 def _batch(rank: Rank, rows: Rows, index: int) -> Rows:
@@ -148,24 +117,10 @@ def _batch(rank: Rank, rows: Rows, index: int) -> Rows:
     return rows.take(slice(index * size, (index + 1) * size))
 
 
-def _num_right(logits: Tensor, labels: Tensor) -> int:
-    return int((logits.argmax(1) == labels).sum())
-
-
-def _graded(logits: Tensor, labels: Tensor) -> tuple[int, float, float]:
-    loss = nn.functional.cross_entropy(logits, labels).item()
-    return len(labels), loss, _num_right(logits, labels) / len(labels)
-
-
 def _report(
-    rank: Rank,
-    epoch: int,
-    seen: list[tuple[float, int]],
-    graded: tuple[int, float, float],
+    rank: Rank, epoch: int, seen: tuple[float, float, int], graded: tuple[int, float, float]
 ) -> None:
-    count = len(seen) * rank.settings.batch_size
-    loss = sum(value for value, _ in seen) / len(seen)
-    accuracy = sum(right for _, right in seen) / count
+    loss, accuracy, count = seen
     rank.epoch(epoch, loss=loss, accuracy=accuracy, num_samples=count, validation=graded)
     print(f"epoch {epoch}: loss {loss:.4f}")
 
@@ -244,7 +199,7 @@ def stages(rank: Rank) -> None:
     rank.watch(own, optimizer)
     _show_loading(rank, lesson, own)
     for epoch in rank.epochs(settings.num_epochs):
-        seen: list[tuple[float, int]] = []
+        tally = Tally()
         for index in rank.steps(_num_steps(rank)):
             batch = _batch(rank, lesson.training, index)
             taken, given = stage.forward(batch.features)
@@ -252,8 +207,8 @@ def stages(rank: Rank) -> None:
             if stage.is_last:
                 with rank.phase("loss"):
                     loss = nn.functional.cross_entropy(given, batch.labels)
-                seen.append((loss.item(), _num_right(given, batch.labels)))
-                rank.step_loss(seen[-1][0])
+                tally.add(loss.item(), given, batch.labels)
+                rank.step_loss(loss.item())
             stage.backward(taken, given, loss)
             with (
                 rank.phase("optimizer"),
@@ -266,7 +221,8 @@ def stages(rank: Rank) -> None:
         with torch.no_grad():
             _, given = stage.forward(lesson.validation.features)
         if stage.is_last:
-            _report(rank, epoch, seen, _graded(given, lesson.validation.labels))
+            labels = lesson.validation.labels
+            _report(rank, epoch, tally.seen(), (len(labels), *grade(given, labels)))
     if not rank.is_metered:
         _predict(rank, stage, lesson)
 
@@ -307,7 +263,7 @@ def _predict(rank: Rank, stage: Stage, lesson: Lesson) -> None:
             "predicted_class": int(probabilities[0].argmax()),
             "true_class": int(batch.labels[0]),
             "largest_probability_share": round(float(probabilities[0].max()), 6),
-            "num_rows_right": _num_right(given, batch.labels),
+            "num_rows_right": num_right(given, batch.labels),
             "num_rows_shown": len(batch.labels),
         }
     )
