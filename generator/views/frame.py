@@ -122,8 +122,8 @@ def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
     for name, outcome in folio.outcomes.items():
         if outcome.is_broken_law and set(outcome.runs) & folio.runs:
             text = folio.line(folio.book.claims[name].says)
-            verdict = verdicts.WORDS[outcome.verdict]
-            rows.append(Notice("pb-surprise", words["law"], Markup("{}: {}").format(text, verdict)))
+            verdict = verdicts.WORDS[outcome.verdict].capitalize()
+            rows.append(Notice("pb-surprise", words["law"], Markup("{} {}.").format(text, verdict)))
     return rows
 
 
