@@ -29,6 +29,7 @@ from mkdocs.structure.pages import Page
 from generator import book as books
 from generator import csp, pages, publish
 from generator.errors import ContentErrors
+from generator.views.folio import interface_words
 from runners.trace import source_digest
 
 GENERATOR = Path(__file__).resolve().parent
@@ -94,7 +95,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             log.error(mistake)
 
     def _files(self) -> dict[str, bytes]:
-        source_digest.cache_clear()  # while serving, an experiment may have been edited meanwhile
+        # While serving, an experiment or the interface's words may have been edited meanwhile.
+        source_digest.cache_clear()
+        interface_words.cache_clear()
         book = books.load(self.content, os.environ.get("PROOFBOOK_MACHINE"))
         for problem in pages.problems(book):
             log.warning(problem)
