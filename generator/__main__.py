@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import publish, scaffold, verdicts
+from generator import checks, publish, scaffold, verdicts
 from generator.book import Book, load
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.errors import ContentErrors
@@ -86,7 +86,7 @@ def _build(asked: argparse.Namespace) -> int:
 def _check(asked: argparse.Namespace) -> int:
     book = load(asked.content, asked.machine)
     evidence = Evidence(book)
-    mistakes = evidence.check()
+    mistakes = checks.check(evidence)
     if mistakes:
         raise ContentErrors(mistakes)
     for name, outcome in verdicts.judge(book, evidence).items():

@@ -13,7 +13,7 @@ from generator import prose
 from generator.book import Book, Topic
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
 from generator.documents import Document, Field
-from generator.errors import ContentError, nearest
+from generator.errors import ContentError, nearest, sort_errors
 from generator.filters import Showed
 from generator.lesson import MODES, DeepFile, Listing, TraceFile
 from generator.quiz import QuizFile
@@ -29,8 +29,12 @@ _ITEM_KEYS = frozenset({"commit", "question", "quiz"})
 _RUN_KEYS = frozenset({"run", "runs", "budgeted", "current_metrics"})
 
 
-def check(evidence: Evidence) -> Iterator[ContentError]:
-    """Every mistake of a book, in no order."""
+def check(evidence: Evidence) -> list[ContentError]:
+    """Every mistake in any text of a book, in its claims' verdicts and in its references."""
+    return sort_errors(_mistakes(evidence))
+
+
+def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
     for document in evidence.book.documents:
         for one in document.fields:
             yield from _text(evidence, document, one)

@@ -14,16 +14,13 @@ from generator import expression as expressions
 from generator import units, verdicts
 from generator.book import Book
 from generator.documents import Document, Field
-from generator.errors import ContentError, nearest, sort_errors
+from generator.errors import ContentError, nearest
 from generator.filters import LABELS, Label, Showed, described
 from generator.paths import Key, Node, Reading
-from generator.provenance import PageText
 from generator.units import Unit
 from generator.value import AbsentError, ExpressionError, Origin, Value, constant
 from generator.verdicts import Outcome
 from runners.trace import Samples
-
-__all__ = ["Evaluation", "Evidence", "PageText"]
 
 NOT_MEASURED = "not measured here"
 CITED_UNITS = {
@@ -223,12 +220,6 @@ class Evidence:
         if isinstance(found.result, Value | Node):
             return found.result
         return None
-
-    def check(self) -> list[ContentError]:
-        """Every mistake in any text of the book, in its claims' verdicts and in its references."""
-        from generator import checks
-
-        return sort_errors(checks.check(self))
 
     def _located(self, text: str, expression: str, message: str) -> ContentError:
         if self._places is None:

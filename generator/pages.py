@@ -17,11 +17,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from generator import figures, verdicts
+from generator import checks, figures, verdicts
 from generator.book import Book, Topic
 from generator.errors import ContentError, ContentErrors
-from generator.evidence import Evidence, PageText
+from generator.evidence import Evidence
 from generator.lesson import Figure
+from generator.provenance import PageText
 from generator.verdicts import Outcome
 from generator.views import claims, frame, listing, question, tables
 from generator.views.folio import Folio, escaped_heading, interface_words
@@ -58,7 +59,7 @@ class _Printer:
     def __init__(self, book: Book) -> None:
         self.book = book
         self.evidence = Evidence(book)
-        errors = self.evidence.check()
+        errors = checks.check(self.evidence)
         if errors:
             raise ContentErrors(errors)
         self.outcomes = verdicts.judge(book, self.evidence)

@@ -16,7 +16,8 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from generator.book import Book
-from generator.evidence import Evidence, PageText
+from generator.evidence import Evidence
+from generator.provenance import PageText
 from generator.value import AbsentError, Value
 from generator.verdicts import Outcome
 from runners.trace import Run

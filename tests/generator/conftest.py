@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from generator.book import load
+from generator.checks import check
 from generator.errors import ContentErrors
 from generator.evidence import Evidence
 
@@ -71,7 +72,7 @@ class Copy:
     def errors(self):
         """Every error of the copy as text, whether it shows while reading or while checking."""
         try:
-            return [str(error) for error in Evidence(self.load()).check()]
+            return [str(error) for error in check(Evidence(self.load()))]
         except ContentErrors as errors:
             return [str(error) for error in errors.errors]
 

@@ -7,6 +7,7 @@ import pytest
 
 from generator import verdicts
 from generator.book import load
+from generator.checks import check
 from generator.errors import ContentError
 from generator.evidence import Evidence
 from generator.falsify import falsify, steps_of
@@ -28,7 +29,7 @@ def outcomes(real):
 
 
 def test_the_book_has_no_mistake(real):
-    assert [str(error) for error in Evidence(real).check()] == []
+    assert [str(error) for error in check(Evidence(real))] == []
 
 
 def test_every_law_holds_or_says_why_it_does_not_apply(outcomes):

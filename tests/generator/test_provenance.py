@@ -3,7 +3,7 @@
 import re
 
 from generator import units
-from generator.evidence import PageText
+from generator.provenance import PageText
 from generator.value import Origin, Value
 
 
