@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from runners.experiment import PassName, RunPlan
 from runners.launch import ALLOCATORS, PassResult
@@ -53,14 +53,7 @@ def gather(
     spans, rank_times = _timeline(metered.outcomes if metered else [])
     first = main.outcomes[0]
     return Run(
-        strategy=plan.strategy,
-        world_size=plan.world_size,
-        backend=backend,  # type: ignore[arg-type]
-        device=device,  # type: ignore[arg-type]
-        seed=plan.seed,
-        settings=dict(plan.settings),
-        budget_bytes=plan.budget_bytes,
-        expected_status=plan.expected,
+        **_declared(plan, backend, device),
         status=_status(results, error),
         reason=None,
         error=error,
@@ -90,14 +83,7 @@ def gather(
 def skipped(plan: RunPlan, reason: str, *, backend: str, device: str) -> Run:
     """A run that this machine cannot do, with why."""
     return Run(
-        strategy=plan.strategy,
-        world_size=plan.world_size,
-        backend=backend,  # type: ignore[arg-type]
-        device=device,  # type: ignore[arg-type]
-        seed=plan.seed,
-        settings=dict(plan.settings),
-        budget_bytes=plan.budget_bytes,
-        expected_status=plan.expected,
+        **_declared(plan, backend, device),
         status="skipped",
         reason=reason,
         error=None,
@@ -122,6 +108,20 @@ def skipped(plan: RunPlan, reason: str, *, backend: str, device: str) -> Run:
             ranks=[],
         ),
     )
+
+
+def _declared(plan: RunPlan, backend: str, device: str) -> dict[str, Any]:
+    """What stands of a run before anything of it has run."""
+    return {
+        "strategy": plan.strategy,
+        "world_size": plan.world_size,
+        "backend": backend,
+        "device": device,
+        "seed": plan.seed,
+        "settings": dict(plan.settings),
+        "budget_bytes": plan.budget_bytes,
+        "expected_status": plan.expected,
+    }
 
 
 def _environment(name: PassName) -> str:

@@ -30,45 +30,13 @@ class Spread:
 
 def spreads(rows: Sequence[Spread], unit: str, layout: Layout) -> Spec:
     """A whisker between quartiles, a tick at the median, the raw samples faint."""
-    height = 44 if layout.labels_above else 34
-    left = 6 if layout.labels_above else 158
-    right = 14 if layout.labels_above else 96
-    top = max(max(r.samples, default=r.third_quartile) for r in rows) * 1.05
-    marks = [
-        {
-            "label": f"{r.label} · {r.words}" if layout.labels_above else r.label,
-            "words": r.words,
-            "first": r.first_quartile,
-            "median": r.median,
-            "third": r.third_quartile,
-            "y": i * height + (30 if layout.labels_above else 17),
-            "upper": i * height + (30 if layout.labels_above else 17) - 8,
-            "lower": i * height + (30 if layout.labels_above else 17) + 8,
-            "above": i * height + 10,
-            "at": 0 if layout.labels_above else -8,
-        }
-        for i, r in enumerate(rows)
-    ]
-    dots = [
-        {"sample": s, "y": mark["y"]}
-        for r, mark in zip(rows, marks, strict=True)
-        for s in _told_apart(r.samples, top / NUM_PLACES)
-    ]
-    x = scaled("first", top, unit, 4 if layout.labels_above else 6)
-    align = "left" if layout.labels_above else "right"
+    above = layout.labels_above
+    height = 44 if above else 34
+    top = max(_end(r) for r in rows) * 1.05
+    marks = [_mark(row, i * height, above=above) for i, row in enumerate(rows)]
+    x = scaled("first", top, unit, 4 if above else 6)
     layers = [
-        layer(
-            {
-                "type": "point",
-                "filled": True,
-                "size": 22,
-                "opacity": 0.35,
-                "fill": "var(--pb-compute)",
-            },
-            dots,
-            x={**x, "field": "sample"},
-            y=pixels("y"),
-        ),
+        _dots(rows, marks, top / NUM_PLACES, x),
         layer(
             {"type": "rule", "stroke": "var(--pb-compute)", "strokeWidth": 5},
             marks,
@@ -84,24 +52,61 @@ def spreads(rows: Sequence[Spread], unit: str, layout: Layout) -> Spec:
             y2={"field": "lower"},
         ),
         layer(
-            {"type": "text", "align": align, "baseline": "middle"},
+            {"type": "text", "align": "left" if above else "right", "baseline": "middle"},
             marks,
             x=pixels("at"),
-            y=pixels("above" if layout.labels_above else "y"),
+            y=pixels("above" if above else "y"),
             text={"field": "label"},
         ),
     ]
-    if not layout.labels_above:
-        end = [{**mark, "end": max(r.samples, default=r.third_quartile)}
-               for mark, r in zip(marks, rows, strict=True)]  # fmt: skip
-        layers.append(
-            layer(
-                {"type": "text", "align": "left", "baseline": "middle", "dx": 10},
-                end,
-                x={**x, "field": "end"},
-                y=pixels("y"),
-                text={"field": "words"},
-            )
-        )
-    tall = height * len(rows) + 6
-    return chart(layers, layout.width, tall, {"left": left, "right": right, "top": 4, "bottom": 42})
+    if not above:
+        layers.append(_words(rows, marks, x))
+    sides = {"left": 6 if above else 158, "right": 14 if above else 96}
+    return chart(layers, layout.width, height * len(rows) + 6, {**sides, "top": 4, "bottom": 42})
+
+
+def _end(row: Spread) -> float:
+    """The largest value that a row shows."""
+    return max(row.samples, default=row.third_quartile)
+
+
+def _mark(row: Spread, start: int, *, above: bool) -> Spec:
+    """Where a row that starts at this height stands, and what it says."""
+    middle = start + (30 if above else 17)
+    return {
+        "label": f"{row.label} · {row.words}" if above else row.label,
+        "words": row.words,
+        "first": row.first_quartile,
+        "median": row.median,
+        "third": row.third_quartile,
+        "y": middle,
+        "upper": middle - 8,
+        "lower": middle + 8,
+        "above": start + 10,
+        "at": 0 if above else -8,
+    }
+
+
+def _dots(rows: Sequence[Spread], marks: Sequence[Spec], distance: float, x: Spec) -> Spec:
+    """The raw samples, faint, each row at its height."""
+    dots = [
+        {"sample": sample, "y": mark["y"]}
+        for row, mark in zip(rows, marks, strict=True)
+        for sample in _told_apart(row.samples, distance)
+    ]
+    look = {"type": "point", "filled": True, "size": 22, "opacity": 0.35}
+    return layer(
+        {**look, "fill": "var(--pb-compute)"}, dots, x={**x, "field": "sample"}, y=pixels("y")
+    )
+
+
+def _words(rows: Sequence[Spread], marks: Sequence[Spec], x: Spec) -> Spec:
+    """What a row amounts to, to the right of all that it shows."""
+    ends = [{**mark, "end": _end(row)} for mark, row in zip(marks, rows, strict=True)]
+    return layer(
+        {"type": "text", "align": "left", "baseline": "middle", "dx": 10},
+        ends,
+        x={**x, "field": "end"},
+        y=pixels("y"),
+        text={"field": "words"},
+    )
