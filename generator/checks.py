@@ -14,10 +14,12 @@ from generator.book import Book, Topic
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
 from generator.documents import Document, Field
 from generator.errors import ContentError, nearest, sort_errors
+from generator.exhibit import Listing
 from generator.filters import Showed
-from generator.lesson import MODES, DeepFile, Listing, TraceFile
-from generator.quiz import QuizFile
-from generator.verdicts import keys
+from generator.keys import key_of
+from generator.lesson import MODES, DeepFile, TraceFile
+from generator.quiz import Item, QuizFile
+from generator.value import ExpressionError
 from runners.trace import Run
 
 if TYPE_CHECKING:
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 _CLAIM_KEYS = frozenset({"claims", "claim", "refuted_by"})
 _SOURCE_KEYS = frozenset({"source", "sources"})
-_ITEM_KEYS = frozenset({"commit", "question", "quiz"})
-_RUN_KEYS = frozenset({"run", "runs", "budgeted", "current_metrics"})
+_ITEM_KEYS = frozenset({"commit", "question", "quiz", "guess", "checks", "item", "leave_out"})
+_RUN_KEYS = frozenset({"run", "runs", "budgeted", "current_metrics", "output"})
 
 
 def check(evidence: Evidence) -> list[ContentError]:
@@ -47,7 +49,7 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
     """What is wrong in a line, a prose or an expression."""
     if one.mark == "expression":
         yield from _expression(evidence, document, one)
-    elif one.mark:
+    elif one.mark in ("line", "prose"):
         for found in prose.expressions(one.text):
             problem = _problem(evidence, document, found.text)
             if problem:
@@ -85,7 +87,7 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
     named: tuple[tuple[frozenset[str], Mapping[str, object], str], ...] = (
         (_CLAIM_KEYS, book.claims, "claim"),
         (_SOURCE_KEYS, book.references, "reference"),
-        (frozenset({"misconception"}), book.misconceptions, "misconception"),
+        (frozenset({"misconception", "misconceptions"}), book.misconceptions, "misconception"),
     )
     for keys_of, known, word in named:
         if one.name in keys_of and one.text not in known:
@@ -143,19 +145,31 @@ def _claims(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErro
 def _quiz(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for position, item in enumerate(document.model.items):
         path = ("items", position)
-        for number, option in enumerate(item.options):
+        for number, option in enumerate(getattr(item, "options", ())):
             place = (*path, "options", number)
-            if option.right_if is None and option.misconception is None:
+            if not (option.right_if or option.misconception or option.slip):
                 message = "an option that is never right names its misconception"
                 yield document.error(place, message)
             yield from _refuted(evidence, document, (*place, "refuted_by"), option.refuted_by)
-        bound = [o.right_if.claim for o in item.options if o.right_if]
-        if any(claim not in evidence.book.claims for claim in bound):
-            continue
-        try:
-            keys(item, {claim: evidence.outcome(claim) for claim in bound})
-        except ContentError as error:
-            yield document.error((*path, "id"), error.message)
+        yield from _key(evidence, document, path, item)
+
+
+def _key(
+    evidence: Evidence, document: Document[Any], path: tuple[str | int, ...], item: Item
+) -> Iterator[ContentError]:
+    """An item without a key, or with two; what its expressions or ids lack is said elsewhere."""
+    bound = [o.right_if.claim for o in getattr(item, "options", ()) if o.right_if]
+    if any(claim not in evidence.book.claims for claim in bound):
+        return
+    listings = [one for one in (getattr(item, "wrong", None), getattr(item, "right", None)) if one]
+    if any(listing_problem(evidence.book, one) for one in listings):
+        return
+    try:
+        key_of(item, evidence)
+    except ContentError as error:
+        yield document.error((*path, "id"), error.message)
+    except ExpressionError:
+        return
 
 
 def _refuted(
@@ -234,7 +248,7 @@ _RECORDED: dict[str, Callable[[Run], list[str]]] = {
 def _yes_or_no(document: Document[Any], topic: Topic) -> Iterator[ContentError]:
     for position, myth in enumerate(document.model.myths):
         item = topic.items.get(myth.question)
-        if item and len(item.options) != 2:
+        if item and len(getattr(item, "options", ())) != 2:
             message = f"item {item.id!r} asks for more than yes or no"
             yield document.error(("myths", position, "question"), message)
 

@@ -9,13 +9,14 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import Annotated, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from generator.errors import ContentError, ContentErrors, nearest
 from generator.prose import faults
+from generator.quiz import KINDS
 from generator.words import Mark, Written
 from generator.yaml_source import Path, Source, parse
 
@@ -78,10 +79,10 @@ def read(file: str, text: str, model: type[ModelT]) -> Document[ModelT]:
 
 
 def _located(source: Source, model: type[BaseModel], detail: ErrorDetails) -> ContentError:
-    path = tuple(part for part in detail["loc"] if part != "[key]")
+    path = _written_path(source, detail["loc"])
     message, kind = detail["msg"], detail["type"]
     if kind == "extra_forbidden":
-        known = _fields_at(model, path[:-1])
+        known = _fields_at(model, path[:-1], source.document)
         written = source.document
         for part in path[:-1]:
             written = written[part]
@@ -94,6 +95,28 @@ def _located(source: Source, model: type[BaseModel], detail: ErrorDetails) -> Co
     if kind == "literal_error" and "[key]" in detail["loc"]:
         return source.error(path, f"unknown key {str(path[-1])!r}: {_plain(message)}", at_key=True)
     return source.error(path, f"{_name(path)}: {_plain(message)}")
+
+
+def _written_path(source: Source, loc: tuple[str | int, ...]) -> Path:
+    """Where an error stands in the file: without pydantic's marks for keys and for kinds of item."""
+    path: list[str | int] = []
+    current = source.document
+    for position, part in enumerate(loc):
+        if part == "[key]" or _is_kind(current, part, is_last=position == len(loc) - 1):
+            continue
+        path.append(part)
+        try:
+            current = current[part]
+        except (KeyError, IndexError, TypeError):
+            current = None
+    return tuple(path)
+
+
+def _is_kind(current: object, part: str | int, *, is_last: bool) -> bool:
+    """Whether pydantic named the kind of an item here, which nobody wrote as a key."""
+    if is_last or not isinstance(current, dict) or part in current:
+        return False
+    return part in KINDS and current.get("kind", "choice") == part
 
 
 def _name(path: Path) -> str:
@@ -113,8 +136,8 @@ def _plain(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _fields_at(model: type[BaseModel], path: Path) -> list[str]:
-    """The keys that the model at a path knows."""
+def _fields_at(model: type[BaseModel], path: Path, written: Any) -> list[str]:
+    """The keys that the model at a path knows; an item's kind says which of several it is."""
     current: object = model
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -122,7 +145,9 @@ def _fields_at(model: type[BaseModel], path: Path) -> list[str]:
             current = known.annotation if known else None
         else:
             current = _element(current)
-        current = _bare(current)
+        current, written = _bare(current), written[part]
+        if get_origin(current) in (Union, types.UnionType) and isinstance(written, dict):
+            current = KINDS.get(str(written.get("kind", "choice")))
     if isinstance(current, type) and issubclass(current, BaseModel):
         return list(current.model_fields)
     return []

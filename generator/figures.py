@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from generator.lesson import Figure
+from generator.exhibit import Figure
 from generator.views.epochs_figure import epochs
 from generator.views.folio import Folio
 from generator.views.memory_figure import memory_bars

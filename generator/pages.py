@@ -21,7 +21,7 @@ from generator import checks, figures, verdicts
 from generator.book import Book, Topic
 from generator.errors import ContentError, ContentErrors
 from generator.evidence import Evidence
-from generator.lesson import Figure
+from generator.exhibit import Figure
 from generator.provenance import PageText
 from generator.verdicts import Outcome
 from generator.views import claims, frame, listing, question, tables

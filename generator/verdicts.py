@@ -7,15 +7,13 @@ whose quartile ranges overlap are not distinguishable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from generator import units
 from generator.claim import Claim, Domain, Relation, Tolerance, Verdict
-from generator.errors import ContentError
 from generator.paths import Node, TraceOnPage
-from generator.quiz import Item
 from generator.value import ExpressionError, Value, numeric
 from runners.trace import Samples
 
@@ -273,29 +271,6 @@ def sentence(claim: Claim, outcome: Outcome) -> str:
     """What the claim says that the runs showed, as a Line, else the verdict in words."""
     said = getattr(claim.showed, outcome.verdict, None) if claim.showed else None
     return str(said) if said else f"{WORDS[outcome.verdict].capitalize()}: {outcome.explanation}."
-
-
-def keys(item: Item, outcomes: Mapping[str, Outcome]) -> int | None:
-    """The index of the right option of an item.
-
-    None where this machine's runs leave the question open: nothing is right, and a claim behind an
-    option has no evidence, or was not judged on the reference machine. Pages then show no key.
-
-    Raises:
-        ContentError: two options are right, or none on the reference machine.
-    """
-    bound = [(i, o.right_if) for i, o in enumerate(item.options) if o.right_if is not None]
-    right = [i for i, wanted in bound if outcomes[wanted.claim].verdict == wanted.verdict]
-    if len(right) == 1:
-        return right[0]
-    found = sorted({wanted.claim for _, wanted in bound})
-    said = ", ".join(f"{claim}: {outcomes[claim].verdict}" for claim in found)
-    if right:
-        texts = " and ".join(repr(item.options[i].text) for i in right)
-        raise ContentError("", 0, 0, f"item {item.id!r} has {len(right)} keys: {texts} ({said})")
-    if any(not outcomes[claim].on_reference for claim in found):
-        return None
-    raise ContentError("", 0, 0, f"item {item.id!r} has no key ({said or 'no right_if'})")
 
 
 def problems(book: Book, evidence: Evidence) -> list[str]:

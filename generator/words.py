@@ -2,7 +2,8 @@
 
 `Line` and `Prose` are Markdown in which `{{ … }}` is an expression over the traces and a bare
 numeral is an error; `Line` renders inline, `Prose` as paragraphs. `Expression` is one expression
-without the braces. The marks are read by `evidence.py`, which checks and renders every such field.
+without the braces; in `PerRun` the word `run` stands for each of several runs, and in `Formula` the
+inputs of a calculator stand for themselves. The marks are read by `evidence.py`, which checks and renders every such field.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 
 class Mark(str):
-    """What a string field of a lesson is: `line`, `prose` or `expression`."""
+    """What a string field is: `line`, `prose`, `expression`, `per_run` or `formula`."""
 
 
 Line = Annotated[str, StringConstraints(min_length=1), Mark("line")]
 Prose = Annotated[str, StringConstraints(min_length=1), Mark("prose")]
 Expression = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("expression")]
+PerRun = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("per_run")]
+Formula = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("formula")]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
 RunPath = Annotated[
     str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from generator.drawings.lines import Series, lines
-from generator.lesson import Figure
+from generator.exhibit import Figure
 from generator.value import Value
 from generator.views.folio import Folio
 from generator.views.picture import Picture, Table, chart_svg

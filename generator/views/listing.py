@@ -13,7 +13,7 @@ from pygments import highlight  # type: ignore[import-untyped]
 from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 
-from generator.lesson import Listing
+from generator.exhibit import Listing
 from generator.views.folio import Folio
 
 _FORMATTER = HtmlFormatter(nowrap=True)

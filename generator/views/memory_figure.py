@@ -9,7 +9,7 @@ from markupsafe import Markup
 from generator.chart import NARROW, WIDE
 from generator.drawings import memory_bars as drawing
 from generator.drawings.memory_bars import Bar, Tone
-from generator.lesson import Figure
+from generator.exhibit import Figure
 from generator.value import Value
 from generator.views.folio import Folio
 from generator.views.picture import Picture, Table, chart_svg

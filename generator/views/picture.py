@@ -12,7 +12,7 @@ from generator import chart
 from generator.chart import Layout, Spec
 from generator.drawings import diagram as diagrams
 from generator.drawings.diagram import Diagram
-from generator.lesson import Figure
+from generator.exhibit import Figure
 from generator.views.folio import Folio
 
 

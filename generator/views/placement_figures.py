@@ -9,7 +9,7 @@ from generator.chart import NARROW, WIDE, Layout
 from generator.drawings import placement as drawing
 from generator.drawings.diagram import Diagram
 from generator.drawings.placement import Lane, Panel, Piece
-from generator.lesson import Figure
+from generator.exhibit import Figure
 from generator.views.folio import Folio
 from generator.views.picture import Picture, Table, diagram_svg, plain
 from runners.trace import Run

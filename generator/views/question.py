@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator import verdicts
-from generator.quiz import Item, Option
+from generator.keys import key_of
+from generator.quiz import Choice, Item, Option
 from generator.views.folio import Folio
 
 
@@ -38,7 +38,9 @@ class Question:
 
 def question(item: Item, folio: Folio, kind: str) -> Question:
     """Judge an item on this book's runs and render it."""
-    right = verdicts.keys(item, folio.outcomes)
+    assert isinstance(item, Choice), item.id
+    key = key_of(item, folio.evidence)
+    right = None if key.is_open else key.right[0]
     folio.items.append(item.id)
     again = folio.items.count(item.id)
     seen = f"{item.model_dump_json()}\n{right}"
@@ -54,7 +56,7 @@ def question(item: Item, folio: Folio, kind: str) -> Question:
             _option(option, verdict, folio)
             for option, verdict in zip(item.options, judged, strict=True)
         ),
-        hint=folio.line(item.hint) if item.hint else None,
+        hint=folio.line(item.hints[0]) if item.hints else None,
         anchor=item.id if again == 1 else f"{item.id}-{again}",
         digest=hashlib.sha256(seen.encode()).hexdigest()[:12],
     )

@@ -7,7 +7,7 @@ from generator.drawings import spreads as spreads_drawing
 from generator.drawings import timeline as timeline_drawing
 from generator.drawings.spreads import Spread
 from generator.drawings.timeline import Activity
-from generator.lesson import Figure
+from generator.exhibit import Figure
 from generator.value import Value
 from generator.views.folio import Folio
 from generator.views.picture import Picture, Table, chart_svg
