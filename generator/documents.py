@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -98,7 +98,7 @@ def _located(source: Source, model: type[BaseModel], detail: ErrorDetails) -> Co
 
 
 def _written_path(source: Source, loc: tuple[str | int, ...]) -> Path:
-    """Where an error stands in the file: without pydantic's marks for keys and for kinds of item."""
+    """Where an error stands in the file: without pydantic's marks for keys and kinds of item."""
     path: list[str | int] = []
     current = source.document
     for position, part in enumerate(loc):
@@ -136,7 +136,7 @@ def _plain(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _fields_at(model: type[BaseModel], path: Path, written: Any) -> list[str]:
+def _fields_at(model: type[BaseModel], path: Path, written: object) -> list[str]:
     """The keys that the model at a path knows; an item's kind says which of several it is."""
     current: object = model
     for part in path:
@@ -145,12 +145,19 @@ def _fields_at(model: type[BaseModel], path: Path, written: Any) -> list[str]:
             current = known.annotation if known else None
         else:
             current = _element(current)
-        current, written = _bare(current), written[part]
+        current, written = _bare(current), _part(written, part)
         if get_origin(current) in (Union, types.UnionType) and isinstance(written, dict):
             current = KINDS.get(str(written.get("kind", "choice")))
     if isinstance(current, type) and issubclass(current, BaseModel):
         return list(current.model_fields)
     return []
+
+
+def _part(written: object, part: str | int) -> object:
+    """What stands at a key or a position of plain YAML, or None."""
+    if isinstance(written, dict):
+        return written.get(part)
+    return written[int(part)] if isinstance(written, list) else None
 
 
 def _bare(annotation: object) -> object:

@@ -1,4 +1,4 @@
-"""What a lesson or an item shows from runs: figures, growth charts, listings, as an author names them."""
+"""What a lesson or an item shows from runs, as an author names it: figures and listings."""
 
 from __future__ import annotations
 

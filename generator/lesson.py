@@ -80,6 +80,8 @@ class Connection(Written):
 
 
 class Overview(Written):
+    """What the subject is, why it matters, what stands before and after it."""
+
     what: Prose
     why_it_matters: Prose
     where_it_fits: Prose
@@ -88,12 +90,16 @@ class Overview(Written):
 
 
 class MentalModel(Written):
+    """The one picture to keep."""
+
     core_idea: Prose
     analogy: Prose
     figure: Id
 
 
 class UnderTheHood(Written):
+    """What happens inside one step."""
+
     text: Prose
     figure: Id
     sources: list[Id] = []
@@ -129,6 +135,8 @@ class FlowStage(Written):
 
 
 class DataFlow(Written):
+    """The way of the rows, stage by stage, as a run recorded it."""
+
     run: RunPath
     introduction: Prose
     stages: Annotated[list[FlowStage], Field(min_length=1)]
@@ -144,12 +152,16 @@ class Training(Written):
 
 
 class PredictionRow(Written):
+    """One step of a real batch, by the name that the run gave it."""
+
     step: str
     title: Line
     note: Line
 
 
 class Prediction(Written):
+    """One real batch through the model."""
+
     run: RunPath
     introduction: Prose
     steps: Annotated[list[PredictionRow], Field(min_length=1)]
@@ -181,6 +193,8 @@ class BeforeAfter(Written):
 
 
 class Compared(Written):
+    """What was before, and what is after the cure."""
+
     before: Line
     after: Line
     rows: Annotated[list[BeforeAfter], Field(min_length=1)]
@@ -188,6 +202,8 @@ class Compared(Written):
 
 
 class Bonus(Written):
+    """A further task, with its hint and what a run showed."""
+
     task: Prose
     hint: Prose
     answer: Prose

@@ -8,7 +8,7 @@ run executed, no longer has. `keys.py` works the keys out and refuses items that
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
@@ -36,7 +36,7 @@ class Slip(Written):
 class Option(Written):
     """One answer: a text that explains itself, or a slip, which is computed and explains itself.
 
-    One that can be wrong names its misconception and, wherever a run can, the claim that refutes it.
+    One that can be wrong names its misconception and, wherever a run can, what claim refutes it.
     """
 
     text: Line | None = None
@@ -206,7 +206,7 @@ class Complete(_Item):
         return self
 
 
-def _kind(written: Any) -> str:
+def _kind(written: object) -> str:
     """The kind of an item; one right answer where none is named."""
     if isinstance(written, BaseModel):
         return str(getattr(written, "kind", "choice"))

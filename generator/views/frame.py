@@ -59,7 +59,7 @@ class Notice:
 def ways(topic: Topic, here: str | None, folio: Folio) -> list[Way]:
     """The modes that this topic has, in the order in which they are suggested."""
     return [
-        Way(mode, folio.ui["modes"][mode], folio.line(topic.file.modes[mode]), mode == here)  # type: ignore[index]
+        Way(mode, folio.ui["modes"][mode], folio.line(topic.file.modes[mode]), mode == here)
         for mode in MODES
         if mode in topic.lessons
     ]

@@ -74,4 +74,6 @@ def _option(option: Option, verdict: str, folio: Folio) -> OptionOnPage:
     says = folio.line(folio.book.claims[claim].says) if claim else None
     if claim:
         folio.runs.update(folio.outcomes[claim].runs)
-    return OptionOnPage(folio.line(option.text), folio.line(option.why), verdict, says, claim)
+    return OptionOnPage(
+        folio.line(option.text or ""), folio.line(option.why or ""), verdict, says, claim
+    )
