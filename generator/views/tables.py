@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator.lesson import Compared, DataFlow, Prediction, Training
+from generator.modes.experiment import Compared
+from generator.modes.trace import DataFlow, Prediction, Training
 from generator.observations import observe
 from generator.views.folio import Folio
 from runners.trace import PredictionStep, Stage
