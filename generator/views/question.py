@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from generator.evidence import Evidence
 from generator.keys import key_of
 from generator.quiz import Choice, Item, Option
 from generator.views.folio import Folio
@@ -43,7 +44,6 @@ def question(item: Item, folio: Folio, kind: str) -> Question:
     right = None if key.is_open else key.right[0]
     folio.items.append(item.id)
     again = folio.items.count(item.id)
-    seen = f"{item.model_dump_json()}\n{right}"
     judged = [
         "open" if right is None else "right" if position == right else "wrong"
         for position in range(len(item.options))
@@ -58,8 +58,15 @@ def question(item: Item, folio: Folio, kind: str) -> Question:
         ),
         hint=folio.line(item.hints[0]) if item.hints else None,
         anchor=item.id if again == 1 else f"{item.id}-{again}",
-        digest=hashlib.sha256(seen.encode()).hexdigest()[:12],
+        digest=digest_of(item, folio.evidence),
     )
+
+
+def digest_of(item: Item, evidence: Evidence) -> str:
+    """What a reader's answer is kept with; changes with whatever a reader sees of an item."""
+    key = key_of(item, evidence)
+    seen = f"{item.model_dump_json()}\n{key.right} {key.value}"
+    return hashlib.sha256(seen.encode()).hexdigest()[:12]
 
 
 def _in_legend(prose: Markup) -> Markup:
