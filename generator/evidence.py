@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from generator import expression as expressions
-from generator import units, verdicts
+from generator import prose, units, verdicts
 from generator.book import Book
 from generator.documents import Document, Field
 from generator.errors import ContentError, nearest
@@ -53,24 +53,33 @@ class Evidence:
 
     def __init__(self, book: Book) -> None:
         self.book = book
-        self._evaluations: dict[str, Evaluation] = {}
+        self._evaluations: dict[tuple[str, str | None], Evaluation] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._underway: list[str] = []
         self._texts: dict[Hashable, str] = {}
         self._places: dict[str, tuple[Document[Any], Field]] | None = None
 
-    def evaluate(self, expression: str) -> Evaluation:
-        """Evaluate an expression, once; nothing is raised."""
-        if expression not in self._evaluations:
-            self._evaluations[expression] = self._evaluate(expression)
-        return self._evaluations[expression]
+    def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
+        """Evaluate an expression, once; nothing is raised.
 
-    def _evaluate(self, expression: str) -> Evaluation:
+        Args:
+            expression: what an author wrote.
+            run: what the word `run` stands for in it, as `experiment.run`.
+        """
+        asked = (expression, run)
+        if asked not in self._evaluations:
+            self._evaluations[asked] = self._evaluate(expression, run)
+        return self._evaluations[asked]
+
+    def _evaluate(self, expression: str, run: str | None) -> Evaluation:
         reading = Reading()
         result, absent, error = None, None, None
         try:
             checked = expressions.compiled(expression)
-            result = checked.evaluate(self._roots(reading, checked.names))
+            roots = self._roots(reading, checked.names)
+            if run is not None and "run" in checked.names:
+                roots["run"] = expressions.compiled(run).evaluate(roots)
+            result = checked.evaluate(roots)
             if isinstance(result, Value):
                 str(result)
         except AbsentError as reason:
@@ -138,14 +147,18 @@ class Evidence:
             raise AbsentError(outcome.explanation)
         return value
 
-    def value(self, expression: str) -> object:
+    def value(self, expression: str, run: str | None = None) -> object:
         """The result of an expression: a Value, a Node, a tuple, a Label, words.
+
+        Args:
+            expression: what an author wrote.
+            run: what the word `run` stands for in it, as `experiment.run`.
 
         Raises:
             ContentError: it fails; located where the book holds this expression.
             AbsentError: this machine has no such value.
         """
-        found = self.evaluate(expression)
+        found = self.evaluate(expression, run)
         if found.absent:
             raise found.absent
         if found.error:
@@ -201,6 +214,23 @@ class Evidence:
     def sentence(self, claim: str) -> str:
         """What the claim says that this machine's runs showed, as a Line."""
         return verdicts.sentence(self.book.claims[claim], self.outcome(claim))
+
+    def plain(self, text: str) -> str:
+        """An author's text with every expression printed, for comparing what readers see.
+
+        Raises:
+            ContentError: an expression fails, or its result cannot be printed.
+        """
+        words, done = "", 0
+        for one in prose.expressions(text):
+            found = self.printable(one.text, text)
+            words += text[done : one.begin]
+            if isinstance(found, Showed):
+                words += self.plain(self.sentence(found.claim))
+            else:
+                words += found.text if isinstance(found, Label) else str(found)
+            done = one.end
+        return " ".join((words + text[done:]).split())
 
     def citation(self, reference: str) -> str:
         """Title and publisher of what is cited."""

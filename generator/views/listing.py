@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import textwrap
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 
 from markupsafe import Markup
 from pygments import highlight  # type: ignore[import-untyped]
@@ -14,6 +10,7 @@ from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 
 from generator.exhibit import Listing
+from generator.listed_code import source
 from generator.views.folio import Folio
 
 _FORMATTER = HtmlFormatter(nowrap=True)
@@ -56,31 +53,3 @@ def listing(written: Listing, folio: Folio) -> ListingOnPage:
         message=failure.message if failure else "",
         printed="\n".join(run.printed) if run else "",
     )
-
-
-@lru_cache(maxsize=256)
-def _text(path: Path, changed: int) -> str:
-    return path.read_text(encoding="utf-8")
-
-
-def source(root: Path, path: str, name: str | None) -> str:
-    """The text of a file, or of one function or class of it, with its decorators.
-
-    Raises:
-        ValueError: there is no such file, or no such object in it.
-    """
-    file = root / path
-    if not file.is_file():
-        raise ValueError(f"{path}: no such file")
-    text = _text(file, file.stat().st_mtime_ns)
-    if name is None:
-        return text.strip("\n") + "\n"
-    lines = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
-        if (
-            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            and node.name == name
-        ):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            return textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno])) + "\n"
-    raise ValueError(f"{path}: no function or class {name!r}")
