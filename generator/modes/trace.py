@@ -24,6 +24,7 @@ class DataFlow(Written):
 
     run: RunPath
     introduction: Prose
+    commit: Id | None = None  # asked before the stages tell
     stages: Annotated[list[FlowStage], Field(min_length=1)]
 
 
@@ -49,6 +50,7 @@ class Prediction(Written):
 
     run: RunPath
     introduction: Prose
+    commit: Id | None = None  # asked before the steps tell
     steps: Annotated[list[PredictionRow], Field(min_length=1)]
 
 
