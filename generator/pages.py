@@ -24,7 +24,18 @@ from generator.evidence import Evidence
 from generator.exhibit import Figure
 from generator.provenance import PageText
 from generator.verdicts import Outcome
-from generator.views import claims, frame, listing, question, tables
+from generator.views import (
+    claims,
+    costs,
+    decisions,
+    frame,
+    listing,
+    question,
+    tables,
+    trials,
+    walkthrough,
+    ways,
+)
 from generator.views.folio import Folio, escaped_heading, interface_words
 from generator.views.picture import plain
 
@@ -64,6 +75,7 @@ class _Printer:
             raise ContentErrors(errors)
         self.outcomes = verdicts.judge(book, self.evidence)
         self.reference_outcomes = _on_reference(book, self.outcomes)
+        self.minutes: dict[str, int] = {}  # of each page that stands printed
 
     def page(self, path: str, template: str, topic: Topic | None = None, **context: Any) -> str:
         """One page: the template's body inside the frame."""
@@ -76,8 +88,9 @@ class _Printer:
         context |= {"folio": folio, "book": self.book, "topic": topic, "root": "../" * depth}
         context |= self._tools(folio, topic, context.get("lesson"))
         body = _kept_together(environment().get_template(template).render(context))
-        ways = frame.ways(topic, context.get("mode"), folio) if topic else []
+        row = ways.ways(topic, context.get("mode"), folio) if topic else []
         found = frame.origins(folio.runs, self.book, depth)
+        self.minutes[path] = frame.minutes(body, len(folio.items))
         description = plain(folio.line(context["about"])) if context.get("about") else ""
         return (
             environment()
@@ -85,10 +98,10 @@ class _Printer:
             .render(
                 context,
                 body=Markup(body),
-                ways=ways,
+                ways=row,
                 has_toc=context.get("has_toc", False),
-                minutes=frame.minutes(body, len(folio.items)),
-                has_items=bool(folio.items),
+                minutes=self.minutes[path],
+                scripts=frame.scripts(body, has_ways=bool(row)),
                 origins=found,
                 machines=frame.machines(found),
                 notices=frame.notices(folio, found),
@@ -113,12 +126,27 @@ class _Printer:
             "changed_claims": lambda: claims.changed(folio),
             "failing": lambda paths: tables.failing(paths, folio),
             "compared": lambda written: tables.compared(written, folio),
+            "program": lambda written: listing.listing(written, folio),
+            "notes": lambda program, written: walkthrough.notes(program, written, folio),
+            "decisions": lambda written: decisions.decisions(written, folio),
+            "trial": lambda written: trials.trial(written, folio),
+            "output": lambda path: listing.printed(path, folio),
+            "cost_rows": lambda table: costs.cost_rows(table, folio),
+            "calculator": lambda written: written,
             "standing": lambda one: claims.standing(one, folio.outcomes[one.claim]),
             "line": folio.line,
             "prose": folio.prose,
             "cell": folio.cell,
             "strategy": folio.strategy,
+            "ways_into": lambda one: self._ways_into(one, folio),
+            "marks_of": lambda one: ways.marks(ways.asked_anywhere(one), one, self.evidence),
         }
+
+    def _ways_into(self, topic: Topic, folio: Folio) -> list[ways.Way]:
+        """The modes of a topic with the minutes that each takes, where their pages are printed."""
+        places = {mode: f"topics/{topic.id}/{mode}.md" for mode in topic.lessons}
+        read = {mode: self.minutes[path] for mode, path in places.items() if path in self.minutes}
+        return ways.ways(topic, None, folio, read)
 
     def claim_groups(self) -> list[tuple[str, list[str]]]:
         """Claims by the experiment they rest on, in the order in which authors wrote them."""
@@ -129,19 +157,18 @@ class _Printer:
         return sorted(groups.items())
 
     def lessons(self, topic: Topic) -> Iterator[tuple[str, str]]:
-        """The pages of one topic, its index first."""
-        index = f"topics/{topic.id}/index.md"
-        source = f"content/topics/{topic.id}/topic.yml"
-        yield index, self.page(
-            index, "topic.md.j2", topic, heading=topic.file.title, about=topic.file.summary,
-            source=source, mode=None,
-        )  # fmt: skip
+        """The pages of one topic, its index last: it tells how long each of the others takes."""
         for mode, lesson in topic.lessons.items():
             path = f"topics/{topic.id}/{mode}.md"
             yield path, self.page(
                 path, f"{mode}.md.j2", topic, heading=lesson.model.title, lesson=lesson.model,
                 about=topic.file.modes[mode], mode=mode, source=lesson.source.file,  # type: ignore[index]
             )  # fmt: skip
+        index = f"topics/{topic.id}/index.md"
+        yield index, self.page(
+            index, "topic.md.j2", topic, heading=topic.file.title, about=topic.file.summary,
+            source=f"content/topics/{topic.id}/topic.yml", mode=None,
+        )  # fmt: skip
 
 
 def _kept_together(html: str) -> str:

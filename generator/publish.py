@@ -6,6 +6,7 @@ A page that no book makes any more is deleted; files that begin with a dot stay.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from generator.book import Book
+from generator.views.folio import interface_words
 
 ASSETS = Path(__file__).resolve().parent / "assets"
+SPEAKING = "assets/proofbook.js"
 
 
 class Change(NamedTuple):
@@ -37,9 +40,16 @@ def site_files(book: Book, content: Path) -> dict[str, bytes]:
     for path in sorted(ASSETS.rglob("*")):
         if path.is_file():
             files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = path.read_bytes()
+    files[SPEAKING] = words_for_scripts(interface_words()["script"]) + files[SPEAKING]
     for name, trace in sorted(pages.raw_traces(book, content).items()):
         files[name] = trace.read_bytes()
     return files
+
+
+def words_for_scripts(words: Mapping[str, object]) -> bytes:
+    """The interface's words as the first line of the script that all others come after."""
+    told = json.dumps({"words": words}, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return b"window.proofbook=" + told.replace("<", r"\u003c").encode() + b";\n"
 
 
 def bring_to(folder: Path, files: Mapping[str, bytes]) -> Change:

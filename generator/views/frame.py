@@ -9,27 +9,23 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from generator import verdicts
-from generator.book import Book, Topic, TraceOnPage
-from generator.lesson import MODES
+from generator.book import Book, TraceOnPage
 from generator.views.folio import Folio
 
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
+# What of a page's markup asks for a script; proofbook.js, which holds the words, comes before any.
+SCRIPTS = {
+    "quiz": ('class="pb-item',),
+    "figures": ('class="pb-figure', "data-stepper"),
+    "calculator": ("data-calculator",),
+}
+_KEPT = "data-items="
 _NOT_READ = re.compile(
     r"<(pre|svg|style|script)\b.*?</\1>"
     r'|<details class="pb-details pb-(?:numbers|answer|backing)".*?</details>',
     re.DOTALL,
 )
-
-
-@dataclass(frozen=True)
-class Way:
-    """One mode of a topic in the row of modes."""
-
-    mode: str
-    word: str
-    question: Markup
-    is_here: bool
 
 
 @dataclass(frozen=True)
@@ -56,19 +52,16 @@ class Notice:
     text: str | Markup
 
 
-def ways(topic: Topic, here: str | None, folio: Folio) -> list[Way]:
-    """The modes that this topic has, in the order in which they are suggested."""
-    return [
-        Way(mode, folio.ui["modes"][mode], folio.line(topic.file.modes[mode]), mode == here)
-        for mode in MODES
-        if mode in topic.lessons
-    ]
-
-
 def minutes(body: str, num_items: int) -> int:
     """Minutes to read a page: its words, and a moment for each question."""
     text = re.sub(r"<[^>]+>", " ", _NOT_READ.sub(" ", body))
     return max(1, round(len(text.split()) / WORDS_PER_MINUTE + num_items * MINUTES_PER_ITEM))
+
+
+def scripts(body: str, *, has_ways: bool) -> list[str]:
+    """The scripts that a page loads, in their order: those whose markup it holds."""
+    found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
+    return ["proofbook", *found] if found or has_ways or _KEPT in body else []
 
 
 def machines(found: Sequence[Origin]) -> list[tuple[str, bool]]:

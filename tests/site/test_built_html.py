@@ -163,8 +163,20 @@ def test_nothing_points_to_another_host_but_links_that_a_reader_may_follow(readi
                     assert tag.name == "a", (page, tag)
 
 
-def test_the_script_of_questions_is_loaded_only_where_there_are_some_or_modes(readings):
+def test_a_page_loads_the_scripts_that_its_markup_asks_for_and_no_other(readings):
+    num_with_items = 0
     for page, reading in readings.items():
-        has_script = any("proofbook.js" in link for link in reading.links)
-        has_items = any(tag.name == "form" and "pb-item" in tag.classes for tag in reading.tags)
-        assert has_script or not has_items, page
+        classes = set().union(*(tag.classes for tag in reading.tags))
+        attributes = set().union(*(tag.attributes for tag in reading.tags))
+        wanted = {
+            "quiz": "pb-item" in classes,
+            "figures": "pb-figure" in classes or "data-stepper" in attributes,
+            "calculator": "data-calculator" in attributes,
+        }
+        wanted["proofbook"] = any(wanted.values()) or "data-items" in attributes
+        loaded = [Path(link).stem for link in reading.links if "assets/" in link and ".js" in link]
+        own = [name for name in loaded if name in wanted]
+        assert set(own) == {name for name, is_wanted in wanted.items() if is_wanted}, page
+        assert own[:1] in ([], ["proofbook"]), page
+        num_with_items += wanted["quiz"]
+    assert 0 < num_with_items < len(readings)

@@ -1,0 +1,1 @@
+// Figures one steps through, and the values of charts. Pages read the same without this file.

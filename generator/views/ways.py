@@ -1,0 +1,80 @@
+"""The ways into a topic: its modes as links, with the questions that each asks.
+
+Links carry the items of the page they lead to, each with its digest, so that a script can tell from
+what a browser has kept how far a reader is; without it they are links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from pydantic import BaseModel
+
+from generator.book import Topic
+from generator.evidence import Evidence
+from generator.lesson import MODES, Mode, RecallFile
+from generator.views.folio import Folio
+from generator.views.question import digest_of
+
+ASKING = frozenset({"commit", "question", "quiz", "guess", "checks", "item"})
+
+
+@dataclass(frozen=True)
+class Way:
+    """One mode of a topic, as a link; `minutes` is None where they are not known yet."""
+
+    mode: Mode
+    word: str
+    question: Markup
+    is_here: bool
+    items: str
+    minutes: int | None
+
+
+def ways(
+    topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
+) -> list[Way]:
+    """The modes that this topic has, in the order in which they are suggested."""
+    return [
+        Way(
+            mode=mode,
+            word=folio.ui["modes"][mode],
+            question=folio.line(topic.file.modes[mode]),
+            is_here=mode == here,
+            items=marks(asked(topic, mode), topic, folio.evidence),
+            minutes=(minutes or {}).get(mode),
+        )
+        for mode in MODES
+        if mode in topic.lessons
+    ]
+
+
+def asked(topic: Topic, mode: Mode) -> list[str]:
+    """The items of a page, by id, each once."""
+    lesson = topic.lessons[mode].model
+    if isinstance(lesson, RecallFile):
+        return [name for name in topic.items if name not in lesson.leave_out]
+    return list(dict.fromkeys(_named(lesson)))
+
+
+def asked_anywhere(topic: Topic) -> list[str]:
+    """The items that any page of a topic asks, each once."""
+    return list(dict.fromkeys(name for mode in topic.lessons for name in asked(topic, mode)))  # type: ignore[arg-type]
+
+
+def _named(thing: object, field: str = "") -> Iterator[str]:
+    if isinstance(thing, BaseModel):
+        for name in type(thing).model_fields:
+            yield from _named(getattr(thing, name), name)
+    elif isinstance(thing, list | tuple):
+        for one in thing:
+            yield from _named(one, field)
+    elif isinstance(thing, str) and field in ASKING:
+        yield thing
+
+
+def marks(names: list[str], topic: Topic, evidence: Evidence) -> str:
+    """Items as a link carries them: `id:digest`, parted by spaces."""
+    return " ".join(f"{name}:{digest_of(topic.items[name], evidence)}" for name in names)

@@ -1,0 +1,73 @@
+"""The ways into a topic: which modes, what each asks, how long it takes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from generator import pages
+from generator.views import ways
+
+MARK = re.compile(r"^[a-z0-9-]+:[0-9a-f]{12}$")
+
+
+@pytest.fixture(scope="module")
+def rendered(book):
+    return pages.render(book)
+
+
+def _links(html):
+    return dict(re.findall(r'<a href="(?:[^"]*/)?(\w+)\.html" [^>]*data-items="([^"]*)"', html))
+
+
+def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_have_there(
+    rendered, book
+):
+    seen = 0
+    for topic in book.topics:
+        links = _links(rendered[f"topics/{topic.id}/index.md"])
+        assert list(links) == list(topic.lessons)
+        for mode, marked in links.items():
+            page = rendered[f"topics/{topic.id}/{mode}.md"]
+            forms = re.findall(r'data-item="([^"]+)"[^>]* data-digest="([^"]+)"', page)
+            assert set(marked.split()) == {f"{name}:{digest}" for name, digest in forms}
+            assert all(MARK.match(one) for one in marked.split())
+            seen += len(forms)
+    assert seen
+
+
+def test_what_an_index_says_of_minutes_is_what_the_page_says(rendered, book):
+    minutes = re.compile(r'<span class="pb-label" title="computed from the words[^>]*>(\d+)</span>')
+    for topic in book.topics:
+        told = minutes.findall(rendered[f"topics/{topic.id}/index.md"])
+        own = [
+            minutes.search(rendered[f"topics/{topic.id}/{mode}.md"])[1] for mode in topic.lessons
+        ]
+        assert told == own
+        assert told
+
+
+def test_the_count_of_ways_in_is_computed(rendered, book):
+    for topic in book.topics:
+        page = rendered[f"topics/{topic.id}/index.md"]
+        counted = re.search(r'title="computed from the files of this topic">(\d+)</span>', page)[1]
+        assert int(counted) == len(topic.lessons)
+
+
+def test_previous_and_next_follow_the_suggested_order(rendered, book):
+    for topic in book.topics:
+        modes = list(topic.lessons)
+        for position, mode in enumerate(modes):
+            page = rendered[f"topics/{topic.id}/{mode}.md"]
+            before = re.search(r'rel="prev" href="(\w+)\.html"', page)
+            after = re.search(r'rel="next" href="(\w+)\.html"', page)
+            assert (before and before[1]) == (modes[position - 1] if position else None)
+            assert (after and after[1]) == (modes[position + 1] if mode != modes[-1] else None)
+
+
+def test_recall_asks_every_item_of_its_topic_but_those_left_out(book):
+    for topic in book.topics:
+        if "recall" in topic.lessons:
+            left_out = set(topic.lessons["recall"].model.leave_out)
+            assert set(ways.asked(topic, "recall")) == set(topic.items) - left_out
