@@ -53,3 +53,24 @@ def listing(written: Listing, folio: Folio) -> ListingOnPage:
         message=failure.message if failure else "",
         printed="\n".join(run.printed) if run else "",
     )
+
+
+@dataclass(frozen=True)
+class PrintedOnPage:
+    """What a run printed, how it ended, and what was raised, as it was raised."""
+
+    run: str
+    status: str
+    message: str
+    printed: str
+
+
+def printed(path: str, folio: Folio) -> PrintedOnPage:
+    """The output of a run, without the code behind it."""
+    run = folio.run(path)
+    return PrintedOnPage(
+        run=path,
+        status=folio.ui["statuses"][run.status if run else "skipped"],
+        message=run.error.message if run and run.error else "",
+        printed="\n".join(run.printed) if run else "",
+    )
