@@ -1,0 +1,22 @@
+"""What training holds, counted: for the whole model and for two parts of it.
+
+torchrun --nproc-per-node 1 large_smallest.py
+"""
+
+import torch
+from torch import nn
+
+WIDTH = 512
+first = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU())
+second = nn.Linear(4 * WIDTH, 2 * WIDTH)
+model = nn.Sequential(first, second)
+optimizer = torch.optim.Adam(model.parameters())
+model(torch.randn(16, WIDTH)).square().mean().backward()
+optimizer.step()
+
+print(f"parameters: {sum(p.nbytes for p in model.parameters()) / 2**20:.1f} MiB")
+for name, part in {"whole": model, "first part": first, "second part": second}.items():
+    held = 0
+    for p in part.parameters():
+        held += p.nbytes + p.grad.nbytes + sum(s.nbytes for s in optimizer.state[p].values())
+    print(f"{name}, with gradients and moments: {held / 2**20:.1f} MiB")

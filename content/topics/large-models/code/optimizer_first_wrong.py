@@ -1,0 +1,35 @@
+"""Wrong: two ranks shard a model with FSDP, and the loss never falls.
+
+torchrun --nproc-per-node 2 optimizer_first_wrong.py
+"""
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+WIDTH, DEPTH, STEPS = 256, 4, 4
+
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+torch.manual_seed(0)
+model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH)))
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+for layer in model:
+    fully_shard(layer, mesh=mesh)
+fully_shard(model, mesh=mesh)
+rows = torch.randn(64, WIDTH)
+
+for step in range(STEPS):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(rows), rows)
+    loss.backward()
+    optimizer.step()
+    if dist.get_rank() == 0:
+        print(f"step {step}: loss {loss.item():.4f}")
+dist.barrier()
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
+dist.destroy_process_group()
