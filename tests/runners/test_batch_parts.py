@@ -1,0 +1,84 @@
+"""Parts of a batch against independent oracles: the whole batch, a larger rate, a naive loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from runners.experiments import batch_parts
+from runners.networks import perceptron
+from runners.teacher import Scaling, teach
+from runners.trace import Run
+
+pytestmark = pytest.mark.ranks
+Measure = Callable[[str, str], Run]
+
+
+def losses(run: Run) -> list[float]:
+    return [e.loss for e in run.epochs if e.loss is not None]
+
+
+def facts(run: Run) -> dict[str, float]:
+    return dict(run.prediction[-1].facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["own_loss", "unequal"])
+def test_parts_that_weigh_as_much_as_their_rows_teach_what_the_batch_does(
+    run: Measure, name: str
+) -> None:
+    whole = run("batch_split", "single")  # another program, without parts
+    assert len(losses(whole)) == 5
+    assert losses(run("batch_parts", name)) == pytest.approx(losses(whole), rel=1e-5)
+    assert facts(run("batch_parts", name))["relative_distance"] < 1e-5
+
+
+def test_a_sum_over_ranks_is_a_learning_rate_as_many_times_as_large(run: Measure) -> None:
+    summed, larger = run("batch_parts", "summed"), run("batch_parts", "larger_rate")
+    assert larger.settings["learning_rate"] == 2 * float(str(summed.settings["learning_rate"]))
+    assert losses(summed) == pytest.approx(losses(larger), rel=1e-5)
+    assert facts(summed)["length_ratio"] == pytest.approx(2, rel=1e-5)
+
+
+def test_adam_hides_that_gradients_were_summed(run: Measure) -> None:
+    mean, summed = run("batch_parts", "adam"), run("batch_parts", "adam_summed")
+    assert facts(summed)["length_ratio"] == pytest.approx(2, rel=1e-5)
+    assert losses(summed) == pytest.approx(losses(mean), rel=1e-3)
+
+
+def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> None:
+    settings = batch_parts.SETTINGS
+    lesson = teach(
+        42,
+        num_rows=10000,
+        num_validation_rows=1000,
+        num_features=20,
+        num_classes=10,
+        temperature=float(str(settings["teacher_temperature"])),
+    )
+    features = Scaling.of(lesson.training.features).apply(lesson.training.features)[:100]
+    labels = lesson.training.labels[:100]
+    order = labels.argsort(stable=True)
+    torch.manual_seed(42)
+    model = perceptron((20, 128, 10))
+    for part in (order[:80], order[80:]):
+        (nn.functional.cross_entropy(model(features[part]), labels[part]) / 2).backward()
+    expected = next(model.parameters()).grad
+    assert expected is not None
+    told = run("batch_parts", "unequal_by_rank").prediction[0].values
+    assert told == pytest.approx(expected.flatten()[: len(told)].tolist(), rel=1e-4)
+
+
+def test_a_batch_is_cut_as_the_settings_say_or_refused() -> None:
+    plan = batch_parts.RUNS["unequal"]
+    assert plan.settings["rows_by_rank"] == [80, 20]
+    assert batch_parts.RUNS["whole"].settings["rows_by_rank"] == [100]
+    four = batch_parts.settle(
+        replace(plan, world_size=4, settings={**plan.settings, "num_last_rows": 10})
+    )
+    assert four.settings["rows_by_rank"] == [30, 30, 30, 10]
+    with pytest.raises(ValueError, match="cannot leave 100"):
+        batch_parts.settle(replace(plan, settings={**plan.settings, "num_last_rows": 100}))
