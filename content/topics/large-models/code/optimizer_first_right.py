@@ -23,13 +23,13 @@ fully_shard(model, mesh=mesh)
 optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
 rows = torch.randn(64, WIDTH)
 
-for step in range(STEPS):
+for _ in range(STEPS):
     optimizer.zero_grad()
     loss = nn.functional.mse_loss(model(rows), rows)
     loss.backward()
     optimizer.step()
     if dist.get_rank() == 0:
-        print(f"step {step}: loss {loss.item():.4f}")
+        print(f"loss {loss.item():.4f}")
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()
