@@ -5,29 +5,24 @@ In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figur
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from generator import prose
-from generator.book import Book, Topic
+from generator import item_checks, lesson_checks, listed_code, prose
+from generator.book import Book
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
 from generator.documents import Document, Field
 from generator.errors import ContentError, nearest, sort_errors
 from generator.exhibit import Listing
 from generator.filters import Showed
-from generator.keys import key_of
-from generator.lesson import MODES, DeepFile, TraceFile
-from generator.quiz import Item, QuizFile
-from generator.value import ExpressionError
-from runners.trace import Run
+from generator.lesson import MODES
+from generator.quiz import QuizFile
 
 if TYPE_CHECKING:
     from generator.evidence import Evidence
 
 _CLAIM_KEYS = frozenset({"claims", "claim", "refuted_by"})
 _SOURCE_KEYS = frozenset({"source", "sources"})
-_ITEM_KEYS = frozenset({"commit", "question", "quiz", "guess", "checks", "item", "leave_out"})
 _RUN_KEYS = frozenset({"run", "runs", "budgeted", "current_metrics", "output"})
 
 
@@ -111,19 +106,11 @@ def _missing_run(book: Book, path: str) -> str | None:
 def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """What is particular to one kind of file."""
     model = document.model
-    if isinstance(model, ClaimFile):
-        yield from _claims(evidence, document)
-    elif isinstance(model, QuizFile):
-        yield from _quiz(evidence, document)
-    elif isinstance(model, MisconceptionFile):
-        yield from _backed(document)
-    elif isinstance(model, ReferenceFile):
-        for position, reference in enumerate(model.references):
-            if not reference.url.startswith("https://"):
-                message = "a source is linked by https"
-                yield document.error(("references", position, "url"), message)
-    elif isinstance(model, tuple(MODES.values())):
-        yield from _lesson(evidence, document)
+    if isinstance(model, (QuizFile, *MODES.values())):
+        yield from _listings(evidence.book, document)
+    for kind, check in _BY_FILE:
+        if isinstance(model, kind):
+            yield from check(evidence, document)
 
 
 def _claims(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -136,128 +123,39 @@ def _claims(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErro
         problem = falsified_problem(evidence.book, claim)
         if problem:
             yield document.error(("claims", position, "falsified_by", "field"), problem)
-        tolerance = claim.tolerance
-        if tolerance and (tolerance.relative is None) == (tolerance.absolute is None):
-            message = "give relative or absolute, one of the two"
-            yield document.error(("claims", position, "tolerance"), message)
 
 
-def _quiz(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for position, item in enumerate(document.model.items):
-        path = ("items", position)
-        for number, option in enumerate(getattr(item, "options", ())):
-            place = (*path, "options", number)
-            if not (option.right_if or option.misconception or option.slip):
-                message = "an option that is never right names its misconception"
-                yield document.error(place, message)
-            yield from _refuted(evidence, document, (*place, "refuted_by"), option.refuted_by)
-        yield from _key(evidence, document, path, item)
+        for path, message in item_checks.mistakes(item, evidence):
+            yield document.error(("items", position, *path), message)
 
 
-def _key(
-    evidence: Evidence, document: Document[Any], path: tuple[str | int, ...], item: Item
-) -> Iterator[ContentError]:
-    """An item without a key, or with two; what its expressions or ids lack is said elsewhere."""
-    bound = [o.right_if.claim for o in getattr(item, "options", ()) if o.right_if]
-    if any(claim not in evidence.book.claims for claim in bound):
-        return
-    listings = [one for one in (getattr(item, "wrong", None), getattr(item, "right", None)) if one]
-    if any(listing_problem(evidence.book, one) for one in listings):
-        return
-    try:
-        key_of(item, evidence)
-    except ContentError as error:
-        yield document.error((*path, "id"), error.message)
-    except ExpressionError:
-        return
-
-
-def _refuted(
-    evidence: Evidence, document: Document[Any], path: tuple[str | int, ...], claim: str | None
-) -> Iterator[ContentError]:
-    """A claim that is to refute an option must hold, at least where the book was written."""
-    if claim is None or claim not in evidence.book.claims:
-        return
-    outcome = evidence.outcome(claim)
-    if outcome.on_reference and outcome.verdict != "holds":
-        message = f"claim {claim!r} refutes nothing: {outcome.verdict}, {outcome.explanation}"
+def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    for path, message in lesson_checks.mistakes(evidence, document):
         yield document.error(path, message)
 
 
-def _backed(document: Document[Any]) -> Iterator[ContentError]:
+def _cited(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    for position, reference in enumerate(document.model.references):
+        if not reference.url.startswith("https://"):
+            message = "a source is linked by https"
+            yield document.error(("references", position, "url"), message)
+
+
+def _backed(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for position, belief in enumerate(document.model.misconceptions):
         if belief.refuted_by is None and belief.source is None:
             message = "a misconception needs refuted_by: (a claim) or source: (a reference)"
             yield document.error(("misconceptions", position), message)
 
 
-def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    book, model = evidence.book, document.model
-    topic = book.topic_of(model)
-    yield from _named(document, _ITEM_KEYS, topic.items, f"item in {topic.id}/quiz.yml")
-    figures = {figure.id: figure for figure in model.figures}
-    yield from _named(document, frozenset({"figure"}), figures, "figure in this file")
-    yield from _repeated(document, "figures", [figure.id for figure in model.figures])
-    yield from _listings(book, document)
-    if isinstance(model, TraceFile):
-        yield from _recorded(book, document, "data_flow", "stages", "stage")
-        yield from _recorded(book, document, "prediction", "steps", "step")
-        yield from _repeated(document, "quiz", model.quiz)
-    if isinstance(model, DeepFile):
-        yield from _yes_or_no(document, topic)
-
-
-def _named(
-    document: Document[Any], names: frozenset[str], known: Mapping[str, object], word: str
-) -> Iterator[ContentError]:
-    for one in document.fields:
-        if not one.mark and one.name in names and one.text not in known:
-            yield document.error(one.path, f"no {word} is {one.text!r}{nearest(one.text, known)}")
-
-
-def _repeated(document: Document[Any], key: str, names: Iterable[str]) -> Iterator[ContentError]:
-    seen: set[str] = set()
-    for position, name in enumerate(names):
-        if name in seen:
-            yield document.error((key, position), f"{name!r} stands above already")
-        seen.add(name)
-
-
-def _recorded(
-    book: Book, document: Document[Any], part: str, rows: str, key: str
-) -> Iterator[ContentError]:
-    """The stages or steps of a table that its run did not record."""
-    table = getattr(document.model, part)
-    run = book.run(table.run)
-    if run is None or run.status == "skipped" or run.is_surprise:
-        return
-    recorded = _RECORDED[part](run)
-    for position, row in enumerate(getattr(table, rows)):
-        name = getattr(row, key)
-        if name not in recorded:
-            message = f"{table.run} recorded no {key} {name!r}{nearest(name, recorded)}"
-            yield document.error((part, rows, position, key), message)
-
-
-_RECORDED: dict[str, Callable[[Run], list[str]]] = {
-    "data_flow": lambda run: [stage.name for stage in run.stages],
-    "prediction": lambda run: [step.name for step in run.prediction],
-}
-
-
-def _yes_or_no(document: Document[Any], topic: Topic) -> Iterator[ContentError]:
-    for position, myth in enumerate(document.model.myths):
-        item = topic.items.get(myth.question)
-        if item and len(getattr(item, "options", ())) != 2:
-            message = f"item {item.id!r} asks for more than yes or no"
-            yield document.error(("myths", position, "question"), message)
-
-
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
+    """Code that is to be shown, by lessons and items alike, and is not there."""
     for one in document.fields:
         listing = _at(document.model, one.path[:-1])
         if one.name == "path" and isinstance(listing, Listing):
-            problem = listing_problem(book, listing)
+            problem = listed_code.problem(book.root, listing.path, listing.object)
             if problem:
                 yield document.error(one.path, problem)
 
@@ -268,18 +166,11 @@ def _at(model: object, path: tuple[str | int, ...]) -> object:
     return model
 
 
-def listing_problem(book: Book, listing: Listing) -> str | None:
-    """Why a listing cannot be shown, or None."""
-    path = (book.root / listing.path).resolve()
-    if not path.is_relative_to(book.root) or not path.is_file():
-        return f"no file {listing.path!r} in the project"
-    if listing.object is None:
-        return None
-    names = [
-        node.name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    ]
-    if listing.object not in names:
-        return f"{listing.path} defines no {listing.object!r}{nearest(listing.object, names)}"
-    return None
+_Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
+_BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
+    (ClaimFile, _claims),
+    (QuizFile, _items),
+    (MisconceptionFile, _backed),
+    (ReferenceFile, _cited),
+    (tuple(MODES.values()), _lesson),
+)

@@ -25,6 +25,12 @@ class Tolerance(Written):
     relative: Annotated[float, Field(ge=0)] | None = None
     absolute: Annotated[float, Field(ge=0)] | None = None
 
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.relative is None) == (self.absolute is None):
+            raise ValueError("give relative or absolute, one of the two")
+        return self
+
 
 class Domain(Written):
     """Where a law holds: each field lists the allowed values of the observed runs."""

@@ -11,6 +11,7 @@ import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from generator.claim import Tolerance
@@ -27,7 +28,6 @@ from generator.quiz import (
     Order,
     Predict,
     Several,
-    Slip,
 )
 from generator.value import AbsentError, Value, numeric
 from generator.verdicts import Outcome
@@ -163,8 +163,7 @@ def _of_value(item: Number | Predict | Complete, evidence: Evidence) -> Key:
         return OPEN
     slips = (value_of(evidence, slip.gives) for slip in item.slips)
     told_apart = tuple(
-        None if slip is None or is_same(slip, value, tolerance_of(item)) else slip
-        for slip in slips
+        None if slip is None or is_same(slip, value, tolerance_of(item)) else slip for slip in slips
     )
     key = Key(value=value, slips=told_apart)
     return replace(key, ends=_ends(item, value, evidence)) if isinstance(item, Predict) else key
@@ -249,7 +248,7 @@ def _of_order(item: Order, evidence: Evidence) -> Key:
         return OPEN
     numbers = [numeric(value) for value in values]
     order = sorted(range(len(numbers)), key=numbers.__getitem__, reverse=item.descending)
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in pairwise(order):
         if numbers[before] == numbers[after]:
             if not is_reference(evidence, values[before], values[after]):
                 return OPEN
@@ -286,12 +285,13 @@ def faulty_line(item: FaultyLine, evidence: Evidence) -> int:
 
     Raises:
         ItemError: none of them was mended, more than one was, or one is not in the program.
+        ContentError: there is no such program.
     """
     root = evidence.book.root
     try:
         wrong, right = (source(root, one.path, one.object) for one in (item.wrong, item.right))
     except ValueError as error:
-        raise ItemError(("wrong",), str(error)) from None
+        raise ContentError("", 0, 0, str(error)) from None
     for position, line in enumerate(item.lines):
         problem = misplaced(wrong, line.code)
         if problem:
@@ -303,9 +303,3 @@ def faulty_line(item: FaultyLine, evidence: Evidence) -> int:
         said = f"item {item.id!r}: {len(found)} of its lines differ in the mended program, not one"
         raise ItemError(("lines",), said)
     return found[0]
-
-
-def slips_of(item: Item) -> list[Slip]:
-    """Every slip of an item, of its options too."""
-    own = list(getattr(item, "slips", ()))
-    return own + [o.slip for o in getattr(item, "options", ()) if o.slip is not None]

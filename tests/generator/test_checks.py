@@ -75,7 +75,7 @@ def test_each_mistake_is_named_at_its_place(copy, file, old, new, at, said):
 def test_a_claim_that_refutes_must_hold(copy):
     copy.change_run("tiny_memory.whole", world_size=1)
     copy.edit(CLAIMS, "relation: above", "relation: below")
-    assert any("refutes nothing: does_not_hold" in error for error in copy.errors())
+    assert any("shows nothing: does_not_hold" in error for error in copy.errors())
 
 
 def test_a_law_that_fails_is_no_mistake_of_the_content(copy):
