@@ -1,0 +1,31 @@
+"""Wrong: the rows are dealt out like cards, and the outputs are laid end to end.
+
+torchrun --nproc-per-node 2 order_wrong.py
+"""
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+rank, world_size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = nn.Linear(3, 1)
+batch = torch.randn(8, 3)
+targets = model(batch).detach()  # the model is right about every row
+own_rows = batch[rank::world_size]
+
+with torch.no_grad():
+    outputs = model(own_rows)
+    gathered = [torch.empty_like(outputs) for _ in range(world_size)]
+    dist.gather(outputs, gathered if rank == 0 else None)
+    together = torch.cat(gathered)
+
+if rank == 0:
+    loss = nn.functional.mse_loss(together, targets).item()
+    print(f"{len(together)} outputs for {len(targets)} targets, loss {loss:.4f}")
+dist.barrier()
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
+dist.destroy_process_group()
