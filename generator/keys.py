@@ -263,7 +263,7 @@ def _as_recorded(item: Order, path: str, evidence: Evidence) -> Key:
         return OPEN
     names = [piece.recorded for piece in item.pieces]
     recorded = [stage.name for stage in run.stages]
-    if not set(names) <= set(recorded):
+    if not set(names) & set(recorded):
         recorded = [step.name for step in run.prediction]
     for position, name in enumerate(names):
         if name not in recorded or names.index(name) != position:
@@ -277,7 +277,7 @@ def _as_recorded(item: Order, path: str, evidence: Evidence) -> Key:
 def _lost(path: str, name: str, recorded: Sequence[str]) -> str:
     if name in recorded:
         return f"{name!r} stands above already"
-    return f"{path} recorded no stage or step {name!r} beside the others{nearest(name, recorded)}"
+    return f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
 
 
 def faulty_line(item: FaultyLine, evidence: Evidence) -> int:

@@ -1,0 +1,256 @@
+"""Keys follow from runs: which answer is right, what a slip gives, and when no key can be."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generator.checks import check
+from generator.errors import ContentError
+from generator.evidence import Evidence
+from generator.falsify import falsify
+from generator.keys import OPEN, key_of, shown_order
+from generator.quiz import QuizFile
+from generator.value import numeric
+
+SOUND = (Path(__file__).parent / "items" / "sound.yml").read_text(encoding="utf-8")
+STEP = "def step(model, rows, optimizer):\n"
+WRONG = (
+    STEP + "    loss = model(rows)\n    loss.backward()\n    optimizer.step()\n    average(model)\n"
+)
+RIGHT = STEP + "    loss = model(rows)\n    average(loss).backward()\n    optimizer.step()\n"
+
+
+def items(*written):
+    return QuizFile.model_validate({"items": list(written)}).items
+
+
+def choice(*options):
+    return items({
+        "id": "an-item", "stem": "What?",
+        "options": [{"text": f"option {'abcd'[i]}", "why": "So.", **option}
+                    for i, option in enumerate(options)],
+    })[0]  # fmt: skip
+
+
+def right(claim, verdict="holds"):
+    return {"right_if": {"claim": claim, "verdict": verdict}}
+
+
+@pytest.fixture
+def sound(copy):
+    """A copy of the frozen book with a sound item of each kind, in a file of their own."""
+    stages = copy.load().run("tiny_training.averaged").model_dump(mode="json")["stages"]
+    copy.change_run("tiny_training.averaged", stages=[stages[0], {**stages[1], "name": "scale"},
+                                                      stages[1]])  # fmt: skip
+    (copy.content / "code").mkdir()
+    (copy.content / "code" / "wrong.py").write_text(WRONG)
+    (copy.content / "code" / "right.py").write_text(RIGHT)
+    (copy.content / "topics" / "averaging" / "quiz-sound.yml").write_text(SOUND)
+    return copy
+
+
+def key(sound, name):
+    book = sound.load()
+    return key_of(book.topics[1].items[name], Evidence(book))
+
+
+def test_a_sound_item_of_each_kind_has_no_mistake(sound):
+    assert sound.errors() == []
+
+
+def test_the_key_of_each_kind_is_what_the_runs_give(sound):
+    assert numeric(key(sound, "peak-of-whole").value) == 164_000
+    assert [numeric(slip) for slip in key(sound, "peak-of-whole").slips] == [80_000, 320_000]
+    assert [numeric(end) for end in key(sound, "guess-the-peak").ends] == [8_000, 240_000]
+    assert key(sound, "what-holds").right == (0, 1)
+    assert key(sound, "by-peak").right == (2, 1, 0)
+    assert key(sound, "as-recorded").right == (2, 1, 0)
+    assert key(sound, "who-holds-what").right == (0, 1, 2)
+    assert key(sound, "which-line").right == (1,)
+    assert numeric(key(sound, "fill-in").value) == 84_000
+
+
+def test_an_order_that_descends_is_the_other_way_round(sound):
+    sound.edit(
+        "topics/averaging/quiz-sound.yml", "    pieces:", "    descending: true\n    pieces:"
+    )
+    assert key(sound, "by-peak").right == (0, 1, 2)
+
+
+HALVES = "tiny_memory.halves.ranks[0].memory.peak_bytes"
+WHOLE = "tiny_memory.whole.ranks[0].memory.peak_bytes"
+MISTAKES = [
+    ("claims: [whole-peak]", "claims: [whole-failed]", "whole-failed", "no claim 'whole-failed'"),
+    ("gives: tiny_memory.whole.model.bytes", f"gives: {WHOLE}", f"{WHOLE}\n        misc",
+     "which is the answer (160 KiB) within the tolerance"),
+    ("gives: 4 * tiny_memory.whole.model.bytes", "gives: 1.02 * tiny_memory.whole.model.bytes",
+     "1.02 *", "which is slip 1 (78.1 KiB)"),
+    ("gives: 4 * tiny_memory.whole.model.bytes", "gives: tiny_memory.whole.world_size",
+     "tiny_memory.whole.world_size", "the slip is in count, the answer in bytes"),
+    ("    answer: tiny_memory.whole.ranks[0].memory.peak_bytes",
+     "    answer: tiny_memory.whole.status", "tiny_memory.whole.status", "not a number"),
+    ("tolerance: {relative: 0.05}", "tolerance: {relative: 0.05, absolute: 4}", "{relative",
+     "give relative or absolute, one of the two"),
+    ("low: tiny_memory.halves.model.bytes / 10", "low: 2 * tiny_memory.halves.model.bytes",
+     "2 * tiny_memory.halves.model.bytes", "low comes to 156 KiB; it must lie below"),
+    ("high: 3 * tiny_memory.halves.model.bytes", "high: tiny_memory.halves.model.bytes",
+     "tiny_memory.halves.model.bytes\n    close", "it must lie above the answer"),
+    ("high: 3 * tiny_memory.halves.model.bytes", "high: tiny_memory.whole.world_size * 900",
+     "tiny_memory.whole.world_size", "high is a number in the unit of the answer (bytes)"),
+    ("low: tiny_memory.halves.model.bytes / 10", "low: 0 * tiny_memory.halves.model.bytes",
+     "0 * tiny", "a logarithmic slider starts above nothing"),
+    ("refuted_by: whole-needs-more", "refuted_by: broken-claim", "broken-claim",
+     "claim 'broken-claim' shows nothing: does_not_hold"),
+    ("        misconception: copies-save-memory\n        refuted_by: whole-needs-more",
+     "        right_if: {claim: whole-peak}", "what-holds", "every option is right"),
+    (f"by: \"{HALVES}\"", f"by: \"{WHOLE}\"", f"\"{WHOLE}\"}}\n      - {{text: the second",
+     "come to the same value; no order"),
+    (f", by: \"{HALVES}\"", "", "{text: the first layer", "by a value each; this one needs by:"),
+    (", recorded: scale", f", recorded: scale, by: \"{HALVES}\"",
+     f"\"{HALVES}\"}}\n      - {{text: l", "the item names a run: so it takes recorded: here, not by:"),
+    ("recorded: scale", "recorded: load", "load}\n    misc", "'load' stands above already"),
+    ("recorded: scale", "recorded: scaling", "scaling}", "recorded no stage or step 'scaling'"),
+    ("    run: tiny_training.averaged\n    pieces", "    pieces", "{text: training",
+     "this one needs by:"),
+    ("right: drift apart, why: Nothing is averaged., claim: replicas-drift",
+     "right: drift apart, why: Nothing is averaged.", "{left: replicas", "nothing backs this pair"),
+    ("claim: replicas-drift}\n    misc", "claim: broken-claim}\n    misc", "broken-claim",
+     "claim 'broken-claim' shows nothing"),
+    (f"right: \"{{{{ {HALVES} }}}}\"", f"right: \"{{{{ {WHOLE} }}}}\"",
+     f"\"{{{{ {WHOLE} }}}}\", why: It holds one.", "is '160 KiB' here too, as in pair 1"),
+    ("code: loss.backward()", "code: loss.forward()", "loss.forward()",
+     "'loss.forward()' does not stand in the listing; did you mean 'loss.backward()'"),
+    ("code: optimizer.step(), why: It is as it should be.", "code: average(model), why: It is.",
+     "- {code: loss = model", "2 of its lines differ in the mended program, not one"),
+    ("object: step, title: Mended, run: tiny_training.averaged", "object: step, title: Mended",
+     "{path: content/code/right.py", "name under run: the run that executed this program"),
+    ("object: step, title: The", "object: stride, title: The", "content/code/wrong.py",
+     "content/code/wrong.py defines no 'stride'; did you mean 'step'?"),
+    (f"cells: [\"{HALVES}\"", f"cells: [\"{HALVES} / {WHOLE}\"",
+     "{row: 2", "the missing value is measured; say in tolerance: how near is right"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "at", "said"), MISTAKES)
+def test_each_mistake_of_an_item_is_named_at_its_place(sound, old, new, at, said):
+    file = "topics/averaging/quiz-sound.yml"
+    sound.append("claims/tiny_memory.yml", BROKEN)
+    sound.edit(file, old, new)
+    before = (sound.content / file).read_text().partition(at)[0].split("\n")
+    place = f"content/{file}:{len(before)}:{len(before[-1]) + 1}: "
+    errors = [error.replace("\u00a0", " ") for error in sound.errors()]
+    assert any(error.startswith(place) and said in error for error in errors), (place, errors)
+
+
+BROKEN = """\
+  - id: broken-claim
+    kind: observation
+    says: The whole needs less.
+    predicted: tiny_memory.halves.ranks|each('memory.peak_bytes')|largest
+    relation: below
+    observed: tiny_memory.whole.ranks[0].memory.peak_bytes
+    falsified_by: {field: "tiny_memory.whole.ranks[0].memory.peak_bytes", value: 1}
+"""
+
+
+def test_all_mistakes_of_all_items_come_at_once(sound):
+    sound.edit(
+        "topics/averaging/quiz-sound.yml", f"answer: {WHOLE}", "answer: tiny_memory.whole.status"
+    )
+    sound.edit("topics/averaging/quiz-sound.yml", f'by: "{HALVES}"', f'by: "{WHOLE}"')
+    sound.edit("topics/averaging/quiz-sound.yml", "code: loss.backward()", "code: loss.forward()")
+    assert len(sound.errors()) == 3
+
+
+def test_what_clashes_on_another_machine_only_leaves_the_question_open(sound):
+    sound.add_machine("desk", "tiny_memory", "tiny_training")
+    assert key(sound, "peak-of-whole").slips[0] is not None
+    ranks = sound.load().run("tiny_memory.whole").model_dump(mode="json")["ranks"]
+    ranks[0]["memory"]["peak_bytes"] = 84_000
+    sound.change_run("tiny_memory.whole", "desk", ranks=ranks)
+    assert sound.errors() == []
+    assert key(sound, "by-peak") is OPEN
+    assert key(sound, "who-holds-what") is OPEN
+    ranks[0]["memory"]["peak_bytes"] = 80_000
+    sound.change_run("tiny_memory.whole", "desk", ranks=ranks)
+    assert key(sound, "peak-of-whole").slips[0] is None
+    ranks[0]["memory"]["peak_bytes"] = 7_000
+    halves = sound.load().run("tiny_memory.halves").model_dump(mode="json")["ranks"]
+    halves[0]["memory"]["peak_bytes"] = 7_000
+    sound.change_run("tiny_memory.halves", "desk", ranks=halves)
+    assert key(sound, "guess-the-peak").ends is None
+    assert numeric(key(sound, "guess-the-peak").value) == 7_000
+    assert sound.errors() == []
+
+
+def test_an_item_has_exactly_one_key(evidence):
+    good, bad = right("whole-peak"), right("whole-peak", "does_not_hold")
+    assert key_of(choice(bad, good), evidence).right == (1,)
+    with pytest.raises(ContentError, match="2 keys: 'option a' and 'option b'"):
+        key_of(choice(good, good), evidence)
+    with pytest.raises(ContentError, match=r"no key .whole-peak: holds"):
+        key_of(choice(bad, bad), evidence)
+    with pytest.raises(ContentError, match=r"no key .no right_if"):
+        key_of(choice({}, {}), evidence)
+
+
+def test_two_keys_on_another_machine_leave_the_question_open(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    evidence = Evidence(copy.load())
+    assert key_of(choice(right("whole-peak"), right("whole-fails")), evidence) is OPEN
+
+
+def test_a_machine_whose_runs_leave_a_question_open_has_no_key(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    evidence = Evidence(copy.load(is_stale=lambda _: True))
+    good, bad = right("whole-peak"), right("whole-peak", "does_not_hold")
+    assert key_of(choice(good, bad), evidence) is OPEN
+
+
+def test_every_key_follows_once_its_claim_is_falsified(book, evidence):
+    followed = 0
+    for name, claim in book.claims.items():
+        changed = Evidence(replace(book, traces=falsify(book.traces, claim)))
+        for item in (item for topic in book.topics for item in topic.items.values()):
+            right = key_of(item, evidence).right[0]
+            if item.kind == "choice" and item.options[right].right_if.claim == name:
+                assert moved(item, changed) != (right,)
+                followed += 1
+    assert followed >= 5
+
+
+def moved(item, evidence):
+    try:
+        return key_of(item, evidence).right
+    except ContentError:
+        return None
+
+
+def test_the_order_shown_follows_from_the_id_and_never_is_the_right_one(sound):
+    book = sound.load()
+    evidence = Evidence(book)
+    for item in book.topics[1].items.values():
+        key = key_of(item, evidence)
+        order = shown_order(item, key)
+        assert order == shown_order(item, key)
+        if item.kind in ("order", "match"):
+            assert order != key.right
+            assert sorted(order) == list(range(3))
+        if item.kind == "faulty_line":
+            assert order == (0, 1, 2)
+    assert check(evidence) == []
+
+
+def test_where_the_right_option_is_shown_does_not_follow_where_it_was_written(evidence):
+    options = [right("whole-peak"), {"misconception": "x"}, {"misconception": "y"}]
+    places = set()
+    for number in range(40):
+        item = choice(*options).model_copy(update={"id": f"item-{number}"})
+        places.add(shown_order(item, key_of(item, evidence)).index(0))
+    assert places == {0, 1, 2}
+
+
+def test_yes_and_no_stay_as_written(evidence):
+    item = choice(right("whole-peak"), right("whole-peak", "does_not_hold"))
+    assert shown_order(item, key_of(item, evidence)) == (0, 1)
