@@ -12,7 +12,7 @@ from generator import item_checks
 from generator.book import Topic
 from generator.documents import Document
 from generator.errors import nearest
-from generator.exhibit import Growth
+from generator.exhibit import Figure, Growth
 from generator.lesson import (
     ChallengeFile,
     CostFile,
@@ -42,12 +42,13 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
     """Everything in one lesson that does not fit what it names."""
     model, topic = document.model, evidence.book.topic_of(document.model)
     yield from _named(document, _ITEM_KEYS, topic.items, f"item in {topic.id}/quiz.yml")
-    figures = {figure.id: figure for figure in model.figures}
+    drawn: list[Figure] = getattr(model, "figures", [])  # Recall has none
+    figures = {figure.id: figure for figure in drawn}
     yield from _named(document, frozenset({"figure"}), figures, "figure in this file")
-    yield from _repeated("figures", [figure.id for figure in model.figures], "id")
+    yield from _repeated("figures", [figure.id for figure in drawn], "id")
     for key in ("quiz", "checks"):
         yield from _repeated(key, getattr(model, key, ()))
-    for position, figure in enumerate(model.figures):
+    for position, figure in enumerate(drawn):
         if figure.growth:
             yield from _growth(evidence, ("figures", position, "growth"), figure.growth)
     for kind, check in _BY_MODE.items():
