@@ -6,6 +6,9 @@ An experiment is one file in `runners/experiments/` with three names:
     RUNS        {name: RunPlan}, in the order they run
     STRATEGIES  {strategy: function of a Rank}
 
+and, where some settings follow from others, `settle`, a function from a RunPlan to the RunPlan in
+which they are worked out: `try` calls it after a reader has changed one.
+
 `find` discovers them by listing the folder; nothing registers anywhere. No torch here.
 """
 
@@ -30,6 +33,7 @@ FOLDER = Path(__file__).resolve().parent / "experiments"
 MORE = "PROOFBOOK_EXPERIMENTS"
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[["Rank"], None]
+Settle = Callable[["RunPlan"], "RunPlan"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,19 @@ class Experiment:
     question: str
     runs: Mapping[str, RunPlan]
     strategies: Mapping[str, Strategy]
+    settle: Settle | None = None
+
+
+def whole_number(settings: Mapping[str, Setting], name: str) -> int:
+    """A setting that counts something.
+
+    Raises:
+        ValueError: it is no whole number above zero.
+    """
+    value = settings[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number above zero, not {value!r}")
+    return value
 
 
 class UnknownExperimentError(ValueError):
@@ -109,7 +126,9 @@ def find(name: str) -> Experiment:
         module = importlib.import_module(f"runners.experiments.{name}")
     else:
         module = _load(path)
-    return Experiment(name, module.QUESTION, module.RUNS, module.STRATEGIES)
+    return Experiment(
+        name, module.QUESTION, module.RUNS, module.STRATEGIES, getattr(module, "settle", None)
+    )
 
 
 def _load(path: Path) -> ModuleType:

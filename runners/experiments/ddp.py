@@ -9,13 +9,14 @@ a single device (the oracle), replicas that never synchronise, and features scal
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan
+from runners.experiment import RunPlan, whole_number
 from runners.networks import description, flat, perceptron
 from runners.rank import Rank
 from runners.recorder import first_values, parameter_digest
@@ -25,14 +26,13 @@ from runners.training import lesson_for, train_epoch, validate
 
 QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
 
-WIDTHS = (10, 64, 4)
 SETTINGS: dict[str, Setting] = {
     "num_rows": 10000,
     "num_validation_rows": 1000,
     "num_features": 10,
     "num_hidden": 64,
     "num_classes": 4,
-    "num_shards": 4,
+    "num_shards": 4,  # of the single device, which takes the rows in the order that ranks would
     "num_rows_per_shard": 2500,
     "batch_size": 25,
     "global_batch_size": 100,
@@ -44,10 +44,41 @@ SETTINGS: dict[str, Setting] = {
     "scaling": "global",
     "order": "shuffled",
 }
+CHOICES = {
+    "dtype": ("float32", "float64"),
+    "scaling": ("global", "per_shard"),
+    "order": ("shuffled", "sorted"),
+}
 FLOAT64: dict[str, Setting] = {**SETTINGS, "dtype": "float64"}
 ONE_BATCH: dict[str, Setting] = {"batch_size": 100}
 
-RUNS = {
+
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run with what follows from its settings worked out anew.
+
+    Raises:
+        ValueError: the rows cannot be dealt out equally, or a word is none of its choices.
+    """
+    settings = dict(plan.settings)
+    for name, words in CHOICES.items():
+        if settings[name] not in words:
+            raise ValueError(f"{name} must be {' or '.join(words)}, not {settings[name]!r}")
+    num_rows, batch_size = whole_number(settings, "num_rows"), whole_number(settings, "batch_size")
+    num_shards = plan.world_size if plan.world_size > 1 else whole_number(settings, "num_shards")
+    if num_rows % num_shards:
+        raise ValueError(f"num_rows {num_rows} cannot be dealt out to {num_shards} equal shards")
+    settings |= {
+        "num_shards": num_shards,
+        "num_rows_per_shard": num_rows // num_shards,
+        "global_batch_size": batch_size * plan.world_size,
+    }
+    rows_of_a_rank = num_rows // plan.world_size
+    if rows_of_a_rank < batch_size:
+        raise ValueError(f"batch_size {batch_size} is more than a rank's {rows_of_a_rank} rows")
+    return replace(plan, settings=settings)
+
+
+DECLARED = {
     "ddp": RunPlan("ddp", 4, SETTINGS, keeps_steps=True),
     "single": RunPlan("single", 1, {**SETTINGS, **ONE_BATCH}),
     "ddp_fp64": RunPlan("ddp", 4, FLOAT64, passes=("timed",)),
@@ -62,6 +93,12 @@ RUNS = {
     "global_sorted": RunPlan("ddp", 4, {**SETTINGS, "order": "sorted"}, passes=("timed",)),
     "ddp_two_ranks": RunPlan("ddp", 2, {**SETTINGS, "batch_size": 50}, passes=("timed",)),
 }
+RUNS = {name: settle(plan) for name, plan in DECLARED.items()}
+
+
+def _widths(rank: Rank) -> tuple[int, int, int]:
+    settings = rank.settings
+    return settings.num_features, settings.num_hidden, settings.num_classes
 
 
 def _lesson(rank: Rank) -> Lesson:
@@ -112,8 +149,8 @@ def _model(rank: Rank) -> nn.Module:
     """A replica from a seed of this rank's own, as careless scripts build it."""
     torch.manual_seed(rank.seed + rank.rank)
     dtype = getattr(torch, rank.settings.dtype)
-    rank.describe(description(WIDTHS, [range(rank.world_size)] * 2, dtype))
-    return perceptron(WIDTHS, dtype=dtype, device=rank.device)
+    rank.describe(description(_widths(rank), [range(rank.world_size)] * 2, dtype))
+    return perceptron(_widths(rank), dtype=dtype, device=rank.device)
 
 
 def _optimizer(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
@@ -173,6 +210,7 @@ def ddp(rank: Rank) -> None:
         out(flat(model))
     _train(rank, replica, training, validation, sync=True)
     if not rank.is_metered:
+        _compare(rank, replica.module, validation)
         _show_stages(rank, replica, training, validation)
         _predict(rank, replica, training)
 
@@ -186,6 +224,38 @@ def no_sync(rank: Rank) -> None:
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
     _train(rank, replica, training, validation, sync=False)
+    if not rank.is_metered:
+        _compare(rank, replica.module, validation)
+
+
+@torch.no_grad()
+def _compare(rank: Rank, replica: nn.Module, validation: Rows) -> None:
+    """How far the trained replicas lie apart, and what the average of their parameters is worth."""
+    own = flat(replica)
+    facts: dict[str, Setting] = {}
+    with rank.predict(
+        "compare", "average the parameters of all replicas, after training", own, facts
+    ) as out:
+        first, average = own.clone(), own.clone()
+        dist.broadcast(first, 0)
+        dist.all_reduce(average)
+        average /= rank.world_size
+        out(average)
+    _, loss, accuracy = validate(replica, validation)
+    seen: dict[str, list[Setting]] = {
+        "largest_difference": _gathered(rank, (own - first).abs().max().item()),
+        "relative_distance": _gathered(rank, ((own - first).norm() / first.norm()).item()),
+        "validation_loss": _gathered(rank, loss),
+        "validation_accuracy": _gathered(rank, accuracy),
+    }
+    for what, values in seen.items():
+        facts.update({f"rank_{r}_{what}": value for r, value in enumerate(values)})
+    averaged = perceptron(_widths(rank), dtype=own.dtype, device=rank.device)
+    nn.utils.vector_to_parameters(average, averaged.parameters())
+    _, facts["average_validation_loss"], facts["average_validation_accuracy"] = validate(
+        averaged, validation
+    )
+    _keep_facts(rank, "compare", facts)
 
 
 def _show_stages(rank: Rank, model: nn.Module, training: Rows, validation: Rows) -> None:
