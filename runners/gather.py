@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from runners.experiment import PassName, RunPlan
 from runners.launch import ALLOCATORS, PassResult
 from runners.meters.activity import Event, split_waiting
-from runners.outcome import EpochPart, RankOutcome
+from runners.outcome import EpochPart, MovePart, RankOutcome
 from runners.trace import (
     Epoch,
     Failure,
+    Held,
+    Move,
     PredictionStep,
     RankEpoch,
     RankRecord,
@@ -60,7 +63,7 @@ def gather(
         passes=list(results),
         allocator={name: _environment(name) for name in results},
         model=next((o.model for r in results.values() for o in r.outcomes if o.model), None),
-        stages=_once(o.stages for o in main.outcomes),
+        stages=_stages(main.outcomes, metered.outcomes if metered else [], plan.has_timeline),
         epochs=epochs,
         step_losses=next((o.step_losses for o in main.outcomes if o.step_losses), []),
         validation=_validation(main.outcomes),
@@ -144,6 +147,53 @@ def _once(by_rank: Iterable[list[Named]]) -> list[Named]:
     for one in (one for ranks in by_rank for one in ranks):
         kept.setdefault(one.name, one)
     return list(kept.values())
+
+
+def _stages(main: list[RankOutcome], metered: list[RankOutcome], is_shown: bool) -> list[Stage]:
+    """Every stage as its first rank saw it; in a run that is shown, what each rank held, too."""
+    stages = _once(o.stages for o in main)
+    if not is_shown:
+        return stages
+    return [
+        stage.model_copy(update={"ranks": _held(stage, main), "moves": _moves(stage.name, metered)})
+        for stage in stages
+    ]
+
+
+def _held(stage: Stage, outcomes: list[RankOutcome]) -> list[Held]:
+    if stage.rank is None:
+        return []
+    return [
+        Held(rank=o.rank, shape_in=own.shape_in, shape_out=own.shape_out, bytes=own.bytes)
+        for o in outcomes
+        for own in o.stages
+        if own.name == stage.name
+    ]
+
+
+def _moves(name: str, metered: list[RankOutcome]) -> list[Move]:
+    """What travelled in a stage: calls of one operation between the same ranks, summed."""
+    found: dict[tuple[str, int | None, int | None], int] = {}
+    for outcome in metered:
+        sums: Counter[tuple[str, int | None, int | None]] = Counter()
+        for part in outcome.stage_moves.get(name, []):
+            if part.operation != "send":  # whoever receives it tells
+                sums[_ends(part, outcome.rank)] += part.bytes
+        for ends, num_bytes in sums.items():
+            found[ends] = max(found.get(ends, 0), num_bytes)
+    return [
+        Move(operation=operation, source=source, target=target, bytes=num_bytes)
+        for (operation, source, target), num_bytes in found.items()
+    ]
+
+
+def _ends(part: MovePart, rank: int) -> tuple[str, int | None, int | None]:
+    """An operation, who gives and who receives; None for every rank."""
+    if part.operation == "recv":
+        return "send", part.peer, rank
+    if part.operation == "gather":
+        return "gather", None, part.peer
+    return part.operation, part.peer, None
 
 
 def _first_seconds(by_rank: list[dict[str, float]]) -> dict[str, float]:

@@ -50,6 +50,14 @@ class EventPart(_Part):
     peer: int | None
 
 
+class MovePart(_Part):
+    """One operation as one rank saw it: `peer` is the other side or the root, where it has one."""
+
+    operation: str
+    peer: int | None
+    bytes: int
+
+
 class RankOutcome(_Part):
     """Everything one rank recorded in one pass."""
 
@@ -66,6 +74,7 @@ class RankOutcome(_Part):
     model: Model | None = None
     stages: list[Stage] = []
     stage_seconds: dict[str, float] = {}
+    stage_moves: dict[str, list[MovePart]] = {}
     epochs: list[EpochPart] = []
     step_losses: list[float | None] = []
     validation: ValidationPart | None = None

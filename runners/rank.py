@@ -90,6 +90,19 @@ class Rank(Recorder):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
+    @contextmanager
+    def stage(
+        self, name: str, operation: str, of: Tensor | None = None, everywhere: bool = False
+    ) -> Iterator[Callable[[Tensor], None]]:
+        """Record a stage, as `Recorder.stage`; a metered pass notes what travels in it."""
+        meter = self._memory
+        if meter is not None:
+            meter.enter_stage(name)
+        with super().stage(name, operation, of, everywhere) as out:
+            yield out
+        if meter is not None:
+            meter.leave_stage()
+
     def epochs(self, count: int) -> Iterator[int]:
         """Epochs from 1; a metered pass stops within the first."""
         yield from range(1, (1 if self.is_metered else count) + 1)
@@ -144,6 +157,7 @@ class Rank(Recorder):
         self._memory.__exit__(None, None, None)
         self.outcome.memory = self._memory.memory(kernel)
         self.outcome.collectives = self._memory.collective_list()
+        self.outcome.stage_moves = self._memory.moves
         self._memory = None
 
     def start_kernel(self) -> None:

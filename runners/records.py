@@ -75,6 +75,24 @@ class Model(Record):
     layers: list[Layer]
 
 
+class Held(Record):
+    """What went into a stage and came out of it on one rank."""
+
+    rank: int
+    shape_in: Shape
+    shape_out: Shape
+    bytes: int = Field(description="bytes of what came out")
+
+
+class Move(Record):
+    """One operation between ranks in a stage, as a metered pass saw it pass by."""
+
+    operation: str
+    source: int | None = Field(description="null: every rank gives")
+    target: int | None = Field(description="null: every rank receives")
+    bytes: int = Field(description="payload as the rank that hands over most sees it")
+
+
 class Stage(Record):
     """One stage of the data's way: what went in, what was done, what came out.
 
@@ -90,6 +108,8 @@ class Stage(Record):
     dtype: str
     bytes: int = Field(description="bytes of what came out")
     values: list[float] = Field(description="the first values of what came out")
+    ranks: list[Held] = Field(default=[], description="where ranks differ, each that passed it")
+    moves: list[Move] = Field(default=[], description="what travelled; of a run with a timeline")
 
 
 class RankEpoch(Record):

@@ -5,7 +5,7 @@ own high-water mark. The mode keeps a log of allocations and frees and replays i
 a storage counts under the class it turns out to have: a gradient in flight is a gradient.
 
 It also counts collectives, since they pass by as operations with their real tensors, whatever
-the backend.
+the backend, and remembers which of them passed in which stage.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from runners.outcome import MovePart
 from runners.trace import Collective, Memory, MemoryClasses
 
 # What the dispatcher calls an operation → what PyTorch's users call it.
@@ -42,6 +43,7 @@ OPERATIONS = {
 }
 # Operations whose tensors belong to a wrapper that communicates, not to the model's own data.
 BUCKETED = {"all_reduce", "all_gather", "reduce_scatter"}
+PEERED = {"send", "recv", "broadcast", "scatter", "gather"}  # whose first number names a rank
 CLASSES = ("parameters", "gradients", "optimizer", "buckets", "buffers", "activations")
 KERNEL_TOLERANCE_SHARE = 0.02
 # Code pages and interpreter objects touched for the first time count in the kernel's mark and not
@@ -76,12 +78,36 @@ class MemoryMeter(TorchDispatchMode):
         self.counting = False  # whether collectives are being counted
         self.collectives: Counter[str] = Counter()
         self.collective_bytes: Counter[str] = Counter()
+        self.moves: dict[str, list[MovePart]] = {}  # by stage, of the first time it was passed
+        self._stage: str | None = None
+        self._received: list[MovePart] = []  # since the last stage; the next one works on it
         self._log: list[tuple[str, int, int]] = []  # phase, storage, change in bytes
         self._keys: dict[int, int] = {}  # a live storage's address → its number
         self._sizes: dict[int, int] = {}
         self._classes: dict[int, str] = {}
         self._next = 0
         self._resize: Callable[..., Any] = torch.UntypedStorage.resize_
+
+    def enter_stage(self, name: str) -> None:
+        """What travels from now on belongs to this stage, and so does what came in for it."""
+        if name not in self.moves:
+            self._stage = name
+            self.moves[name] = self._received
+        self._received = []
+
+    def leave_stage(self) -> None:
+        """The stage has been passed."""
+        self._stage = None
+        self._received = []
+
+    def _see_move(self, operation: str, args: Any) -> None:
+        named = (one for one in args if type(one) is int)
+        peer = next(named, None) if operation in PEERED else None
+        move = MovePart(operation=operation, peer=peer, bytes=_payload_bytes(args))
+        if self._stage is not None:
+            self.moves[self._stage].append(move)
+        elif operation == "recv":
+            self._received.append(move)
 
     def enter(self, phase: str) -> None:
         """Say what the rank does from now on; what it holds at this moment counts to it."""
@@ -121,6 +147,7 @@ class MemoryMeter(TorchDispatchMode):
         operation = OPERATIONS.get(name)
         if operation is None:
             return
+        self._see_move(operation, args)
         if self.counting:
             self.collectives[operation] += 1
             self.collective_bytes[operation] += _payload_bytes(args)

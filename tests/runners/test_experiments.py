@@ -240,3 +240,20 @@ def test_a_rank_of_the_full_model_needs_its_own_parameters_and_gradients(
         assert rank.num_parameters is not None
         assert rank.memory.largest.parameters_bytes == 4 * rank.num_parameters
         assert rank.memory.largest.gradients_bytes == 4 * rank.num_parameters
+
+
+def test_what_travels_in_a_stage_is_what_its_tensors_weigh(run: Measure) -> None:
+    split = run("batch_split", "split")
+    rows = int(str(split.settings["batch_size"])) * int(str(split.settings["num_features"])) * 4
+    stages = {stage.name: stage for stage in split.stages}
+    assert [(m.operation, m.source, m.target, m.bytes) for m in stages["scatter"].moves] == [
+        ("scatter", 0, None, rows)
+    ]
+    assert split.model is not None
+    assert [(m.operation, m.bytes) for m in stages["combine"].moves] == [
+        ("all_reduce", split.model.bytes)
+    ]
+    assert [one.shape_out for one in stages["forward"].ranks] == [
+        [int(str(split.settings["num_rows_per_rank"])), 10]
+    ] * split.world_size
+    assert stages["forward"].moves == []
