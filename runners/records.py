@@ -10,7 +10,13 @@ from __future__ import annotations
 import statistics
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 Status = Literal[
     "completed", "out_of_memory", "diverged", "deadlocked", "died", "failed", "skipped"
@@ -75,6 +81,9 @@ class Model(Record):
     layers: list[Layer]
 
 
+_SELDOM = ("ranks", "moves")
+
+
 class Held(Record):
     """What went into a stage and came out of it on one rank."""
 
@@ -110,6 +119,12 @@ class Stage(Record):
     values: list[float] = Field(description="the first values of what came out")
     ranks: list[Held] = Field(default=[], description="where ranks differ, each that passed it")
     moves: list[Move] = Field(default=[], description="what travelled; of a run with a timeline")
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Most stages know of one rank and move nothing; a trace need not say so each time."""
+        whole: dict[str, object] = dumped(self)
+        return {name: kept for name, kept in whole.items() if kept or name not in _SELDOM}
 
 
 class RankEpoch(Record):
