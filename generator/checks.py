@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from generator import item_checks, lesson_checks, listed_code, prose
+from generator import calculator_checks, item_checks, lesson_checks, listed_code, prose
 from generator.book import Book
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
 from generator.documents import Document, Field
@@ -134,6 +134,7 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
 def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for path, message in lesson_checks.mistakes(evidence, document):
         yield document.error(path, message)
+    yield from calculator_checks.mistakes(evidence, document)
 
 
 def _cited(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:

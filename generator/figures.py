@@ -15,6 +15,7 @@ from markupsafe import Markup
 from generator.exhibit import Figure
 from generator.views.epochs_figure import epochs
 from generator.views.folio import Folio
+from generator.views.growth_figure import growth
 from generator.views.memory_figure import memory_bars
 from generator.views.picture import Picture
 from generator.views.placement_figures import mental_model, placement, under_the_hood
@@ -28,6 +29,7 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "step_times": step_times,
     "mental_model": mental_model,
     "under_the_hood": under_the_hood,
+    "growth": growth,
 }
 
 
@@ -49,7 +51,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     if again > 1:  # a figure may stand on a page more than once, an id may not
         figure = figure.model_copy(update={"id": f"{figure.id}-{again}"})
     missing = []
-    for path in [*figure.runs, *figure.budgeted]:
+    for path in _named(figure):
         run = folio.run(path)
         if run is None or run.status == "skipped":
             reason = run.reason if run is not None and run.reason else folio.ui["figure"]["skipped"]
@@ -61,3 +63,9 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
         picture=KINDS[figure.kind](figure, folio),
         missing=missing,
     )
+
+
+def _named(figure: Figure) -> list[str]:
+    """Every run that a figure names, each once."""
+    grown = [run for series in figure.growth.series for run in series.runs] if figure.growth else []
+    return list(dict.fromkeys([*figure.runs, *figure.budgeted, *grown]))

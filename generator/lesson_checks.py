@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from generator import item_checks
+from generator import grown, item_checks
 from generator.book import Topic
+from generator.difference import relative_difference
 from generator.documents import Document
 from generator.errors import nearest
-from generator.exhibit import Figure, Growth
+from generator.exhibit import Figure
 from generator.lesson import (
     ChallengeFile,
     CostFile,
@@ -25,6 +26,7 @@ from generator.lesson import (
 from generator.listed_code import misplaced, source
 from generator.modes.cost import CostRow
 from generator.modes.trials import Trial
+from generator.value import ExpressionError, Value
 from generator.yaml_source import Path
 from runners.trace import Run
 
@@ -50,7 +52,8 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
         yield from _repeated(key, getattr(model, key, ()))
     for position, figure in enumerate(drawn):
         if figure.growth:
-            yield from _growth(evidence, ("figures", position, "growth"), figure.growth)
+            for field, message in grown.faults(evidence, figure.growth):
+                yield ("figures", position, "growth", field), message
     for kind, check in _BY_MODE.items():
         if isinstance(model, kind):
             yield from check(evidence, model, topic)
@@ -195,36 +198,11 @@ def _held_against(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]
     shared = sorted(set(predicted.measured) & set(measured.measured))
     if shared:
         yield (*at, "predicted"), f"reads {shared[0]}, the very field that it is held against"
-
-
-def _growth(evidence: Evidence, at: Path, growth: Growth) -> Iterator[Found]:
-    """Each expression of a growth figure, for every run of every series."""
-    for name in ("x", "measured", "predicted"):
-        expression = getattr(growth, name)
-        for run in [run for one in growth.series for run in one.runs] if expression else ():
-            if evidence.book.run(run) is None:
-                continue  # said where the run is named
-            found = evidence.evaluate(expression, run)
-            problem = evidence.unprintable(found)
-            if problem is None and found.result and found.result.unit.style == "text":
-                problem = "words, not a number"
-            if problem:
-                yield (*at, name), f"for {run}: {problem}"
-                break
-    if growth.predicted:
-        yield from _worked_out(evidence, at, growth)
-
-
-def _worked_out(evidence: Evidence, at: Path, growth: Growth) -> Iterator[Found]:
-    assert growth.predicted
-    for run in (run for one in growth.series for run in one.runs):
-        predicted, measured = (
-            set(evidence.evaluate(one, run).measured) for one in (growth.predicted, growth.measured)
-        )
-        if predicted & measured:
-            said = f"reads {min(predicted & measured)}, the very field that it is drawn beside"
-            yield (*at, "predicted"), f"for {run}: {said}"
-            return
+    if isinstance(predicted.result, Value) and isinstance(measured.result, Value):
+        try:
+            relative_difference(predicted.result, measured.result)
+        except ExpressionError as error:
+            yield (*at, "predicted"), str(error)
 
 
 _BY_MODE: dict[type[Any], Callable[[Evidence, Any, Topic], Iterator[Found]]] = {

@@ -25,6 +25,7 @@ from generator.exhibit import Figure
 from generator.provenance import PageText
 from generator.verdicts import Outcome
 from generator.views import (
+    calculator_form,
     claims,
     costs,
     decisions,
@@ -132,7 +133,7 @@ class _Printer:
             "trial": lambda written: trials.trial(written, folio),
             "output": lambda path: listing.printed(path, folio),
             "cost_rows": lambda table: costs.cost_rows(table, folio),
-            "calculator": lambda written: written,
+            "calculator": lambda written: calculator_form.calculator(written, folio),
             "standing": lambda one: claims.standing(one, folio.outcomes[one.claim]),
             "line": folio.line,
             "prose": folio.prose,

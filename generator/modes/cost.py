@@ -36,14 +36,14 @@ Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "plain"]
 
 
 class CalculatorInput(Written):
-    """A number that a reader sets."""
+    """A number that a reader sets, between two bounds; a bound may be a plain number."""
 
     name: Name
     label: Line
     quantity: Quantity
     start: Expression
-    low: Expression
-    high: Expression
+    low: int | float | Expression
+    high: int | float | Expression
 
 
 class FormulaCheck(Written):

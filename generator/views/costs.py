@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from generator.difference import relative_difference
 from generator.modes.cost import CostTable
-from generator.value import ExpressionError, Value
 from generator.views.folio import ABSENT, Folio
 
 
@@ -41,21 +41,3 @@ def cost_rows(table: CostTable, folio: Folio) -> list[CostOnPage]:
             )
         )
     return rows
-
-
-def relative_difference(predicted: Value | None, measured: Value | None) -> Value | None:
-    """How far a formula lies from what was measured, signed, as a share of the measurement.
-
-    None where this machine lacks one of the two, or where nothing was measured to be a share of.
-
-    Raises:
-        ExpressionError: the two are no numbers of one unit.
-    """
-    if predicted is None or measured is None:
-        return None
-    if isinstance(predicted.number, str) or isinstance(measured.number, str):
-        raise ExpressionError("a cost is a number; words have no difference")
-    difference = predicted - measured
-    if measured.number == 0:
-        return difference if difference.number == 0 else None
-    return (difference / measured).shown(way="percent")

@@ -1,0 +1,23 @@
+"""How far a formula lies from what was measured, as a Value that says what it was made of."""
+
+from __future__ import annotations
+
+from generator.value import ExpressionError, Value
+
+
+def relative_difference(predicted: Value | None, measured: Value | None) -> Value | None:
+    """The distance of a formula from a measurement, signed, as a share of the measurement.
+
+    None where this machine lacks one of the two, or where nothing was measured to be a share of.
+
+    Raises:
+        ExpressionError: the two are no numbers of one unit.
+    """
+    if predicted is None or measured is None:
+        return None
+    if isinstance(predicted.number, str) or isinstance(measured.number, str):
+        raise ExpressionError("words have no difference")
+    difference = predicted - measured
+    if measured.number == 0:
+        return difference if difference.number == 0 else None
+    return (difference / measured).shown(way="percent")

@@ -1,0 +1,178 @@
+"""A calculator's formula: parsed once into a small tree that Python and the page both evaluate.
+
+In: `+ - * /`, brackets, `min`, `max`, numbers and the names of inputs. Out: a `Formula`, which
+evaluates to a number (None where it divides by nought), prints with other words for its inputs, and
+writes itself as postfix for `assets/calculator.js`, which works it out in the same order. Both
+calculate in binary64, so both come to the same number.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+Tree = float | str | tuple[str, "Tree", "Tree"] | tuple[str, "Tree"]
+FUNCTIONS = ("min", "max")
+MADE_OF = "formulas are made of + - * / ( ) min max, numbers and inputs"
+_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_WORKED_OUT: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "min": min,
+    "max": max,
+}
+_BINDING = {"+": 1, "-": 1, "*": 2, "/": 2}
+_ATOM = 3
+
+
+class FormulaError(ValueError):
+    """What is wrong with a formula, and at which of its characters."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A formula that can be worked out.
+
+    Attributes:
+        tree: a number, the name of an input, or a sign with what it is applied to.
+        names: the inputs that it needs, in the order in which they stand.
+    """
+
+    tree: Tree
+    names: tuple[str, ...]
+
+    def value(self, inputs: Mapping[str, float]) -> float | None:
+        """The number it comes to; None where it divides by nought or leaves what floats hold."""
+        try:
+            found = _value(self.tree, inputs)
+        except (ZeroDivisionError, OverflowError):
+            return None
+        return found if math.isfinite(found) else None
+
+    def written(self, words: Mapping[str, str]) -> str:
+        """The formula with something else in the place of its inputs."""
+        return _written(self.tree, words)[0]
+
+    @property
+    def postfix(self) -> str:
+        """The formula as a stack takes it: `a b + 2.0 *`; `~` negates."""
+        return " ".join(_postfix(self.tree))
+
+
+def parse(text: str) -> Parsed:
+    """Read a formula.
+
+    Raises:
+        FormulaError: it holds something else than what formulas are made of.
+    """
+    offset = len(text) - len(text.lstrip())
+    try:
+        body = ast.parse(text.strip(), mode="eval").body
+        tree = _tree(body, offset)
+    except SyntaxError as error:
+        at = offset + max((error.offset or 1) - 1, 0)
+        raise FormulaError(f"not a formula: {error.msg}", min(at, len(text) - 1)) from None
+    except (RecursionError, MemoryError, ValueError) as error:
+        if isinstance(error, FormulaError):
+            raise
+        raise FormulaError("not a formula", offset) from None
+    return Parsed(tree, tuple(dict.fromkeys(_names(tree))))
+
+
+def _tree(node: ast.expr, offset: int) -> Tree:
+    place = offset + node.col_offset
+    if isinstance(node, ast.Constant) and not isinstance(node.value, bool):
+        return _number(node.value, place)
+    if isinstance(node, ast.Name) and node.id not in FUNCTIONS:
+        return node.id
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return ("~", _tree(node.operand, offset))
+    if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
+        return (_SIGNS[type(node.op)], _tree(node.left, offset), _tree(node.right, offset))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _call(node, node.func.id, offset)
+    raise FormulaError(MADE_OF, place)
+
+
+def _number(constant: object, place: int) -> float:
+    if not isinstance(constant, int | float):
+        raise FormulaError(MADE_OF, place)
+    try:
+        number = float(constant)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise FormulaError("a number beyond what can be calculated with", place)
+    return number
+
+
+def _call(node: ast.Call, name: str, offset: int) -> Tree:
+    place = offset + node.col_offset
+    if name not in FUNCTIONS:
+        raise FormulaError(f"{name}(…) is not known; only min and max are", place)
+    if len(node.args) < 2 or node.keywords:
+        raise FormulaError(f"{name}(…) takes at least two values", place)
+    first, *rest = (_tree(one, offset) for one in node.args)
+    for one in rest:
+        first = (name, first, one)
+    return first
+
+
+def _names(tree: Tree) -> Iterator[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, tuple):
+        for part in tree[1:]:
+            yield from _names(part)
+
+
+def _value(tree: Tree, inputs: Mapping[str, float]) -> float:
+    if isinstance(tree, float):
+        return tree
+    if isinstance(tree, str):
+        return float(inputs[tree])
+    if len(tree) == 2:
+        return -_value(tree[1], inputs)
+    return _WORKED_OUT[tree[0]](_value(tree[1], inputs), _value(tree[2], inputs))
+
+
+def _written(tree: Tree, words: Mapping[str, str]) -> tuple[str, int]:
+    """The text of a tree, and how strongly it holds together."""
+    if isinstance(tree, float):
+        return f"{tree:.15g}", _ATOM
+    if isinstance(tree, str):
+        return words.get(tree, tree), _ATOM
+    if len(tree) == 2:
+        return f"-{_bracketed(tree[1], 2, words)}", 1
+    sign, left, right = tree
+    if sign in FUNCTIONS:
+        return f"{sign}({_written(left, words)[0]}, {_written(right, words)[0]})", _ATOM
+    binding = _BINDING[sign]
+    stronger = binding + (sign in "-/")
+    return (
+        f"{_bracketed(left, binding, words)} {sign} {_bracketed(right, stronger, words)}",
+        binding,
+    )
+
+
+def _bracketed(tree: Tree, binding: int, words: Mapping[str, str]) -> str:
+    text, own = _written(tree, words)
+    return text if own >= binding else f"({text})"
+
+
+def _postfix(tree: Tree) -> Iterator[str]:
+    if isinstance(tree, tuple):
+        for part in tree[1:]:
+            yield from _postfix(part)
+        yield tree[0]
+    else:
+        yield repr(tree) if isinstance(tree, float) else tree
