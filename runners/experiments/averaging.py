@@ -1,0 +1,172 @@
+"""How often replicas must talk, and of what: gradients in each step, or parameters now and then.
+
+Four ranks train the classifier of `ddp` on their own shards, as its run `ddp_fp64` does with DDP.
+Here no gradient travels; the ranks average their parameters every so many steps: in each one, every
+ten, once an epoch, once when training ends. With Adam, whose moments do not follow a gradient in
+proportion, DDP stands beside it.
+
+    python -m runners run averaging
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.experiment import RunPlan
+from runners.networks import description, flat, perceptron
+from runners.rank import Rank
+from runners.recorder import parameter_digest
+from runners.teacher import Lesson, Rows
+from runners.trace import Setting
+from runners.training import Tally, scaled_lesson, train_step, validate
+
+QUESTION = "Can replicas average their parameters, and less often than in every step?"
+
+WIDTHS = (10, 64, 4)
+SETTINGS: dict[str, Setting] = {
+    "num_rows": 10000,
+    "num_validation_rows": 1000,
+    "num_features": 10,
+    "num_hidden": 64,
+    "num_classes": 4,
+    "batch_size": 25,
+    "num_steps_per_epoch": 100,
+    "num_epochs": 5,
+    "learning_rate": 0.1,
+    "momentum": 0.9,
+    "optimizer": "sgd",
+    "averages": "parameters",
+    "steps_between": 1,
+    "teacher_temperature": 0.15,
+    "dtype": "float64",
+}
+ADAM: dict[str, Setting] = {
+    **SETTINGS,
+    "optimizer": "adam",
+    "learning_rate": 0.01,
+    "num_epochs": 1,
+}
+
+
+def _plan(settings: dict[str, Setting], **changed: Setting) -> RunPlan:
+    return RunPlan("train", 4, {**settings, **changed}, passes=("timed",))
+
+
+RUNS = {
+    "each_step": _plan(SETTINGS),
+    "ten_steps": _plan(SETTINGS, steps_between=10),
+    "each_epoch": _plan(SETTINGS, steps_between=100),
+    "at_end": _plan(SETTINGS, steps_between=500),
+    "gradients_adam": _plan(ADAM, averages="gradients"),
+    "each_step_adam": _plan(ADAM),
+}
+
+
+def _optimizer(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
+    settings = rank.settings
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    return torch.optim.SGD(
+        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum
+    )
+
+
+def _shard(rank: Rank, lesson: Lesson) -> Rows:
+    size = rank.settings.num_rows // rank.world_size
+    return lesson.training.take(slice(rank.rank * size, (rank.rank + 1) * size))
+
+
+def average(model: nn.Module) -> None:
+    """Give every replica the mean of the replicas' parameters."""
+    with torch.no_grad():
+        mean = flat(model)
+        dist.all_reduce(mean)
+        mean /= dist.get_world_size()
+        parameters = list(model.parameters())
+        pieces = mean.split([p.numel() for p in parameters])
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            parameter.copy_(piece.view_as(parameter))
+
+
+def train(rank: Rank) -> None:
+    """Train to the end; average as the settings say."""
+    settings = rank.settings
+    with rank.phase("build"):
+        lesson = scaled_lesson(rank)
+        rows = _shard(rank, lesson)
+        dtype = getattr(torch, settings.dtype)
+        torch.manual_seed(rank.seed)
+        model: nn.Module = perceptron(WIDTHS, dtype=dtype, device=rank.device)
+        rank.describe(description(WIDTHS, [range(rank.world_size)] * 2, dtype))
+    by_gradients = settings.averages == "gradients"
+    replica = DistributedDataParallel(model) if by_gradients else model
+    optimizer = _optimizer(rank, model)
+    rank.watch(model, optimizer)
+    for epoch, tally in _epochs(rank):
+        for index in rank.steps(settings.num_steps_per_epoch):
+            batch = rows.take(slice(index * settings.batch_size, (index + 1) * settings.batch_size))
+            train_step(rank, replica, optimizer, batch, tally)
+            if not by_gradients and (rank.step_index + 1) % settings.steps_between == 0:
+                _average(rank, model, lesson)
+        loss, accuracy, count = tally.seen()
+        rank.epoch(
+            epoch,
+            loss=loss,
+            accuracy=accuracy,
+            num_samples=count,
+            validation=validate(model, lesson.validation) if rank.rank == 0 else None,
+            parameters=model.parameters(),
+        )
+
+
+def _epochs(rank: Rank) -> Iterator[tuple[int, Tally]]:
+    for epoch in rank.epochs(rank.settings.num_epochs):
+        yield epoch, Tally()
+
+
+def _average(rank: Rank, model: nn.Module, lesson: Lesson) -> None:
+    """Average the replicas; before and after the last time, look at each of them."""
+    settings = rank.settings
+    last = settings.num_epochs * settings.num_steps_per_epoch - 1
+    if rank.step_index < last:
+        average(model)
+        return
+    facts = _grades(rank, model, lesson)
+    before = flat(model)
+    with rank.predict("average", "average the replicas' parameters", before, facts) as out:
+        average(model)
+        after = flat(model)
+        out(after)
+        apart = (torch.linalg.norm(before - after) / torch.linalg.norm(after)).item()
+        facts["distances"] = _of_all(rank, apart)
+        _, facts["validation_loss"], facts["validation_accuracy"] = validate(
+            model, lesson.validation
+        )
+
+
+def _grades(rank: Rank, model: nn.Module, lesson: Lesson) -> dict[str, Setting]:
+    """How each replica does on rows that none was trained on, and whether they are equal."""
+    _, loss, accuracy = validate(model, lesson.validation)
+    digests: list[str] = [""] * rank.world_size
+    dist.all_gather_object(digests, parameter_digest(model.parameters()))
+    return {
+        "validation_losses": _of_all(rank, loss),
+        "validation_accuracies": _of_all(rank, accuracy),
+        "num_distinct": len(set(digests)),
+    }
+
+
+def _of_all(rank: Rank, value: float) -> list[float]:
+    """The value of every rank, on every rank."""
+    own = torch.tensor([value], dtype=torch.float64)
+    values: list[Tensor] = [torch.empty_like(own) for _ in range(rank.world_size)]
+    dist.all_gather(values, own)
+    return [float(one) for one in values]
+
+
+STRATEGIES = {"train": train}

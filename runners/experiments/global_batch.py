@@ -1,0 +1,121 @@
+"""What becomes of training when more ranks make the global batch larger, and how to avoid it.
+
+Four ranks train the classifier of `ddp`, whose run `ddp_fp64` keeps the global batch of one device.
+In `grown` each rank keeps the batch of the one device, so that fewer updates are left;
+`grown_scaled` lets the learning rate follow. `accumulated` takes the large batch in small ones, with `no_sync`
+until the last; `exchanged` does so without it.
+
+    python -m runners run global_batch
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.experiment import RunPlan
+from runners.networks import description, perceptron
+from runners.rank import Rank
+from runners.teacher import Rows
+from runners.trace import Setting
+from runners.training import Tally, scaled_lesson, validate
+
+QUESTION = "What changes when each rank keeps the batch that one device had?"
+
+WIDTHS = (10, 64, 4)
+SETTINGS: dict[str, Setting] = {
+    "num_rows": 10000,
+    "num_validation_rows": 1000,
+    "num_features": 10,
+    "num_hidden": 64,
+    "num_classes": 4,
+    "batch_size": 100,
+    "global_batch_size": 400,
+    "num_parts": 1,
+    "num_epochs": 5,
+    "learning_rate": 0.1,
+    "momentum": 0.9,
+    "exchanges_each_part": False,
+    "teacher_temperature": 0.15,
+    "dtype": "float64",
+}
+IN_PARTS: dict[str, Setting] = {**SETTINGS, "num_parts": 4}
+
+
+def _plan(settings: dict[str, Setting], **changed: Setting) -> RunPlan:
+    return RunPlan("train", 4, {**settings, **changed}, has_timeline=False)
+
+
+RUNS = {
+    "grown": _plan(SETTINGS),
+    "grown_scaled": _plan(SETTINGS, learning_rate=0.4),
+    "accumulated": _plan(IN_PARTS),
+    "exchanged": _plan(IN_PARTS, exchanges_each_part=True),
+}
+
+
+def train(rank: Rank) -> None:
+    """Train to the end: a step is one update, on a batch taken whole or in parts."""
+    settings = rank.settings
+    with rank.phase("build"):
+        lesson = scaled_lesson(rank)
+        size = settings.num_rows // rank.world_size
+        rows = lesson.training.take(slice(rank.rank * size, (rank.rank + 1) * size))
+        dtype = getattr(torch, settings.dtype)
+        torch.manual_seed(rank.seed)
+        model = perceptron(WIDTHS, dtype=dtype, device=rank.device)
+        rank.describe(description(WIDTHS, [range(rank.world_size)] * 2, dtype))
+    with rank.phase("wrap"):
+        replica = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum
+    )
+    rank.watch(model, optimizer)
+    for epoch in rank.epochs(settings.num_epochs):
+        tally = Tally()
+        for index in rank.steps(size // settings.batch_size):
+            batch = rows.take(slice(index * settings.batch_size, (index + 1) * settings.batch_size))
+            update(rank, replica, optimizer, batch, tally)
+        loss, accuracy, count = tally.seen()
+        is_graded = rank.rank == 0 and not rank.is_metered
+        rank.epoch(
+            epoch,
+            loss=loss,
+            accuracy=accuracy,
+            num_samples=count,
+            validation=validate(model, lesson.validation) if is_graded else None,
+            parameters=model.parameters(),
+        )
+
+
+def update(
+    rank: Rank,
+    replica: DistributedDataParallel,
+    optimizer: torch.optim.Optimizer,
+    batch: Rows,
+    tally: Tally,
+) -> None:
+    """One update: gradients of the parts add up, and travel with the last part only."""
+    settings = rank.settings
+    num_rows = settings.batch_size // settings.num_parts
+    for part in range(settings.num_parts):
+        own = batch.take(slice(part * num_rows, (part + 1) * num_rows))
+        is_last = part == settings.num_parts - 1
+        exchanges = is_last or settings.exchanges_each_part
+        with nullcontext() if exchanges else replica.no_sync():
+            with rank.phase("forward"):
+                logits = replica(own.features)
+                loss = nn.functional.cross_entropy(logits, own.labels)
+            with rank.phase("backward"):
+                (loss / settings.num_parts).backward()
+        tally.add(loss.item(), logits, own.labels)
+        rank.count_samples(num_rows)
+    with rank.phase("optimizer"):
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+STRATEGIES = {"train": train}
