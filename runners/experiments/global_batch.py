@@ -2,8 +2,8 @@
 
 Four ranks train the classifier of `ddp`, whose run `ddp_fp64` keeps the global batch of one device.
 In `grown` each rank keeps the batch of the one device, so that fewer updates are left;
-`grown_scaled` lets the learning rate follow. `accumulated` takes the large batch in small ones, with `no_sync`
-until the last; `exchanged` does so without it.
+`grown_scaled` lets the learning rate follow. `accumulated` takes the large batch in small ones,
+with `no_sync` until the last; `exchanged` does so without it.
 
     python -m runners run global_batch
 """
