@@ -11,13 +11,14 @@ proportion, DDP stands beside it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan
+from runners.experiment import RunPlan, whole_number
 from runners.networks import description, flat, perceptron
 from runners.rank import Rank
 from runners.recorder import parameter_digest
@@ -27,7 +28,7 @@ from runners.training import Tally, scaled_lesson, train_step, validate
 
 QUESTION = "Can replicas average their parameters, and less often than in every step?"
 
-WIDTHS = (10, 64, 4)
+CHOICES = {"optimizer": ("sgd", "adam"), "averages": ("parameters", "gradients")}
 SETTINGS: dict[str, Setting] = {
     "num_rows": 10000,
     "num_validation_rows": 1000,
@@ -53,8 +54,25 @@ ADAM: dict[str, Setting] = {
 }
 
 
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run with the steps of an epoch counted anew.
+
+    Raises:
+        ValueError: a rank has less than one batch, or a word is none of its choices.
+    """
+    settings = dict(plan.settings)
+    for name, words in CHOICES.items():
+        if settings[name] not in words:
+            raise ValueError(f"{name} must be {' or '.join(words)}, not {settings[name]!r}")
+    whole_number(settings, "steps_between")
+    rows = whole_number(settings, "num_rows") // plan.world_size
+    settings["num_steps_per_epoch"] = rows // whole_number(settings, "batch_size")
+    whole_number(settings, "num_steps_per_epoch")
+    return replace(plan, settings=settings)
+
+
 def _plan(settings: dict[str, Setting], **changed: Setting) -> RunPlan:
-    return RunPlan("train", 4, {**settings, **changed}, passes=("timed",))
+    return settle(RunPlan("train", 4, {**settings, **changed}, passes=("timed",)))
 
 
 RUNS = {
@@ -101,8 +119,9 @@ def train(rank: Rank) -> None:
         rows = _shard(rank, lesson)
         dtype = getattr(torch, settings.dtype)
         torch.manual_seed(rank.seed)
-        model: nn.Module = perceptron(WIDTHS, dtype=dtype, device=rank.device)
-        rank.describe(description(WIDTHS, [range(rank.world_size)] * 2, dtype))
+        widths = (settings.num_features, settings.num_hidden, settings.num_classes)
+        model: nn.Module = perceptron(widths, dtype=dtype, device=rank.device)
+        rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
     by_gradients = settings.averages == "gradients"
     replica = DistributedDataParallel(model) if by_gradients else model
     optimizer = _optimizer(rank, model)

@@ -9,7 +9,7 @@ ended, and then everything at once.
 """
 
 # No `from __future__ import annotations`: DDP reads the annotations of its communication hook.
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.distributed as dist
@@ -18,32 +18,43 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan
+from runners.experiment import RunPlan, whole_number
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
 
 QUESTION = "Does a gradient wait for the end of backward before it is sent?"
 
-NUM_LAYERS = 12
-WIDTH = 512
 BYTES_PER_VALUE = 4
 SETTINGS: dict[str, Setting] = {
-    "num_layers": NUM_LAYERS,
-    "num_gradients": 2 * NUM_LAYERS,  # a weight and a bias each
-    "width": WIDTH,
+    "num_layers": 12,
+    "width": 512,
     "batch_size": 64,
     "num_steps": 30,
     "bucket_cap_mib": 0,  # zero: as DDP comes
     "learning_rate": 0.1,
-    "bytes_per_value": BYTES_PER_VALUE,
-    "layer_bytes": BYTES_PER_VALUE * (WIDTH * WIDTH + WIDTH),
     "overlaps": True,
 }
 
 
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run with what follows from its settings worked out anew.
+
+    Raises:
+        ValueError: a size is no whole number above zero.
+    """
+    settings = dict(plan.settings)
+    width, num_layers = whole_number(settings, "width"), whole_number(settings, "num_layers")
+    settings |= {
+        "num_gradients": 2 * num_layers,  # a weight and a bias each
+        "bytes_per_value": BYTES_PER_VALUE,
+        "layer_bytes": BYTES_PER_VALUE * (width * width + width),
+    }
+    return replace(plan, settings=settings)
+
+
 def _plan(**changed: Setting) -> RunPlan:
-    return RunPlan("train", 2, {**SETTINGS, **changed})
+    return settle(RunPlan("train", 2, {**SETTINGS, **changed}))
 
 
 RUNS = {

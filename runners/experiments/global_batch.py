@@ -11,12 +11,13 @@ with `no_sync` until the last; `exchanged` does so without it.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan
+from runners.experiment import RunPlan, whole_number
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.teacher import Rows
@@ -25,7 +26,6 @@ from runners.training import Tally, scaled_lesson, validate
 
 QUESTION = "What changes when each rank keeps the batch that one device had?"
 
-WIDTHS = (10, 64, 4)
 SETTINGS: dict[str, Setting] = {
     "num_rows": 10000,
     "num_validation_rows": 1000,
@@ -34,6 +34,7 @@ SETTINGS: dict[str, Setting] = {
     "num_classes": 4,
     "batch_size": 100,
     "global_batch_size": 400,
+    "num_updates": 125,
     "num_parts": 1,
     "num_epochs": 5,
     "learning_rate": 0.1,
@@ -45,8 +46,27 @@ SETTINGS: dict[str, Setting] = {
 IN_PARTS: dict[str, Setting] = {**SETTINGS, "num_parts": 4}
 
 
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run with the global batch and the number of updates worked out anew.
+
+    Raises:
+        ValueError: the batch cannot be taken in so many parts, or a rank has less than one.
+    """
+    settings = dict(plan.settings)
+    batch_size = whole_number(settings, "batch_size")
+    if batch_size % whole_number(settings, "num_parts"):
+        raise ValueError(
+            f"batch_size {batch_size} cannot be taken in {settings['num_parts']} parts"
+        )
+    settings["global_batch_size"] = batch_size * plan.world_size
+    rows = whole_number(settings, "num_rows") // plan.world_size
+    settings["num_updates"] = rows // batch_size * whole_number(settings, "num_epochs")
+    whole_number(settings, "num_updates")
+    return replace(plan, settings=settings)
+
+
 def _plan(settings: dict[str, Setting], **changed: Setting) -> RunPlan:
-    return RunPlan("train", 4, {**settings, **changed}, has_timeline=False)
+    return settle(RunPlan("train", 4, {**settings, **changed}, has_timeline=False))
 
 
 RUNS = {
@@ -66,8 +86,9 @@ def train(rank: Rank) -> None:
         rows = lesson.training.take(slice(rank.rank * size, (rank.rank + 1) * size))
         dtype = getattr(torch, settings.dtype)
         torch.manual_seed(rank.seed)
-        model = perceptron(WIDTHS, dtype=dtype, device=rank.device)
-        rank.describe(description(WIDTHS, [range(rank.world_size)] * 2, dtype))
+        widths = (settings.num_features, settings.num_hidden, settings.num_classes)
+        model = perceptron(widths, dtype=dtype, device=rank.device)
+        rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(

@@ -11,6 +11,7 @@ script must get right for each rank: its random numbers, and the rows that a sam
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, DistributedSampler
 
-from runners.experiment import RunPlan
+from runners.experiment import RunPlan, whole_number
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.recorder import parameter_digest
@@ -29,7 +30,7 @@ from runners.training import lesson_for
 
 QUESTION = "When is the mean of the ranks' gradients the gradient of the whole batch?"
 
-WIDTHS = (10, 64, 4)
+NORMS = ("none", "batch", "layer")
 SETTINGS: dict[str, Setting] = {
     "num_rows": 100,
     "num_validation_rows": 1,
@@ -53,19 +54,6 @@ def _one_step(settings: dict[str, Setting]) -> RunPlan:
     return RunPlan("one_step", 4, settings, passes=("timed",))
 
 
-RUNS = {
-    "equal": _one_step(SETTINGS),
-    "unequal": _one_step(SKEWED),
-    "unequal_weighted": _one_step({**SKEWED, "weighted": True}),
-    "batch_norm": _one_step({**SETTINGS, "norm": "batch"}),
-    "layer_norm": _one_step({**SETTINGS, "norm": "layer"}),
-    "sampled_padded": RunPlan("sampled", 4, SAMPLED, passes=("timed",)),
-    "sampled_dropped": RunPlan("sampled", 4, {**SAMPLED, "drops_last": True}, passes=("timed",)),
-    "drawn_alike": RunPlan("drawn", 4, {**DRAWN, "seeds_by_rank": False}, passes=("timed",)),
-    "drawn_apart": RunPlan("drawn", 4, {**DRAWN, "seeds_by_rank": True}, passes=("timed",)),
-}
-
-
 def parts(num_rows: int, num_ranks: int, skew: int) -> list[int]:
     """Rows of each rank: every rank has `skew` more than the one before, together `num_rows`.
 
@@ -80,6 +68,39 @@ def parts(num_rows: int, num_ranks: int, skew: int) -> list[int]:
     return sizes
 
 
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run, with the batch as large as its rows.
+
+    Raises:
+        ValueError: the parts leave a rank without rows, or a word is none of its choices.
+    """
+    settings = dict(plan.settings)
+    if plan.strategy == "one_step":
+        if settings["norm"] not in NORMS:
+            raise ValueError(f"norm must be {' or '.join(NORMS)}, not {settings['norm']!r}")
+        skew = settings["skew"]
+        if not isinstance(skew, int) or skew < 0:
+            raise ValueError(f"skew must be a whole number from 0, not {skew!r}")
+        num_rows = whole_number(settings, "batch_size")
+        parts(num_rows, plan.world_size, skew)
+        settings["num_rows"] = num_rows
+    return replace(plan, settings=settings)
+
+
+DECLARED = {
+    "equal": _one_step(SETTINGS),
+    "unequal": _one_step(SKEWED),
+    "unequal_weighted": _one_step({**SKEWED, "weighted": True}),
+    "batch_norm": _one_step({**SETTINGS, "norm": "batch"}),
+    "layer_norm": _one_step({**SETTINGS, "norm": "layer"}),
+    "sampled_padded": RunPlan("sampled", 4, SAMPLED, passes=("timed",)),
+    "sampled_dropped": RunPlan("sampled", 4, {**SAMPLED, "drops_last": True}, passes=("timed",)),
+    "drawn_alike": RunPlan("drawn", 4, {**DRAWN, "seeds_by_rank": False}, passes=("timed",)),
+    "drawn_apart": RunPlan("drawn", 4, {**DRAWN, "seeds_by_rank": True}, passes=("timed",)),
+}
+RUNS = {name: settle(plan) for name, plan in DECLARED.items()}
+
+
 def _gathered(rank: Rank, value: Setting) -> list[Setting]:
     """The value of every rank, on every rank."""
     values: list[Setting] = [None] * rank.world_size
@@ -91,16 +112,21 @@ def _flat_gradient(model: nn.Module) -> Tensor:
     return torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
 
 
-def _network(settings: dict[str, Setting]) -> nn.Module:
+def _widths(rank: Rank) -> tuple[int, int, int]:
+    settings = rank.settings
+    return settings.num_features, settings.num_hidden, settings.num_classes
+
+
+def _network(rank: Rank, dtype: torch.dtype) -> nn.Module:
     """The classifier, with a normalisation behind its first layer where one is asked for."""
-    dtype = getattr(torch, str(settings["dtype"]))
-    layers = list(perceptron(WIDTHS, dtype=dtype))
+    widths = _widths(rank)
+    layers = list(perceptron(widths, dtype=dtype))
     norms: dict[str, list[nn.Module]] = {
         "none": [],
-        "batch": [nn.BatchNorm1d(WIDTHS[1], dtype=dtype)],
-        "layer": [nn.LayerNorm(WIDTHS[1], dtype=dtype)],
+        "batch": [nn.BatchNorm1d(widths[1], dtype=dtype)],
+        "layer": [nn.LayerNorm(widths[1], dtype=dtype)],
     }
-    return nn.Sequential(layers[0], *norms[str(settings["norm"])], *layers[1:])
+    return nn.Sequential(layers[0], *norms[rank.settings.norm], *layers[1:])
 
 
 def one_step(rank: Rank) -> None:
@@ -111,10 +137,11 @@ def one_step(rank: Rank) -> None:
         scaled = Scaling.of(batch.features).apply(batch.features)
         batch = Rows(scaled.to(rank.device), batch.labels.to(rank.device))
         torch.manual_seed(rank.seed)
-        model = _network(vars(settings)).to(rank.device)
+        dtype = getattr(torch, settings.dtype)
+        model = _network(rank, dtype).to(rank.device)
         whole = copy.deepcopy(model)
         if settings.norm == "none":
-            rank.describe(description(WIDTHS, [range(rank.world_size)] * 2, torch.float64))
+            rank.describe(description(_widths(rank), [range(rank.world_size)] * 2, dtype))
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
