@@ -99,7 +99,7 @@ def _table(found: dict[str, list[GrownRun]], written: Growth, folio: Folio) -> T
     head = [words["run"], plain(folio.line(written.x_label)), words["measured"]]
     table = Table(head)
     if written.predicted:
-        head += [words["by_formula"], folio.ui["cost"]["off"]]
+        head += [words["by_formula"], folio.ui["cost"]["differs_by"]]
     for label, runs in found.items():
         for row in runs:
             cells: list[Markup | str] = [
