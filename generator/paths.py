@@ -266,7 +266,7 @@ def unit_of(steps: tuple[Key, ...], thing: int | float | str) -> Unit:
         return units.TEXT
     names = [key for key in steps if isinstance(key, str)]
     last, above = names[-1], names[-2] if len(names) > 1 else ""
-    if last.endswith("bytes") or above == "phases":
+    if last.endswith("bytes") or "_bytes_per_" in last or above == "phases":
         return units.BYTES
     if last.endswith("_seconds") or last == "samples":
         return units.SECONDS

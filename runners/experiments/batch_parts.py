@@ -18,7 +18,6 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from runners.experiment import RunPlan, whole_number
 from runners.experiments.batch_split import SETTINGS as BATCH_SPLIT
-from runners.experiments.batch_split import WIDTHS
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.recorder import parameter_digest
@@ -78,9 +77,10 @@ RUNS = {
 def _model(rank: Rank) -> tuple[nn.Module, torch.optim.Optimizer]:
     """The same parameters on every rank: all build from the run's own seed."""
     settings = rank.settings
+    widths = (settings.num_features, settings.num_hidden, settings.num_classes)
     torch.manual_seed(rank.seed)
-    model = perceptron(WIDTHS, device=rank.device)
-    rank.describe(description(WIDTHS, [range(rank.world_size)] * 2))
+    model = perceptron(widths, device=rank.device)
+    rank.describe(description(widths, [range(rank.world_size)] * 2))
     optimizer: torch.optim.Optimizer
     if settings.optimizer == "adam":
         optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
