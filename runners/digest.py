@@ -2,7 +2,8 @@
 
 It covers the syntax tree, without comments and docstrings, of the experiment's file and of every
 module of ours that it imports and that can change a result (`COVERED`), the programs it executes
-from `content/`, and `METER_VERSION`, raised by hand when a meter or the launcher changes results.
+from `content/` with what their comments declare, and `METER_VERSION`, raised by hand when a meter
+or the launcher changes results.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import ast
 import hashlib
 from functools import cache
 from pathlib import Path
+
+from runners.programs import declared
 
 METER_VERSION = 2
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,15 +78,16 @@ def _is_left_out(kind: type[ast.AST], name: str, value: object) -> bool:
 
 
 def _programs(tree: ast.Module) -> list[Path]:
-    """Files of `content/` that the experiment names in a string and executes."""
-    return sorted(
-        ROOT / node.value
+    """Files of `content/` that the experiment names in a string, or by a pattern, and executes."""
+    patterns = [
+        node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and node.value.startswith("content/")
         and node.value.endswith(".py")
-    )
+    ]
+    return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
 
 
 def covered_files(path: Path) -> list[Path]:
@@ -110,7 +114,9 @@ def source_digest(experiment: str) -> str:
     """
     digest = hashlib.sha256(f"meter {METER_VERSION}".encode())
     for path in covered_files(experiment_path(experiment)):
-        tree = _without_docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
         digest.update(path.name.encode())
-        digest.update(dumped(tree).encode())
+        digest.update(dumped(_without_docstrings(ast.parse(text))).encode())
+        if path.is_relative_to(ROOT / "content"):
+            digest.update("\n".join(declared(text)).encode())
     return digest.hexdigest()[:16]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runners.experiments.listings import PROGRAMS, constants
+from runners.experiments.listings import PROGRAMS
 from runners.trace import Run
 
 pytestmark = pytest.mark.ranks
@@ -21,21 +21,28 @@ def losses(run: Run) -> list[str]:
 
 
 def test_a_run_s_settings_are_the_program_s_own_constants() -> None:
-    assert constants(PROGRAMS["whole_model_wrong"]) == {"width": 2048, "depth": 8, "steps": 4}
-    assert constants(PROGRAMS["unsynchronized_wrong"]) == {}
+    settings = PROGRAMS["whole_model_wrong"].settings
+    assert {name: settings[name] for name in ("width", "depth", "steps")} == {
+        "width": 2048,
+        "depth": 8,
+        "steps": 4,
+    }
+    assert PROGRAMS["unsynchronized_wrong"].settings == {}
 
 
 def test_wrong_and_right_split_programs_train_the_same_model(run: Measure) -> None:
-    whole = constants(PROGRAMS["whole_model_wrong"])
-    assert whole == constants(PROGRAMS["whole_model_right"])
+    whole = PROGRAMS["whole_model_wrong"]
+    assert whole.settings == PROGRAMS["whole_model_right"].settings
+    assert whole.budget_bytes == PROGRAMS["whole_model_right"].budget_bytes
     unlimited, split = (
-        run("listings", "whole_model_unlimited"),
+        run("listings", "whole_model_wrong_unlimited"),
         run("listings", "whole_model_right"),
     )
     layer = 2048 * 2048 + 3 * 2048
     assert [r.num_parameters for r in unlimited.ranks] == [8 * layer]
     assert [r.num_parameters for r in split.ranks] == [4 * layer, 4 * layer]
     assert unlimited.settings["model_bytes"] == 4 * 8 * layer
+    assert whole.budget_bytes == 2 * 4 * (8 + 4) * layer // 2
     assert losses(split) == losses(unlimited)
     assert len(losses(split)) == 4
 

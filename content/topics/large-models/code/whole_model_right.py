@@ -51,3 +51,8 @@ for step in range(STEPS):
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()
+
+# copies_per_parameter: 2
+# model_bytes: 4 * DEPTH * (WIDTH * WIDTH + 3 * WIDTH)
+# largest_stage_bytes: 4 * ((DEPTH + 1) // 2) * (WIDTH * WIDTH + 3 * WIDTH)
+# budget_bytes: copies_per_parameter * (largest_stage_bytes + model_bytes) // 2

@@ -28,3 +28,9 @@ for step in range(STEPS):
     loss.backward()
     optimizer.step()
     print(f"step {step}: loss {loss.item():.2f}")
+
+# copies_per_parameter: 2
+# model_bytes: 4 * DEPTH * (WIDTH * WIDTH + 3 * WIDTH)
+# largest_stage_bytes: 4 * ((DEPTH + 1) // 2) * (WIDTH * WIDTH + 3 * WIDTH)
+# budget_bytes: copies_per_parameter * (largest_stage_bytes + model_bytes) // 2
+# expected: out_of_memory
