@@ -1,152 +1,154 @@
-// Questions and progress. Every page reads the same without this file: answers then stand in
-// <details>. With it, nothing is given away before an answer, each option explains itself in its
-// place, and answers are kept by the question's own id and a digest of what it says.
+// What all pages share: the answers that this browser keeps, the marks beside links, and paper, on
+// which everything is open. Before it stands `window.proofbook = {words: …}`; nothing is ever sent.
 (function () {
   "use strict";
 
-  var PREFIX = "proofbook:";
+  const book = (window.proofbook = window.proofbook || { words: {} });
+  const PREFIX = "proofbook:item:";
+  const ID = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/;
+  const DAY = 864e5;
+  const unkept = new Map(); // what storage refused, for the life of this page
 
-  // Storage may be full, forbidden or foreign: then nothing is kept and nothing is lost.
-  function kept(key) {
+  const isWhole = (thing, low, high) => Number.isInteger(thing) && thing >= low && thing <= high;
+  const isAnswer = (thing) =>
+    thing === null ||
+    Number.isFinite(thing) ||
+    (typeof thing === "string" && thing.length <= 100) ||
+    (Array.isArray(thing) && thing.length <= 20 && thing.every((one) => isWhole(one, 0, 99)));
+  const isTime = (thing) => isWhole(thing, 0, Date.now() + 999 * DAY);
+
+  function attempt(one) {
+    if (!isWhole(one.at, 0, Date.now() + DAY) || !isAnswer(one.answer)) return null;
+    const isSure = isWhole(one.confidence, 0, 2);
+    return {
+      at: one.at,
+      answer: one.answer,
+      is_right: one.is_right === true,
+      confidence: isSure ? one.confidence : null,
+      gave_up: one.gave_up === true,
+      nth: one.nth === 2 ? 2 : 1,
+    };
+  }
+
+  // A record as this script writes it, made anew from whatever was found; null if it is none.
+  function sound(found) {
     try {
-      return JSON.parse(localStorage.getItem(PREFIX + key));
+      const attempts = found.attempts.map(attempt);
+      const isKept =
+        /^[0-9a-f]{1,64}$/.test(found.digest) && isWhole(attempts.length, 1, 99) && attempts.every(Boolean);
+      return isKept
+        ? {
+            digest: String(found.digest),
+            attempts: attempts,
+            done: found.done === true,
+            due: isTime(found.due) ? found.due : 0,
+            step: isWhole(found.step, 0, 9) ? found.step : 0,
+            again: found.again === true,
+          }
+        : null;
     } catch (error) {
       return null;
     }
   }
 
-  function keep(key, value) {
-    try {
-      localStorage.setItem(PREFIX + key, JSON.stringify(value));
-    } catch (error) {
-      /* the page goes on without */
-    }
+  // Storage may be full, forbidden, or hold what others wrote: then nothing is kept or found.
+  const store = {
+    isId: (id) => id.length < 100 && ID.test(id),
+    sound: sound,
+    get: function (id) {
+      if (unkept.has(id)) return unkept.get(id);
+      try {
+        return sound(JSON.parse(localStorage.getItem(PREFIX + id)));
+      } catch (error) {
+        return null;
+      }
+    },
+    put: function (id, record) {
+      try {
+        localStorage.setItem(PREFIX + id, JSON.stringify(record));
+        unkept.delete(id);
+        return true;
+      } catch (error) {
+        unkept.set(id, record);
+        return false;
+      }
+    },
+    ids: function () {
+      const found = new Set(unkept.keys());
+      try {
+        Object.keys(localStorage).forEach((key) => {
+          const id = key.slice(PREFIX.length);
+          if (key.startsWith(PREFIX) && store.isId(id) && store.get(id)) found.add(id);
+        });
+      } catch (error) {
+        /* forbidden: what this page holds is all there is */
+      }
+      return Array.from(found).sort();
+    },
+    clear: function () {
+      store.ids().forEach((id) => {
+        unkept.delete(id);
+        try {
+          localStorage.removeItem(PREFIX + id);
+        } catch (error) {
+          /* forbidden: there is nothing to remove */
+        }
+      });
+    },
+  };
+
+  // Interface words with their {slots} filled.
+  function say(name, values) {
+    return String(book.words[name]).replace(/\{(\w+)\}/g, (slot, key) => values[key]);
   }
 
-  function element(name, css, text) {
-    var made = document.createElement(name);
-    made.className = css;
+  // `data-items="id:digest …"`: how many of them are answered, as they read now, and how many due.
+  function mark() {
+    document.querySelectorAll(".pb-progress").forEach((place) => {
+      const holder = place.closest("[data-items]");
+      const items = holder ? holder.dataset.items.split(" ").filter(Boolean) : [];
+      const records = items.map((item) => {
+        const [id, digest] = item.split(":");
+        const record = store.get(id);
+        return record && record.done && record.digest === digest ? record : null;
+      });
+      const done = records.filter(Boolean);
+      const due = done.filter((record) => record.due <= Date.now()).length;
+      const isAll = done.length > 0 && done.length === items.length;
+      const isRow = Boolean(place.closest(".pb-modes"));
+      const values = { n: done.length, m: items.length, due: due };
+      place.textContent = "";
+      if (isAll) place.append(" ✓", hidden(" " + book.words.all_answered));
+      else if (done.length && !isRow) place.append(say("answered", values));
+      if (due && !isRow) place.append(say("due", values));
+    });
+  }
+
+  function hidden(text) {
+    const made = document.createElement("span");
+    made.className = "pb-hidden";
     made.textContent = text;
     return made;
   }
 
-  function Question(form) {
-    var box = form.closest(".pb-question");
-    this.form = form;
-    this.key = "item:" + form.dataset.item;
-    this.digest = form.dataset.digest;
-    this.button = form.querySelector(".pb-check");
-    this.status = form.querySelector(".pb-status");
-    this.options = Array.from(form.querySelectorAll(".pb-option"));
-    this.answers = box.querySelector(".pb-answer");
-    this.after = document.querySelector('[data-after="' + form.dataset.item + '"]');
-    this.isDone = false;
-    this.answers.hidden = true;
-    this.button.hidden = false;
-    this.button.disabled = false;
-    form.addEventListener("submit", this.check.bind(this));
-    this.restore();
-  }
-
-  Question.prototype.restore = function () {
-    var before = kept(this.key);
-    if (!before) return;
-    if (before.digest !== this.digest) {
-      this.status.textContent = this.form.dataset.changed;
-      return;
-    }
-    var input = this.options[before.choice] && this.options[before.choice].querySelector("input");
-    if (!input) return;
-    input.checked = true;
-    this.reveal(before.choice);
-    this.status.textContent = this.form.dataset.restored;
-  };
-
-  Question.prototype.check = function (event) {
-    event.preventDefault();
-    if (this.isDone) return;
-    var choice = this.options.findIndex(function (option) {
-      return option.querySelector("input").checked;
-    });
-    if (choice < 0) {
-      this.status.textContent = this.form.dataset.pick;
-      return;
-    }
-    keep(this.key, { digest: this.digest, choice: choice });
-    this.reveal(choice);
-    this.say(choice);
-    if (this.after) this.after.open = true;
-    markPage();
-  };
-
-  Question.prototype.reveal = function (choice) {
-    var answers = Array.from(this.answers.querySelectorAll("li"));
-    this.options.forEach(function (option, position) {
-      var answer = answers[position];
-      var why = answer.querySelector(".pb-why");
-      var verdict = answer.querySelector(".pb-verdict-word");
-      if (answer.dataset.verdict === "right" || position === choice) {
-        option.dataset.verdict = answer.dataset.verdict;
-      }
-      option.querySelector("input").disabled = true;
-      if (position === choice) {
-        option.querySelector("label").append(element("span", "pb-chosen", this.form.dataset.chosen));
-      }
-      why.prepend(verdict, " ");
-      option.append(why);
-    }, this);
-    this.isDone = true;
-    this.button.setAttribute("aria-disabled", "true");
-  };
-
-  // Said aloud: the verdict, and why the chosen option is what it is.
-  Question.prototype.say = function (choice) {
-    var option = this.options[choice];
-    var word = option.querySelector(".pb-verdict-word");
-    this.status.textContent = "";
-    this.status.append(
-      element("strong", word.className, word.textContent),
-      " ",
-      element("span", "pb-hidden", option.querySelector(".pb-why-text").textContent)
-    );
-  };
-
-  Question.prototype.isKept = function () {
-    var before = kept(this.key);
-    return Boolean(before && before.digest === this.digest);
-  };
-
-  var questions = Array.from(document.querySelectorAll("form.pb-item")).map(function (form) {
-    return new Question(form);
-  });
-
-  // A mode is done when all its questions are answered; the row of modes then says so.
-  function markPage() {
-    var here = document.querySelector(".pb-modes a[aria-current]");
-    if (here && questions.length) {
-      var isDone = questions.every(function (question) {
-        return question.isKept();
-      });
-      keep("page:" + here.dataset.page, isDone);
-    }
-    document.querySelectorAll(".pb-modes a[data-page]").forEach(function (link) {
-      var tick = link.querySelector(".pb-done");
-      if (tick) tick.hidden = kept("page:" + link.dataset.page) !== true;
-    });
-  }
-  markPage();
-
-  // On paper, everything is open.
-  var opened = [];
-  window.addEventListener("beforeprint", function () {
+  // On paper everything is open, also what waits for an answer.
+  const SHUT =
+    ".pb-answer[hidden]:not([data-told]), .pb-hint[hidden], .pb-question[hidden], [data-after][hidden]";
+  let opened = [];
+  let shown = [];
+  window.addEventListener("beforeprint", () => {
+    shown = Array.from(document.querySelectorAll(SHUT));
+    shown.forEach((one) => (one.hidden = false));
     opened = Array.from(document.querySelectorAll(".md-content details:not([open])"));
-    opened.forEach(function (details) {
-      details.open = true;
-    });
+    opened.forEach((one) => (one.open = true));
   });
-  window.addEventListener("afterprint", function () {
-    opened.forEach(function (details) {
-      details.open = false;
-    });
+  window.addEventListener("afterprint", () => {
+    opened.forEach((one) => (one.open = false));
+    shown.forEach((one) => (one.hidden = true));
   });
+
+  Object.assign(book, { store: store, say: say, mark: mark, hidden: hidden });
+  window.addEventListener("storage", mark);
+  window.addEventListener("pageshow", mark);
+  mark();
 })();

@@ -28,6 +28,7 @@ from generator.quiz import (
     Slip,
 )
 from generator.views.folio import Folio
+from generator.views.picture import plain
 from generator.views.typed_number import Reach, reach
 
 
@@ -52,6 +53,7 @@ class Answer:
         position: its place among what the author wrote; stored answers name it.
         backing: what shows it.
         beside: the value that a piece is sorted by, or the right side of a pair.
+        mate: match: the right side as the form names it; equal ones are one.
         reach: what a typed answer is compared with.
     """
 
@@ -62,6 +64,7 @@ class Answer:
     position: int = 0
     backing: tuple[Backing, ...] = ()
     beside: Markup | None = None
+    mate: int | None = None
     reach: Reach | None = None
 
 
@@ -142,9 +145,10 @@ def _piece(item: Order, position: int, folio: Folio) -> Answer:
 def _pair(item: Match, position: int, folio: Folio) -> Answer:
     pair = item.pairs[position]
     backing = (claim_behind(pair.claim, folio),) if pair.claim else ()
+    sides = [plain(folio.line(one.right)) for one in item.pairs]
     return Answer(
-        folio.line(pair.left), folio.line(pair.why), "right",
-        position=position, backing=backing, beside=folio.line(pair.right),
+        folio.line(pair.left), folio.line(pair.why), "right", position=position, backing=backing,
+        beside=folio.line(pair.right), mate=sides.index(sides[position]),
     )  # fmt: skip
 
 
