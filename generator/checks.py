@@ -8,15 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from generator import calculator_checks, item_checks, lesson_checks, listed_code, prose
+from generator import (
+    calculator_checks,
+    item_checks,
+    item_writing,
+    lesson_checks,
+    listed_code,
+    prose,
+    quiz_balance,
+)
 from generator.book import Book
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
 from generator.documents import Document, Field
 from generator.errors import ContentError, nearest, sort_errors
 from generator.exhibit import Listing
 from generator.filters import Showed
+from generator.item_seen import seen
 from generator.lesson import MODES
 from generator.quiz import QuizFile
+from generator.yaml_source import Path
 
 if TYPE_CHECKING:
     from generator.evidence import Evidence
@@ -38,6 +48,8 @@ def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
             yield from _reference(evidence.book, document, one)
         yield from document.text_faults()
         yield from _document(evidence, document)
+    if evidence.book.is_reference:  # a key that moves elsewhere makes nobody's writing worse
+        yield from _written(evidence)
 
 
 def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
@@ -129,6 +141,30 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
     for position, item in enumerate(document.model.items):
         for path, message in item_checks.mistakes(item, evidence):
             yield document.error(("items", position, *path), message)
+
+
+def item_places(book: Book) -> dict[str, tuple[Document[Any], Path]]:
+    """Where each item of a book is written."""
+    return {
+        item.id: (document, ("items", position))
+        for document in book.documents
+        if isinstance(document.model, QuizFile)
+        for position, item in enumerate(document.model.items)
+    }
+
+
+def _written(evidence: Evidence) -> Iterator[ContentError]:
+    """How items are written, one by one and over each topic."""
+    places = item_places(evidence.book)
+    for topic in evidence.book.topics:
+        items = [one for one in (seen(item, evidence) for item in topic.items.values()) if one]
+        over_all = quiz_balance.findings(topic.id, items)
+        for one in items:
+            found = [*item_writing.findings(one), *over_all.get(one.item.id, ())]
+            document, place = places[one.item.id]
+            known = (*item_writing.RULES, *item_writing.TOPIC_RULES)
+            for path, message in item_writing.judged(one.item, found, known):
+                yield document.error((*place, *path), message)
 
 
 def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

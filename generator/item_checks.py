@@ -38,9 +38,6 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
         problem = unheld(evidence, claim)
         if problem:
             yield path, problem
-    for number, option in enumerate(getattr(item, "options", ())):
-        if not (option.right_if or option.misconception or option.slip):
-            yield ("options", number), "an option that is never right names its misconception"
     structural = list(_BY_KIND.get(item.kind, _nothing)(item))
     yield from structural
     if not structural:

@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from generator import checks, figures, verdicts
+from generator import checks, figures, given_away, verdicts
 from generator.book import Book, Topic
 from generator.errors import ContentError, ContentErrors
 from generator.evidence import Evidence
@@ -77,6 +77,7 @@ class _Printer:
         self.outcomes = verdicts.judge(book, self.evidence)
         self.reference_outcomes = _on_reference(book, self.outcomes)
         self.minutes: dict[str, int] = {}  # of each page that stands printed
+        self.told: dict[str, str] = {}  # items whose answer a page gives away
 
     def page(self, path: str, template: str, topic: Topic | None = None, **context: Any) -> str:
         """One page: the template's body inside the frame."""
@@ -89,6 +90,8 @@ class _Printer:
         context |= {"folio": folio, "book": self.book, "topic": topic, "root": "../" * depth}
         context |= self._tools(folio, topic, context.get("lesson"))
         body = _kept_together(environment().get_template(template).render(context))
+        if topic and self.book.is_reference:
+            self.told |= given_away.told(body, path, topic.items, self.evidence)
         row = ways.ways(topic, context.get("mode"), folio) if topic else []
         found = frame.origins(folio.runs, self.book, depth)
         self.minutes[path] = frame.minutes(body, len(folio.items))
@@ -235,6 +238,8 @@ def render(book: Book) -> dict[str, str]:
             pages.update(printer.lessons(topic))
         except ContentErrors as found:
             errors += found.errors
+    if not errors:
+        errors += given_away.mistakes(book, printer.told)
     if errors:
         raise ContentErrors(errors)
     return pages

@@ -5,6 +5,8 @@ import re
 import pytest
 
 from generator import pages
+from generator.evidence import Evidence
+from generator.prose import expressions
 from generator.yaml_source import parse
 
 SHARDING, AVERAGING = "topics/sharding/experiment.yml", "topics/averaging/trace.yml"
@@ -78,15 +80,24 @@ def test_a_claim_that_refutes_must_hold(copy):
     assert any("shows nothing: does_not_hold" in error for error in copy.errors())
 
 
-def test_a_law_that_fails_is_no_mistake_of_the_content(copy):
-    copy.edit("claims/tiny_training.yml", "relation: equals", "relation: differs")
-    copy.edit(QUIZ, "right_if: {claim: averaging-is-equal}",
-              "right_if: {claim: averaging-is-equal, verdict: does_not_hold}")  # fmt: skip
-    copy.edit(QUIZ, "right_if: {claim: averaging-is-equal, verdict: does_not_hold}\n        mis",
-              "right_if: {claim: averaging-is-equal}\n        mis")  # fmt: skip
-    copy.edit(QUIZ, "right_if: {claim: averaging-is-equal}\n      - text: Their rows",
-              "right_if: {claim: replicas-drift}\n      - text: Their rows")  # fmt: skip
+BROKEN_LAW = """\
+  - id: broken-law
+    kind: law
+    says: The whole needs less.
+    predicted: tiny_memory.halves.ranks|each('memory.peak_bytes')|largest
+    relation: below
+    observed: tiny_memory.whole.ranks[0].memory.peak_bytes
+    falsified_by: {field: "tiny_memory.whole.ranks[0].memory.peak_bytes", value: 1}
+"""
+
+
+def test_a_law_that_fails_is_no_mistake_of_the_content_until_it_is_shown_as_evidence(copy):
+    copy.append(CLAIMS, BROKEN_LAW)
+    assert Evidence(copy.load()).outcome("broken-law").is_broken_law
     assert copy.errors() == []
+    copy.edit(QUIZ, "refuted_by: replicas-drift", "refuted_by: broken-law")
+    (error,) = copy.errors()
+    assert "claim 'broken-law' shows nothing: does_not_hold" in error
 
 
 def test_deleting_a_claims_support_is_an_error(copy):
@@ -96,14 +107,14 @@ def test_deleting_a_claims_support_is_an_error(copy):
 
 
 def test_markup_in_every_text_of_the_book_is_shown_as_text(copy):
-    evil = "<script>alert(`x`)</script><b onclick=x>"
+    copy.add_machine("desk", "tiny_memory", "tiny_training")  # where no writing is judged
     for document in copy.load().documents:
         source = document.source
         path = copy.content / source.file.removeprefix("content/")
         lines = path.read_text().splitlines()
         texts = [one for one in document.fields if one.mark in ("line", "prose")]
         assert texts or path.name == "references.yml"
-        path.write_text(_with(lines, source, texts, evil))
+        path.write_text(_with(lines, source, texts))
     assert copy.errors() == []
     rendered = pages.render(copy.load())
     shown = 0
@@ -113,16 +124,23 @@ def test_markup_in_every_text_of_the_book_is_shown_as_text(copy):
     assert shown > 100
 
 
-def _with(lines, source, texts, evil):
+def _evil(text, number):
+    """Markup instead of a text: unlike any other, with the expressions that it had."""
+    word = "".join(chr(ord("a") + int(digit)) for digit in str(number))
+    kept = " ".join(f"{{{{ {one.text} }}}}" for one in expressions(text))
+    return f"<script>alert(`x`)</script><b onclick=x> {word} {kept}".strip()
+
+
+def _with(lines, source, texts):
     """The file with every text replaced, as YAML that keeps the rest as it is."""
     import yaml
 
     document = yaml.safe_load("\n".join(lines).replace("e-5", "0e-5"))
-    for one in texts:
+    for number, one in enumerate(texts):
         place = document
         for part in one.path[:-1]:
             place = place[part]
-        place[one.path[-1]] = evil
+        place[one.path[-1]] = _evil(one.text, number)
     text = yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
     assert parse(source.file, text)
     return text

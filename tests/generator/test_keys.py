@@ -108,7 +108,8 @@ MISTAKES = [
      "come to the same value; no order"),
     (f", by: \"{HALVES}\"", "", "{text: the first layer", "by a value each; this one needs by:"),
     (", recorded: scale", f", recorded: scale, by: \"{HALVES}\"",
-     f"\"{HALVES}\"}}\n      - {{text: l", "the item names a run: so it takes recorded: here, not by:"),
+     f"\"{HALVES}\"}}\n      - {{text: l",
+     "the item names a run: so it takes recorded: here, not by:"),
     ("recorded: scale", "recorded: load", "load}\n    misc", "'load' stands above already"),
     ("recorded: scale", "recorded: scaling", "scaling}", "recorded no stage or step 'scaling'"),
     ("    run: tiny_training.averaged\n    pieces", "    pieces", "{text: training",
@@ -213,9 +214,9 @@ def test_every_key_follows_once_its_claim_is_falsified(book, evidence):
     for name, claim in book.claims.items():
         changed = Evidence(replace(book, traces=falsify(book.traces, claim)))
         for item in (item for topic in book.topics for item in topic.items.values()):
-            right = key_of(item, evidence).right[0]
-            if item.kind == "choice" and item.options[right].right_if.claim == name:
-                assert moved(item, changed) != (right,)
+            right = key_of(item, evidence).right
+            if item.kind == "choice" and item.options[right[0]].right_if.claim == name:
+                assert moved(item, changed) != right
                 followed += 1
     assert followed >= 5
 

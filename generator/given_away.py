@@ -1,0 +1,139 @@
+"""Whether a page tells an answer before it asks: the answer read above a question on its page.
+
+In: the HTML of a page's body and the items of its topic. Out: for each item that a reader is to
+commit to (before reading on, on a myth, in a trial, in a challenge), what of its answer stands
+above it, or in its own stem. Checks at the end of a page ask about what stands above on purpose,
+and keys of other questions are not counted: they open only when those are answered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+from generator import item_writing, prose
+from generator.book import Book
+from generator.checks import item_places
+from generator.errors import ContentError
+from generator.item_seen import Finding
+from generator.keys import Key, key_of
+from generator.quiz import Choice, Complete, Item, Number, Option, Predict, Several
+from generator.value import AbsentError, ExpressionError, Value
+
+if TYPE_CHECKING:
+    from generator.evidence import Evidence
+
+COMMITMENTS = frozenset({"commit", "before", "challenge"})
+MIN_WORDS_QUOTED = 4
+_TRIVIAL = re.compile(r"[-−]?\d{1,2}")  # stands on every page, whatever it counts
+_VOID = frozenset({"br", "hr", "img", "input", "wbr"})
+
+
+class _Above(HTMLParser):
+    """Gathers a page's text, and how much of it stood above each question."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.asked: list[tuple[str, int]] = []  # item id, pieces of text above
+        self._hidden = 0  # how many elements deep inside a question or its key
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "form" and found.get("data-as") in COMMITMENTS:
+            self.asked.append((str(found.get("data-item")), len(self.text)))
+        classes = str(found.get("class", "")).split()
+        if self._hidden or "pb-question" in classes:
+            self._hidden += tag not in _VOID
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._hidden and tag not in _VOID:
+            self._hidden -= 1
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.text.append(data)
+
+
+def told(
+    body: str, page_path: str, items: Mapping[str, Item], evidence: Evidence
+) -> dict[str, str]:
+    """For each item asked on a page whose answer is read above it: what is wrong with that."""
+    page = _Above()
+    page.feed(body)
+    found: dict[str, str] = {}
+    for name, num_above in page.asked:
+        if name not in items:
+            continue
+        item = items[name]
+        above = " ".join([*page.text[:num_above], evidence.plain(item.stem)])
+        answer = _read(" ".join(above.split()), item, evidence)
+        if answer:
+            message = f"its answer, {answer!r}, is read on {page_path} before it is asked"
+            found[name] = f"{message}; move the item up, or let what stands above it say less"
+    return found
+
+
+def mistakes(book: Book, found: Mapping[str, str]) -> Iterator[ContentError]:
+    """The items of a whole book whose answers were told and that do not say they mean it."""
+    places = item_places(book)
+    for topic in book.topics:
+        for name, item in topic.items.items():
+            document, place = places[name]
+            rule, path = item_writing.PAGE_RULES[0], ("id",)
+            fired = [Finding(rule, path, found[name])] if name in found else []
+            for at, message in item_writing.judged(item, fired, item_writing.PAGE_RULES):
+                yield document.error((*place, *at), message)
+
+
+def _read(above: str, item: Item, evidence: Evidence) -> str | None:
+    """The first of an item's answers that a text holds."""
+    try:
+        key = key_of(item, evidence)
+        answers = list(_answers(item, key, evidence))
+    except (ContentError, ExpressionError):
+        return None
+    folded = above.casefold()
+    for answer in answers:
+        words = " ".join(answer.split())
+        pattern = rf"(?<![\w.,]){re.escape(words.casefold())}(?![\w%]|[.,]\d)"
+        if words and re.search(pattern, folded):
+            return words
+    return None
+
+
+def _answers(item: Item, key: Key, evidence: Evidence) -> Iterator[str]:
+    if key.is_open:
+        return
+    if isinstance(item, Number | Predict | Complete):
+        assert key.value is not None
+        yield from _printed(key.value)
+    elif isinstance(item, Choice | Several):
+        for place in key.right:
+            yield from _said(item.options[place], evidence)
+
+
+def _said(option: Option, evidence: Evidence) -> Iterator[str]:
+    """What a right option says, and the numbers in it."""
+    text = option.text or ""
+    words = evidence.plain(text).rstrip(".!?…")
+    if len(words.split()) >= MIN_WORDS_QUOTED:
+        yield words
+    for one in prose.expressions(text):
+        try:
+            value = evidence.value(one.text)
+        except AbsentError:
+            continue
+        if isinstance(value, Value) and not isinstance(value.number, str):
+            yield from _printed(value)
+
+
+def _printed(value: Value) -> Iterator[str]:
+    """The ways in which pages print a value; none for one so small that it says nothing."""
+    for shown in (value, value.shown(way="exact")):
+        text = " ".join(str(shown).split())
+        is_shape = isinstance(value.number, str) and "×" in text
+        if (is_shape or not isinstance(value.number, str)) and not _TRIVIAL.fullmatch(text):
+            yield text
