@@ -50,13 +50,24 @@ class Arrow:
     both: bool = False
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line without heads, as thick as an arrow's."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    colour: str = "communication"
+
+
 @dataclass
 class Diagram:
     """What is drawn, in the order in which it is drawn."""
 
     width: int
     height: float = 0
-    parts: list[Box | Word | Arrow] = field(default_factory=list)
+    parts: list[Box | Word | Arrow | Line] = field(default_factory=list)
 
     def box(self, x: float, y: float, width: float, height: float, **more: str | float) -> None:
         """Add a rectangle."""
@@ -69,6 +80,10 @@ class Diagram:
     def arrow(self, x1: float, y1: float, x2: float, y2: float, **more: str | bool) -> None:
         """Add an arrow."""
         self.parts.append(Arrow(x1, y1, x2, y2, **more))  # type: ignore[arg-type]
+
+    def line(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        """Add a line without heads."""
+        self.parts.append(Line(x1, y1, x2, y2))
 
 
 def fitting(text: str, width: float, size: int = 13) -> str:
@@ -112,6 +127,7 @@ def svg(
     drawn = environment.get_template("diagrams/diagram.svg.j2").render(
         diagram=diagram,
         shapes=shapes,
+        has_arrows=any(kind == "arrow" for kind, _ in shapes),
         name=name,
         title=title,
         description=description,

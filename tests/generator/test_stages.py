@@ -1,0 +1,94 @@
+"""Stages of a trace: what ranks held and what travelled, drawn and told from the run's record."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from generator import pages
+
+TRACE = "topics/averaging/trace.md"
+
+
+def _change_stages(copy, how):
+    file = copy.trace("tiny_training")
+    document = json.loads(file.read_text())
+    how({stage["name"]: stage for stage in document["runs"]["averaged"]["stages"]})
+    file.write_text(json.dumps(document))
+
+
+def _stage(html, name):
+    return re.search(rf'<section class="pb-stage" id="stage-{name}".*?</section>', html, re.S)[0]
+
+
+def _text(html):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+@pytest.fixture(scope="module")
+def page(book):
+    return pages.render(book)[TRACE]
+
+
+def test_every_stage_stands_in_the_page_in_its_order_and_is_linked_above(page):
+    stages = re.findall(r'<section class="pb-stage" id="(stage-\w+)"', page)
+    assert stages == ["stage-load", "stage-train"]
+    assert re.findall(r'<li><a href="#(stage-\w+)">', page) == stages
+
+
+def test_a_stage_tells_what_the_recorder_read_off(page):
+    told = _text(_stage(page, "train"))
+    for expected in ("20 × 8", "20 × 4", "320 B", "1.50 , -0.750", "all_reduce 144 B", "9.00 ms"):
+        assert expected in told.replace("−", "-"), expected
+
+
+def test_a_rank_that_recorded_nothing_is_said_to(page, copy):
+    assert "nothing recorded" not in page
+    _change_stages(copy, lambda stages: stages["train"].update(ranks=[]))
+    drawing = _stage(pages.render(copy.load())[TRACE], "train")
+    assert drawing.count('stroke-dasharray="4 3"') == 1
+    assert "rank 1: nothing recorded" in drawing
+
+
+def test_what_is_sent_is_an_arrow_between_its_two_ranks_and_a_line_of_words(copy):
+    sent = [{"operation": "send", "source": 0, "target": 1, "bytes": 2048}]
+    _change_stages(copy, lambda stages: stages["train"].update(moves=sent))
+    stage = _stage(pages.render(copy.load())[TRACE], "train")
+    assert stage.count("marker-end=") == 1
+    assert "send 2.00 KiB" in _text(stage)
+    assert "2.00 KiB rank 0 → rank 1" in _text(stage)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "num_heads", "words"),
+    [
+        (None, None, 2 * 2, "among all ranks"),
+        (0, None, 1, "rank 0 → every rank"),
+        (None, 0, 1, "every rank → rank 0"),
+    ],
+)
+def test_an_operation_of_all_ranks_has_a_head_where_a_rank_receives(
+    copy, source, target, num_heads, words
+):
+    moved = [{"operation": "all_reduce", "source": source, "target": target, "bytes": 64}]
+    _change_stages(copy, lambda stages: stages["train"].update(moves=moved))
+    stage = _stage(pages.render(copy.load())[TRACE], "train")
+    assert len(re.findall("marker-(?:end|start)=", stage)) == num_heads
+    assert words in _text(stage)
+
+
+def test_ranks_that_differ_stand_in_a_table_and_ranks_that_do_not_do_not(page, copy):
+    assert "<table" not in _stage(page, "train")
+    _change_stages(copy, lambda stages: stages["train"]["ranks"][1].update(shape_out=[20, 9]))
+    stage = _stage(pages.render(copy.load())[TRACE], "train")
+    assert "rank 1 20 × 8 20 × 9 320 B" in _text(stage[stage.index("<tbody>") :])
+
+
+def test_a_stage_that_is_a_whole_step_shows_what_ranks_exchanged_in_one(copy):
+    _change_stages(copy, lambda stages: stages["load"].update(moves=[]))
+    _change_stages(copy, lambda stages: stages["train"].update(moves=[]))
+    assert "all_reduce 144" not in _text(_stage(pages.render(copy.load())[TRACE], "train"))
+    copy.edit("topics/averaging/trace.yml", "{stage: train,", "{stage: train, whole_step: true,")
+    assert "all_reduce 144 B" in _text(_stage(pages.render(copy.load())[TRACE], "train"))
