@@ -15,6 +15,7 @@ NUM_ROWS, BATCH = 40, 10
 
 dist.init_process_group("gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
 rows = TensorDataset(torch.arange(NUM_ROWS), torch.randn(NUM_ROWS, 20))
 sampler = DistributedSampler(rows, seed=1)
 loader = DataLoader(rows, batch_size=BATCH)

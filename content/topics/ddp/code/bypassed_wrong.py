@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
+torch.manual_seed(0)
 replica = DistributedDataParallel(nn.Linear(20, 1))
 model = replica.module
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)

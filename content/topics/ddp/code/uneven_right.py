@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
+torch.manual_seed(0)
 model = DistributedDataParallel(nn.Linear(20, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 batches = torch.randn(4 - rank, 10, 20)  # one batch fewer on rank 1
