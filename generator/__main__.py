@@ -1,7 +1,7 @@
 """The generator's commands.
 
     python -m generator build     content/ → site/pages/, written only where bytes changed
-    python -m generator check     every mistake, every verdict, every surprise
+    python -m generator check     every mistake and verdict, and what no misconception has met yet
     python -m generator new topic NAME     a topic's first files
     python -m generator schema    the JSON Schemas of what authors write
 
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import checks, publish, scaffold, verdicts
+from generator import checks, coverage, pages, publish, scaffold, verdicts
 from generator.book import Book, load
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.errors import ContentErrors
@@ -89,9 +89,12 @@ def _check(asked: argparse.Namespace) -> int:
     mistakes = checks.check(evidence)
     if mistakes:
         raise ContentErrors(mistakes)
+    pages.render(book)  # some mistakes show only on a page, such as an answer above its question
     for name, outcome in verdicts.judge(book, evidence).items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
+    for lack in coverage.lacks(evidence):
+        print(lack)
     return _report(book, evidence)
 
 

@@ -6,19 +6,17 @@ what a browser has kept how far a reader is; without it they are links.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
-from pydantic import BaseModel
 
+from generator import asked as asking
 from generator.book import Topic
 from generator.evidence import Evidence
-from generator.lesson import MODES, Mode, RecallFile
+from generator.lesson import MODES, Mode
 from generator.views.folio import Folio
 from generator.views.question import digest_of
-
-ASKING = frozenset({"commit", "question", "quiz", "guess", "checks", "item"})
 
 
 @dataclass(frozen=True)
@@ -51,28 +49,15 @@ def ways(
     ]
 
 
-def asked(topic: Topic, mode: Mode) -> list[str]:
+def asked(topic: Topic, mode: str) -> list[str]:
     """The items of a page, by id, each once."""
-    lesson = topic.lessons[mode].model
-    if isinstance(lesson, RecallFile):
-        return [name for name in topic.items if name not in lesson.leave_out]
-    return list(dict.fromkeys(_named(lesson)))
+    found = asking.asked(topic, topic.lessons[mode].model)
+    return list(dict.fromkeys(one.item.id for one in found))
 
 
 def asked_anywhere(topic: Topic) -> list[str]:
     """The items that any page of a topic asks, each once."""
-    return list(dict.fromkeys(name for mode in topic.lessons for name in asked(topic, mode)))  # type: ignore[arg-type]
-
-
-def _named(thing: object, field: str = "") -> Iterator[str]:
-    if isinstance(thing, BaseModel):
-        for name in type(thing).model_fields:
-            yield from _named(getattr(thing, name), name)
-    elif isinstance(thing, list | tuple):
-        for one in thing:
-            yield from _named(one, field)
-    elif isinstance(thing, str) and field in ASKING:
-        yield thing
+    return list(dict.fromkeys(name for mode in topic.lessons for name in asked(topic, mode)))
 
 
 def marks(names: list[str], topic: Topic, evidence: Evidence) -> str:
