@@ -4,7 +4,8 @@ A page that shows code shows a file of `content/topics/*/code/`; this experiment
 file in ranks, as `torchrun` would: with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT
 in the environment. How many ranks, under which budget and to which end, the file says itself
 (`runners/programs.py`); one that has a budget runs without it too. A program that leaves
-`step_seconds` or `model` behind has its step times, or its parameters' digest, recorded.
+`step_seconds` or `model` behind has its step times, or its parameters' digest, recorded; so are
+numbers that its ranks gathered as `told`, one dict a rank.
 
     python -m runners run listings
 """
@@ -25,6 +26,7 @@ from runners.experiment import RunPlan
 from runners.programs import Program, found
 from runners.rank import Rank
 from runners.recorder import parameter_digest
+from runners.trace import PredictionStep, Setting
 
 QUESTION = "What do the programs that the lessons show really do when they run?"
 
@@ -97,6 +99,22 @@ def program(rank: Rank) -> None:
         parameters = list(model.parameters())
         rank.outcome.num_parameters = sum(p.numel() for p in parameters)
         rank.outcome.parameter_digest = parameter_digest(parameters)
+    told = left.get("told")
+    if isinstance(told, list) and all(isinstance(one, dict) for one in told):
+        rank.outcome.prediction.append(_as_told(told))
+
+
+def _as_told(told: list[dict[str, Setting]]) -> PredictionStep:
+    """What the ranks told each other, as facts by rank."""
+    return PredictionStep(
+        name="told",
+        rank=None,
+        operation="gather what every rank tells",
+        shape_in=[],
+        shape_out=[],
+        values=[],
+        facts={f"rank_{r}_{name}": v for r, one in enumerate(told) for name, v in one.items()},
+    )
 
 
 STRATEGIES = {"program": program}
