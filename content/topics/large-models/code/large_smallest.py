@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 WIDTH = 512
+# model_bytes: 4 * (12 * WIDTH * WIDTH + 6 * WIDTH)
 first = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU())
 second = nn.Linear(4 * WIDTH, 2 * WIDTH)
 model = nn.Sequential(first, second)
