@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from generator.book import Book
+from generator.lean_script import lean
 from generator.views.folio import interface_words
+from generator.views.frame import SCRIPTS
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 SPEAKING = "assets/proofbook.js"
+OURS = frozenset(f"{name}.js" for name in ("proofbook", *SCRIPTS))
+VENDORED = "iframe-worker"
 
 
 class Change(NamedTuple):
@@ -39,17 +43,30 @@ def site_files(book: Book, content: Path) -> dict[str, bytes]:
     files = {path: text.encode() for path, text in pages.render(book).items()}
     for path in sorted(ASSETS.rglob("*")):
         if path.is_file():
-            files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = path.read_bytes()
+            files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
     files[SPEAKING] = words_for_scripts(interface_words()["script"]) + files[SPEAKING]
     for name, trace in sorted(pages.raw_traces(book, content).items()):
         files[name] = trace.read_bytes()
     return files
 
 
+def _asset(path: Path) -> bytes:
+    """A file as pages load it: scripts of ours without what only their readers need."""
+    if path.suffix != ".js" or path.name.startswith(VENDORED):
+        return path.read_bytes()
+    return lean(path.read_text(encoding="utf-8")).encode()
+
+
 def words_for_scripts(words: Mapping[str, object]) -> bytes:
     """The interface's words as the first line of the script that all others come after."""
     told = json.dumps({"words": words}, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return b"window.proofbook=" + told.replace("<", r"\u003c").encode() + b";\n"
+
+
+def lean(script: bytes) -> bytes:
+    """A script without comment lines and indents, which no browser needs to fetch."""
+    lines = (line.strip() for line in script.splitlines())
+    return b"".join(line + b"\n" for line in lines if line and not line.startswith(b"//"))
 
 
 def bring_to(folder: Path, files: Mapping[str, bytes]) -> Change:

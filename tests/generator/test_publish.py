@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from generator import publish
+from generator.lean_script import lean
 
 
 def test_words_for_scripts_come_through_whole_and_end_no_script():
@@ -24,8 +25,13 @@ def test_the_first_line_of_the_first_script_holds_the_words_and_the_rest_is_the_
     files = publish.site_files(book, root / "tests" / "book" / "content")
     first, rest = files["assets/proofbook.js"].split(b"\n", 1)
     assert b'"words":' in first
-    assert rest == (publish.ASSETS / "proofbook.js").read_bytes()
+    assert rest == lean((publish.ASSETS / "proofbook.js").read_text(encoding="utf-8")).encode()
     others = {name: text for name, text in files.items() if name.endswith(".js")}
     del others["assets/proofbook.js"]
     assert others
     assert not any(b'"words":' in text for text in others.values())
+
+
+def test_a_lean_script_loses_comment_lines_and_indents_and_nothing_else():
+    script = b'// why\n(function () {\n  // more\n  var url = "https://x/"; // kept\n\n})();\n'
+    assert publish.lean(script) == b'(function () {\nvar url = "https://x/"; // kept\n})();\n'
