@@ -66,13 +66,16 @@ def result(
 ) -> Value | None:
     """What an output comes to for these inputs; None where its formula divides by nought.
 
+    None too where inputs come from two machines, which are only ever compared side by side.
+
     Raises:
-        ExpressionError: an input is no number, or two of them come from two machines.
+        ExpressionError: an input is no number.
     """
     formula = parsed(output.formula)
     inputs = {name: given[name] for name in formula.names}
     number = formula.value({name: float(numeric(value)) for name, value in inputs.items()})
-    if number is None:
+    machines = frozenset[str]().union(*(value.machines for value in inputs.values()))
+    if number is None or len(machines) > 1:
         return None
     whole = int(number) if number.is_integer() and abs(number) < 2**53 else number
     read = tuple(value for value in inputs.values() if value.origin or value.inputs)
@@ -105,7 +108,7 @@ def checked(output: CalculatorOutput, check: FormulaCheck, evidence: Evidence) -
         return None
     known = {name: value for name, value in given.items() if value is not None}
     by_formula = result(output, known, {name: _bare(value) for name, value in known.items()})
-    if by_formula is None:
+    if by_formula is None or len(by_formula.machines | measured.machines) > 1:
         return None
     off = relative_difference(by_formula, measured)
     return Checked(check.run, by_formula, measured, off)

@@ -74,17 +74,17 @@ def parse(text: str) -> Parsed:
     Raises:
         FormulaError: it holds something else than what formulas are made of.
     """
-    offset = len(text) - len(text.lstrip())
+    offset, last = len(text) - len(text.lstrip()), max(len(text) - 1, 0)
     try:
         body = ast.parse(text.strip(), mode="eval").body
         tree = _tree(body, offset)
+    except FormulaError as error:
+        raise FormulaError(str(error), min(error.offset, last)) from None
     except SyntaxError as error:
         at = offset + max((error.offset or 1) - 1, 0)
-        raise FormulaError(f"not a formula: {error.msg}", min(at, len(text) - 1)) from None
-    except (RecursionError, MemoryError, ValueError) as error:
-        if isinstance(error, FormulaError):
-            raise
-        raise FormulaError("not a formula", offset) from None
+        raise FormulaError(f"not a formula: {error.msg}", min(at, last)) from None
+    except (RecursionError, MemoryError, ValueError):
+        raise FormulaError("not a formula", min(offset, last)) from None
     return Parsed(tree, tuple(dict.fromkeys(_names(tree))))
 
 

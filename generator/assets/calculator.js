@@ -1,26 +1,27 @@
-// Calculators. Without this file a page shows the same formulas, their results for the numbers that
-// stand there first, and how far each was from what runs measured. With it, numbers can be set.
+// Calculators: numbers can be set. Without this file a page shows what they come to at the start.
 (function () {
   "use strict";
 
   var signs = {
-    "+": function (a, b) { return a + b; },
-    "-": function (a, b) { return a - b; },
-    "*": function (a, b) { return a * b; },
-    "/": function (a, b) { return b ? a / b : NaN; }, // a dash, even inside min and max
+    "+": (a, b) => a + b,
+    "-": (a, b) => a - b,
+    "*": (a, b) => a * b,
+    "/": (a, b) => (b ? a / b : NaN), // a dash, inside min and max too
     min: Math.min,
     max: Math.max
   };
+  var bytes = ["B", "KiB", "MiB", "GiB", "TiB"].map((name, power) => [Math.pow(1024, power), name]);
   var scales = {
-    bytes: [[1, "B"], [1024, "KiB"], [1048576, "MiB"], [1073741824, "GiB"], [1099511627776, "TiB"]],
+    bytes: bytes,
+    bytes_per_second: bytes.map((one) => [one[0], one[1] + "/s"]),
     seconds: [[1e-6, "µs"], [1e-3, "ms"], [1, "s"]]
   };
-  scales.bytes_per_second = scales.bytes.map(function (one) { return [one[0], one[1] + "/s"]; });
 
+  // Postfix, as generator/formula.py writes it.
   function worked(postfix, inputs) {
     var stack = [];
-    postfix.split(" ").forEach(function (token) {
-      if (signs[token]) stack.push(signs[token].apply(null, stack.splice(-2)));
+    postfix.split(" ").forEach((token) => {
+      if (signs[token]) stack.push(signs[token](...stack.splice(-2)));
       else if (token === "~") stack.push(-stack.pop());
       else stack.push(token in inputs ? inputs[token] : Number(token));
     });
@@ -29,7 +30,7 @@
 
   function written(number) {
     var size = Math.abs(number);
-    if (size && (size < 1e-4 || size >= 1e15)) return number.toPrecision(3);
+    if (size > 1e15 || (size && size < 1e-4)) return number.toPrecision(3);
     return number.toLocaleString("en", size < 100 && number % 1
       ? { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }
       : { maximumFractionDigits: 0 });
@@ -37,54 +38,51 @@
 
   function shown(number, quantity) {
     if (!isFinite(number)) return "–";
-    var scale = (scales[quantity] || [[1, ""]]).reduce(function (kept, next) {
-      return Math.abs(number) >= next[0] ? next : kept;
-    });
+    var scale = (scales[quantity] || [[1, ""]]).reduce((kept, next) =>
+      Math.abs(number) < next[0] ? kept : next);
     return (written(number / scale[0]) + "\u00a0" + scale[1]).trim();
   }
 
-  function Calculator(form) {
-    var fields = Array.from(form.querySelectorAll("[type=number]"));
-    var outputs = Array.from(form.querySelectorAll("output"));
+  document.querySelectorAll("[data-calculator] form").forEach((form) => {
+    var fields = form.querySelectorAll("[type=number]");
 
     function calculate() {
       var inputs = {};
-      fields.forEach(function (field) {
-        inputs[field.name] = field.value === "" ? NaN : field.value * field.dataset.size;
+      fields.forEach((field) => {
+        inputs[field.name] = field.value ? field.value * field.dataset.size : NaN;
       });
-      outputs.forEach(function (output) {
-        var number = worked(output.dataset.formula, inputs);
-        output.value = shown(number, output.dataset.quantity);
-        output.dataset.number = number;
+      form.querySelectorAll("output").forEach((output) => {
+        output.dataset.number = worked(output.dataset.formula, inputs);
+        output.value = shown(+output.dataset.number, output.dataset.quantity);
       });
     }
 
-    fields.forEach(function (field) {
+    fields.forEach((field) => {
       var slider = field.closest(".pb-field").querySelector("[type=range]");
-      var low = Number(field.min), high = Number(field.max), step = field.dataset.step;
-      function slid() {
-        var share = slider.value / slider.max;
-        var number = step === "powers" ? low * Math.pow(high / low, share) : low + (high - low) * share;
-        return step === "whole" ? Math.round(number) : Number(number.toPrecision(3));
+      var step = field.dataset.step;
+      var isPowers = /powers/.test(step);
+      var along = isPowers ? Math.log : Number;
+      var low = along(field.min);
+      var room = along(field.max) - low;
+
+      function told() {
+        slider.ariaValueText = field.value;
+        calculate();
       }
       function follow() {
-        var share = step === "powers"
-          ? Math.log(field.value / low) / Math.log(high / low) : (field.value - low) / (high - low);
-        slider.value = share * slider.max;
-        slider.setAttribute("aria-valuetext", field.value);
+        slider.value = (along(field.value) - low) / room * 1000;
+        told();
       }
-      slider.addEventListener("input", function () {
-        field.value = slid();
-        slider.setAttribute("aria-valuetext", field.value);
-        calculate();
+      slider.addEventListener("input", () => {
+        var at = low + room * slider.value / 1000;
+        var number = +(isPowers ? Math.exp(at) : at).toPrecision(3);
+        field.value = /whole/.test(step) ? Math.round(number) : number;
+        told();
       });
-      field.addEventListener("input", function () { follow(); calculate(); });
+      field.addEventListener("input", follow);
       follow();
     });
-    form.addEventListener("submit", function (event) { event.preventDefault(); });
+    form.addEventListener("submit", (event) => event.preventDefault());
     form.hidden = false;
-    calculate();
-  }
-
-  document.querySelectorAll("[data-calculator] form").forEach(Calculator);
+  });
 })();

@@ -35,7 +35,7 @@ class Field:
         unit: what one of the field is, in words; empty for a plain number.
         size: how much one of the field is, in what formulas calculate with.
         start, low, high: as the field holds them.
-        step: what the slider moves by: whole numbers, a share of the way, or powers.
+        step: what the slider moves by: `whole` numbers, `powers`, both, or as it comes.
         covered: the least and the most in the runs that formulas were held against.
     """
 
@@ -129,9 +129,8 @@ def _unit(quantity: Quantity, number: float) -> tuple[str, float]:
 
 
 def _step(quantity: Quantity, low: float, high: float) -> str:
-    if low > 0 and high / low > MANY_TIMES:
-        return "powers"
-    return "whole" if quantity == "count" else "share"
+    words = ["whole"] if quantity == "count" else []
+    return " ".join([*words, "powers"] if low > 0 and high / low > MANY_TIMES else words)
 
 
 def _typed(number: float) -> str:

@@ -27,12 +27,14 @@ class TrialOnPage:
     Attributes:
         item: the question that comes first.
         run: `experiment.run`.
+        command: what measures it.
         lines: what the command printed when the book was made.
         value: the number to look at, in the book's run.
     """
 
     item: str
     run: str
+    command: str
     lines: str
     value: Markup
     suggestions: list[SuggestionOnPage]
@@ -44,6 +46,7 @@ def trial(written: Trial, folio: Folio) -> TrialOnPage:
     return TrialOnPage(
         item=written.item,
         run=written.run,
+        command=f"{COMMAND} {written.run}",
         lines="\n".join(run.printed) if run else "",
         value=folio.cell(written.value),
         suggestions=[_suggestion(written.run, one, folio) for one in written.suggestions],

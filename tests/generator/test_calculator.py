@@ -1,0 +1,208 @@
+"""Calculators: held against the runs that they name, and what authors get wrong in them."""
+
+import json
+
+import pytest
+import yaml
+
+from generator import calculator
+from generator.evidence import Evidence
+
+COST = "topics/averaging/cost.yml"
+
+
+def written(book):
+    topic = next(topic for topic in book.topics if topic.id == "averaging")
+    return topic.lessons["cost"].model.calculator
+
+
+@pytest.fixture
+def outputs(book):
+    return {one.name: one for one in written(book).outputs}
+
+
+def field(copy, experiment, run):
+    return json.loads(copy.trace(experiment).read_text())["runs"][run]
+
+
+def change(copy, edit):
+    """Change the calculator of the lesson on cost as plain YAML, and write it back."""
+    file = copy.content / COST
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    edit(document["calculator"])
+    file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+
+
+def test_a_formula_on_a_run_is_what_the_runs_own_numbers_give(copy, outputs):
+    found = calculator.checks(outputs["peak"], Evidence(copy.load()))
+    whole = field(copy, "tiny_memory", "whole")
+    copies = field(copy, "tiny_memory", "halves")["world_size"]
+    assert [one.run for one in found] == ["tiny_memory.whole", "tiny_memory.halves"]
+    assert found[0].by_formula.number == whole["model"]["bytes"] * copies
+    assert found[0].measured.number == whole["ranks"][0]["memory"]["peak_bytes"]
+    share = found[0].by_formula.number / found[0].measured.number - 1
+    assert found[0].off.number == pytest.approx(share)
+
+
+def test_what_a_formula_gives_can_be_traced_to_the_fields_it_was_fed_with(copy, outputs):
+    found = calculator.checks(outputs["step"], Evidence(copy.load()))[0].by_formula
+    fields = {leaf.origin.field for leaf in found.leaves}
+    assert fields == {
+        "timing.ranks[1].compute_seconds",
+        "model.bytes",
+        "ranks[1].collectives[0].bytes",
+        "timing.ranks[1].communication_seconds",
+    }
+    assert found.kind == "computed"
+    assert "max(tiny_training.averaged.model.bytes, 1)" in found.formula
+    assert str(found.unit) == "seconds"
+
+
+def test_the_worst_run_is_the_one_furthest_off_for_its_size(copy, outputs):
+    found = calculator.checks(outputs["peak"], Evidence(copy.load()))
+    shares = {one.run: abs(one.by_formula.number / one.measured.number - 1) for one in found}
+    assert calculator.worst(found).run == max(shares, key=shares.get)
+    copy.edit("claims/tiny_memory.yml", "tolerance: {relative: 0.05}", "tolerance: {relative: 9}")
+    halves = field(copy, "tiny_memory", "halves")
+    halves["ranks"][1]["memory"]["peak_bytes"] = 76_500
+    copy.change_run("tiny_memory.halves", ranks=halves["ranks"])
+    found = calculator.checks(outputs["peak"], Evidence(copy.load()))
+    assert calculator.worst(found).run == "tiny_memory.halves"
+
+
+def test_the_start_values_give_what_a_reader_without_scripts_reads(copy, outputs):
+    evidence = Evidence(copy.load())
+    inputs = calculator.start(written(evidence.book), evidence)
+    whole = field(copy, "tiny_memory", "whole")
+    assert calculator.at_start(outputs["peak"], inputs).number == whole["model"]["bytes"] * 2
+
+
+def test_the_span_of_an_input_is_that_of_the_runs(copy):
+    evidence = Evidence(copy.load())
+    low, high = calculator.covered(written(evidence.book), "model_bytes", evidence)
+    assert (low.number, high.number) == (144, 80_000)
+
+
+def test_a_run_that_this_machine_lacks_is_left_out(copy, outputs):
+    copy.change_run("tiny_memory.halves", status="skipped", reason="no second device", ranks=[])
+    found = calculator.checks(outputs["peak"], Evidence(copy.load()))
+    assert [one.run for one in found] == ["tiny_memory.whole"]
+
+
+def test_numbers_of_two_machines_never_meet_in_a_formula(copy, outputs):
+    copy.add_machine("cpu-mine", "tiny_memory")  # tiny_training comes from the reference machine
+    evidence = Evidence(copy.load())
+    inputs = calculator.start(written(evidence.book), evidence)
+    assert inputs["model_bytes"].machines == {"cpu-mine"}
+    assert inputs["bandwidth"].machines == {"reference-frozen"}
+    assert calculator.at_start(outputs["peak"], inputs) is not None
+    assert calculator.at_start(outputs["step"], inputs) is None
+    assert copy.errors() == []
+
+
+def test_a_formula_that_divides_by_nought_gives_nothing(copy, outputs):
+    averaged = field(copy, "tiny_training", "averaged")
+    averaged["ranks"][1]["collectives"][0]["bytes"] = 0
+    copy.change_run("tiny_training.averaged", ranks=averaged["ranks"])
+    evidence = Evidence(copy.load())
+    inputs = calculator.start(written(evidence.book), evidence)
+    assert calculator.at_start(outputs["step"], inputs) is None
+
+
+def test_a_formula_further_off_than_allowed_is_a_mistake_at_its_run(copy):
+    assert copy.errors() == []
+    copy.edit(COST, "within: {relative: 0.05}", "within: {relative: 0.01}")
+    found = copy.errors()
+    lines = (copy.content / COST).read_text().splitlines()
+    assert len(found) == 2
+    for error, run in zip(found, ("whole", "halves"), strict=True):
+        place, message = error.split(": ", 1)
+        number = int(place.split(":")[1])
+        assert "measured:" in lines[number - 1]
+        assert f"off by −2.44% on tiny_memory.{run}" in message  # 80 over 82, and 160 over 164
+
+
+def test_an_absolute_limit_counts_in_the_unit_of_the_measurement(copy):
+    copy.edit(COST, "within: {relative: 0.05}", "within: {absolute: 4000}")
+    assert copy.errors() == []
+    copy.edit(COST, "within: {absolute: 4000}", "within: {absolute: 3999}")
+    assert [error for error in copy.errors() if "on tiny_memory.whole" in error]
+
+
+def test_on_another_machine_a_formula_may_be_further_off(copy):
+    copy.add_machine("cpu-mine", "tiny_memory", "tiny_training")
+    whole = field(copy, "tiny_memory", "whole")
+    whole["ranks"][0]["memory"]["peak_bytes"] *= 3
+    copy.change_run("tiny_memory.whole", machine="cpu-mine", ranks=whole["ranks"])
+    assert not [error for error in copy.errors() if "is off by" in error]
+
+
+def test_a_formula_with_a_name_that_is_no_input_is_shown_where_the_name_stands(copy):
+    copy.edit(COST, "formula: model_bytes * copies", "formula: model_bytes * copis")
+    error = next(error for error in copy.errors() if "copis" in error)
+    line = next(
+        number
+        for number, text in enumerate((copy.content / COST).read_text().splitlines(), 1)
+        if "copis" in text
+    )
+    column = (copy.content / COST).read_text().splitlines()[line - 1].index("copis") + 1
+    assert error.startswith(f"content/{COST}:{line}:{column}: no input is named 'copis'")
+    assert "did you mean 'copies'?" in error
+
+
+def _input(**changes):
+    return lambda one: one["inputs"][0].update(changes)
+
+
+def _output(**changes):
+    return lambda one: one["outputs"][0].update(changes)
+
+
+def _check(**changes):
+    return lambda one: one["outputs"][0]["checked_on"][0].update(changes)
+
+
+WHOLE = "tiny_memory.whole"
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (_output(formula="model_bytes ** copies"), "formulas are made of"),
+        (_output(formula="model_bytes * sum(copies, 1)"), "sum(…) is not known"),
+        (_output(within={}), "give relative or absolute"),
+        (_output(within={"relative": 1, "absolute": 1}), "give relative or absolute"),
+        (_output(name="copies"), "'copies' stands above already"),
+        (_input(name="max"), "'max' is a function"),
+        (_output(quantity="seconds"), f"{WHOLE}.ranks[0].memory.peak_bytes is bytes, not seconds"),
+        (_input(start=f"{WHOLE}.world_size"), "is count, not bytes"),
+        (_input(start=f"{WHOLE}.status"), "is no number"),
+        (_input(low=90_000), "start lie between them"),
+        (_input(low=90_000, high=80_000), "low must be below high"),
+        (_check(given={"copies": f"{WHOLE}.world_size"}), "the formula needs 'model_bytes'"),
+        (
+            lambda one: one["outputs"][0]["checked_on"][0]["given"].update(
+                bandwidth=f"{WHOLE}.world_size"
+            ),
+            "the formula does not use 'bandwidth'",
+        ),
+        (_check(measured=f"{WHOLE}.model.bytes"), "is nothing that a run measured"),
+        (
+            lambda one: one["outputs"][0]["checked_on"][0]["given"].update(
+                model_bytes=f"{WHOLE}.ranks[0].memory.peak_bytes / 2"
+            ),
+            "the very field that the formula is held against",
+        ),
+        (_check(run="tiny_memory.hole"), "tiny_memory has no run 'hole'"),
+        (_check(measured=f"{WHOLE}.ranks[0].memory.peek_bytes"), "has no field 'peek_bytes'"),
+        (
+            lambda one: one["inputs"].append({**one["inputs"][0], "name": "spare"}),
+            "no formula uses the input 'spare'",
+        ),
+    ],
+)
+def test_what_an_author_gets_wrong_in_a_calculator_is_told_at_its_place(copy, edit, said):
+    change(copy, edit)
+    found = [error for error in copy.errors() if said in error]
+    assert found, copy.errors()
+    assert all(error.startswith(f"content/{COST}:") for error in found)

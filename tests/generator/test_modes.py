@@ -1,0 +1,226 @@
+"""Learn, Why, Try and Cost: what each page holds, against the lesson and the trace behind it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from generator import pages, units, verdicts
+from generator.evidence import Evidence
+from generator.lesson import MODES
+from generator.units import AS_RULED
+
+FROZEN = Path(__file__).parents[1] / "book" / "content"
+TOPIC = FROZEN / "topics" / "averaging"
+LEARN, WHY, TRY, COST = (f"topics/averaging/{mode}.md" for mode in ("learn", "why", "try", "cost"))
+
+
+@pytest.fixture(scope="module")
+def rendered(book):
+    return pages.render(book)
+
+
+@pytest.fixture(scope="module")
+def lessons():
+    return {
+        path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in sorted(TOPIC.glob("*.yml"))
+    }
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {
+        f"{path.stem}.{name}": run
+        for path in (FROZEN / "traces" / "reference-frozen").glob("tiny_*.json")
+        for name, run in json.loads(path.read_text())["runs"].items()
+    }
+
+
+def headings(text):
+    found = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    return [re.sub(r"&#\d+;|<[^>]+>", "", heading).strip() for heading in found]
+
+
+def plain(html):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", html)).replace("\u00a0", " ").strip()
+
+
+def rows(text):
+    """The cells of every row of every table, as plain text."""
+    return [
+        [plain(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)]
+        for row in re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
+    ]
+
+
+def test_the_frozen_book_has_a_page_of_every_mode(book):
+    assert {mode for topic in book.topics for mode in topic.lessons} == set(MODES)
+
+
+# Learn.
+
+
+def test_learn_goes_from_a_guess_to_what_to_take_away(rendered):
+    assert headings(rendered[LEARN]) == [
+        "Guess first", "The idea", "The smallest real program", "Check yourself",
+        "What to take with you",
+    ]  # fmt: skip
+
+
+def test_what_would_answer_the_guess_waits_for_it(rendered, lessons):
+    text, guess = rendered[LEARN], lessons["learn"]["guess"]
+    waits = [found.start() for found in re.finditer(f'data-after="{guess}"', text)]
+    assert len(waits) == 2
+    assert text.index(f'data-item="{guess}"') < waits[0]
+    assert f'<details class="pb-details pb-reveal" data-after="{guess}">' in text
+    assert waits[0] < text.index("They drifted apart") < waits[1] < text.index("takes the mean of")
+
+
+def test_each_note_names_the_line_on_which_its_code_stands(rendered, lessons):
+    lesson = lessons["learn"]
+    code = (FROZEN.parent / lesson["program"]["path"]).read_text().splitlines()
+    notes = rendered[LEARN].split('<ol class="pb-notes">')[1].split("</ol>")[0]
+    told = re.findall(r'class="pb-label">line (\d+)</span> <code>(.*?)</code>', notes)
+    assert len(told) == len(lesson["walkthrough"]) >= 2
+    for number, html in told:
+        assert code[int(number) - 1].strip() == plain(html)
+
+
+def test_the_program_is_the_file_and_its_output_is_the_runs(copy, rendered):
+    assert "It printed nothing." in rendered[LEARN]
+    copy.change_run("tiny_training.averaged", printed=["the mean is <b>1.5</b>"])
+    text = pages.render(copy.load())[LEARN]
+    assert "the mean is &lt;b&gt;1.5&lt;/b&gt;" in text
+    assert "total" in plain(text.split('class="highlight"')[1].split("</pre>")[0])
+
+
+# Why.
+
+
+def test_every_decision_cites_the_run_that_shows_it_and_how_its_claim_stands(
+    book, rendered, lessons
+):
+    judged = verdicts.judge(book, Evidence(book))
+    table = rendered[WHY].split("pb-decisions")[1].split("</table>")[0]
+    html = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]
+    decisions = lessons["why"]["decisions"]
+    assert len(html) == len(decisions)
+    for row, written in zip(html, decisions, strict=True):
+        experiment, run = written["run"].split(".")
+        assert f'href="../../evidence.html#run-{experiment}-{run}"' in row
+        assert f'id="run-{experiment}-{run}"' in rendered["evidence.md"]
+        assert plain(row).startswith(written["situation"])
+        if "claim" in written:
+            words = verdicts.WORDS[judged[written["claim"]].verdict]
+            assert f'evidence.html#claim-{written["claim"]}">{words}</a>' in row
+        else:
+            assert "#claim-" not in row
+
+
+def test_a_decision_tells_how_its_run_ended(copy, rendered):
+    assert "halves_budget</code></a>, completed" in rendered[WHY]
+    copy.edit("topics/averaging/why.yml", "run: tiny_memory.halves_budget",
+              "run: tiny_memory.whole_budget")  # fmt: skip
+    text = pages.render(copy.load())[WHY]
+    assert "whole_budget</code></a>, out of memory" in text
+
+
+def test_a_section_that_asks_first_tells_only_after(rendered, lessons):
+    section = lessons["why"]["when_not"][0]
+    text = rendered[WHY].split(section["title"])[-1]
+    asked = text.index(f'data-item="{section["commit"]}"')
+    waits = text.index(f'<div data-after="{section["commit"]}">')
+    assert asked < waits < text.index(section["text"]) < text.index("pb-waits")
+    assert waits < text.index("<figure") < text.index("pb-waits")
+
+
+# Try.
+
+
+def test_a_trial_asks_then_tells_why_and_how_to_measure_it(rendered, lessons):
+    parts = rendered[TRY].split("\n## ")[1:]
+    trials = lessons["try"]["trials"]
+    assert len(parts) == len(trials) + 1
+    for text, trial in zip(parts, trials, strict=False):
+        item = trial["item"]
+        order = [
+            f'data-item="{item}"',
+            f'<details class="pb-details pb-reveal" data-after="{item}">',
+            f"<code>python -m runners try {trial['run']}</code>",
+            f'<div data-after="{item}">',
+            "pb-suggestions",
+        ]
+        places = [text.index(one) for one in order]
+        assert places == sorted(places)
+
+
+def test_each_suggestion_is_a_command_with_its_settings(rendered, lessons):
+    for trial in lessons["try"]["trials"]:
+        for suggestion in trial["suggestions"]:
+            changed = " ".join(f"--set {key}={value}" for key, value in suggestion["set"].items())
+            assert f"python -m runners try {trial['run']} {changed}</code>" in rendered[TRY]
+
+
+# Cost.
+
+
+def test_each_cost_stands_beside_what_its_run_measured_with_the_difference(rendered, runs):
+    whole = runs["tiny_memory.whole"]
+    formula, peak = 2 * whole["model"]["bytes"], whole["ranks"][0]["memory"]["peak_bytes"]
+    row = next(row for row in rows(rendered[COST]) if row[0].startswith("Peak of the whole"))
+    assert row[2:] == ["156 KiB", "160 KiB", "−2.44%"]
+    assert [round(formula / 1024), round(peak / 1024)] == [156, 160]
+    assert round((formula / peak - 1) * 100, 2) == -2.44
+
+
+def test_a_cost_whose_formula_is_right_is_off_by_nothing(rendered):
+    row = next(row for row in rows(rendered[COST]) if row[0].startswith("Handed to"))
+    assert row[2:] == ["144 B", "144 B", "0%"]
+
+
+def test_a_cost_that_compares_bytes_with_seconds_is_refused(copy):
+    copy.edit(
+        "topics/averaging/cost.yml", "predicted: tiny_training.averaged.model.bytes\n",
+        "predicted: tiny_training.averaged.timing.wall_seconds\n",
+    )  # fmt: skip
+    found = copy.errors()
+    assert len(found) == 1
+    assert "seconds and bytes cannot be added or compared" in found[0]
+
+
+def test_the_calculator_stands_as_a_form_and_as_a_table(rendered, runs):
+    text = rendered[COST].split("data-calculator")[1]
+    told = r'<input type="number"[^>]*name="(\w+)" value="([\d.]+)"[^>]*size="([\d.]+)"'
+    fields = re.findall(told, text)
+    averaged = runs["tiny_training.averaged"]
+    measured = {
+        "model_bytes": runs["tiny_memory.whole"]["model"]["bytes"],
+        "copies": runs["tiny_memory.halves"]["world_size"],
+        "compute_seconds": averaged["timing"]["ranks"][1]["compute_seconds"],
+        "bandwidth": averaged["ranks"][1]["collectives"][0]["bytes"]
+        / averaged["timing"]["ranks"][1]["communication_seconds"],
+    }
+    assert [name for name, _, _ in fields] == list(measured)
+    for name, value, size in fields:
+        assert float(value) * float(size) == pytest.approx(measured[name], rel=1e-5)
+    table = rows(text)
+    start = next(row for row in table if row[0] == "Peak of a rank")
+    expected = units.printed(measured["model_bytes"] * measured["copies"], units.BYTES, AS_RULED)
+    assert start[2] == expected.replace("\u00a0", " ")
+    assert "Held against 2 runs; at worst off by −2.44%, in tiny_memory.whole" in start[3]
+
+
+def test_labels_of_fields_and_results_lead_to_them(rendered):
+    text = rendered[COST].split("data-calculator")[1].split("</form>")[0]
+    named = re.findall(r'<(?:input type="number"[^>]*|output) id="([^"]+)"', text)
+    ids = set(re.findall(r' id="([^"]+)"', text))
+    labels = re.findall(r'<label for="([^"]+)"', text)
+    assert set(labels) <= ids
+    assert len(labels) == len(set(labels)) == 6
+    assert set(re.findall(r'aria-(?:labelledby|describedby)="([^"]+)"', text)) <= ids
+    assert named
