@@ -14,7 +14,7 @@ MARKS = (
     ("var(--pb-series-b)", "square"),
     ("var(--pb-series-c)", "triangle-up"),
     ("var(--pb-series-d)", "diamond"),
-    ("var(--pb-waiting)", "cross"),
+    ("var(--pb-series-e)", "cross"),
 )
 FORMULA_DASH = [5, 4]
 LEGEND_ROW = 20
@@ -24,11 +24,12 @@ ROOM = 1.08  # between the largest value and the frame
 
 @dataclass(frozen=True)
 class Point:
-    """A run: where it stands, what was measured and what the formula says there."""
+    """A run: where it stands, what was measured, what the formula says there; all in words."""
 
     x: float
     measured: float
     predicted: float | None
+    say: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,13 +123,14 @@ def _powers(low: float, high: float) -> list[float]:
 def _marks(line: Grown, mark: tuple[str, str], x: Spec, y: Spec) -> list[Spec]:
     colour, shape = mark
     measured = [{"x": one.x, "y": one.measured} for one in line.points]
+    told = [{**row, "say": one.say} for row, one in zip(measured, line.points, strict=True)]
     formula = [{"x": one.x, "y": one.predicted} for one in line.points if one.predicted is not None]
     drawn = [layer({"type": "line", "stroke": colour, "strokeWidth": 2.6}, measured, x=x, y=y)]
     if formula:
         look = {"type": "line", "stroke": "currentColor", "strokeWidth": 1.6}
         drawn.append(layer({**look, "strokeDash": FORMULA_DASH}, formula, x=x, y=y))
     points = {"type": "point", "filled": True, "opacity": 1, "size": 70}
-    drawn.append(layer({**points, "shape": shape, "fill": colour}, measured, x=x, y=y))
+    drawn.append(layer({**points, "shape": shape, "fill": colour}, told, x=x, y=y))
     return drawn
 
 

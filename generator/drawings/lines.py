@@ -17,16 +17,22 @@ SERIES = (  # pinned order of colour and dash
 
 @dataclass(frozen=True)
 class Series:
-    """One line over epochs: `points` are (x, y)."""
+    """One line over epochs: `points` are (x, y); `says` tells each of them in words."""
 
     name: str
     points: tuple[tuple[float, float], ...]
+    says: tuple[str, ...] = ()
 
 
 def lines(series: Sequence[Series], x_title: str, percent: bool) -> Spec:
     """Lines over a whole-numbered x, half a column wide; a legend row names colour and dash."""
     width, height = 336, 170
     points: list[Spec] = [{"name": s.name, "x": x, "y": y} for s in series for x, y in s.points]
+    told = [
+        {"name": s.name, "x": x, "y": y, "say": say}
+        for s in series
+        for (x, y), say in zip(s.points, s.says, strict=False)
+    ]
     names = [s.name for s in series]
     low = min(p["y"] for p in points)
     high = max(p["y"] for p in points)
@@ -63,7 +69,7 @@ def lines(series: Sequence[Series], x_title: str, percent: bool) -> Spec:
         ),
         layer(
             {"type": "point", "filled": True, "opacity": 1, "size": 34},
-            points,
+            told or points,
             x=x,
             y=y,
             fill=colour,

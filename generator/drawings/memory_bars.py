@@ -26,6 +26,7 @@ class Bar:
     words: str
     tone: Tone
     limit: float | None = None  # the dashed line it is held against
+    say: str = ""  # the row in words
 
 
 def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout) -> Spec:
@@ -52,6 +53,7 @@ def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout
             {
                 "label": bar.label,
                 "words": bar.words,
+                "say": bar.say or f"{bar.label}: {bar.words}",
                 "zero": 0,
                 "size": bar.size,
                 "limit": bar.limit,
@@ -76,12 +78,17 @@ def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout
             y2={"field": "lower"},
             fill={"field": "fill", "type": "nominal", "scale": None},
         ),
-        *_bar_words(rows, x, left, layout),
-        *_limit(rows, x, limit_words, y, broken=layout.labels_above),
+        *_bar_words(_without_words(rows), x, left, layout),
+        *_limit(_without_words(rows), x, limit_words, y, broken=layout.labels_above),
     ]
     return chart(
         layers, layout.width, y + 24, {"left": left, "right": right, "top": 4, "bottom": 44}
     )
+
+
+def _without_words(rows: Sequence[Spec]) -> list[Spec]:
+    """Rows for marks that tell nothing of their own."""
+    return [{name: value for name, value in row.items() if name != "say"} for row in rows]
 
 
 def _bar_words(rows: Sequence[Spec], x: Spec, left: int, layout: Layout) -> list[Spec]:

@@ -26,6 +26,7 @@ class Spread:
     third_quartile: float
     samples: tuple[float, ...]
     words: str
+    say: str = ""  # the row in words, with its quartiles
 
 
 def spreads(rows: Sequence[Spread], unit: str, layout: Layout) -> Spec:
@@ -39,7 +40,7 @@ def spreads(rows: Sequence[Spread], unit: str, layout: Layout) -> Spec:
         _dots(rows, marks, top / NUM_PLACES, x),
         layer(
             {"type": "rule", "stroke": "var(--pb-compute)", "strokeWidth": 5},
-            marks,
+            [{**mark, "say": row.say or row.words} for row, mark in zip(rows, marks, strict=True)],
             x=x,
             x2={"field": "third"},
             y=pixels("y"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from generator.drawings.lines import Series, lines
 from generator.exhibit import Figure
-from generator.value import Value
+from generator.value import Value, numeric
 from generator.views.folio import Folio
 from generator.views.picture import Picture, Table, chart_svg
 
@@ -64,15 +64,16 @@ def _series(
     found = []
     for path, rows in read.items():
         for field, kind in ((panel, "training"), (f"validation_{panel}", "validation")):
-            points = tuple(
-                (float(position + 1), float(value.number))
+            points = [
+                (float(position + 1), value, row["epoch"])
                 for position, row in enumerate(rows)
                 if (value := row[field]) is not None and not isinstance(value.number, str)
-            )
+            ]
             if not points:
                 continue
             name = words[kind] if len(read) == 1 else f"{names[path]}, {words[kind]}"
-            found.append(Series(name, points))
+            says = tuple(f"{name}, {words['epoch']} {epoch}: {value}" for _, value, epoch in points)
+            found.append(Series(name, tuple((x, numeric(y)) for x, y, _ in points), says))
     if len(found) > 4:  # told apart by four dashes; training alone says enough
         found = [one for one in found if one.name.endswith(words["training"])]
     return found[:4]

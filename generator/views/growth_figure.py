@@ -39,7 +39,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     y_unit, y_size = _scale([*measured, *(row.predicted for row in rows if row.predicted)])
     names = {label: plain(folio.line(label)) for label in found}
     series = [
-        Grown(names[label], tuple(_point(row, x_size, y_size) for row in runs))
+        Grown(names[label], tuple(_point(row, names[label], x_size, y_size, folio) for row in runs))
         for label, runs in found.items()
     ]
     axes = Axes(
@@ -56,9 +56,10 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     return Picture(table, drawings)
 
 
-def _point(row: GrownRun, x_size: float, y_size: float) -> Point:
+def _point(row: GrownRun, name: str, x_size: float, y_size: float, folio: Folio) -> Point:
     predicted = None if row.predicted is None else numeric(row.predicted) / y_size
-    return Point(numeric(row.x) / x_size, numeric(row.measured) / y_size, predicted)
+    say = _described(name, [row], folio)
+    return Point(numeric(row.x) / x_size, numeric(row.measured) / y_size, predicted, say)
 
 
 def _scale(values: Sequence[Value]) -> tuple[str, float]:

@@ -47,6 +47,7 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
             words=" · ".join(filter(None, [str(row.peak), row.outcome])),
             tone=row.tone,
             limit=round(_size(row.budget) / scale, 3) if row.budget else None,
+            say=_said(row, folio),
         )
         for row in rows
     ]
@@ -67,6 +68,15 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
         for layout in (WIDE, NARROW)
     ]
     return Picture(_table(rows, folio), drawings)
+
+
+def _named(row: _Row) -> str:
+    return row.label if row.label.startswith(row.group) else f"{row.group} · {row.label}"
+
+
+def _said(row: _Row, folio: Folio) -> str:
+    budget = f"{folio.ui['figure']['budget']} {row.budget}" if row.budget else ""
+    return f"{_named(row)}: " + " · ".join(filter(None, [str(row.peak), row.outcome, budget]))
 
 
 def _budgeted(figure: Figure, position: int) -> str | None:
@@ -133,8 +143,7 @@ def _table(rows: list[_Row], folio: Folio) -> Table:
     if has_budget:
         table.head += [words["allowed"], words["under_budget"]]
     for row in rows:
-        label = row.label if row.label.startswith(row.group) else f"{row.group} · {row.label}"
-        cells: list[Markup | str] = [label, folio.show(row.peak)]
+        cells: list[Markup | str] = [_named(row), folio.show(row.peak)]
         if has_budget:
             cells += [folio.show(row.budget) if row.budget else "", row.outcome]
         table.rows.append(cells)

@@ -26,11 +26,15 @@ class Table:
 
 @dataclass
 class Picture:
-    """Drawings for a wide and a narrow page, or panels that stand side by side."""
+    """Drawings for a wide and a narrow page, or panels that stand side by side.
+
+    `details` is a second table, where a drawing shows more than its first can hold.
+    """
 
     table: Table
     drawings: list[Markup] = field(default_factory=list)
     panels: list[tuple[str, Markup]] = field(default_factory=list)
+    details: Table | None = None
 
 
 def plain(markup: Markup | str) -> str:

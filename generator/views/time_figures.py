@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from generator.chart import NARROW, WIDE
 from generator.drawings import spreads as spreads_drawing
 from generator.drawings import timeline as timeline_drawing
@@ -11,6 +13,7 @@ from generator.exhibit import Figure
 from generator.value import Value
 from generator.views.folio import Folio
 from generator.views.picture import Picture, Table, chart_svg
+from runners.trace import RankTime, Run
 
 
 def _scale(seconds: float) -> tuple[float, str]:
@@ -24,43 +27,23 @@ def timeline(figure: Figure, folio: Folio) -> Picture:
     """One step of the first run: a row a rank."""
     path = figure.runs[0]
     run = folio.run(path)
-    words = folio.ui["figure"]
-    table = Table(
-        [
-            words["rank"].capitalize(),
-            words["computed"],
-            words["communicated"],
-            words["waited"],
-            words["share"],
-        ]
-    )
     if run is None or not run.timing.timeline:
-        return Picture(table)
+        return Picture(_rank_sums(path, [], folio))
+    words = folio.ui["figure"]
     factor, unit = _scale(max(span.end_seconds for span in run.timing.timeline))
-    spans = [
-        Activity(
-            row=f"{words['rank']} {span.rank}",
-            activity=span.activity,
-            name=span.name,
-            start=round(span.start_seconds * factor, 4),
-            end=round(span.end_seconds * factor, 4),
-        )
-        for span in run.timing.timeline
+    spans, details = _spans(path, run, factor, folio)
+    rows = [
+        (f"{words['rank']} {rank.rank}", f"{words['waits']} {rank.waiting_share:.0%}")
+        for rank in run.timing.ranks
     ]
-    fields = ("compute_seconds", "communication_seconds", "waiting_seconds", "waiting_share")
-    for position, rank in enumerate(run.timing.ranks):
-        cells = [folio.cell(f"{path}.timing.ranks[{position}].{name}") for name in fields]
-        table.rows.append([f"{words['rank']} {rank.rank}", *cells])
-    rows = sorted({span.rank for span in run.timing.timeline})
-    names = [f"{words['rank']} {rank}" for rank in rows]
     description = "; ".join(
         f"{words['rank']} {rank.rank}: {words['waited'].lower()} "
-        f"{rank.waiting_share:.0%} of the step"
+        f"{rank.waiting_share:.0%} {words['of_the_step']}"
         for rank in run.timing.ranks
     )
     drawings = [
         chart_svg(
-            timeline_drawing.timeline(names, spans, unit, words["activities"], layout),
+            timeline_drawing.timeline(rows, spans, unit, words["activities"], layout),
             figure,
             folio,
             layout.name,
@@ -68,13 +51,58 @@ def timeline(figure: Figure, folio: Folio) -> Picture:
         )
         for layout in (WIDE, NARROW)
     ]
-    return Picture(table, drawings)
+    return Picture(_rank_sums(path, run.timing.ranks, folio), drawings, details=details)
+
+
+def _rank_sums(path: str, ranks: Sequence[RankTime], folio: Folio) -> Table:
+    """How each rank spent the step."""
+    words = folio.ui["figure"]
+    heads = ("computed", "communicated", "waited", "share")
+    table = Table([words["rank"].capitalize(), *(words[name] for name in heads)])
+    fields = ("compute_seconds", "communication_seconds", "waiting_seconds", "waiting_share")
+    for position, rank in enumerate(ranks):
+        cells = [folio.cell(f"{path}.timing.ranks[{position}].{name}") for name in fields]
+        table.rows.append([f"{words['rank']} {rank.rank}", *cells])
+    return table
+
+
+def _spans(path: str, run: Run, factor: float, folio: Folio) -> tuple[list[Activity], Table]:
+    """What is drawn, each with its words, and a row for each that is not waiting."""
+    words = folio.ui["figure"]
+    table = Table([words["activity"], words["starts"], words["ends"]])
+    found = []
+    for position, span in enumerate(run.timing.timeline):
+        place = f"{path}.timing.timeline[{position}]"
+        start, end = (folio.value(f"{place}.{side}_seconds") for side in ("start", "end"))
+        row, activity = f"{words['rank']} {span.rank}", words["activities"][span.activity]
+        named = f"{row}, {span.name.replace('_', ' ') if span.activity == 'waiting' else span.name}"
+        found.append(
+            Activity(
+                row=row,
+                activity=span.activity,
+                name=span.name,
+                start=round(span.start_seconds * factor, 4),
+                end=round(span.end_seconds * factor, 4),
+                say=f"{named} ({activity}): {words['from']} {start} {words['until']} {end}",
+            )
+        )
+        if span.activity != "waiting" and start is not None and end is not None:
+            table.rows.append([f"{named} ({activity})", folio.show(start), folio.show(end)])
+    return found, table
 
 
 def _number(value: Value | None) -> float:
     assert value is not None
     assert not isinstance(value.number, str)
     return float(value.number)
+
+
+def _said(path: str, label: str, folio: Folio) -> str:
+    """A row of step times in words: median and quartiles, as its table prints them."""
+    words = folio.ui["figure"]
+    names = ("median", "first_quartile", "third_quartile")
+    median, low, high = (folio.value(f"{path}.timing.step.{name}_seconds") for name in names)
+    return f"{label}: {words['median']} {median}, {words['quartiles']} {low} – {high}"
 
 
 def step_times(figure: Figure, folio: Folio) -> Picture:
@@ -121,8 +149,9 @@ def step_times(figure: Figure, folio: Folio) -> Picture:
             third_quartile=round(samples.third_quartile_seconds * factor, 4),
             samples=tuple(round(s * factor, 4) for s in samples.samples),
             words=f"{words['median']} {median}",
+            say=_said(path, label, folio),
         )
-        for _, label, median, samples, _ in read
+        for path, label, median, samples, _ in read
     ]
     description = "; ".join(f"{row.label}: {row.words}" for row in rows)
     title = f"{unit} {words['per_step']}"

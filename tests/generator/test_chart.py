@@ -26,6 +26,7 @@ SPANS = (
     Activity("rank 0", "waiting", "waiting", 3.0, 9.0),
     Activity("rank 1", "communication", "recv", 0.0, 4.0),
 )
+ROWS = [("rank 0", "waits 67%"), ("rank 1", "")]
 ACTIVITIES = {"compute": "compute", "communication": "communication", "waiting": "waiting"}
 CURVES = (
     Series("training", ((1.0, 1.2), (2.0, 0.8))),
@@ -34,8 +35,8 @@ CURVES = (
 SPECS = {
     "bars": memory_bars(BARS, "MiB per rank", "budget 401 MiB", WIDE),
     "bars, narrow": memory_bars(BARS, "MiB per rank", "budget 401 MiB", NARROW),
-    "timeline": timeline(["rank 0", "rank 1"], SPANS, "ms", ACTIVITIES, WIDE),
-    "timeline, narrow": timeline(["rank 0", "rank 1"], SPANS, "ms", ACTIVITIES, NARROW),
+    "timeline": timeline(ROWS, SPANS, "ms", ACTIVITIES, WIDE),
+    "timeline, narrow": timeline(ROWS, SPANS, "ms", ACTIVITIES, NARROW),
     "lines": lines(CURVES, "epoch", percent=False),
     "spreads": spreads([Spread("single", 1.0, 1.2, 1.4, (1.0, 1.2, 1.4), "1.2 ms")], "ms", WIDE),
 }
@@ -79,6 +80,41 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path, monkeyp
     assert "<svg" in chart.svg(SPECS["lines"], "a", "t", "d", "c")
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("bars", [f"{bar.label}: {bar.words}" for bar in BARS]),
+        ("timeline", ["forward", "waiting", "recv"]),
+        ("spreads", ["1.2 ms"]),
+        ("told lines", ["first", "second"]),
+        ("lines", []),
+    ],
+)
+def test_each_mark_tells_what_it_stands_for_and_nothing_else_does(name, told):
+    told_lines = lines([Series("a", ((1.0, 1.2), (2.0, 0.8)), ("first", "second"))], "x", False)
+    drawn = chart.svg({**SPECS, "told lines": told_lines}[name], "a", "t", "d", "c")
+    says = [
+        mark.attrib["data-say"] for mark in ET.fromstring(drawn).iter() if "data-say" in mark.attrib
+    ]
+    assert sorted(says) == sorted(told)
+
+
+def test_words_of_a_mark_cannot_break_out_of_it():
+    evil = '"><script>alert(1)</script>'
+    drawn = chart.svg(lines([Series("a", ((1.0, 1.0),), (evil,))], "x", False), "a", "t", "d", "c")
+    assert "<script>" not in drawn
+    assert evil in {mark.attrib.get("data-say") for mark in ET.fromstring(drawn).iter()}
+
+
+def test_names_stand_in_the_boxes_that_have_room_for_them():
+    spans = (Activity("rank 0", "compute", "forward", 0.0, 9.0),
+             Activity("rank 0", "compute", "backward", 9.0, 9.1))  # fmt: skip
+    drawn = chart.svg(timeline(ROWS[:1], spans, "ms", ACTIVITIES, WIDE), "a", "t", "d", "c")
+    words = [text.text for text in ET.fromstring(drawn).iter("text")]
+    assert "forward" in words
+    assert "backward" not in words
+
+
 def test_the_words_of_a_title_cannot_break_out_of_it():
     drawn = chart.svg(SPECS["lines"], "a", "<script>alert(1)</script>", "a & b", "c")
     assert "<script>" not in drawn
@@ -94,7 +130,10 @@ def test_bars_are_as_long_as_what_they_stand_for():
         )
     ]
     sizes = [bar.size for bar in BARS]
-    assert [w / widths[0] for w in widths] == pytest.approx([size / sizes[0] for size in sizes])
+    rounding = 0.01 / widths[0]  # places are rounded to a hundredth of a pixel
+    assert [w / widths[0] for w in widths] == pytest.approx(
+        [size / sizes[0] for size in sizes], abs=2 * rounding
+    )
 
 
 def test_the_outcome_is_said_in_words_and_the_budget_is_dashed():

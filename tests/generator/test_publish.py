@@ -30,8 +30,3 @@ def test_the_first_line_of_the_first_script_holds_the_words_and_the_rest_is_the_
     del others["assets/proofbook.js"]
     assert others
     assert not any(b'"words":' in text for text in others.values())
-
-
-def test_a_lean_script_loses_comment_lines_and_indents_and_nothing_else():
-    script = b'// why\n(function () {\n  // more\n  var url = "https://x/"; // kept\n\n})();\n'
-    assert publish.lean(script) == b'(function () {\nvar url = "https://x/"; // kept\n})();\n'
