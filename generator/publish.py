@@ -16,11 +16,9 @@ from typing import NamedTuple
 from generator.book import Book
 from generator.lean_script import lean
 from generator.views.folio import interface_words
-from generator.views.frame import SCRIPTS
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 SPEAKING = "assets/proofbook.js"
-OURS = frozenset(f"{name}.js" for name in ("proofbook", *SCRIPTS))
 VENDORED = "iframe-worker"
 
 
@@ -61,12 +59,6 @@ def words_for_scripts(words: Mapping[str, object]) -> bytes:
     """The interface's words as the first line of the script that all others come after."""
     told = json.dumps({"words": words}, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return b"window.proofbook=" + told.replace("<", r"\u003c").encode() + b";\n"
-
-
-def lean(script: bytes) -> bytes:
-    """A script without comment lines and indents, which no browser needs to fetch."""
-    lines = (line.strip() for line in script.splitlines())
-    return b"".join(line + b"\n" for line in lines if line and not line.startswith(b"//"))
 
 
 def bring_to(folder: Path, files: Mapping[str, bytes]) -> Change:
