@@ -2,6 +2,7 @@
 
     python -m generator build     content/ → site/pages/, written only where bytes changed
     python -m generator check     every mistake and verdict, and what no misconception has met yet
+    python -m generator items FILE…    what readers' exported answers say about each item
     python -m generator new topic NAME     a topic's first files
     python -m generator schema    the JSON Schemas of what authors write
 
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import checks, coverage, pages, publish, scaffold, verdicts
+from generator import checks, coverage, pages, publish, reader_report, scaffold, verdicts
 from generator.book import Book, load
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.errors import ContentErrors
@@ -57,18 +58,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
-    verbs = parser.add_subparsers(required=True, metavar="build | check | new | schema")
+    verbs = parser.add_subparsers(required=True, metavar="build | check | items | new | schema")
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
+    items = verbs.add_parser("items", help="report on items from readers' exported answers")
     new = verbs.add_parser("new", help="start a topic")
     schema = verbs.add_parser("schema", help="print the JSON Schemas of the YAML files")
-    for verb in (build, check, new):
+    for verb in (build, check, items, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
+    items.add_argument("files", nargs="+", type=Path, metavar="FILE")
     new.add_argument("what", choices=["topic"])
     new.add_argument("name")
-    for verb, command in ((build, _build), (check, _check), (new, _new), (schema, _schema)):
+    commands = {build: _build, check: _check, items: _items, new: _new, schema: _schema}
+    for verb, command in commands.items():
         verb.set_defaults(command=command)
     return parser
 
@@ -85,10 +89,7 @@ def _build(asked: argparse.Namespace) -> int:
 
 def _check(asked: argparse.Namespace) -> int:
     book = load(asked.content, asked.machine)
-    evidence = Evidence(book)
-    mistakes = checks.check(evidence)
-    if mistakes:
-        raise ContentErrors(mistakes)
+    evidence = _sound(book)
     pages.render(book)  # some mistakes show only on a page, such as an answer above its question
     for name, outcome in verdicts.judge(book, evidence).items():
         words = verdicts.WORDS[outcome.verdict]
@@ -96,6 +97,15 @@ def _check(asked: argparse.Namespace) -> int:
     for lack in coverage.lacks(evidence):
         print(lack)
     return _report(book, evidence)
+
+
+def _sound(book: Book) -> Evidence:
+    """The evidence of a book without mistakes."""
+    evidence = Evidence(book)
+    mistakes = checks.check(evidence)
+    if mistakes:
+        raise ContentErrors(mistakes)
+    return evidence
 
 
 def _report(book: Book, evidence: Evidence) -> int:
@@ -110,6 +120,16 @@ def _report(book: Book, evidence: Evidence) -> int:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
     print(f"numbers of {book.machine.name}")
     return 1 if problems else 0
+
+
+def _items(asked: argparse.Namespace) -> int:
+    book = load(asked.content, asked.machine)
+    told = reader_report.tell(_sound(book), asked.files)
+    for line in told.lines:
+        print(line)
+    for line in told.refused:
+        print(line, file=sys.stderr)
+    return 2 if told.refused else 0
 
 
 def _new(asked: argparse.Namespace) -> int:

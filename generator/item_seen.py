@@ -63,14 +63,15 @@ def seen(item: Item, evidence: Evidence) -> Seen | None:
     try:
         return Seen(
             item, key_of(item, evidence), evidence,
-            tuple(evidence.plain(_text(option)) for option in options),
-            tuple(_number(evidence, _text(option)) for option in options),
+            tuple(evidence.plain(option_text(option)) for option in options),
+            tuple(_number(evidence, option_text(option)) for option in options),
         )  # fmt: skip
     except (ContentError, ExpressionError):
         return None
 
 
-def _text(option: Option) -> str:
+def option_text(option: Option) -> str:
+    """What an option says, as a Line; a slip says its number."""
     return f"{{{{ {option.slip.gives} }}}}" if option.slip else option.text or ""
 
 
