@@ -18,6 +18,7 @@
   // reader's own midnight.
   const INTERVALS = [1, 3, 7, 21, 60];
   const A_WEEK = 7;
+  const A_SITTING = 4 * 36e5; // milliseconds
 
   function inDays(num, time) {
     const day = new Date(time);
@@ -28,11 +29,11 @@
 
   function schedule({ step, due, again }, isRight, confidence, isGraded, now) {
     if (!isRight && confidence === 2) return { step: 0, due: inDays(A_WEEK, now), again: false };
-    const isLucky = isRight && confidence === 0 && !again;
-    if (isGraded && (!isRight || isLucky)) return { step: 0, due: now, again: true };
-    if (isRight && due > now) return { step, due, again };
+    const isUnsure = !isRight || confidence === 0;
+    if (isGraded && isUnsure && !again) return { step: 0, due: now, again: true };
+    if (isRight && due > now) return { step, due, again: false };
     const next = isRight ? Math.min(step, INTERVALS.length - 1) : 0;
-    return { step: next + 1, due: inDays(INTERVALS[next], now), again: false };
+    return { step: isRight ? next + 1 : 0, due: inDays(INTERVALS[next], now), again: false };
   }
 
   function button(text, act) {
@@ -382,7 +383,9 @@
       const record = isSame ? before : { digest: this.digest, attempts: [], step: 0, due: 0, again: false };
       const gave_up = answer === null;
       const nth = this.tries + 1;
+      const last = record.attempts[record.attempts.length - 1];
       if (nth === 1) this.first = { isRight, confidence };
+      if (last && at - last.at > A_SITTING) record.again = false;
       record.kind = this.kind;
       record.attempts.push({ at, answer, is_right: isRight, confidence, gave_up, nth });
       if (record.attempts.length > NUM_KEPT) record.attempts.splice(1, 1);

@@ -120,7 +120,7 @@
     const worth = sure < 5 ? "calibration_few" : right / sure < 0.8 ? "calibration_over" : "calibration_fits";
     const told = made("p", "", words[worth]);
     if (guesses > 4 && luck / guesses > 0.7) told.append(" ", words.calibration_under);
-    return [table([words.how_sure, words.were_right, words.share], rows.reverse()), told];
+    return [table([words.you_were, words.were_right, words.share], rows.reverse()), told];
   }
 
   function sum() {
