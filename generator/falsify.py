@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from generator.book import Book
 from generator.claim import Claim, Falsifier
 from generator.paths import NAMES, Key, TraceOnPage
-from runners.trace import Samples, Trace
+from runners.trace import Run, Samples, Trace
 
 _STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\])")
 
@@ -52,24 +52,28 @@ def falsify(traces: Mapping[str, TraceOnPage], claim: Claim) -> dict[str, TraceO
     shown = traces.get(str(experiment))
     if shown is None or run not in shown.trace.runs:
         raise ValueError(f"no run {experiment}.{run}")
-    document = shown.trace.model_dump(mode="json")
-    _put(document["runs"][run], steps, _new_value(document["runs"], claim.falsified_by))
+    document = shown.trace.runs[str(run)].model_dump(mode="json")
+    _put(document, steps, _new_value(shown.trace, claim.falsified_by))
     try:
-        trace = Trace.model_validate(document)
+        changed = Run.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
+        field = ".".join(str(part) for part in ("runs", run, *first["loc"]))
         raise ValueError(f"the changed trace is no trace: {field}: {first['msg']}") from None
+    runs = {**shown.trace.runs, str(run): changed}
+    trace = shown.trace.model_copy(update={"runs": runs})
     return {**traces, str(experiment): replace(shown, trace=trace)}
 
 
-def _new_value(runs: Any, falsifier: Falsifier) -> Any:  # noqa: ANN401
+def _new_value(trace: Trace, falsifier: Falsifier) -> Any:  # noqa: ANN401
     if falsifier.same_as is None:
         return falsifier.value
-    experiment, *steps = steps_of(falsifier.same_as)
-    if experiment != steps_of(falsifier.field)[0]:
+    experiment, run, *steps = steps_of(falsifier.same_as)
+    if experiment != trace.experiment:
         raise ValueError("same_as names a field of another experiment")
-    holder = runs
+    if run not in trace.runs:
+        raise ValueError(f"no run {experiment}.{run}")
+    holder: Any = trace.runs[str(run)].model_dump(mode="json")
     for key in steps:
         holder = holder[_place(holder, key)]
     return holder
