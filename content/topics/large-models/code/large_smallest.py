@@ -16,8 +16,10 @@ model(torch.randn(16, WIDTH)).square().mean().backward()
 optimizer.step()
 
 print(f"parameters: {sum(p.nbytes for p in model.parameters()) / 2**20:.1f} MiB")
-for name, part in {"whole": model, "first part": first, "second part": second}.items():
+parts = {"whole": model, "first part": first, "second part": second}
+for name, part in parts.items():
     held = 0
     for p in part.parameters():
-        held += p.nbytes + p.grad.nbytes + sum(s.nbytes for s in optimizer.state[p].values())
+        kept = (p, p.grad, *optimizer.state[p].values())
+        held += sum(tensor.nbytes for tensor in kept)
     print(f"{name}, with gradients and moments: {held / 2**20:.1f} MiB")
