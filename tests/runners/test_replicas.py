@@ -144,3 +144,10 @@ def test_a_bucket_leaves_when_its_last_gradient_is_finished(
 def test_buckets_leave_from_the_last_layer_to_the_first(run: Measure) -> None:
     first = shown(run("buckets", "small"), "buckets").facts["first_parameters"]
     assert first == [f"{2 * layer}.bias" for layer in reversed(range(12))]
+
+
+def test_two_ranks_share_the_batch_that_one_device_takes_whole(run: Measure) -> None:
+    one, two = run("speedup", "one_256"), run("speedup", "two_256")
+    assert [r.num_samples for r in one.ranks] == [18 * 256]
+    assert [r.num_samples for r in two.ranks] == [18 * 128] * 2
+    assert [r.num_parameters for r in two.ranks] == [8 * (256 * 256 + 256)] * 2
