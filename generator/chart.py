@@ -31,6 +31,7 @@ Spec = dict[str, Any]
 
 CACHE = Path(".cache") / "charts"
 FONT = "Liberation Sans"
+SIZE = 13  # of all text; the site's CSS says it once for every chart
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def chart(layers: Sequence[Spec], width: int, height: float, padding: Spec) -> S
         "padding": padding,
         "width": width - padding["left"] - padding["right"],
         "height": height,
-        "config": _config(13),
+        "config": _config(SIZE),
         "layer": list(layers),
     }
 
@@ -158,6 +159,7 @@ def _bare(body: str) -> str:
     body = body.replace(' aria-label="', ' data-say="')
     body = _NOT_OURS.sub("", body)
     body = _PLACES.sub(lambda found: _DIGITS.sub(_rounded, found[0]), body)
+    body = _CIRCLE.sub(r'<circle\1 r="\2"', body)
     while (emptied := body.replace("<g></g>", "")) != body:
         body = emptied
     return re.sub(r"\n\s*", "", body)
@@ -168,8 +170,11 @@ _NEVER_SEEN = re.compile(
 )
 _NOT_OURS = re.compile(
     r' (?:(?:class|font-family|aria-[a-z]+|role|pointer-events)="[^"]*"'
-    r'|(?:opacity|stroke-width)="1"|stroke-miterlimit="10"|transform="translate\(0,0\)")'
+    r'|(?:opacity|stroke-width)="1"|stroke-miterlimit="10"|transform="translate\(0,0\)"'
+    rf'|font-size="{SIZE}px"|font-weight="normal"|text-anchor="start")'
+    r'|(?<=") stroke-width="2"(?=/)'  # of a point, which has no stroke
 )
+_CIRCLE = re.compile(r'<path([^>]*) d="M([\d.]+),0A\2,\2,0,1,1,-\2,0A\2,\2,0,1,1,\2,0"')
 _PLACES = re.compile(r' (?:d|transform|[xy][12]?|width|height)="[^"]*"')
 _DIGITS = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 

@@ -92,7 +92,7 @@ class PageText:
 
     def _popover(self, number: int, value: Value) -> Markup:
         body = self._evidence.remembered((self._root, value), lambda: self._body(value))
-        return Markup(f'<div class="pb-provenance" popover id="pb-v{number}">{body}</div>')
+        return Markup(f'<div popover id="pb-v{number}">{body}</div>')
 
     def _body(self, value: Value) -> str:
         rows = "".join(
@@ -100,8 +100,7 @@ class PageText:
             for name, content in (*self._facts(value), *self._inputs(value))
         )
         return (
-            f'<p class="pb-provenance-kind pb-{value.kind}">{escape(str(value))}: '
-            f"{KINDS[value.kind]}</p><dl>{rows}</dl>"
+            f"<p><b>{escape(str(value))}</b>: {KINDS[value.kind]}</p><dl>{rows}</dl>"
         )
 
     def _facts(self, value: Value) -> Iterator[tuple[str, str]]:
@@ -117,14 +116,14 @@ class PageText:
             return
         if not isinstance(value.number, str):
             yield "exactly", escape(str(value.shown(way="exact")))
-        yield "machine", escape(origin.machine)
         if not origin.experiment:
-            yield "field", _code(origin.field)
+            yield "from", _code(origin.field)
+            yield "on", escape(origin.machine)
             return
         place = " · ".join(part for part in (origin.experiment, origin.run, origin.field) if part)
         yield "from", _code(place)
-        yield "when", escape(f"{origin.recorded_at}, torch {origin.torch}")
-        yield "run it yourself", _code(f"python -m runners run {origin.experiment}")
+        yield "on", escape(f"{origin.machine}, {origin.recorded_at}, torch {origin.torch}")
+        yield "again", _code(f"python -m runners run {origin.experiment}")
         yield "trace", self._trace_link(origin.machine, origin.experiment)
 
     def _inputs(self, value: Value) -> Iterator[tuple[str, str]]:
@@ -134,7 +133,7 @@ class PageText:
         for leaf in value.leaves:
             yield "from", f"{_code(leaf.formula)} = {escape(str(leaf))} ({leaf.kind})"
         for machine in sorted(value.machines):
-            yield "machine", escape(machine)
+            yield "on", escape(machine)
         origins = [leaf.origin for leaf in value.leaves if leaf.origin]
         for machine, experiment in dict.fromkeys((o.machine, o.experiment) for o in origins):
             if experiment:

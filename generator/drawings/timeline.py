@@ -71,7 +71,7 @@ def timeline(
 
 
 def _boxes(spans: Sequence[Activity], middles: dict[str, float], x: Spec) -> Spec:
-    """The activities, waiting first, so that a box covers the line it interrupts."""
+    """The activities of each row, as they followed each other."""
     boxes = [
         {
             "start": s.start,
@@ -81,7 +81,7 @@ def _boxes(spans: Sequence[Activity], middles: dict[str, float], x: Spec) -> Spe
             "fill": ACTIVITIES[s.activity],
             "say": s.say or s.name,
         }
-        for s in sorted(spans, key=lambda s: (s.activity != "waiting", s.row, s.start))
+        for s in sorted(spans, key=lambda s: (middles[s.row], s.start))
     ]
     return layer(
         {"type": "rect", "stroke": "var(--pb-ground)", "strokeWidth": 1},

@@ -75,7 +75,8 @@ def _spans(path: str, run: Run, factor: float, folio: Folio) -> tuple[list[Activ
         place = f"{path}.timing.timeline[{position}]"
         start, end = (folio.value(f"{place}.{side}_seconds") for side in ("start", "end"))
         row, activity = f"{words['rank']} {span.rank}", words["activities"][span.activity]
-        named = f"{row}, {span.name.replace('_', ' ') if span.activity == 'waiting' else span.name}"
+        is_plain = span.name.startswith(span.activity)
+        named = f"{row}, {span.name}" if is_plain else f"{row}, {span.name} ({activity})"
         found.append(
             Activity(
                 row=row,
@@ -83,11 +84,11 @@ def _spans(path: str, run: Run, factor: float, folio: Folio) -> tuple[list[Activ
                 name=span.name,
                 start=round(span.start_seconds * factor, 4),
                 end=round(span.end_seconds * factor, 4),
-                say=f"{named} ({activity}): {words['from']} {start} {words['until']} {end}",
+                say=f"{named}: {words['from']} {start} {words['until']} {end}",
             )
         )
         if span.activity != "waiting" and start is not None and end is not None:
-            table.rows.append([f"{named} ({activity})", folio.show(start), folio.show(end)])
+            table.rows.append([named, folio.show(start), folio.show(end)])
     return found, table
 
 

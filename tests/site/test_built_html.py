@@ -81,7 +81,7 @@ def test_every_value_opens_to_its_provenance(readings):
 # Where a digit may stand: in a value that opens, in what it opens to, in code, in a drawing whose
 # numbers stand in a table, in the foot, in what is cited, and in labels that count or name.
 NUMBERS_MAY_STAND_IN = frozenset(
-    ["pb-value", "pb-provenance", "pb-label", "pb-foot", "pb-cited", "pb-given"]
+    ["pb-value", "pb-provenances", "pb-label", "pb-foot", "pb-cited", "pb-given"]
 )
 EXEMPT_TAGS = frozenset(["code", "pre", "svg", "script", "style", "title"])
 LABEL = re.compile(r"\b(?:rank|step|epoch|stage|layer)s?[\s\u00a0]\d+\b", re.IGNORECASE)
