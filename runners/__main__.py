@@ -3,6 +3,9 @@
     python -m runners list                     experiments, their runs, and what is measured here
     python -m runners run [NAME …]             measure what is missing or stale (--force: all)
     python -m runners run NAME --repeat N      run N times and count outcomes; writes no trace
+    python -m runners try EXPERIMENT.RUN --set key=value [--set …]
+                                               one run with settings of your own, in seconds
+    python -m runners try --forget             delete what you have tried
     python -m runners show NAME                every value of a trace, with what an author pastes
     python -m runners machine                  what this machine is
     python -m runners schema                   the JSON Schema of a trace
@@ -20,13 +23,26 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from runners import machine, measure
-from runners.experiment import UnknownExperimentError, find, names
+from runners import machine, measure, tries
+from runners.experiment import UnknownExperimentError, check_name, find, names
 from runners.forkserver import LaunchError
 from runners.launch import Launcher
-from runners.progress import Progress, how_it_ended
+from runners.programs import ProgramError
+from runners.progress import Progress
 from runners.show import lines
-from runners.trace import Trace, TraceError, json_schema, read
+from runners.trace import Trace, TraceError, json_schema, read, tried
+from runners.trial import TrialError, named, prepare
+from runners.tried import how_it_ended
+
+# What a person can mend: one line, and exit code 2.
+CAN_BE_MENDED = (
+    UnknownExperimentError,
+    ProgramError,
+    TrialError,
+    TraceError,
+    measure.BusyError,
+    LaunchError,
+)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,6 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--as-reference", action="store_true", help="write the committed reference folder"
     )
+    trial = commands.add_parser("try", help="one run with settings of your own, in seconds")
+    trial.add_argument("run", nargs="?", metavar="EXPERIMENT.RUN")
+    trial.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of your own"
+    )
+    trial.add_argument("--forget", action="store_true", help="delete all tries")
     show = commands.add_parser("show", help="every value of a trace, with its expression")
     show.add_argument("name", metavar="NAME")
     commands.add_parser("machine", help="what this machine is")
@@ -79,7 +101,7 @@ def _state(name: str) -> str:
 
 def _check_names(wanted: Sequence[str]) -> list[str]:
     for name in wanted:
-        find(name)
+        check_name(name)
     return list(wanted) or names()
 
 
@@ -139,6 +161,27 @@ def _repeat(wanted: Sequence[str], times: int) -> int:
     return worst
 
 
+def _try(wanted: str, settings: Sequence[str]) -> int:
+    experiment_name, run = named(wanted)
+    check_name(experiment_name)
+    with measure.alone(), Launcher() as launcher:
+        launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
+        experiment = find(experiment_name)
+        trial = prepare(experiment, run, settings)
+        print(f"{wanted}: {'; '.join(trial.lines())}", flush=True)
+        trace = measure.measure_trial(experiment, trial, launcher, Progress())
+    path = tries.keep(trace)
+    for line in tried(trace.runs[run]):
+        print(line)
+    print(f"kept in {_shown(path)}; `make serve` shows it beside the book's")
+    return 0
+
+
+def _forget() -> int:
+    print(f"{tries.forget()} tries deleted")
+    return 0
+
+
 def _show(name: str) -> int:
     find(name)
     where = measure.folder()
@@ -163,6 +206,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         if arguments.repeat is not None:
             return _repeat(arguments.names, arguments.repeat)
         return _run(arguments.names, force=arguments.force, as_reference=arguments.as_reference)
+    if arguments.command == "try":
+        if arguments.forget:
+            return _forget()
+        return _try(arguments.run or "", arguments.set)
     if arguments.command == "show":
         return _show(arguments.name)
     if arguments.command == "machine":
@@ -185,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; what was measured before is kept", file=sys.stderr)
         return 130
-    except (UnknownExperimentError, TraceError, measure.BusyError, LaunchError) as error:
+    except CAN_BE_MENDED as error:
         print(f"python -m runners: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:

@@ -6,8 +6,11 @@ An experiment is one file in `runners/experiments/` with three names:
     RUNS        {name: RunPlan}, in the order they run
     STRATEGIES  {strategy: function of a Rank}
 
-and, where some settings follow from others, `settle`, a function from a RunPlan to the RunPlan in
-which they are worked out: `try` calls it after a reader has changed one.
+and, for `python -m runners try`, where there is need:
+
+    settle      a function from a RunPlan to the RunPlan in which the settings that follow from
+                others are worked out; it raises ValueError where they are impossible
+    TRIED_WITH  {name: settings} that make a try of that run take seconds
 
 `find` discovers them by listing the folder; nothing registers anywhere. No torch here.
 """
@@ -80,6 +83,7 @@ class Experiment:
     runs: Mapping[str, RunPlan]
     strategies: Mapping[str, Strategy]
     settle: Settle | None = None
+    tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
 
 
 def whole_number(settings: Mapping[str, Setting], name: str) -> int:
@@ -113,8 +117,8 @@ def names() -> list[str]:
     return sorted(_files())
 
 
-def find(name: str) -> Experiment:
-    """Load one experiment; its file imports torch.
+def check_name(name: str) -> Path:
+    """The file of an experiment, which is not loaded.
 
     Raises:
         UnknownExperimentError: there is none of that name.
@@ -122,12 +126,27 @@ def find(name: str) -> Experiment:
     path = _files().get(name)
     if path is None:
         raise UnknownExperimentError(f"no experiment {name!r}; there are: {', '.join(names())}")
+    return path
+
+
+def find(name: str) -> Experiment:
+    """Load one experiment; its file imports torch.
+
+    Raises:
+        UnknownExperimentError: there is none of that name.
+    """
+    path = check_name(name)
     if path.parent == FOLDER:
         module = importlib.import_module(f"runners.experiments.{name}")
     else:
         module = _load(path)
     return Experiment(
-        name, module.QUESTION, module.RUNS, module.STRATEGIES, getattr(module, "settle", None)
+        name,
+        module.QUESTION,
+        module.RUNS,
+        module.STRATEGIES,
+        getattr(module, "settle", None),
+        getattr(module, "TRIED_WITH", {}),
     )
 
 

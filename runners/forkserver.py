@@ -47,11 +47,7 @@ class ForkServer:
         self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        try:
-            self._expect("ready", 120)
-        except BaseException:  # also Ctrl-C while it loads torch: no process may be left
-            self.close()
-            raise
+        self._is_ready = False  # several load torch side by side; the first request waits
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -75,7 +71,14 @@ class ForkServer:
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
     def start(self, requests: list[dict[str, Any]]) -> list[int]:
-        """Fork one process a request; their process ids, in order."""
+        """Fork one process a request; their process ids, in order.
+
+        Raises:
+            LaunchError: the forkserver has ended, or never got ready.
+        """
+        if not self._is_ready:
+            self._expect("ready", 120)
+            self._is_ready = True
         assert self._process.stdin is not None
         try:
             self._process.stdin.write((json.dumps({"start": requests}) + "\n").encode())

@@ -13,9 +13,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +122,15 @@ class PassResult:
 class Launcher:
     """Runs passes; keeps one forkserver for each setting of the allocator."""
 
-    def __init__(self, device: str = "cpu", quiet_seconds: float = QUIET_SECONDS) -> None:
+    def __init__(
+        self,
+        device: str = "cpu",
+        quiet_seconds: float = QUIET_SECONDS,
+        most_bytes: int | None = None,
+    ) -> None:
         self.device = device
         self.quiet_seconds = quiet_seconds
+        self.most_bytes = most_bytes  # that the ranks of a pass may take together; None: no limit
         self._servers: dict[str, ForkServer] = {}
         self._scratch = Path(tempfile.mkdtemp(prefix="proofbook-"))
 
@@ -145,6 +151,11 @@ class Launcher:
         if key not in self._servers:
             self._servers[key] = ForkServer(environment)
         return self._servers[key]
+
+    def prepare(self, passes: Iterable[PassName]) -> None:
+        """Start what these passes need, side by side, where nothing waits for the first of it."""
+        for pass_name in passes:
+            self._server(pass_name)
 
     def device_of(self, plan: RunPlan) -> str:
         """The kind of device that the ranks of a run get."""
@@ -177,7 +188,8 @@ class Launcher:
         requests: list[dict[str, Any]] = [
             {
                 "experiment": experiment.name,
-                "run": run,
+                "plan": asdict(plan),
+                "most_bytes": self.most_bytes,
                 "pass": pass_name,
                 "rank": rank,
                 "device": self.device_of(plan),

@@ -35,6 +35,17 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def available_bytes() -> int | None:
+    """Bytes of main memory that nothing uses now; None where the kernel does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
 def cpu_name() -> str:
     """The processor as the operating system names it."""
     try:

@@ -11,6 +11,7 @@ import platform
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from runners.launch import Launcher, PassResult
 from runners.progress import Progress
 from runners.trace import (
     Code,
+    Machine,
     Run,
     Software,
     Trace,
@@ -31,6 +33,7 @@ from runners.trace import (
     write,
     write_machine,
 )
+from runners.trial import Trial
 
 
 class BusyError(RuntimeError):
@@ -142,8 +145,6 @@ def measure(
     Raises:
         UnknownExperimentError, LaunchError, OSError.
     """
-    import torch
-
     code = _code(name)  # before it runs: who edits it meanwhile gets a stale trace, not a false one
     experiment = find(name)
     runs: dict[str, Run] = {}
@@ -152,9 +153,40 @@ def measure(
         runs[run_name] = measure_run(launcher, experiment, run_name, progress)
         progress.ended(run_name, runs[run_name])
     here = machine.describe(as_reference=as_reference)
-    trace = Trace(
+    trace = _trace(experiment, code, here, runs)
+    where = folder(as_reference=as_reference)
+    write_machine(where, here)
+    write(where / f"{name}.json", trace)
+    if not as_reference:
+        machine.THIS_MACHINE.write_text(f"{here.name}\n", encoding="utf-8")
+    return trace
+
+
+def measure_trial(
+    experiment: Experiment, trial: Trial, launcher: Launcher, progress: Progress
+) -> Trace:
+    """Measure a reader's own run; a trace of this run alone, which nothing has written yet.
+
+    Raises:
+        LaunchError, OSError.
+    """
+    code = _code(experiment.name)
+    tried = replace(experiment, runs={trial.run: trial.plan})
+    launcher.device = machine.device_kind()
+    if launcher.device == "cpu":
+        launcher.most_bytes = machine.available_bytes()
+    progress.begin(tried)
+    run = measure_run(launcher, tried, trial.run, progress)
+    progress.clear()
+    return _trace(tried, code, machine.describe(), {trial.run: run})
+
+
+def _trace(experiment: Experiment, code: Code, here: Machine, runs: dict[str, Run]) -> Trace:
+    import torch
+
+    return Trace(
         schema_version=1,
-        experiment=name,
+        experiment=experiment.name,
         question=experiment.question,
         recorded_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         machine=here.name,
@@ -162,9 +194,3 @@ def measure(
         software=Software(python=platform.python_version(), torch=str(torch.__version__)),
         runs=runs,
     )
-    where = folder(as_reference=as_reference)
-    write_machine(where, here)
-    write(where / f"{name}.json", trace)
-    if not as_reference:
-        machine.THIS_MACHINE.write_text(f"{here.name}\n", encoding="utf-8")
-    return trace

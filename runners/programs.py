@@ -61,9 +61,10 @@ def found(root: Path, pattern: str) -> dict[str, Program]:
     programs: dict[str, Program] = {}
     for path in sorted(root.glob(pattern)):
         if path.stem in programs:
+            other = _shown(programs[path.stem].path)
             raise ProgramError(
-                f"{_shown(path)}: {_shown(programs[path.stem].path)} has this name too; a program is "
-                "known by its file's name in the whole book"
+                f"{_shown(path)}: {other} has this name too; a program is known by its file's name "
+                "in the whole book"
             )
         programs[path.stem] = read(path)
     return programs

@@ -11,21 +11,10 @@ from typing import TextIO
 from runners.experiment import Experiment
 from runners.heartbeat import Beat
 from runners.trace import Run
+from runners.tried import how_it_ended
 
 REFRESH_SECONDS = 0.2
 _RED, _GREEN, _DIM, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
-
-
-def how_it_ended(run: Run) -> str:
-    """The end of a run in words, with phase, rank and cause where it failed."""
-    words = run.status.replace("_", " ")
-    if run.status == "skipped":
-        return f"skipped: {run.reason}"
-    if run.error is None:
-        return words
-    asked = f", asking for {run.error.asked_bytes:,} bytes" if run.error.asked_bytes else ""
-    cause = "" if run.error.kind == "out_of_memory" else f": {run.error.message}"
-    return f"{words} in {run.error.phase} on rank {run.error.rank}{asked}{cause}"
 
 
 class Progress:
@@ -69,6 +58,11 @@ class Progress:
             self._write("\r\x1b[K" + f"{head} · {now - start:.1f} s · {ranks}"[:width])
 
         return watch
+
+    def clear(self) -> None:
+        """Remove the live line, for results to follow."""
+        if self._live:
+            self._write("\r\x1b[K")
 
     def ended(self, name: str, run: Run) -> None:
         """A run ended; say how, and whether that was expected."""

@@ -1,6 +1,6 @@
 """The body of a rank's process: set up, warm up, limit, run the strategy, record, leave.
 
-In: a request (which experiment, run, pass and rank, and where to write). Out: a `RankOutcome` as
+In: a request (which experiment, plan, pass and rank, and where to write). Out: a `RankOutcome` as
 JSON, whole, before the process leaves by `os._exit`; a failing rank then waits to be ended, so
 that its peers meet their own failures and not a broken connection.
 """
@@ -115,6 +115,19 @@ def _limit(budget_bytes: int, device: torch.device, warm_up_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (now + budget_bytes, hard))
 
 
+def _spare_the_machine(most_bytes: int) -> None:
+    """Let the allocator refuse what this machine does not have, before the machine itself stalls.
+
+    For what readers try: a declared run is known to fit.
+    """
+    now = heap_bytes()
+    if now is not None:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (now + most_bytes, hard))
+
+
 def _lift_limit(device: torch.device) -> None:
     """Let the rank write its record: the budget is for training."""
     if device.type == "cpu":
@@ -193,7 +206,7 @@ def live(request: dict[str, Any]) -> None:
     os.dup2(errors, 2)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
-    plan = experiment.runs[request["run"]]
+    plan = RunPlan(**request["plan"])
     heart = Heart(Path(request["heart"]))
     device = _device(plan, request["rank"], request["device"])
     rank = Rank(request["rank"], plan, request["pass"], device, heart)
@@ -201,6 +214,8 @@ def live(request: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     try:
         with rank.phase("warm_up"):
+            if request["most_bytes"] is not None:
+                _spare_the_machine(request["most_bytes"] // plan.world_size)
             _prepare(rank, request)
         experiment.strategies[plan.strategy](rank)
         rank.finish()

@@ -1,9 +1,10 @@
 """The trace: what one experiment measured on one machine, as a versioned JSON file.
 
 Flow: `measure.py` puts a `Trace` together; `write` puts it on disk whole; `read` gives it back to
-the generator, refusing whatever it does not know. What a trace holds is in `records.py` and offered
-here again, so that the generator needs this module and no other of the runners. No torch here:
-pages are built from committed traces on machines that never install it.
+the generator, refusing whatever it does not know. What a trace holds is in `records.py`, and what
+is said of a run in `tried.py`; both are offered here again, so that the generator needs this module
+and no other of the runners. No torch here: pages are built from committed traces on machines that
+never install it.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from runners.records import (
     Trace,
     Validation,
 )
+from runners.tried import tried
 
 __all__ = [
     "MAX_TRACE_BYTES",
@@ -91,7 +93,9 @@ __all__ = [
     "json_schema",
     "read",
     "read_machine",
+    "read_try",
     "source_digest",
+    "tried",
     "write",
     "write_json",
     "write_machine",
@@ -155,6 +159,18 @@ def read(path: Path) -> Trace:
         raise TraceError(
             f"{path}: experiment: is {trace.experiment!r}, the file says {path.stem!r}"
         )
+    return trace
+
+
+def read_try(path: Path) -> Trace:
+    """Read one of a reader's own runs, `content/tries/<experiment>.<run>-<digest>.json`.
+
+    Raises:
+        TraceError: as `read`, and where it holds another number of runs than one.
+    """
+    trace = _parse(path, Trace)
+    if len(trace.runs) != 1:
+        raise TraceError(f"{path}: runs: a try holds one run, this file {len(trace.runs)}")
     return trace
 
 

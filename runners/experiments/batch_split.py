@@ -9,11 +9,13 @@ gradients are summed into one update. Beside it: the same batches on a single de
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.experiment import RunPlan
+from runners.experiment import RunPlan, whole_number
 from runners.networks import description, flat, perceptron
 from runners.rank import Rank
 from runners.recorder import parameter_digest
@@ -23,7 +25,6 @@ from runners.training import Tally, scaled_lesson, train_epoch, validate
 
 QUESTION = "Does splitting every batch over two ranks change what is learnt, and is it faster?"
 
-WIDTHS = (20, 128, 10)
 SETTINGS: dict[str, Setting] = {
     "num_rows": 10000,
     "num_validation_rows": 1000,
@@ -31,25 +32,45 @@ SETTINGS: dict[str, Setting] = {
     "num_hidden": 128,
     "num_classes": 10,
     "batch_size": 100,
-    "num_batches": 100,
-    "num_rows_per_rank": 50,
     "num_epochs": 5,
     "learning_rate": 0.05,
     "momentum": 0.9,
     "teacher_temperature": 0.05,
 }
 
+
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run with the number of batches and each rank's part of one worked out anew.
+
+    Raises:
+        ValueError: the rows cannot be cut into batches, or a batch into equal parts.
+    """
+    settings = dict(plan.settings)
+    num_rows, batch_size = whole_number(settings, "num_rows"), whole_number(settings, "batch_size")
+    if num_rows % batch_size:
+        raise ValueError(f"num_rows {num_rows} cannot be cut into batches of {batch_size}")
+    if batch_size % plan.world_size:
+        raise ValueError(f"batch_size {batch_size} cannot be split over {plan.world_size} ranks")
+    settings |= {
+        "num_batches": num_rows // batch_size,
+        "num_rows_per_rank": batch_size // plan.world_size,
+    }
+    return replace(plan, settings=settings)
+
+
 RUNS = {
-    "split": RunPlan("split", 2, SETTINGS, can_share_device=False),
-    "single": RunPlan("single", 1, {**SETTINGS, "num_rows_per_rank": 100}),
+    "split": settle(RunPlan("split", 2, SETTINGS, can_share_device=False)),
+    "single": settle(RunPlan("single", 1, SETTINGS)),
 }
 
 
 def _model(rank: Rank) -> tuple[nn.Module, torch.optim.Optimizer]:
     """The same parameters on every rank: all build from the run's own seed."""
     torch.manual_seed(rank.seed)
-    model = perceptron(WIDTHS, device=rank.device)
-    rank.describe(description(WIDTHS, [range(rank.world_size)] * 2))
+    settings = rank.settings
+    widths = (settings.num_features, settings.num_hidden, settings.num_classes)
+    model = perceptron(widths, device=rank.device)
+    rank.describe(description(widths, [range(rank.world_size)] * 2))
     optimizer = torch.optim.SGD(
         model.parameters(), lr=rank.settings.learning_rate, momentum=rank.settings.momentum
     )
@@ -112,20 +133,33 @@ def _split_step(
     ):
         logits = model(own)
         out(logits)
-    with rank.phase("gather", computes=False):
+    with (
+        rank.phase("gather", computes=False),
+        rank.stage("gather", "gather the logits in the batch's order", logits) as out,
+    ):
         gathered = [torch.empty_like(logits) for _ in range(rank.world_size)]
         dist.gather(logits.detach().contiguous(), gathered if rank.rank == 0 else None)
+        if rank.rank == 0:
+            out(torch.cat(gathered))
     gradients = _whole_loss(rank, gathered, rows.labels, tally)
-    with rank.phase("scatter", computes=False):
-        gradient = torch.empty_like(logits)
+    gradient = torch.empty_like(logits)
+    with (
+        rank.phase("scatter", computes=False),
+        rank.stage("scatter_back", "scatter the gradient of the logits", gradients) as out,
+    ):
         dist.scatter(gradient, _parts(rank, gradients))
-    with rank.phase("backward"):
+        out(gradient)
+    with (
+        rank.phase("backward"),
+        rank.stage("backward", "go backward through this rank's replica", gradient) as out,
+    ):
         logits.backward(gradient)
-    with rank.stage("combine", "sum the ranks' gradients, then update", _gradients(model)) as out:
+        own_gradients = _gradients(model)
+        out(own_gradients)
+    with rank.stage("combine", "sum the ranks' gradients, then update", own_gradients) as out:
         with rank.phase("combine", computes=False):
-            combined = _gradients(model)
-            dist.all_reduce(combined)
-            _put_gradients(model, combined)
+            dist.all_reduce(own_gradients)
+            _put_gradients(model, own_gradients)
         with rank.phase("optimizer"):
             optimizer.step()
             optimizer.zero_grad()
@@ -155,12 +189,17 @@ def _whole_loss(rank: Rank, gathered: list[Tensor], labels: Tensor, tally: Tally
     """On rank 0: take the loss over the whole batch; its gradient with respect to the logits."""
     if rank.rank:
         return None
-    with rank.phase("loss"):
-        logits = torch.cat(gathered).requires_grad_()
+    logits = torch.cat(gathered).requires_grad_()
+    with (
+        rank.phase("loss"),
+        rank.stage("loss", "take the loss of the whole batch, and its gradient", logits) as out,
+    ):
         loss = nn.functional.cross_entropy(logits, labels)
         loss.backward()
         tally.add(loss.item(), logits, labels)
-        return logits.grad
+        assert logits.grad is not None
+        out(logits.grad)
+    return logits.grad
 
 
 def _report(

@@ -9,7 +9,7 @@ whose gradients are added up: each once without a limit, and once under a budget
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import torch
@@ -41,12 +41,12 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
-def _widths(settings: dict[str, Setting]) -> list[int]:
+def _widths(settings: Mapping[str, Setting]) -> list[int]:
     hidden = [whole_number(settings, "width")] * (whole_number(settings, "num_residual_layers") + 1)
     return [whole_number(settings, "num_features"), *hidden, whole_number(settings, "num_classes")]
 
 
-def values_per_row(settings: dict[str, Setting]) -> int:
+def values_per_row(settings: Mapping[str, Setting]) -> int:
     """Activations of a row, in values, at the peak: where backward goes through the last layer.
 
     Kept are what the last layer and every residual one were given, and what each ReLU put out;
@@ -58,7 +58,7 @@ def values_per_row(settings: dict[str, Setting]) -> int:
 
 
 def settle(plan: RunPlan) -> RunPlan:
-    """The same run with what follows from its settings, closed forms and budget, worked out anew.
+    """The same run with what follows from its settings worked out anew; its budget stays.
 
     Raises:
         ValueError: a count is none, or the batch cannot be cut into equal parts.
@@ -77,13 +77,10 @@ def settle(plan: RunPlan) -> RunPlan:
         "row_bytes": BYTES_PER_VALUE * whole_number(settings, "num_features") + BYTES_PER_LABEL,
         "model_bytes": BYTES_PER_VALUE * sum(num_parameters(_widths(settings))),
     }
-    limited = plan.budget_bytes is not None
-    return replace(
-        plan, settings=settings, budget_bytes=_budget_bytes(settings) if limited else None
-    )
+    return replace(plan, settings=settings)
 
 
-def _budget_bytes(settings: dict[str, Setting]) -> int:
+def _budget_bytes(settings: Mapping[str, Setting]) -> int:
     """Halfway between what half of the batch needs and what the whole of it needs."""
     per_row, row, model, size = (
         whole_number(settings, name)
@@ -105,14 +102,13 @@ def _plans() -> dict[str, RunPlan]:
         ),
     }
     for name, plan in free.items():
-        plans[name] = settle(plan)
-        limited = replace(
-            plan,
-            budget_bytes=1,  # settled below
+        plans[name] = settled = settle(plan)
+        plans[f"{name}_budget"] = replace(
+            settled,
+            budget_bytes=_budget_bytes(settled.settings),
             expected="out_of_memory" if name == "single" else "completed",
             passes=("budgeted",),
         )
-        plans[f"{name}_budget"] = settle(limited)
     return plans
 
 

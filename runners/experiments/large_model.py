@@ -9,6 +9,7 @@ and under FSDP: each once without a limit, for its true peak, and once under a b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -22,7 +23,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan
+from runners.experiment import RunPlan, whole_number
 from runners.networks import description, grade, num_parameters, perceptron
 from runners.rank import Rank
 from runners.teacher import Lesson, Rows, Scaling, teach
@@ -37,20 +38,20 @@ WIDTHS: dict[str, tuple[int, ...]] = {
 }
 FIRST_STAGE_LAYERS = {"wide": 1, "deep": 7}  # how many layers rank 0 holds under `stages`
 NUM_CLASSES = 10
+NUM_STAGES = 2
 BYTES_PER_VALUE = 4
 # What training keeps of each parameter: itself and its gradient; Adam adds two moments.
 COPIES = {"sgd": 2, "adam": 4}
 
 
-def model_bytes(model: str) -> int:
+def model_bytes(widths: Sequence[int]) -> int:
     """Bytes of all parameters: the closed form."""
-    return BYTES_PER_VALUE * sum(num_parameters(WIDTHS[model]))
+    return BYTES_PER_VALUE * sum(num_parameters(widths))
 
 
-def largest_stage_bytes(model: str) -> int:
-    """Bytes of the parameters of the larger of the two stages."""
-    counts = num_parameters(WIDTHS[model])
-    cut = FIRST_STAGE_LAYERS[model]
+def largest_stage_bytes(widths: Sequence[int], cut: int) -> int:
+    """Bytes of the parameters of the larger of the two stages; rank 0 holds `cut` layers."""
+    counts = num_parameters(widths)
     return BYTES_PER_VALUE * max(sum(counts[:cut]), sum(counts[cut:]))
 
 
@@ -59,26 +60,66 @@ def budget_bytes(model: str, optimizer: str) -> int:
 
     One rule for both models and both optimizers; no run is measured to find it.
     """
-    return COPIES[optimizer] * (largest_stage_bytes(model) + model_bytes(model)) // 2
+    widths = WIDTHS[model]
+    stage = largest_stage_bytes(widths, FIRST_STAGE_LAYERS[model])
+    return COPIES[optimizer] * (stage + model_bytes(widths)) // 2
+
+
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run with the bytes of its model and of its parts worked out anew.
+
+    Raises:
+        ValueError: the widths make no network, or none that this strategy can split.
+    """
+    settings = dict(plan.settings)
+    widths, cut = _checked_widths(plan), whole_number(settings, "num_first_stage_layers")
+    optimizer = settings["optimizer"]
+    if optimizer not in COPIES:
+        raise ValueError(f"optimizer must be {' or '.join(COPIES)}, not {optimizer!r}")
+    num_rows, batch_size = whole_number(settings, "num_rows"), whole_number(settings, "batch_size")
+    if num_rows < batch_size:
+        raise ValueError(f"num_rows {num_rows} are fewer than the {batch_size} of one batch")
+    if cut >= len(widths) - 1:
+        raise ValueError(f"num_first_stage_layers {cut} leaves the second stage no layer")
+    settings |= {
+        "model": next((m for m, known in WIDTHS.items() if list(known) == widths), "own"),
+        "num_classes": NUM_CLASSES,
+        "num_data_ranks": max(2, plan.world_size),  # also on one rank, so that rows stay the same
+        "copies_per_parameter": COPIES[str(optimizer)],
+        "bytes_per_value": BYTES_PER_VALUE,
+        "model_bytes": model_bytes(widths),
+        "largest_stage_bytes": largest_stage_bytes(widths, cut),
+        "largest_layer_bytes": BYTES_PER_VALUE * max(num_parameters(widths)),
+    }
+    return replace(plan, settings=settings)
+
+
+def _checked_widths(plan: RunPlan) -> list[int]:
+    widths = plan.settings["widths"]
+    assert isinstance(widths, list)
+    numbers = [width for width in widths if isinstance(width, int) and width > 0]
+    if len(numbers) < max(3, len(widths)):
+        raise ValueError(f"widths must be three or more whole numbers above zero, not {widths}")
+    if numbers[-1] < NUM_CLASSES:
+        raise ValueError(f"the last of widths must be at least the {NUM_CLASSES} classes")
+    if plan.strategy == "stages" and plan.world_size != NUM_STAGES:
+        raise ValueError(f"the layers are cut into {NUM_STAGES} stages, so world_size stays so")
+    if plan.strategy == "tensor_parallel" and numbers[1] % plan.world_size:
+        raise ValueError(f"a width of {numbers[1]} cannot be split over {plan.world_size} ranks")
+    return numbers
 
 
 def _settings(model: str, optimizer: str) -> dict[str, Setting]:
     return {
-        "model": model,
+        "widths": list(WIDTHS[model]),
+        "num_first_stage_layers": FIRST_STAGE_LAYERS[model],
         "optimizer": optimizer,
         "batch_size": 10,
         "num_rows": 50,
-        "num_data_ranks": 2,
         "num_validation_rows": 50,
         "teacher_temperature": 0.05,
         "num_epochs": 3 if optimizer == "sgd" else 1,
         "learning_rate": 0.01 if optimizer == "sgd" else 0.0001,
-        "num_classes": NUM_CLASSES,
-        "copies_per_parameter": COPIES[optimizer],
-        "bytes_per_value": BYTES_PER_VALUE,
-        "model_bytes": model_bytes(model),
-        "largest_stage_bytes": largest_stage_bytes(model),
-        "largest_layer_bytes": BYTES_PER_VALUE * max(num_parameters(WIDTHS[model])),
     }
 
 
@@ -102,7 +143,7 @@ EXPECTED: dict[tuple[str, str], dict[str, Status | None]] = {
 
 def _plan(strategy: str, settings: dict[str, Setting]) -> RunPlan:
     """One free run: a few metered steps, for its true peak."""
-    return RunPlan(
+    plan = RunPlan(
         strategy,
         1 if strategy == "single" else 2,
         settings,
@@ -110,6 +151,7 @@ def _plan(strategy: str, settings: dict[str, Setting]) -> RunPlan:
         has_timeline=False,
         can_share_device=strategy not in ("fsdp", "tensor_parallel"),
     )
+    return settle(plan)
 
 
 def _plans() -> dict[str, RunPlan]:
@@ -134,11 +176,13 @@ def _plans() -> dict[str, RunPlan]:
 
 
 RUNS = _plans()
+# A try of a run to the end takes seconds only with one epoch.
+TRIED_WITH = {name: {"num_epochs": 1} for name, plan in RUNS.items() if plan.budget_bytes}
 
 
 def _whole(rank: Rank) -> nn.Sequential:
     """All layers on this rank's device."""
-    widths = WIDTHS[rank.settings.model]
+    widths = rank.settings.widths
     rank.describe(description(widths, [range(rank.world_size)] * (len(widths) - 1)))
     with rank.phase("build"):
         return perceptron(widths, device=rank.device)
@@ -151,7 +195,7 @@ def _lesson(rank: Rank) -> Lesson:
         rank.seed,
         num_rows=settings.num_rows * settings.num_data_ranks,
         num_validation_rows=settings.num_validation_rows,
-        num_features=WIDTHS[settings.model][0],
+        num_features=settings.widths[0],
         num_classes=NUM_CLASSES,
         temperature=settings.teacher_temperature,
     )
@@ -243,7 +287,7 @@ def ddp_view(rank: Rank) -> None:
 
 def fsdp(rank: Rank) -> None:
     """Each layer's parameters in shards; a layer is gathered whole while it computes."""
-    widths = WIDTHS[rank.settings.model]
+    widths = rank.settings.widths
     num_layers = len(widths) - 1
     everywhere = [range(rank.world_size)] * num_layers
     rank.describe(description(widths, everywhere, sharded=[True] * num_layers))
@@ -277,7 +321,7 @@ def _initialise(rank: Rank, model: nn.Module) -> None:
 
 def tensor_parallel(rank: Rank) -> None:
     """The large layers themselves split: the first by columns, the second by rows."""
-    widths = WIDTHS[rank.settings.model]
+    widths = rank.settings.widths
     everywhere = [range(rank.world_size)] * (len(widths) - 1)
     rank.describe(description(widths, everywhere, sharded=[True, True, False]))
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
@@ -294,8 +338,8 @@ def tensor_parallel(rank: Rank) -> None:
 def stages(rank: Rank) -> None:
     """Each rank holds some of the layers and passes activations on and gradients back."""
     settings = rank.settings
-    widths = WIDTHS[settings.model]
-    cut = FIRST_STAGE_LAYERS[settings.model]
+    widths = settings.widths
+    cut = settings.num_first_stage_layers
     num_layers = len(widths) - 1
     rank.describe(description(widths, [[0]] * cut + [[1]] * (num_layers - cut)))
     own = widths[: cut + 1] if rank.rank == 0 else widths[cut:]

@@ -8,10 +8,12 @@ shape, narrower, and trains to the end; `full_single` and `single` are the same 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
-from runners.experiment import RunPlan
+from runners.experiment import RunPlan, whole_number
 from runners.networks import ResidualLayer, description, flat, grade
 from runners.rank import Rank
 from runners.teacher import Lesson, Rows
@@ -20,18 +22,16 @@ from runners.training import Tally, num_right, scaled_lesson, train_epoch, valid
 
 QUESTION = "What does it take to train one model whose layers live on four ranks?"
 
-NUM_STAGES = 4
+BYTES_PER_VALUE = 4
 HIDDEN_LAYERS_PER_STAGE = 5
 SETTINGS: dict[str, Setting] = {
     "num_features": 100,
     "num_classes": 10,
-    "num_stages": NUM_STAGES,
-    "num_layers": NUM_STAGES * HIDDEN_LAYERS_PER_STAGE + 2,
+    "num_stages": 4,
     "batch_size": 64,
     "learning_rate": 0.05,
     "momentum": 0.0,
     "teacher_temperature": 0.05,
-    "bytes_per_value": 4,
 }
 FULL: dict[str, Setting] = {
     **SETTINGS,
@@ -50,11 +50,33 @@ CURVE: dict[str, Setting] = {
     "learning_rate": 0.02,
 }
 
+# A try of these takes seconds only with fewer batches.
+TRIED_WITH = {"full": {"num_rows": 320}, "full_single": {"num_rows": 320}}
+
+
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run with its stages, one a rank, and its layers counted anew.
+
+    Raises:
+        ValueError: there are fewer rows than one batch has.
+    """
+    settings = dict(plan.settings)
+    if plan.strategy == "stages":
+        settings["num_stages"] = plan.world_size
+    num_rows, batch_size = whole_number(settings, "num_rows"), whole_number(settings, "batch_size")
+    if num_rows < batch_size:
+        raise ValueError(f"num_rows {num_rows} are fewer than the {batch_size} of one batch")
+    num_stages = whole_number(settings, "num_stages")
+    settings["num_layers"] = num_stages * HIDDEN_LAYERS_PER_STAGE + 2
+    settings["bytes_per_value"] = BYTES_PER_VALUE
+    return replace(plan, settings=settings)
+
+
 RUNS = {
-    "full": RunPlan("stages", NUM_STAGES, FULL, keeps_steps=True),
-    "full_single": RunPlan("single", 1, FULL, keeps_steps=True, has_timeline=False),
-    "curve": RunPlan("stages", NUM_STAGES, CURVE, passes=("timed",)),
-    "single": RunPlan("single", 1, CURVE, passes=("timed",)),
+    "full": settle(RunPlan("stages", 4, FULL, keeps_steps=True)),
+    "full_single": settle(RunPlan("single", 1, FULL, keeps_steps=True, has_timeline=False)),
+    "curve": settle(RunPlan("stages", 4, CURVE, passes=("timed",))),
+    "single": settle(RunPlan("single", 1, CURVE, passes=("timed",))),
 }
 
 
@@ -83,7 +105,7 @@ def _stage_model(rank: Rank, stage: int) -> nn.Sequential:
     if stage == 0:
         layers.append(nn.Linear(settings.num_features, settings.width, device=rank.device))
     layers += [ResidualLayer(settings.width, rank.device) for _ in range(HIDDEN_LAYERS_PER_STAGE)]
-    if stage == NUM_STAGES - 1:
+    if stage == settings.num_stages - 1:
         layers.append(nn.Linear(settings.width, settings.num_classes, device=rank.device))
     return nn.Sequential(*layers)
 
@@ -103,7 +125,7 @@ def single(rank: Rank) -> None:
     """The oracle: the same layers, all on one device."""
     with rank.phase("build"):
         lesson = _lesson(rank)
-        model = nn.Sequential(*(_stage_model(rank, s) for s in range(NUM_STAGES)))
+        model = nn.Sequential(*(_stage_model(rank, s) for s in range(rank.settings.num_stages)))
     rank.describe(description(_widths(rank), [[0]] * rank.settings.num_layers))
     optimizer = _optimizer(rank, model)
     rank.watch(model, optimizer)
@@ -163,17 +185,16 @@ class Stage:
         gradient = None
         if loss is None:
             gradient = rank.receive(given.shape, source=rank.rank + 1)
-        with rank.phase("backward"):
-            if loss is None:
-                with rank.stage(
-                    "backward",
-                    "go backward through this rank's layers",
-                    given if gradient is None else gradient,
-                ) as out:
-                    given.backward(gradient)
-                    out(_gradients(self.model))
-            else:
-                loss.backward()
+        with (
+            rank.phase("backward"),
+            rank.stage(
+                "backward",
+                "go backward through this rank's layers",
+                given if gradient is None else gradient,
+            ) as out,
+        ):
+            (given if loss is None else loss).backward(gradient)
+            out(_gradients(self.model))
         if not self.is_first:
             assert taken.grad is not None
             rank.send(taken.grad, to=rank.rank - 1)
@@ -193,7 +214,7 @@ def stages(rank: Rank) -> None:
         lesson = _lesson(rank)
         own = _stage_model(rank, rank.rank)
     widths = _widths(rank)
-    rank.describe(description(widths, [[r] for r in _placement(NUM_STAGES)]))
+    rank.describe(description(widths, [[r] for r in _placement(settings.num_stages)]))
     stage = Stage(rank, own)
     optimizer = _optimizer(rank, own)
     rank.watch(own, optimizer)

@@ -9,34 +9,50 @@ segments kept: its peak, its loss, and its time for a step.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
-from runners.experiment import RunPlan
+from runners.experiment import RunPlan, whole_number
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
 
 QUESTION = "Must training keep every intermediate result until backward needs it?"
 
-NUM_LAYERS = 16
-WIDTH = 256
-BATCH_SIZE = 2048
 BYTES_PER_VALUE = 4
 SETTINGS: dict[str, Setting] = {
-    "num_layers": NUM_LAYERS,
-    "width": WIDTH,
-    "batch_size": BATCH_SIZE,
+    "num_layers": 16,
+    "width": 256,
+    "batch_size": 2048,
     "num_steps": 10,
     "learning_rate": 0.1,
-    "activation_bytes": BYTES_PER_VALUE * BATCH_SIZE * WIDTH,  # what one layer puts out
 }
 
-RUNS = {
-    "kept": RunPlan("kept", 1, {**SETTINGS, "num_segments": 1}, has_timeline=False),
-    "recomputed": RunPlan("recomputed", 1, {**SETTINGS, "num_segments": 4}, has_timeline=False),
-}
+
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run with the bytes of one layer's output worked out anew.
+
+    Raises:
+        ValueError: there are more segments than layers.
+    """
+    settings = dict(plan.settings)
+    layers, segments = whole_number(settings, "num_layers"), whole_number(settings, "num_segments")
+    if segments > layers:
+        raise ValueError(f"num_layers {layers} cannot be cut into {segments} segments")
+    values = whole_number(settings, "batch_size") * whole_number(settings, "width")
+    settings["activation_bytes"] = BYTES_PER_VALUE * values
+    return replace(plan, settings=settings)
+
+
+def _plan(strategy: str, num_segments: int) -> RunPlan:
+    settings = {**SETTINGS, "num_segments": num_segments}
+    return settle(RunPlan(strategy, 1, settings, has_timeline=False))
+
+
+RUNS = {"kept": _plan("kept", 1), "recomputed": _plan("recomputed", 4)}
 
 
 def train(rank: Rank) -> None:

@@ -140,8 +140,8 @@ def test_a_forkserver_that_is_stopped_while_it_loads_is_not_left_behind(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ForkServer, "_expect", stop)
-    with pytest.raises(KeyboardInterrupt):
-        ForkServer({})
+    with pytest.raises(KeyboardInterrupt), Launcher("cpu") as launcher:
+        launcher.run_pass(find("mishaps"), "well", "timed")
     assert not _lives(started[0])
 
 
