@@ -180,6 +180,7 @@ def _compare(rank: Rank, model: nn.Module, batch: Rows) -> None:
     facts = {
         "length_ratio": (combined.norm() / whole.norm()).item(),
         "relative_distance": ((combined - whole).norm() / whole.norm()).item(),
+        "own_relative_distance": ((mine - whole).norm() / whole.norm()).item(),
     }
     with rank.predict(
         "whole_gradient", "backward on the whole batch, for comparison", batch.features, dict(facts)

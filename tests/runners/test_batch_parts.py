@@ -34,6 +34,7 @@ def test_parts_that_weigh_as_much_as_their_rows_teach_what_the_batch_does(
     assert len(losses(whole)) == 5
     assert losses(run("batch_parts", name)) == pytest.approx(losses(whole), rel=1e-5)
     assert facts(run("batch_parts", name))["relative_distance"] < 1e-5
+    assert facts(run("batch_parts", name))["own_relative_distance"] > 0.1
 
 
 def test_a_sum_over_ranks_is_a_learning_rate_as_many_times_as_large(run: Measure) -> None:
