@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from html import unescape
+from typing import TYPE_CHECKING, NamedTuple
 
 from generator import item_writing, prose
 from generator.book import Book
@@ -28,48 +28,63 @@ if TYPE_CHECKING:
 COMMITMENTS = frozenset({"commit", "before", "challenge"})
 MIN_WORDS_QUOTED = 4
 _TRIVIAL = re.compile(r"[-−]?\d{1,2}")  # stands on every page, whatever it counts
-_VOID = frozenset({"br", "hr", "img", "input", "wbr"})
+_QUESTION = '<div class="pb-question"'
+_BLOCK = re.compile(r"</?div\b")
+_FORM = re.compile(r"<form\b[^>]*>")
+_FIELD = re.compile(r'\bdata-(item|as)="([^"]*)"')
+_TAG = re.compile(r"<[^>]*>")
 
 
-class _Above(HTMLParser):
-    """Gathers a page's text, and how much of it stood above each question."""
+class _Asked(NamedTuple):
+    """A question on a page: where its block begins and ends, which item, asked in what place."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.text: list[str] = []
-        self.asked: list[tuple[str, int]] = []  # item id, pieces of text above
-        self._hidden = 0  # how many elements deep inside a question or its key
+    begin: int
+    end: int
+    item: str
+    place: str
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        if tag == "form" and found.get("data-as") in COMMITMENTS:
-            self.asked.append((str(found.get("data-item")), len(self.text)))
-        classes = str(found.get("class", "")).split()
-        if self._hidden or "pb-question" in classes:
-            self._hidden += tag not in _VOID
 
-    def handle_endtag(self, tag: str) -> None:
-        if self._hidden and tag not in _VOID:
-            self._hidden -= 1
+def _questions(body: str) -> list[_Asked]:
+    """The questions of a page, in order."""
+    found = []
+    begin = body.find(_QUESTION)
+    while begin >= 0:
+        end = _closed(body, begin)
+        form = _FORM.search(body, begin, end)
+        fields = dict(_FIELD.findall(form[0])) if form else {}
+        found.append(_Asked(begin, end, fields.get("item", ""), fields.get("as", "")))
+        begin = body.find(_QUESTION, end)
+    return found
 
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.text.append(data)
+
+def _closed(body: str, begin: int) -> int:
+    """Where the block that begins here ends."""
+    depth = 0
+    for tag in _BLOCK.finditer(body, begin):
+        depth += -1 if tag[0].startswith("</") else 1
+        if depth == 0:
+            return tag.end()
+    return len(body)
+
+
+def _text(html: str) -> str:
+    """What a reader reads of HTML."""
+    return " ".join(unescape(_TAG.sub(" ", html)).split())
 
 
 def told(
     body: str, page_path: str, items: Mapping[str, Item], evidence: Evidence
 ) -> dict[str, str]:
     """For each item asked on a page whose answer is read above it: what is wrong with that."""
-    page = _Above()
-    page.feed(body)
     found: dict[str, str] = {}
-    for name, num_above in page.asked:
-        if name not in items:
+    above, read_to = "", 0
+    for one in _questions(body):
+        above += " " + _text(body[read_to : one.begin])
+        read_to = one.end
+        if one.place not in COMMITMENTS or one.item not in items:
             continue
-        item = items[name]
-        above = " ".join([*page.text[:num_above], evidence.plain(item.stem)])
-        answer = _read(" ".join(above.split()), item, evidence)
+        name, item = one.item, items[one.item]
+        answer = _read(f"{above} {evidence.plain(item.stem)}", item, evidence)
         if answer:
             message = f"its answer, {answer!r}, is read on {page_path} before it is asked"
             found[name] = f"{message}; move the item up, or let what stands above it say less"
