@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from generator import tries
 from generator.claim import (
     Claim,
     ClaimFile,
@@ -75,6 +76,8 @@ class Book:
         machine: the machine whose numbers the book shows.
         reference: the machine that stands in where that one has no trace.
         documents: every YAML file, for checks that need places.
+        tries: what readers ran themselves; only where they were asked for.
+        lost_tries: a line for each file among the tries that is none.
     """
 
     root: Path
@@ -88,6 +91,8 @@ class Book:
     machine: Machine
     reference: Machine
     documents: tuple[Document[Any], ...] = field(default=(), repr=False)
+    tries: tuple[Trace, ...] = ()
+    lost_tries: tuple[str, ...] = ()
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -292,7 +297,13 @@ class _Shelf:
             return None
 
 
-def load(content: Path, machine: str | None = None, is_stale: IsStale = traces.is_stale) -> Book:
+def load(
+    content: Path,
+    machine: str | None = None,
+    is_stale: IsStale = traces.is_stale,
+    *,
+    with_tries: bool = False,
+) -> Book:
     """Read a content folder.
 
     Args:
@@ -300,6 +311,7 @@ def load(content: Path, machine: str | None = None, is_stale: IsStale = traces.i
         machine: the folder's name under traces/; by default PROOFBOOK_MACHINE, then the name in
             traces/this-machine, then the reference machine.
         is_stale: tells whether the code of a trace's experiment has changed since.
+        with_tries: whether to read what readers tried; only while serving.
 
     Raises:
         ContentErrors: everything wrong with any file.
@@ -325,10 +337,12 @@ def load(content: Path, machine: str | None = None, is_stale: IsStale = traces.i
     if loader.errors or not (home and shown and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
+    tried, lost = tries.read(loader.content / "tries") if with_tries else ((), ())
     return Book(
         root=loader.content.parent, home=home, topics=tuple(topics), claims=claims,
         retractions=retractions, misconceptions=misconceptions, references=references,
         traces=found, machine=shown, reference=reference, documents=tuple(loader.documents),
+        tries=tried, lost_tries=lost,
     )  # fmt: skip
 
 

@@ -134,7 +134,7 @@ class _Printer:
             "program": lambda written: listing.listing(written, folio),
             "notes": lambda program, written: walkthrough.notes(program, written, folio),
             "decisions": lambda written: decisions.decisions(written, folio),
-            "trial": lambda written: trials.trial(written, folio),
+            "trial": lambda written, whole: trials.trial(written, whole, folio),
             "output": lambda path: listing.printed(path, folio),
             "cost_rows": lambda table: costs.cost_rows(table, folio),
             "calculator": lambda written: calculator_form.calculator(written, folio),

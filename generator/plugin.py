@@ -98,7 +98,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         # While serving, an experiment or the interface's words may have been edited meanwhile.
         source_digest.cache_clear()
         interface_words.cache_clear()
-        book = books.load(self.content, os.environ.get("PROOFBOOK_MACHINE"))
+        machine = os.environ.get("PROOFBOOK_MACHINE")
+        book = books.load(self.content, machine, with_tries=self.is_serving)
+        for lost in book.lost_tries:
+            log.warning(lost)
         for problem in pages.problems(book):
             log.warning(problem)
         return publish.site_files(book, self.content)

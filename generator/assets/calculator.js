@@ -1,4 +1,4 @@
-// Calculators: numbers can be set. Without this file a page shows what they come to at the start.
+// Calculators. Without this file a page shows what they come to at the start.
 (function () {
   "use strict";
 
@@ -6,7 +6,7 @@
     "+": (a, b) => a + b,
     "-": (a, b) => a - b,
     "*": (a, b) => a * b,
-    "/": (a, b) => (b ? a / b : NaN), // a dash, inside min and max too
+    "/": (a, b) => (b ? a / b : NaN), // a dash, in min too
     min: Math.min,
     max: Math.max
   };
@@ -28,10 +28,10 @@
     return stack[0];
   }
 
-  function written(number) {
+  function written(number, isCounted) {
     var size = Math.abs(number);
     if (size > 1e15 || (size && size < 1e-4)) return number.toPrecision(3);
-    return number.toLocaleString("en", size < 100 && number % 1
+    return number.toLocaleString("en", size < 100 && !(isCounted && number % 1 === 0)
       ? { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }
       : { maximumFractionDigits: 0 });
   }
@@ -40,7 +40,7 @@
     if (!isFinite(number)) return "–";
     var scale = (scales[quantity] || [[1, ""]]).reduce((kept, next) =>
       Math.abs(number) < next[0] ? kept : next);
-    return (written(number / scale[0]) + "\u00a0" + scale[1]).trim();
+    return (written(number / scale[0], /^B|^$/.test(scale[1])) + "\u00a0" + scale[1]).trim();
   }
 
   document.querySelectorAll("[data-calculator] form").forEach((form) => {
@@ -70,7 +70,7 @@
         calculate();
       }
       function follow() {
-        slider.value = (along(field.value) - low) / room * 1000;
+        slider.value = 1000 * (along(field.value) - low) / room;
         told();
       }
       slider.addEventListener("input", () => {

@@ -1,0 +1,173 @@
+"""What readers tried: shown beside the book's while serving, and nowhere else."""
+
+import json
+import re
+
+import pytest
+
+from generator import pages, tries
+from generator.book import load
+from runners.trace import tried
+
+TRY = "topics/averaging/try.md"
+RUN = "tiny_training.averaged"
+
+
+@pytest.fixture
+def tries_folder(copy):
+    folder = copy.content / "tries"
+    folder.mkdir()
+    return folder
+
+
+def keep(copy, name="tiny_training.averaged-1", **changes):
+    """A try as `python -m runners try` leaves it: the run alone, with what was changed."""
+    document = json.loads(copy.trace("tiny_training").read_text())
+    run = document["runs"]["averaged"]
+    run["settings"] |= changes.pop("settings", {})
+    run |= changes
+    document |= {
+        "runs": {"averaged": run}, "machine": "cpu-of-a-reader",
+        "recorded_at": "2026-02-03T04:05:06Z",
+    }  # fmt: skip
+    (copy.content / "tries" / f"{name}.json").write_text(json.dumps(document))
+    return run
+
+
+def served(copy):
+    return load(copy.content, None, lambda _: False, with_tries=True)
+
+
+def own_rows(page):
+    """The rows of every table of tries, as plain text, by the trial's title."""
+    found = {}
+    for part in page.split("\n## ")[1:]:
+        title = re.sub(r"<[^>]+>", "", part.splitlines()[0])
+        for table in re.findall(
+            r'<table class="pb-table pb-own-tries">.*?</table>', part, re.DOTALL
+        ):
+            body = table.split("<tbody>")[1]
+            found[title] = [
+                [re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", cell)).strip()
+                 for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)]
+                for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
+            ]  # fmt: skip
+    return found
+
+
+def test_a_try_stands_beside_the_books_value_for_every_trial_of_its_run(copy, tries_folder):
+    run = keep(copy, settings={"learning_rate": 0.2})
+    run["epochs"][-1]["loss"] = 0.75
+    keep(copy, settings={"learning_rate": 0.2}, epochs=run["epochs"], world_size=4)
+    found = own_rows(pages.render(served(copy))[TRY])
+    assert len(found) == 3
+    loss = found["1 The loss at the end"]
+    assert loss == [
+        [
+            "learning_rate 0.1 → 0.2 world_size 2 → 4",
+            "0.7500",
+            "1.250",
+            "2026-02-03T04:05:06Z cpu-of-a-reader",
+        ]
+    ]
+    assert found["2 The bytes sent"][0][1:3] == ["144 B", "144 B"]
+
+
+def test_the_value_is_worked_out_with_the_try_in_the_place_of_the_run(copy, tries_folder):
+    copy.edit(
+        "topics/averaging/try.yml", "value: tiny_training.averaged.epochs[-1].loss",
+        "value: tiny_training.averaged.epochs[-1].loss / tiny_training.single.epochs[-1].loss",
+    )  # fmt: skip
+    run = keep(copy)
+    run["epochs"][-1]["loss"] = 2.5
+    keep(copy, epochs=run["epochs"])
+    assert own_rows(pages.render(served(copy))[TRY])["1 The loss at the end"][0][1] == "2.00"
+
+
+def test_tries_come_in_the_order_of_their_time(copy, tries_folder):
+    for name, when in (("b-1", "2026-02-01T00:00:00Z"), ("a-1", "2026-03-01T00:00:00Z")):
+        keep(copy, name)
+        path = tries_folder / f"{name}.json"
+        document = json.loads(path.read_text())
+        document["recorded_at"] = when
+        path.write_text(json.dumps(document))
+    rows = own_rows(pages.render(served(copy))[TRY])["1 The loss at the end"]
+    assert [row[3][:10] for row in rows] == ["2026-02-01", "2026-03-01"]
+    assert [row[0] for row in rows] == ["nothing", "nothing"]
+
+
+def test_a_try_that_measured_no_such_value_says_how_it_ended(copy, tries_folder):
+    keep(copy, status="diverged", epochs=[])
+    row = own_rows(pages.render(served(copy))[TRY])["1 The loss at the end"][0]
+    assert row[1] == "diverged; it measured no such value"
+
+
+def test_a_build_shows_no_try_and_reads_none(copy, tries_folder, rendered_frozen):
+    keep(copy, settings={"learning_rate": 0.2})
+    (tries_folder / "broken.json").write_text("{")
+    assert copy.load().tries == ()
+    assert pages.render(copy.load())[TRY] == rendered_frozen[TRY]
+
+
+@pytest.fixture(scope="module")
+def rendered_frozen(book):
+    return pages.render(book)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not a whole JSON file"),
+        ("[]", "valid"),
+        ('{"schema_version": 99}', "newer than this Proofbook reads"),
+        ("\udc00", "not a whole JSON file"),
+    ],
+)
+def test_a_file_that_is_no_try_is_one_line_and_never_a_lost_page(
+    copy, tries_folder, rendered_frozen, text, said
+):
+    (tries_folder / "odd.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    keep(copy, settings={"learning_rate": 0.2})
+    book = served(copy)
+    (line,) = book.lost_tries
+    assert line.startswith("tries/odd.json: ")
+    assert said in line
+    assert "\n" not in line
+    rendered = pages.render(book)
+    assert set(rendered) == set(rendered_frozen)
+    assert "<code>tries/odd.json: " in rendered[TRY]
+    assert own_rows(rendered[TRY])
+
+
+def test_a_try_of_a_run_that_the_book_no_longer_has_changes_nothing(copy, tries_folder):
+    keep(copy)
+    file = next(tries_folder.glob("*.json"))
+    document = json.loads(file.read_text())
+    document["runs"] = {"renamed": document["runs"]["averaged"]}
+    file.write_text(json.dumps(document))
+    assert own_rows(pages.render(served(copy))[TRY]) == {}
+
+
+def test_what_was_changed_is_every_setting_that_differs(book):
+    run = book.run(RUN)
+    own = run.model_copy(
+        update={"settings": {**run.settings, "num_rows": 20_000, "new": "adam"}, "world_size": 1}
+    )
+    told = {one.name: (one.before, one.after) for one in tries.changed(run, own)}
+    assert told == {
+        "num_rows": ("40", "20,000"),
+        "new": ("–", "adam"),
+        "world_size": ("2", "1"),
+    }
+
+
+def test_a_trial_shows_the_very_lines_that_the_command_prints_of_the_books_run(
+    book, rendered_frozen
+):
+    lines = tried(book.run(RUN))
+    assert lines
+    printed = re.findall(r'class="pb-printed"><pre[^>]*><code>(.*?)</code>', rendered_frozen[TRY],
+                         re.DOTALL)  # fmt: skip
+    assert [text.splitlines() for text in printed] == [lines]  # at the last of its three trials
+    last = rendered_frozen[TRY].split("\n## ")[3]
+    assert 'class="pb-printed"' in last

@@ -1,0 +1,132 @@
+"""The calculator in a browser: the page's numbers are those of the Python formulas."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from generator import units
+from generator.book import load
+from generator.calculator import UNITS, parsed
+from generator.modes.cost import CalculatorOutput
+from generator.units import AS_RULED
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+COST = "topics/averaging/cost.html"
+NUM_DRAWS = 40
+
+
+@pytest.fixture(scope="module")
+def outputs() -> dict[str, CalculatorOutput]:
+    content = Path(__file__).parents[1] / "book" / "content"
+    book = load(content, "reference-frozen", is_stale=lambda _: False)
+    lesson: Any = next(t for t in book.topics if t.id == "averaging").lessons["cost"].model
+    return {one.name: one for one in lesson.calculator.outputs}
+
+
+@pytest.fixture
+def page(frozen_site: Path, open_page: Any) -> Page:
+    opened: Page = open_page(frozen_site / COST)
+    return opened
+
+
+def _sizes(page: Page) -> dict[str, float]:
+    fields = page.locator("[data-calculator] [type=number]")
+    return {
+        str(fields.nth(i).get_attribute("name")): float(fields.nth(i).get_attribute("data-size") or 0)
+        for i in range(fields.count())
+    }
+
+
+def _shown(page: Page, name: str) -> tuple[str, str]:
+    output = page.locator(f"output[name={name}]")
+    return output.inner_text(), str(output.get_attribute("data-number"))
+
+
+def test_random_inputs_come_to_what_the_formulas_in_python_give(page, outputs):
+    sizes, draw = _sizes(page), random.Random(20)
+    assert set(sizes) == {"model_bytes", "copies", "compute_seconds", "bandwidth"}
+    for _ in range(NUM_DRAWS):
+        typed = {name: f"{draw.uniform(1, 9):.3g}e{draw.randint(-3, 5)}" for name in sizes}
+        for name, text in typed.items():
+            page.locator(f"[name={name}][type=number]").fill(text)
+        inputs = {name: float(text) * sizes[name] for name, text in typed.items()}
+        for name, output in outputs.items():
+            expected = parsed(output.formula).value(inputs)
+            assert float(_shown(page, name)[1]) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("size", ["0.004", "1", "12.5", "999", "1023", "4096", "123456789"])
+def test_results_are_printed_as_every_page_prints_numbers(page, outputs, size):
+    page.locator("[name=model_bytes][type=number]").fill(size)
+    page.locator("[name=copies][type=number]").fill("3")
+    text, number = _shown(page, "peak")
+    exact = float(number)
+    whole = int(exact) if exact.is_integer() else exact
+    assert text == units.printed(whole, UNITS[outputs["peak"].quantity], AS_RULED)
+
+
+def test_at_the_start_the_form_says_what_the_table_says(page):
+    for name, label in (("peak", "Peak of a rank"), ("step", "Time of a step")):
+        row = page.locator("[data-calculator] table").first.locator("tr", has_text=label)
+        assert _shown(page, name)[0] == row.locator(".pb-number .pb-value").inner_text()
+
+
+def test_what_cannot_be_worked_out_shows_a_dash(page):
+    page.locator("[name=bandwidth][type=number]").fill("0")
+    assert _shown(page, "step")[0] == "–"
+    assert _shown(page, "peak")[0] != "–"
+    page.locator("[name=copies][type=number]").fill("")
+    assert _shown(page, "peak")[0] == "–"
+    page.locator("[name=copies][type=number]").fill("2")
+    assert _shown(page, "peak")[0] != "–"
+
+
+def test_a_slider_moves_its_field_and_the_results_by_keyboard_too(page):
+    field = page.locator("[name=copies][type=number]")
+    slider = page.locator(".pb-field", has=field).locator("[type=range]")
+    before = _shown(page, "peak")[1]
+    slider.focus()
+    page.keyboard.press("End")
+    assert field.input_value() == field.get_attribute("max")
+    assert slider.get_attribute("aria-valuetext") == field.input_value()
+    assert float(_shown(page, "peak")[1]) > float(before)
+    page.keyboard.press("Home")
+    assert field.input_value() == field.get_attribute("min")
+    page.keyboard.press("ArrowRight")
+    assert field.input_value() == "1"  # a count moves by whole numbers
+
+
+def test_a_field_moves_its_slider(page):
+    field = page.locator("[name=model_bytes][type=number]")
+    slider = page.locator(".pb-field", has=field).locator("[type=range]")
+    field.fill(str(field.get_attribute("max")))
+    assert slider.input_value() == slider.get_attribute("max")
+    field.fill(str(field.get_attribute("min")))
+    assert slider.input_value() == "0"
+
+
+def test_without_scripts_the_formulas_stand_with_their_results_and_no_dead_form(
+    frozen_site, open_page
+):
+    page = open_page(frozen_site / COST, java_script_enabled=False)
+    assert not page.locator("[data-calculator] form").is_visible()
+    table = page.locator("[data-calculator] table").first
+    assert table.is_visible()
+    assert "model_bytes * copies" in table.inner_text()
+    assert "at worst off by" in table.inner_text()
+
+
+def test_every_field_and_result_has_a_name_of_its_own(page):
+    for role in ("spinbutton", "slider", "status"):
+        found = page.locator("[data-calculator] form").get_by_role(role)
+        names = [found.nth(i).evaluate("e => e.labels[0]?.textContent || e.ariaLabelledByElements?.[0]?.textContent") for i in range(found.count())]
+        assert len(names) == len(set(names)) > 1
+        assert all(names)
