@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from rjsmin import jsmin  # type: ignore[import-untyped]
+
 from generator.book import Book
-from generator.lean_script import lean
 from generator.views.folio import interface_words
 
 ASSETS = Path(__file__).resolve().parent / "assets"
@@ -49,10 +50,10 @@ def site_files(book: Book, content: Path) -> dict[str, bytes]:
 
 
 def _asset(path: Path) -> bytes:
-    """A file as pages load it: scripts of ours without what only their readers need."""
+    """A file as pages load it: scripts of ours without comments and idle space."""
     if path.suffix != ".js" or path.name.startswith(VENDORED):
         return path.read_bytes()
-    return lean(path.read_text(encoding="utf-8")).encode()
+    return str(jsmin(path.read_text(encoding="utf-8"))).encode()
 
 
 def words_for_scripts(words: Mapping[str, object]) -> bytes:

@@ -16,6 +16,13 @@
     (typeof thing === "string" && thing.length < 101) ||
     (Array.isArray(thing) && thing.length < 21 && thing.every((one) => isWhole(one, 99)));
 
+  const isAttempt = (one) =>
+    isWhole(one.at, Date.now() + DAY) &&
+    isAnswer(one.answer) &&
+    typeof one.is_right === "boolean" &&
+    typeof one.gave_up === "boolean" &&
+    (one.confidence === null || isWhole(one.confidence, 2));
+
   // Storage may be forbidden, full, or hold what others wrote.
   function tried(act, otherwise) {
     try {
@@ -35,7 +42,7 @@
           isWhole(record.due, Date.now() + 999 * DAY) &&
           isWhole(record.step, 9) &&
           isWhole(record.attempts.length - 1, 98) &&
-          record.attempts.every((one) => isWhole(one.at, Date.now() + DAY) && isAnswer(one.answer)),
+          record.attempts.every(isAttempt),
         false
       ),
     get: (id) => {

@@ -36,13 +36,6 @@
     return { step: isRight ? next + 1 : 0, due: inDays(INTERVALS[next], now), again: false };
   }
 
-  function button(text, act) {
-    const element = made("button", "pb-button", text);
-    element.type = "button";
-    element.addEventListener("click", act);
-    return element;
-  }
-
   const place = (element) => Number(element.dataset.position);
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
@@ -105,19 +98,18 @@
   const ordered = {
     start: (q) =>
       q.options.forEach((piece) => {
-        const name = piece.textContent.trim();
-        const move = (other, isUp) => {
-          if (!other || q.isDone) return;
-          // The neighbour moves, so that focus stays on the button.
-          piece[isUp ? "after" : "before"](other);
-          const n = ordered.read(q).indexOf(place(piece)) + 1;
-          q.status.textContent = say("moved", { piece: name, n, m: q.options.length });
-        };
-        const up = button("↑", () => move(piece.previousElementSibling, true));
-        const down = button("↓", () => move(piece.nextElementSibling, false));
-        up.setAttribute("aria-label", say("up", { piece: name }));
-        down.setAttribute("aria-label", say("down", { piece: name }));
-        piece.append(up, down);
+        const name = piece.querySelector(".pb-piece").textContent;
+        all(piece, "button").forEach((one, isDown) => {
+          one.hidden = false;
+          one.addEventListener("click", () => {
+            const other = isDown ? piece.nextElementSibling : piece.previousElementSibling;
+            if (!other || q.isDone) return;
+            // The neighbour moves, so that focus stays on the button.
+            piece[isDown ? "before" : "after"](other);
+            const n = ordered.read(q).indexOf(place(piece)) + 1;
+            q.status.textContent = say("moved", { piece: name, n, m: q.options.length });
+          });
+        });
       }),
     read: (q) => all(q.form, ".pb-pieces > li").map(place),
     put: (q, answer) =>
@@ -203,17 +195,14 @@
 
   function slide(q, ends) {
     const { low, high, logarithmic } = ends.dataset;
-    const range = made("input", "pb-slider");
-    range.type = "range";
-    range.setAttribute("aria-label", words.slider);
-    range.setAttribute("aria-valuetext", words.unset);
+    const range = ends.firstElementChild;
+    range.hidden = false;
     range.addEventListener("input", () => {
       const share = range.value / 100;
       const at = logarithmic === undefined ? low * (1 - share) + high * share : low * Math.pow(high / low, share);
       q.field.value = printed(at / q.scale, 2);
       range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
     });
-    ends.prepend(range);
   }
 
   const KINDS = {
@@ -250,33 +239,20 @@
     }
 
     prepare(actions) {
-      this.check = actions.firstElementChild;
-      this.check.hidden = this.check.disabled = false;
+      const [check, retry, giveUp, showHint] = ["check", "retry", "give-up", "show-hint"].map((name) =>
+        actions.querySelector(`.pb-${name}`)
+      );
+      Object.assign(this, { check, retry, giveUp, showHint: showHint || made("button") });
+      check.disabled = false;
+      all(this.form, ".pb-sure, .pb-actions > :not(.pb-retry)").forEach((one) => (one.hidden = false));
       [this.answers].concat(this.hints, this.after).forEach((one) => (one.hidden = true));
-      this.hintButton = button(words.show_hint, () => this.hint());
-      this.giveUp = button(words.give_up, () => this.end(null));
-      this.retry = button(words.answer_again, () => this.renew().form.querySelector("input, select, button").focus());
-      this.hintButton.hidden = !this.hints.length;
-      this.retry.hidden = true;
-      actions.append(this.hintButton, this.giveUp, this.retry);
-      if (this.isGraded) actions.before(this.confidences());
+      this.showHint.addEventListener("click", () => this.hint());
+      giveUp.addEventListener("click", () => this.end(null));
+      retry.addEventListener("click", () => this.renew().form.querySelector("input, select, button").focus());
       this.form.addEventListener("submit", (event) => {
         event.preventDefault();
         if (!this.isDone) this.commit();
       });
-    }
-
-    confidences() {
-      const set = made("fieldset", "pb-sure");
-      set.append(made("legend", "", words.how_sure));
-      [words.guess, words.fairly, words.sure].forEach((word, value) => {
-        const label = made("label");
-        const input = made("input");
-        Object.assign(input, { type: "radio", name: `sure-${this.box.id}`, value });
-        label.append(input, " ", word);
-        set.append(label);
-      });
-      return set;
     }
 
     option(at) {
@@ -291,7 +267,7 @@
       const n = this.hints.indexOf(next) + 1;
       this.status.textContent = say("hint_of", { n, m: this.hints.length });
       this.status.append(made("span", "pb-hidden", next.querySelector(".pb-inside").textContent));
-      this.hintButton.setAttribute("aria-disabled", n === this.hints.length);
+      this.showHint.setAttribute("aria-disabled", n === this.hints.length);
     }
 
     commit() {
@@ -334,7 +310,7 @@
       if (focused === this.giveUp) this.retry.focus();
       all(this.form, "input, select").forEach((one) => (one.disabled = one !== focused));
       this.check.setAttribute("aria-disabled", "true");
-      this.giveUp.hidden = this.hintButton.hidden = true;
+      this.giveUp.hidden = this.showHint.hidden = true;
       this.hints.concat(this.after).forEach((one) => (one.hidden = false));
       this.after.forEach((one) => (one.open = true));
     }
@@ -425,5 +401,5 @@
   const forms = all(document, "form.pb-item:not([data-open])");
   book.questions = forms.map((form) => new Question(form));
   book.questions.filter((one) => !one.form.closest("[data-recall]")).forEach((one) => one.restore());
-  Object.assign(book, { button, inDays });
+  book.inDays = inDays;
 })();

@@ -4,7 +4,7 @@
   "use strict";
 
   const book = window.proofbook;
-  const { store, say, made, button, inDays } = book;
+  const { store, say, made, inDays } = book;
   const part = (name) => document.querySelector(`[data-recall${name}]`);
   const section = part("");
   const words = Object.assign(book.words, JSON.parse(section.dataset.words));
@@ -12,6 +12,13 @@
   const done = part("-done");
   const DAYS = 7; // of the forecast
   const LARGEST = 5e6; // bytes of a file
+
+  function button(text, act) {
+    const element = made("button", "pb-button", text);
+    element.type = "button";
+    element.addEventListener("click", act);
+    return element;
+  }
 
   // ——— What is due ———
 
@@ -112,7 +119,7 @@
       return [those.filter((one) => one.is_right).length, those.length];
     });
     const rows = counts.map(([n, m], level) => [
-      [words.guess, words.fairly, words.sure][level],
+      words.levels[level],
       m ? say("right_of", { n, m }) : "–",
       m ? `${Math.round((100 * n) / m)}%` : "–",
     ]);

@@ -1,11 +1,27 @@
-"""The files of a site: words for scripts in front of the script that all others come after."""
+"""The files of a site: small scripts, and words in front of the one that others come after."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+
+import pytest
 
 from generator import publish
-from generator.lean_script import lean
+from generator.views.folio import interface_words
+
+OURS = sorted(
+    path.name for path in publish.ASSETS.glob("*.js") if not path.name.startswith(publish.VENDORED)
+)
+MOST_BYTES = 12_000
+SAID = re.compile(r'"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`')
+
+
+@pytest.fixture(scope="module")
+def scripts(book, root):
+    files = publish.site_files(book, root / "tests" / "book" / "content")
+    return {name: files[f"assets/{name}"] for name in OURS}
 
 
 def test_words_for_scripts_come_through_whole_and_end_no_script():
@@ -21,12 +37,26 @@ def test_words_for_scripts_come_through_whole_and_end_no_script():
     assert line.count(b"\n") == 1
 
 
-def test_the_first_line_of_the_first_script_holds_the_words_and_the_rest_is_the_file(book, root):
-    files = publish.site_files(book, root / "tests" / "book" / "content")
-    first, rest = files["assets/proofbook.js"].split(b"\n", 1)
+def test_the_first_line_of_the_first_script_and_of_no_other_holds_the_words(scripts):
+    first, rest = scripts["proofbook.js"].split(b"\n", 1)
     assert b'"words":' in first
-    assert rest == lean((publish.ASSETS / "proofbook.js").read_text(encoding="utf-8")).encode()
-    others = {name: text for name, text in files.items() if name.endswith(".js")}
-    del others["assets/proofbook.js"]
-    assert others
-    assert not any(b'"words":' in text for text in others.values())
+    assert rest.startswith(b"(function(){")
+    assert len(scripts) > 3
+    assert not any(b'"words":' in text for name, text in scripts.items() if name != "proofbook.js")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_published_script_says_every_text_of_its_source_and_no_comment(scripts, name):
+    source = (publish.ASSETS / name).read_text(encoding="utf-8")
+    code = "\n".join(line for line in source.splitlines() if not line.strip().startswith("//"))
+    published = scripts[name].decode()
+    assert len(published.split("\n", 1)[-1]) < len(source)
+    assert SAID.search(code)
+    assert all(text in published for text in SAID.findall(code))
+    assert source.splitlines()[0].removeprefix("// ") not in published
+
+
+def test_all_our_scripts_with_their_words_stay_small(scripts):
+    sizes = {name: len(gzip.compress(text, 9)) for name, text in scripts.items()}
+    assert interface_words()["script"]["right"].encode() in scripts["proofbook.js"]
+    assert sum(sizes.values()) < MOST_BYTES, sizes
