@@ -38,7 +38,7 @@ from generator.views import (
     walkthrough,
     ways,
 )
-from generator.views.folio import Folio, escaped_heading, interface_words
+from generator.views.folio import Folio, breakable, escaped_heading, interface_words
 from generator.views.picture import plain
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -62,6 +62,7 @@ def environment() -> Environment:
     )
     made.filters["heading"] = escaped_heading
     made.filters["plain"] = plain
+    made.filters["breakable"] = breakable
     made.globals["ui"] = interface_words()
     return made
 

@@ -6,6 +6,7 @@ runs the page used, so that the foot of the page can name them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -90,6 +91,11 @@ class Folio:
             return str(self.ui["strategies"]["ddp_view"])
         words: dict[str, str] = self.ui["strategies"]
         return words.get(run.strategy, run.strategy.replace("_", " "))
+
+
+def breakable(name: str) -> Markup:
+    """A run's name, which is one long word, with places where a line may end."""
+    return Markup(re.sub(r"(?<=[._])(?=\w)", "<wbr>", str(escape(name))))
 
 
 def escaped_heading(markup: str | Markup) -> Markup:
