@@ -16,7 +16,9 @@ MARKS = (
     ("var(--pb-series-d)", "diamond"),
     ("var(--pb-series-e)", "cross"),
 )
-FORMULA_DASH = [5, 4]
+FORMULA = {"stroke": "currentColor", "strokeWidth": 1.7, "strokeDash": [5, 4]}
+ALONE = {"strokeWidth": 2.6}
+BESIDE_FORMULA = {"strokeWidth": 8, "strokeOpacity": 0.3}  # a band, on which dashes still show
 LEGEND_ROW = 20
 TICK_ROOM = 44  # pixels from one label of the horizontal axis to the next
 ROOM = 1.08  # between the largest value and the frame
@@ -46,8 +48,10 @@ class Axes:
 
     x_title: str
     y_title: str
+    measured: str  # names the lines beside a formula's
     formula: str
     is_logarithmic: bool
+    x_digits: int = 4
 
 
 def growth(series: Sequence[Grown], axes: Axes, layout: Layout) -> Spec:
@@ -59,7 +63,7 @@ def growth(series: Sequence[Grown], axes: Axes, layout: Layout) -> Spec:
     ys = [y for one in points for y in (one.measured, one.predicted) if y is not None]
     x, y = _axis("x", xs, axes), _axis("y", ys, axes)
     x["axis"] |= {"title": axes.x_title, "values": _ticks(xs, x["scale"], width), "grid": False}
-    x["axis"] |= {"titleAlign": "right", "titleAnchor": "end"}
+    x["axis"] |= {"titleAlign": "right", "titleAnchor": "end", "format": f",.{axes.x_digits}~r"}
     y["axis"] |= {"title": None, "grid": True, "domain": False, "ticks": False}
     if axes.is_logarithmic:
         y["axis"]["values"] = _powers(*y["scale"]["domain"])
@@ -67,7 +71,7 @@ def growth(series: Sequence[Grown], axes: Axes, layout: Layout) -> Spec:
         y["axis"]["tickCount"] = 5
     layers = [part for i, line in enumerate(series) for part in _marks(line, MARKS[i], x, y)]
     has_formula = any(one.predicted is not None for one in points)
-    names = [line.name for line in series]
+    names = [f"{line.name}, {axes.measured}" if has_formula else line.name for line in series]
     legend = _legend(names, axes.formula if has_formula else None)
     num_rows = len(names) + has_formula
     title = {"words": axes.y_title, "x": -sides["left"] + 4, "y": -14}
@@ -125,10 +129,10 @@ def _marks(line: Grown, mark: tuple[str, str], x: Spec, y: Spec) -> list[Spec]:
     measured = [{"x": one.x, "y": one.measured} for one in line.points]
     told = [{**row, "say": one.say} for row, one in zip(measured, line.points, strict=True)]
     formula = [{"x": one.x, "y": one.predicted} for one in line.points if one.predicted is not None]
-    drawn = [layer({"type": "line", "stroke": colour, "strokeWidth": 2.6}, measured, x=x, y=y)]
+    look = BESIDE_FORMULA if formula else ALONE
+    drawn = [layer({"type": "line", "stroke": colour, **look}, measured, x=x, y=y)]
     if formula:
-        look = {"type": "line", "stroke": "currentColor", "strokeWidth": 1.6}
-        drawn.append(layer({**look, "strokeDash": FORMULA_DASH}, formula, x=x, y=y))
+        drawn.append(layer({"type": "line", **FORMULA}, formula, x=x, y=y))
     points = {"type": "point", "filled": True, "opacity": 1, "size": 70}
     drawn.append(layer({**points, "shape": shape, "fill": colour}, told, x=x, y=y))
     return drawn
@@ -143,22 +147,24 @@ def _legend(names: Sequence[str], formula: str | None) -> list[Spec]:
         for i, name in enumerate(rows)
     ]  # fmt: skip
     parts = []
+    look = BESIDE_FORMULA if formula else ALONE
     for place, (colour, shape) in zip(places, MARKS[: len(names)], strict=False):
-        rule = {"type": "rule", "stroke": colour, "strokeWidth": 2.6}
         point = {"type": "point", "filled": True, "opacity": 1, "size": 70}
         parts += [
-            layer(rule, [place], x=pixels("from"), x2={"field": "to"}, y=pixels("y")),
+            _stretch({"stroke": colour, **look}, place),
             layer({**point, "shape": shape, "fill": colour}, [place],
                   x=pixels("middle"), y=pixels("y")),
         ]  # fmt: skip
     if formula:
-        dashed = {"type": "rule", "stroke": "currentColor", "strokeWidth": 1.6}
-        parts.append(
-            layer({**dashed, "strokeDash": FORMULA_DASH}, [places[-1]],
-                  x=pixels("from"), x2={"field": "to"}, y=pixels("y"))
-        )  # fmt: skip
+        parts.append(_stretch(FORMULA, places[-1]))
     words = {"type": "text", "align": "left", "baseline": "middle"}
     return [
         *parts,
         layer(words, places, x=pixels("at"), y=pixels("y"), text={"field": "name"}),
     ]
+
+
+def _stretch(look: Spec, place: Spec) -> Spec:
+    """A stretch of a line in the legend."""
+    rule = {"type": "rule", **look}
+    return layer(rule, [place], x=pixels("from"), x2={"field": "to"}, y=pixels("y"))

@@ -18,6 +18,7 @@ from generator.views.folio import ABSENT, Folio
 _BYTES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 _UNITS: dict[Quantity, tuple[tuple[str, float], ...]] = {
+    "count": (("billion", 1e9), ("million", 1e6), ("", 1.0)),
     "bytes": _BYTES,
     "seconds": _TIMES,
     "bytes_per_second": tuple((f"{name}/s", size) for name, size in _BYTES),
@@ -117,7 +118,7 @@ def _field(
         start=_typed(float(numeric(start)) / size),
         low=_typed(ends[0] / size),
         high=_typed(ends[1] / size),
-        step=_step(one.quantity, *ends),
+        step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
         covered=(folio.show(covered[0]), folio.show(covered[1])) if covered else None,
     )
 
@@ -128,8 +129,8 @@ def _unit(quantity: Quantity, number: float) -> tuple[str, float]:
     return next(((name, size) for name, size in sizes if abs(number) >= size), sizes[-1])
 
 
-def _step(quantity: Quantity, low: float, high: float) -> str:
-    words = ["whole"] if quantity == "count" else []
+def _step(low: float, high: float, *, is_whole: bool) -> str:
+    words = ["whole"] if is_whole else []
     return " ".join([*words, "powers"] if low > 0 and high / low > MANY_TIMES else words)
 
 

@@ -45,8 +45,10 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     axes = Axes(
         x_title=_titled(written.x_label, x_unit, folio),
         y_title=_titled(written.y_label, y_unit, folio),
+        measured=folio.ui["figure"]["measured"].lower(),
         formula=folio.ui["figure"]["by_formula"],
         is_logarithmic=written.logarithmic,
+        x_digits=3 if x_size > 1 else 4,
     )
     description = "; ".join(_described(names[label], runs, folio) for label, runs in found.items())
     drawings = [

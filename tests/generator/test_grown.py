@@ -15,7 +15,7 @@ from generator.grown import faults, grown
 
 COST = "topics/averaging/cost.yml"
 PAGE = "topics/averaging/cost.md"
-AXES = Axes("ranks", "bytes", "by the formula", is_logarithmic=False)
+AXES = Axes("ranks", "bytes", "measured", "by the formula", is_logarithmic=False)
 
 
 def figure(book):
@@ -76,7 +76,7 @@ def test_points_and_formula_are_drawn_where_they_belong_each_line_with_its_own_m
     shapes = [part["mark"]["shape"] for part in spec["layer"] if "shape" in part["mark"]]
     assert set(shapes) == {first[1], second[1]}
     words = {row.get("name") for part in spec["layer"] for row in part["data"]["values"]}
-    assert {"first", "second", "by the formula"} <= words
+    assert {"first, measured", "second, measured", "by the formula"} <= words
 
 
 def test_every_series_differs_from_every_other_by_colour_and_by_shape():
@@ -93,7 +93,7 @@ def test_without_a_formula_nothing_is_dashed():
 def test_every_point_lies_inside_the_frame_and_labels_have_room(layout, is_logarithmic):
     xs = [2.0**power for power in range(12)]
     points = tuple(Point(x, x * x, x * x * 1.1) for x in xs)
-    axes = Axes("x", "y", "formula", is_logarithmic=is_logarithmic)
+    axes = Axes("x", "y", "measured", "formula", is_logarithmic=is_logarithmic)
     spec = growth([Grown("line", points)], axes, layout)
     line = next(part for part in spec["layer"] if part["mark"]["type"] == "line")
     for channel, values in (("x", xs), ("y", [1.1 * x * x for x in xs])):
@@ -115,7 +115,7 @@ def test_every_point_lies_inside_the_frame_and_labels_have_room(layout, is_logar
 def test_a_logarithmic_axis_has_round_numbers():
     spec = growth(
         [Grown("line", (Point(1, 3, None), Point(2, 3000, None)))],
-        Axes("x", "y", "formula", is_logarithmic=True),
+        Axes("x", "y", "measured", "formula", is_logarithmic=True),
         WIDE,
     )
     ticks = next(p for p in spec["layer"] if p["mark"]["type"] == "line")["encoding"]["y"]["axis"]
