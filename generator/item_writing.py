@@ -32,7 +32,7 @@ CLEARLY_LONGER, CLEARLY_MORE = 1.4, 20  # times the longest wrong option, and ch
 NEAR = 0.05  # of the larger of two numbers
 _ALL_OR_NONE = re.compile(
     r"\b(?:all|none|both|neither) of (?:the )?"
-    r"(?:above|below|these|those|them|others?|options|answers)\b|\bas well as the above\b",
+    r"(?:above|below|these|others|options|answers)\b|\bas well as the above\b",
     re.IGNORECASE,
 )
 _DENIES = r"(?:not|never|cannot|\w+n[’']t)"
