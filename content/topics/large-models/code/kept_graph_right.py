@@ -1,4 +1,4 @@
-"""Right: an evaluation that keeps of each batch one number.
+"""The same evaluation, mended: of each batch it keeps one number.
 
 torchrun --nproc-per-node 1 kept_graph_right.py
 """

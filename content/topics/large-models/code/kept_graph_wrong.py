@@ -1,4 +1,4 @@
-"""Wrong: an evaluation that keeps every batch's activations until it ends.
+"""An evaluation, batch by batch: the mean loss of a small model over all its rows.
 
 torchrun --nproc-per-node 1 kept_graph_wrong.py
 """

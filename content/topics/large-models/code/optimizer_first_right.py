@@ -1,4 +1,4 @@
-"""Right: the optimizer is given the parameters that training uses, the shards.
+"""The same training, mended: the optimizer is given the parameters that training uses.
 
 torchrun --nproc-per-node 2 optimizer_first_right.py
 """

@@ -1,4 +1,4 @@
-"""Wrong: two ranks shard a model with FSDP, and the loss never falls.
+"""Two ranks train a model under FSDP, sharded layer by layer.
 
 torchrun --nproc-per-node 2 optimizer_first_wrong.py
 """
