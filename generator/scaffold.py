@@ -1,7 +1,7 @@
 """`python -m generator new topic NAME`: a topic's first files, sound but for what only you know.
 
-What is written passes `check` where the book has a trace to lean on: the scaffold binds its one
-page to a run that exists, and says in its texts what to write instead.
+What is written passes `check` where the book has a trace to lean on: the scaffold binds its pages,
+Learn, Trace and Recall, to a run that exists, and says in its texts what to write instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,53 @@ title: {title}
 summary: What this topic is about, in a sentence or two.
 order: {order}
 modes:
+  learn: What would a reader guess, and what is so?
   trace: Which question does this page answer?
+  recall: What should a reader still know in a month?
+"""
+LEARN = """\
+title: {title}, in a few minutes
+introduction: What a reader will know in a few minutes, and why it pays off.
+guess: {name}-first
+seen:
+  title: What the runs showed
+  text: The guess, answered by a run.
+  claims: [{claim}]
+idea: The one idea, in a few sentences.
+figure: learnt
+program:
+  path: content/topics/{name}/code/{file}
+  # run: listings.{stem}     once `python -m runners run listings` has executed it
+  title: The smallest program that shows it
+walkthrough:
+  - code: total = sum(parts)
+    says: What this line does.
+  - code: print(total)
+    says: What this one does.
+output_says: What to see in the output.
+checks: [{name}-second, {name}-third, {name}-last]
+takeaway: The one sentence to take along.
+figures:
+  - id: learnt
+    kind: epochs
+    title: Loss and accuracy by epoch
+    caption: Training and validation.
+    runs: [{run}]
+"""
+PROGRAM = '''\
+"""The smallest program that shows what this topic is about.
+
+torchrun --nproc-per-node 1 {file}
+"""
+
+parts = [1, 2]
+total = sum(parts)
+print(total)
+'''
+RECALL = """\
+title: {title}, again
+introduction: The questions of this topic, each when it is due.
+afterword: What to read again where an answer did not come.
 """
 TRACE = """\
 # python -m runners show {experiment}   lists every value with the expression to paste here.
@@ -85,8 +131,8 @@ def new_topic(book: Book, content: Path, name: str, verdicts: dict[str, str]) ->
     if folder.exists():
         raise CannotScaffoldError(f"{folder} exists already")
     files = _files(book, name, verdicts)
-    folder.mkdir(parents=True)
     for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
     return [folder / file for file in files]
 
@@ -104,6 +150,7 @@ def _files(book: Book, name: str, verdicts: dict[str, str]) -> dict[str, str]:
     order = 1 + max((topic.file.order for topic in book.topics), default=0)
     claim, verdict = next(iter(verdicts.items()))
     misconception = next(iter(book.misconceptions))
+    program = f"{name.replace('-', '_')}_smallest"
     rows = "    - {{{key}: {value!r}, title: A name, note: What happens here.}}"
     stages = "\n".join(rows.format(key="stage", value=s.name) for s in recorded.stages)
     steps = "\n".join(rows.format(key="step", value=s.name) for s in recorded.prediction)
@@ -115,6 +162,11 @@ def _files(book: Book, name: str, verdicts: dict[str, str]) -> dict[str, str]:
     return {
         "topic.yml": TOPIC.format(title=title, order=order),
         "quiz.yml": "items:\n" + items,
+        "learn.yml": LEARN.format(
+            title=title, name=name, run=run, claim=claim, stem=program, file=f"{program}.py"
+        ),
+        f"code/{program}.py": PROGRAM.format(file=f"{program}.py"),
+        "recall.yml": RECALL.format(title=title),
         "trace.yml": TRACE.format(
             title=title, name=name, run=run, experiment=run.partition(".")[0],
             stages=stages, steps=steps,

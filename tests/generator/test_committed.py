@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from generator import verdicts
+from generator import calculator, verdicts
 from generator.book import load
 from generator.checks import check
 from generator.errors import ContentError
@@ -114,3 +114,21 @@ def test_no_claim_predicts_from_what_it_observes(real):
     for claim in real.claims.values():
         predicted, observed = evidence.evaluate(claim.predicted), evidence.evaluate(claim.observed)
         assert not set(predicted.measured) & set(observed.measured), claim.id
+
+
+def test_the_smallest_program_of_every_lesson_was_executed_and_printed_what_the_page_shows(real):
+    programs = [t.lessons["learn"].model.program for t in real.topics if "learn" in t.lessons]
+    assert programs
+    for program in programs:
+        run = real.run(program.run)
+        assert run.settings["program"] == program.path
+        assert run.status == "completed"
+        assert run.printed
+
+
+def test_every_formula_of_a_calculator_was_held_against_runs_of_this_book(real):
+    evidence = Evidence(real)
+    lessons = [t.lessons["cost"].model for t in real.topics if "cost" in t.lessons]
+    assert lessons
+    for output in (one for lesson in lessons for one in lesson.calculator.outputs):
+        assert len(calculator.checks(output, evidence)) == len(output.checked_on)

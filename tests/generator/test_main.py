@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,10 +141,20 @@ def test_a_fallback_and_a_stale_trace_are_said(run, copy, monkeypatch):
 def test_a_new_topic_passes_check_and_appears_in_the_book(run, out):
     code, said, _ = run("new", "topic", "gradient-averaging")
     assert code == 0
-    assert said.count(".yml\n") == 3
-    assert run("check")[0] == 0
+    written = [line for line in said.splitlines() if "topics/gradient-averaging/" in line]
+    assert all(Path(path).is_file() for path in written)
+    code, said, error = run("check")
+    assert code == 0, error
     run("build", "--out", str(out))
-    assert (out / "topics" / "gradient-averaging" / "trace.md").is_file()
+    folder = out / "topics" / "gradient-averaging"
+    assert {path.stem for path in folder.iterdir()} == {"index", "learn", "trace", "recall"}
+
+
+def test_the_program_of_a_new_topic_runs(run):
+    _, said, _ = run("new", "topic", "gradient-averaging")
+    (program,) = (line for line in said.splitlines() if line.endswith(".py"))
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "3\n")
 
 
 @pytest.mark.parametrize(
