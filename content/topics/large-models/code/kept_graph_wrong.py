@@ -1,4 +1,4 @@
-"""An evaluation, batch by batch: the mean loss of a small model over all its rows.
+"""An evaluation, batch by batch: the mean loss of a small model.
 
 torchrun --nproc-per-node 1 kept_graph_wrong.py
 """
