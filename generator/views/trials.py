@@ -85,8 +85,10 @@ def _suggestion(run: str, written: Suggestion, folio: Folio) -> SuggestionOnPage
 def _try(written: Trial, own: Trace, folio: Folio) -> TryOnPage:
     name = written.run.partition(".")[2]
     books = folio.book.run(written.run)
-    return TryOnPage(
-        changed=tries.changed(books, own.runs[name]) if books else [],
+    changed = tries.changed(books, own.runs[name]) if books else []
+    suggested = {setting for one in written.suggestions for setting in one.set}
+    return TryOnPage(  # what follows from a setting comes after it
+        changed=sorted(changed, key=lambda one: one.name not in suggested),
         value=_value(written, own, folio),
         machine=own.machine,
         when=own.recorded_at,

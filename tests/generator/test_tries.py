@@ -73,6 +73,13 @@ def test_a_try_stands_beside_the_books_value_for_every_trial_of_its_run(copy, tr
     assert found["2 The bytes sent"][0][1:3] == ["144 B", "144 B"]
 
 
+def test_what_was_suggested_comes_before_what_follows_from_it(copy, tries_folder):
+    keep(copy, settings={"learning_rate": 0.2}, world_size=4)
+    found = own_rows(pages.render(served(copy))[TRY])
+    assert found["1 The loss at the end"][0][0] == "learning_rate 0.1 → 0.2 world_size 2 → 4"
+    assert found["3 The time of a step"][0][0] == "world_size 2 → 4 learning_rate 0.1 → 0.2"
+
+
 def test_the_value_is_worked_out_with_the_try_in_the_place_of_the_run(copy, tries_folder):
     copy.edit(
         "topics/averaging/try.yml", "value: tiny_training.averaged.epochs[-1].loss",
