@@ -44,14 +44,17 @@
 
   // ——— What a reader typed ———
 
-  // The numbers that a text may mean, likeliest first: a comma may part thousands or decimals.
+  // The numbers that a text may mean, likeliest first: a point or a comma may part decimals, and
+  // the other one thousands, which come by three.
   function numbers(text, unit) {
     const bare = text.replace(unit, "").replace(/[\s'’_%]/g, "").replace(/[−–]/, "-");
     if (!/^[+-]?[\d.,]*\d[.,]?(e[+-]?\d+)?$/i.test(bare)) return [];
-    const readings = [bare.replace(/,/g, ""), bare.replace(/\./g, "").replace(",", ".")];
-    const isDecimal = /,\d*$/.test(bare) && !/^[+-]?[1-9]\d{0,2}(,\d{3})+$/.test(bare);
-    if (isDecimal) readings.reverse();
-    return readings.map(Number).filter(Number.isFinite);
+    const read = (thousands, decimals) =>
+      (/^[+-]?0/.test(bare) && bare.includes(thousands)) ||
+      bare.split(thousands).slice(1).some((part) => !/^\d{3}(\D|$)/.test(part))
+        ? NaN
+        : Number(bare.split(thousands).join("").replace(decimals, "."));
+    return [read(",", "."), read(".", ",")].filter(Number.isFinite);
   }
 
   // A shape in any spelling, `50 × 20`, `50x20`, `[50, 20]`, read in both ways; or a word.
@@ -356,7 +359,7 @@
       const confidence = sure ? Number(sure.value) : null;
       const before = store.get(this.id);
       const isSame = before && before.digest === this.digest;
-      const record = isSame ? before : { digest: this.digest, attempts: [], step: 0, due: 0, again: false };
+      const record = isSame ? before : { digest: this.digest, attempts: [], step: 0, due: 0, again: false, done: false };
       const gave_up = answer === null;
       const nth = this.tries + 1;
       const last = record.attempts[record.attempts.length - 1];

@@ -130,15 +130,15 @@
     return [table([words.you_were, words.were_right, words.share], rows.reverse()), told];
   }
 
-  function sum() {
+  function sum(isEmptied) {
     const fill = (place, parts) => {
       place.textContent = "";
       place.append(...parts);
     };
     const tries = [].concat(...store.ids().map((id) => store.get(id).attempts));
     const first = tries.filter((one) => one.nth === 1 && Number.isInteger(one.confidence));
-    if (known().length) fill(part("-forecast"), [forecast()]);
-    if (first.length) fill(part("-calibration"), calibration(first));
+    if (isEmptied || known().length) fill(part("-forecast"), [forecast()]);
+    if (isEmptied || first.length) fill(part("-calibration"), calibration(first));
     book.mark();
   }
 
@@ -188,7 +188,8 @@
     const answered = (text) => () => {
       if (text === words.deleted) {
         store.clear();
-        location.reload();
+        offer("");
+        sum(true);
       }
       done.textContent = text;
       event.target.focus();

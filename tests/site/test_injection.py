@@ -15,7 +15,7 @@ from tests.conftest import ROOT, mkdocs
 from tests.site.conftest import CONFIGURATION
 from tests.site.html_reading import pages, read
 
-EVIL = "<script>alert(document)</script><img src=q onerror=alert(document)> & \"quo'te\""
+EVIL = '<script>alert(document)</script><img src=q onerror=alert(document)> & "quo\'te"'
 ENCODED = "`&lt;/title&gt;&lt;script&gt;alert(document)&lt;/script&gt;`"  # if it is decoded twice
 HEAD_TITLE = ["head", "title"]
 CITED = ("title", "where", "says")
@@ -91,3 +91,21 @@ def test_what_the_search_puts_into_a_page_is_escaped(site: Path) -> None:
         for part in ("title", "text"):
             assert "<script" not in entry[part], entry["location"]
             assert "<img" not in entry[part], entry["location"]
+
+
+@pytest.mark.browser
+def test_nothing_runs_when_answers_are_explained(site, open_page):
+    page = open_page(site / "topics" / "asking" / "challenge.html")
+    dialogs = []
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    scripts = page.locator("script").count()
+    hints = page.get_by_role("button", name="Show a hint")
+    for button in [*hints.all(), *page.get_by_role("button", name="Show the answer").all()]:
+        button.click()
+    page.get_by_role("button", name="Move up").first.click(force=True)
+    page.reload()
+    assert page.locator(".pb-question[data-done]").count() == page.locator(".pb-question").count()
+    assert page.locator("main").inner_text().count("<script>alert(document)") > 100
+    assert page.locator("img[src=q]").count() == 0
+    assert page.locator("script").count() == scripts
+    assert dialogs == []

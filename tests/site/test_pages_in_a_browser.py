@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
@@ -14,11 +12,6 @@ pytestmark = pytest.mark.browser
 EXPERIMENT = "topics/sharding/experiment.html"
 TRACE = "topics/averaging/trace.html"
 AXE = {"preload": False, "resultTypes": ["violations"]}  # preloading asks for CSS by request
-
-
-def _settled(page):
-    page.wait_for_load_state("load")
-    return page
 
 
 @pytest.mark.parametrize("width", [1280, 390, 320])
@@ -51,87 +44,6 @@ def test_the_scheme_can_be_switched_by_the_reader(frozen_site, open_page):
     page = open_page(frozen_site / "index.html", color_scheme="light")
     page.locator("label[title='Switch to the dark scheme']").click()
     assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
-
-
-def test_a_question_is_answered_with_the_keyboard_alone(frozen_site, open_page):
-    page = _settled(open_page(frozen_site / TRACE))
-    form = page.locator("form.pb-item").first
-    form.locator("input").first.focus()
-    page.keyboard.press("Space")
-    page.keyboard.press("ArrowDown")
-    assert form.locator("input").nth(1).is_checked()
-    page.keyboard.press("ArrowUp")
-    page.keyboard.press("Tab")
-    assert "pb-check" in page.evaluate("document.activeElement.className")
-    assert form.locator("[role=status]").inner_text() == ""
-    page.keyboard.press("Enter")
-    assert form.locator("[role=status]").inner_text().startswith(("Right.", "Not so."))
-    assert form.locator(".pb-option .pb-why").count() == form.locator(".pb-option").count()
-
-
-def test_nothing_is_given_away_before_an_answer(frozen_site, open_page):
-    page = _settled(open_page(frozen_site / EXPERIMENT))
-    question = page.locator(".pb-question").first
-    assert not question.locator(".pb-answer").is_visible()
-    assert question.locator(".pb-option .pb-why").count() == 0
-    question.locator(".pb-check").click()
-    assert "first" in question.locator("[role=status]").inner_text()
-    assert question.locator(".pb-option .pb-why").count() == 0
-
-
-def test_a_commit_is_revealed_with_every_option_explained(frozen_site, open_page):
-    page = _settled(open_page(frozen_site / EXPERIMENT))
-    question = page.locator(".pb-question").first
-    question.locator("input").nth(1).check()
-    question.locator(".pb-check").click()
-    assert question.locator("[role=status]").inner_text().startswith("Not so.")
-    assert question.locator(".pb-option").nth(0).get_attribute("data-verdict") == "right"
-    assert question.locator(".pb-option").nth(1).get_attribute("data-verdict") == "wrong"
-    for option in question.locator(".pb-option").all():
-        assert option.locator(".pb-why").is_visible()
-
-
-def test_an_answer_is_there_again_after_a_reload_and_an_edit_touches_no_other(
-    frozen_site, open_page
-):
-    page = _settled(open_page(frozen_site / TRACE))
-    forms = page.locator("form.pb-item")
-    for position in (1, 2):
-        forms.nth(position).locator("input").first.check()
-        forms.nth(position).locator(".pb-check").click()
-    page.reload()
-    assert "before" in forms.nth(1).locator("[role=status]").inner_text()
-    key = "proofbook:item:" + forms.nth(1).get_attribute("data-item")
-    page.evaluate(
-        "([key, value]) => localStorage.setItem(key, value)",
-        [key, json.dumps({"digest": "of an older text", "choice": 0})],
-    )
-    page.reload()
-    assert "changed" in forms.nth(1).locator("[role=status]").inner_text()
-    assert not forms.nth(1).locator("input").first.is_checked()
-    assert "before" in forms.nth(2).locator("[role=status]").inner_text()
-
-
-def test_a_mode_is_ticked_when_all_its_questions_are_answered(frozen_site, open_page):
-    page = _settled(open_page(frozen_site / EXPERIMENT))
-    tick = page.locator(".pb-modes a[aria-current] .pb-done")
-    assert not tick.is_visible()
-    for form in page.locator("form.pb-item").all():
-        form.locator("input").first.check()
-        form.locator(".pb-check").click()
-    assert tick.is_visible()
-
-
-def test_a_full_or_forbidden_store_loses_nothing_on_the_page(frozen_site, open_page):
-    page = open_page("about:blank")
-    page.add_init_script(
-        "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }"
-    )
-    page.goto((frozen_site / EXPERIMENT).as_uri())
-    question = page.locator(".pb-question").first
-    question.locator("input").first.check()
-    question.locator(".pb-check").click()
-    assert question.locator("[role=status]").inner_text().startswith("Right.")
 
 
 def test_without_scripts_answers_and_provenance_are_still_within_reach(frozen_site, open_page):

@@ -1,0 +1,123 @@
+"""The items of the frozen book's topic `asking` as a reader works them, and what is right there.
+
+What is right was worked out by hand from `tests/book/content/traces`: 36 parameters of 4 bytes make
+144 bytes, 164,000 bytes are 160 KiB, and so on. Nothing is read from the page's own key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+CHALLENGE = "topics/asking/challenge.html"
+RECALL = "topics/asking/recall.html"
+RIGHT, WRONG = "Right.", "Not so."
+
+
+@dataclass(frozen=True)
+class Known:
+    """One item: answers as `give` takes them, and a piece of what explains each."""
+
+    id: str
+    kind: str
+    right: Any
+    wrong: Any
+    why_right: str
+    why_wrong: str
+    num_attempts: int = 2
+
+
+ITEMS = (
+    Known("how-many-bytes", "choice", 0, 1, "Each parameter has a gradient", "all ranks send"),
+    Known("which-hold", "several", [0, 1], [0, 2], "Their digests differ", "refused memory"),
+    Known("what-peak", "number", "160", "78.1", "some activations", "the parameters alone"),
+    Known("how-many-parameters", "number", "20,000", "19,999", "of its bytes", "too low"),
+    Known("who-needs-most", "order", [2, 1, 0], [0, 1, 2], "smaller layer", "its gradient stand"),
+    Known("what-belongs", "match", [0, 1, 2], [1, 0, 2], "over the rows as", "Each rank is"),
+    Known("how-slow", "predict", "2.2", "0.6", "Averaging took", "shared between", 1),
+    Known("where-is-the-fault", "faulty_line", 2, 0, "must be divided", "begins with the sum"),
+    Known("what-comes-out", "complete", "20 × 4", "20 × 8", "one number a class", "that went in"),
+    Known("what-accuracy", "complete", "28", "30", "both shares are low", "of the training"),
+)
+BY_ID = {one.id: one for one in ITEMS}
+
+
+class Asking:
+    """One item on an open page."""
+
+    def __init__(self, page: Page, name: str) -> None:
+        self.page = page
+        self.known = BY_ID[name]
+        self.box: Locator = page.locator(f"#item-{name}")
+        self.status: Locator = self.box.locator("[role=status]")
+
+    def fill(self, answer: Any) -> None:
+        """Put an answer into the form with the mouse."""
+        kind = self.known.kind
+        if kind in ("choice", "faulty_line"):
+            self.box.locator(f".pb-asked input[value='{answer}']").check()
+        elif kind == "several":
+            for box in self.box.locator(".pb-asked input").all():
+                box.set_checked(int(str(box.get_attribute("value"))) in answer)
+        elif kind == "order":
+            self._sort(answer)
+        elif kind == "match":
+            for select, value in zip(self.box.locator("select").all(), answer, strict=True):
+                option = select.locator(f"option[value='{value}']")  # labels look like values here
+                select.select_option(index=option.evaluate("option => option.index"))
+        else:
+            self.box.locator(".pb-number-field").fill(answer)
+
+    def _sort(self, wanted: list[int]) -> None:
+        for place, position in enumerate(wanted):
+            piece = self.box.locator(f".pb-pieces > li[data-position='{position}']")
+            while self.order().index(position) > place:
+                piece.get_by_role("button", name="Move up").click()
+
+    def order(self) -> list[int]:
+        """The pieces as they stand."""
+        pieces = self.box.locator(".pb-pieces > li").all()
+        return [int(str(piece.get_attribute("data-position"))) for piece in pieces]
+
+    def check(self) -> str:
+        """Press Check; what the status region then says."""
+        self.box.get_by_role("button", name="Check", exact=True).click()
+        return self.said()
+
+    def said(self) -> str:
+        """What the status region says, with plain spaces."""
+        return " ".join(self.status.inner_text().split())
+
+    def give(self, answer: Any, sure: str | None = None) -> str:
+        """Answer, perhaps with a word on how sure; what the status region then says."""
+        self.fill(answer)
+        if sure:
+            self.box.get_by_role("radio", name=sure, exact=True).check()
+        return self.check()
+
+    def press(self, name: str) -> str:
+        """Press another button of the item."""
+        self.box.get_by_role("button", name=name, exact=True).click()
+        return self.said()
+
+    def text(self) -> str:
+        """All that can be seen of it, with plain spaces."""
+        return " ".join(self.box.inner_text().split())
+
+    @property
+    def worked(self) -> Locator:
+        """What waits until the item is answered."""
+        return self.page.locator(f"[data-after='{self.known.id}']")
+
+
+def kept(page: Page) -> dict[str, Any]:
+    """What this browser keeps, by item."""
+    found: dict[str, Any] = page.evaluate(
+        """() => Object.fromEntries(Object.keys(localStorage)
+            .filter(key => key.startsWith('proofbook:item:'))
+            .map(key => [key.slice(15), JSON.parse(localStorage[key])]))"""
+    )
+    return found

@@ -1,0 +1,344 @@
+"""Items in a browser: nothing given away, every answer explained, also by keyboard alone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.site.asking import BY_ID, CHALLENGE, ITEMS, RIGHT, WRONG, Asking, kept
+from tests.site.html_reading import read
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def page(frozen_site, open_page):
+    return open_page(frozen_site / CHALLENGE)
+
+
+def _explanations(frozen_site):
+    """Every sentence of the key, of the hints and of what waits, as the file holds them."""
+    waiting = {"pb-why-text", "pb-verdict-word", "pb-explains", "pb-hint", "pb-reveal"}
+    found = [
+        text.strip()
+        for text, around in read(frozen_site / CHALLENGE).texts
+        if any(tag.classes & waiting for tag in around)
+        and not {"summary", "code"} & {tag.name for tag in around}
+    ]
+    return [text for text in found if len(text) > 12]
+
+
+def test_nothing_of_a_key_is_seen_or_heard_before_an_answer(frozen_site, page):
+    explanations = _explanations(frozen_site)
+    assert len(explanations) > 40
+    heard = page.locator("main").aria_snapshot()
+    seen = page.locator("main").inner_text()
+    assert "How many bytes does" in heard
+    assert "How many bytes does" in seen
+    assert [text for text in explanations if text in seen or text in heard] == []
+    for one in ITEMS:
+        assert not Asking(page, one.id).worked.is_visible()
+        # a number in a question opens nothing: where it comes from would tell
+        assert page.locator(f"#item-{one.id} .pb-asked :is(label, td, li) .pb-value").count() == 0
+
+
+def test_every_kind_answered_rightly_says_so_and_why(page):
+    for one in ITEMS:
+        item = Asking(page, one.id)
+        said = item.give(one.right)
+        lead = "Close." if one.kind == "predict" else RIGHT
+        assert said.startswith(lead), one.id
+        assert one.why_right in item.text(), one.id
+        assert one.why_wrong in item.text() or one.kind == "number", one.id
+        assert item.worked.is_visible(), one.id
+        assert item.worked.get_attribute("open") is not None
+        record = kept(page)[one.id]
+        assert record["done"]
+        assert [attempt["is_right"] for attempt in record["attempts"]] == [True]
+    assert page.locator("[role=status].pb-status").count() == len(ITEMS)
+
+
+def test_every_kind_answered_wrongly_is_explained_without_giving_the_key_away(page):
+    for one in ITEMS:
+        item = Asking(page, one.id)
+        said = item.give(one.wrong)
+        lead = "Not close." if one.kind == "predict" else WRONG
+        assert said.startswith(lead), one.id
+        assert one.why_wrong in item.text(), one.id
+        if one.num_attempts == 2:
+            assert "one more try" in said, one.id
+            assert one.why_right not in item.text(), one.id
+            assert not item.worked.is_visible(), one.id
+            assert not kept(page)[one.id]["done"]
+            assert item.give(one.wrong).startswith(WRONG), one.id
+        assert one.why_right in item.text(), one.id
+        assert item.worked.is_visible(), one.id
+        record = kept(page)[one.id]
+        assert record["done"]
+        assert [attempt["is_right"] for attempt in record["attempts"]] == [False] * one.num_attempts
+
+
+def test_a_second_try_may_be_right_and_counts_as_a_second(page):
+    item = Asking(page, "how-many-bytes")
+    item.give(1, sure="sure")
+    assert item.give(0).startswith(RIGHT)
+    first, second = kept(page)["how-many-bytes"]["attempts"]
+    assert (first["is_right"], first["answer"], first["confidence"], first["nth"]) == (
+        False, 1, 2, 1,
+    )  # fmt: skip
+    assert (second["is_right"], second["answer"], second["nth"]) == (True, 0, 2)
+
+
+def _verdicts(item):
+    found = item.box.locator(".pb-option")
+    return {o.get_attribute("data-position"): o.get_attribute("data-verdict") for o in found.all()}
+
+
+def test_of_options_only_the_chosen_and_the_right_are_marked_and_in_words_too(page):
+    item = Asking(page, "how-many-bytes")
+    item.give(1)
+    assert _verdicts(item) == {"0": None, "1": "wrong", "2": None}
+    item.give(2)
+    assert _verdicts(item) == {"0": "right", "1": "wrong", "2": "wrong"}
+    for position, word in (("0", RIGHT), ("1", WRONG), ("2", WRONG)):
+        option = item.box.locator(f".pb-option[data-position='{position}']")
+        assert word in option.inner_text()
+        assert "The evidence:" in option.inner_text()
+    chosen = item.box.locator(".pb-option[data-position='2']").inner_text()
+    assert "Your answer:" in chosen
+    assert item.box.locator(".pb-option .pb-value").count() >= 3  # numbers open from now on
+
+
+def test_what_was_left_out_of_several_is_said(page):
+    item = Asking(page, "which-hold")
+    assert "something is missing" in item.give([0])
+    item.give([0])
+    assert "You left it out: Right." in " ".join(item.text().split())
+
+
+def test_an_order_can_be_told_again_piece_by_piece(page):
+    item = Asking(page, "who-needs-most")
+    item.give([2, 0, 1])
+    assert "“the whole model” belongs elsewhere" in item.said()
+    item.give([0, 2, 1])
+    assert item.order() == [2, 1, 0]
+    places = re.findall(r"You put it at place (\d)\.", item.text())
+    assert places == ["2", "3", "1"]
+
+
+TYPED = [
+    ("how-many-parameters", True, "20,000|20000|20 000|20.000|20'000|2e4|+20000."),
+    ("how-many-parameters", False, "20|2,000|20001|200000|-20000|20,00|0,020"),
+    ("what-peak", True, "160|160.2|160,2|160 KiB|0,16e3|162"),
+    ("what-peak", False, "1.6|155|16,0"),
+    ("what-comes-out", True, "20 × 4|20x4|20X4|[20, 4]|(20,4)|20 4|20*4|20, 4"),
+    ("what-comes-out", False, "4 × 20|204|20 × 40|20|20 × 4 × 1|words"),
+    ("what-accuracy", True, "28|28%|28 %|28.0|28,0|27.5"),
+    ("what-accuracy", False, "0.28|2.8|2800"),
+]
+
+
+def test_an_answer_may_be_typed_as_people_type(page):
+    for name, is_right, texts in TYPED:
+        item = Asking(page, name)
+        for text in texts.split("|"):
+            said = item.give(text)
+            assert said.startswith(RIGHT if is_right else WRONG), (name, text, said)
+            if not is_right:
+                item.press("Show the answer")
+            item.press("Answer again")
+
+
+def test_what_is_no_number_costs_no_attempt(page):
+    item = Asking(page, "what-peak")
+    for text in ("abc", "1/2", "--3", "160 apples", "∞"):
+        assert "cannot be read" in item.give(text), text
+    assert item.give("") == "Answer first."
+    assert kept(page) == {}
+    assert item.give("160").startswith(RIGHT)
+
+
+PREDICTED = {
+    "2.2": ["Close.", "You said 2.2 ms; the run showed 2.20 ms."],
+    "2": ["Close.", "too low, by 9.1%"],
+    "3.3": ["Not close.", "too high, by 50%"],
+    "0.6": ["Not close.", "too low, by a factor of 3.7", "shared between the ranks"],
+    "220": ["An order of magnitude off.", "too high, by a factor of 100"],
+    "0": ["An order of magnitude off.", "You said 0 ms"],
+}
+
+
+def test_a_prediction_hears_how_far_off_it_was_and_is_not_graded(page):
+    item = Asking(page, "how-slow")
+    for typed, says in PREDICTED.items():
+        said = item.give(typed)
+        assert [text for text in says if text not in said] == [], (typed, said)
+        assert "Averaging took 2.20 ms" in item.text()
+        assert RIGHT not in said
+        assert WRONG not in said
+        item.press("Answer again")
+    assert item.box.locator(".pb-sure").count() == 0
+
+
+def test_the_slider_works_by_keyboard_and_says_its_number(page):
+    item = Asking(page, "how-slow")
+    slider = item.box.get_by_role("slider")
+    assert slider.get_attribute("aria-valuetext") == "not set yet"
+    slider.focus()
+    page.keyboard.press("End")
+    assert item.box.locator(".pb-number-field").input_value() == "12"
+    page.keyboard.press("Home")
+    assert slider.get_attribute("aria-valuetext") == "0.12 ms"
+    for _ in range(50):
+        page.keyboard.press("ArrowRight")
+    assert item.box.locator(".pb-number-field").input_value() == "1.2"  # halfway between, by ratio
+
+
+def test_hints_come_one_at_a_time_and_are_heard(page):
+    item = Asking(page, "how-many-bytes")
+    assert "Count the parameters" not in item.text()
+    said = item.press("Show a hint")
+    assert said.startswith("Hint 1 of 2.")
+    assert "Count the parameters" in str(item.status.text_content())
+    assert "Each has one gradient" not in item.text()
+    assert item.press("Show a hint").startswith("Hint 2 of 2.")
+    assert "Each has one gradient" in item.text()
+    assert item.box.get_by_role("button", name="Show a hint").get_attribute("aria-disabled")
+
+
+def test_whoever_gives_up_sees_everything_and_may_answer_again(page):
+    for one in ITEMS:
+        item = Asking(page, one.id)
+        assert item.press("Show the answer") == "Here is the answer.", one.id
+        assert one.why_right in item.text(), one.id
+        assert item.worked.is_visible()
+        assert "pb-button" in page.evaluate("document.activeElement.className")
+        item.press("Answer again")
+        assert one.why_right not in item.text(), one.id
+        assert not item.worked.is_visible()
+        assert item.box.evaluate("box => box.contains(document.activeElement)")
+        assert item.give(one.right).startswith((RIGHT, "Close.")), one.id
+        gave_up, answered = kept(page)[one.id]["attempts"]
+        assert gave_up["gave_up"]
+        assert gave_up["answer"] is None
+        assert answered["is_right"]
+
+
+def _choose_with_keys(item, keys):
+    boxes = item.box.locator(".pb-asked input").all()
+    keys.press("Space")
+    for _ in range([box.get_attribute("value") for box in boxes].index(str(item.known.right))):
+        keys.press("ArrowDown")
+
+
+def _tick_with_keys(item, keys):
+    for box in item.box.locator(".pb-asked input").all():
+        if int(str(box.get_attribute("value"))) in item.known.right:
+            keys.press("Space")
+        keys.press("Tab")
+
+
+def _sort_with_keys(item, keys):
+    for place, position in enumerate(item.known.right):
+        piece = item.box.locator(f".pb-pieces > li[data-position='{position}']")
+        piece.get_by_role("button", name="Move up").focus()
+        while item.order().index(position) > place:
+            keys.press("Enter")
+            here = "document.activeElement.closest('li').dataset.position"
+            assert item.page.evaluate(here) == str(position)  # focus stays on the button
+            assert re.search(r"now \d of 3\.$", item.said())
+
+
+def _match_with_keys(item, keys):
+    for value in item.known.right:
+        first = item.box.locator("select").first
+        keys.type(first.locator(f"[value='{value}']").inner_text())
+        keys.press("Tab")
+
+
+def _type_with_keys(item, keys):
+    if item.known.kind == "predict":
+        keys.press("Tab")  # past the slider
+    keys.type(item.known.right)
+
+
+WORKED_BY = {
+    "choice": _choose_with_keys,
+    "faulty_line": _choose_with_keys,
+    "several": _tick_with_keys,
+    "order": _sort_with_keys,
+    "match": _match_with_keys,
+}
+
+
+def _work_with_keys(page, one):
+    """Answer an item with the keyboard alone, from its first control on; Check has focus then."""
+    item = Asking(page, one.id)
+    item.box.locator("input, select, .pb-pieces button").first.focus()
+    WORKED_BY.get(one.kind, _type_with_keys)(item, page.keyboard)
+    for _ in range(12):
+        if "pb-check" in page.evaluate("document.activeElement.className"):
+            return item
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{one.id}: Check was not reached")
+
+
+def test_every_kind_can_be_worked_with_the_keyboard_alone(page):
+    for one in ITEMS:
+        item = _work_with_keys(page, one)
+        assert item.said() == "" or one.kind == "order"
+        page.keyboard.press("Enter")
+        assert item.said().startswith((RIGHT, "Close.")), one.id
+        assert "pb-check" in page.evaluate("document.activeElement.className"), one.id
+
+
+def test_enter_in_a_field_is_a_check_and_takes_no_focus_away(page):
+    item = Asking(page, "what-peak")
+    item.fill("160")
+    page.keyboard.press("Enter")
+    assert item.said().startswith(RIGHT)
+    assert "pb-number-field" in page.evaluate("document.activeElement.className")
+
+
+def test_without_scripts_every_item_shows_its_answer_and_nothing_pretends(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE, java_script_enabled=False)
+    for one in ITEMS:
+        box = page.locator(f"#item-{one.id}")
+        for worked_by_script in box.locator(
+            "button:not([popovertarget]), .pb-sure, .pb-slider"
+        ).all():
+            assert not worked_by_script.is_visible()
+        assert one.why_right not in box.inner_text()
+        box.locator(".pb-answer > summary").click()
+        assert one.why_right in box.inner_text(), one.id
+        assert one.why_wrong in box.inner_text() or one.why_wrong == "too low"
+    field = page.locator("#item-what-peak .pb-number-field")
+    field.fill("160")
+    field.press("Enter")
+    assert page.url == (frozen_site / CHALLENGE).as_uri()
+
+
+def test_on_paper_every_item_shows_its_answer(page):
+    Asking(page, "what-peak").give("160")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    for one in ITEMS:
+        assert one.why_right in Asking(page, one.id).text(), one.id
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert BY_ID["how-many-bytes"].why_right not in Asking(page, "how-many-bytes").text()
+    assert BY_ID["what-peak"].why_right in Asking(page, "what-peak").text()
+
+
+def test_a_status_region_is_in_the_page_from_the_start_and_silent(frozen_site):
+    for page in ("topics/averaging/trace.html", CHALLENGE):
+        reading = read(frozen_site / page)
+        order = [
+            "form" if "pb-item" in tag.classes else "status"
+            for tag in reading.tags
+            if tag.classes & {"pb-item", "pb-status"}
+        ]
+        assert order == ["form", "status"] * (len(order) // 2)
+        assert len(order) > 4
+        regions = [tag for tag in reading.tags if "pb-status" in tag.classes]
+        assert all(tag.attributes["role"] == "status" for tag in regions)
+        assert not [text for text, around in reading.texts if around[-1] in regions]

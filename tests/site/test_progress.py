@@ -1,0 +1,295 @@
+"""What a browser keeps of a reader: over reloads and edits, as a file out and in, or not at all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from generator.__main__ import main
+from tests.conftest import ROOT
+from tests.site.asking import CHALLENGE, ITEMS, RECALL, RIGHT, Asking, kept
+
+pytestmark = pytest.mark.browser
+
+HOME = "index.html"
+TOPICS = "topics/index.html"
+NOTE = "This browser keeps nothing"
+EVIL = '<img src=q onerror="window.ran = 1"><script>window.ran = 1</script>'
+SIXTY_FOUR = "d" * 64
+
+
+def _record(at: int, answer: Any = 0, **changes: Any) -> dict[str, Any]:
+    attempt = {
+        "at": at, "answer": answer, "is_right": True, "confidence": 2, "gave_up": False, "nth": 1,
+    }  # fmt: skip
+    return {
+        "digest": SIXTY_FOUR, "attempts": [attempt | changes.pop("attempt", {})], "due": at,
+        "step": 1, "again": False, "done": True,
+    } | changes  # fmt: skip
+
+
+def _file(items: dict[str, Any], **changes: Any) -> bytes:
+    return json.dumps({"proofbook": 1, "exported_at": "", "items": items} | changes).encode()
+
+
+def _import(page: Any, content: bytes) -> str:
+    """Hand a file to the page; what it says then."""
+    page.locator("[data-recall-done]").evaluate("place => { place.textContent = '' }")
+    page.locator("[data-recall-import]").set_input_files(
+        {"name": "answers.json", "mimeType": "application/json", "buffer": content}
+    )
+    page.locator("[data-recall-done]:not(:empty)").wait_for()
+    return str(page.locator("[data-recall-done]").inner_text())
+
+
+def test_every_answer_is_there_again_after_a_reload_with_its_explanations(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    for one in ITEMS:
+        Asking(page, one.id).give(one.right)
+    before = kept(page)
+    page.reload()
+    for one in ITEMS:
+        item = Asking(page, one.id)
+        assert item.said().startswith("You answered this before."), one.id
+        assert one.why_right in item.text(), one.id
+        assert item.worked.is_visible()
+    assert Asking(page, "what-peak").box.locator(".pb-number-field").input_value() == "160"
+    assert Asking(page, "who-needs-most").order() == [2, 1, 0]
+    assert kept(page) == before
+
+
+def test_an_edit_says_so_and_touches_no_other_item(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    for one in ITEMS[:3]:
+        Asking(page, one.id).give(one.right)
+    edited, *others = (one.id for one in ITEMS[:3])
+    page.evaluate(
+        """name => {
+            const key = 'proofbook:item:' + name;
+            const record = JSON.parse(localStorage[key]);
+            localStorage[key] = JSON.stringify({...record, digest: 'abc'});
+        }""",
+        edited,
+    )
+    page.reload()
+    item = Asking(page, edited)
+    assert item.said() == "This question has changed since you answered it."
+    assert not item.worked.is_visible()
+    for name in others:
+        assert Asking(page, name).said().startswith("You answered this before.")
+    item.give(0)
+    (attempt,) = kept(page)[edited]["attempts"]  # those of the older text are not of this one
+    assert attempt["is_right"]
+
+
+def test_links_say_how_much_is_answered_and_pages_are_ticked_when_all_is(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    tick = page.locator(".pb-modes a[aria-current]")
+    for number, one in enumerate(ITEMS, 1):
+        assert "✓" not in tick.inner_text()
+        Asking(page, one.id).give(one.right)
+        if number == 3:
+            page.evaluate("sessionStorage.tab = 'first'")
+            page.goto((frozen_site / TOPICS).as_uri())
+            card = page.locator(".pb-topics > li", has_text="Asking").first
+            assert f"3 of {len(ITEMS)} answered" in card.inner_text()
+            assert "✓" not in card.inner_text()
+            page.go_back()
+    assert "✓" in tick.inner_text()
+    assert "all answered" in str(tick.text_content())
+    for place in (HOME, TOPICS):
+        page.goto((frozen_site / place).as_uri())
+        card = page.locator(".pb-topics > li", has_text="Asking").first
+        assert "✓" in card.inner_text()
+        other = page.locator(".pb-topics > li", has_text="Sharding").first
+        assert "✓" not in other.inner_text()
+        assert "answered" not in other.inner_text()
+
+
+BLOCKED = """
+const real = window.localStorage;
+Object.defineProperty(window, 'localStorage', { get() {
+  if (/(proofbook|quiz|recall)[.]js/.test(new Error().stack))
+    throw new DOMException('The operation is insecure.', 'SecurityError');
+  return real;
+} });
+"""
+FULL = """
+Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') };
+"""
+
+
+@pytest.mark.parametrize("script", [BLOCKED, FULL], ids=["blocked", "full"])
+def test_a_store_that_refuses_costs_no_page_and_is_said_once(frozen_site, open_page, script):
+    page = open_page("about:blank")
+    page.add_init_script(script)
+    page.goto((frozen_site / CHALLENGE).as_uri())
+    assert NOTE not in page.locator("main").inner_text()
+    for one in ITEMS[:2]:
+        assert Asking(page, one.id).give(one.right).startswith(RIGHT)
+        assert Asking(page, one.id).worked.is_visible()
+    assert page.locator("main").inner_text().count(NOTE) == 1
+    page.goto((frozen_site / RECALL).as_uri())
+    page.get_by_role("button", name="Take new ones").click()
+    item = Asking(page, "how-many-bytes")
+    assert item.give(0).startswith(RIGHT)
+    assert page.get_by_role("button", name="Next question").is_visible()
+    assert kept(page) == {}
+
+
+def test_what_others_left_in_the_store_is_no_answer(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    digests = {
+        one.id: page.locator(f"form[data-item='{one.id}']").get_attribute("data-digest")
+        for one in ITEMS
+    }
+    strange: list[Any] = [
+        "{not json", "null", "[]", "7", '"x"', json.dumps({"digest": 1, "attempts": []}),
+        json.dumps(_record(5, digest=EVIL)), json.dumps(_record(5, attempts=[])),
+        json.dumps(_record(5, attempt={"at": "now"})), json.dumps(_record(5, due="soon")),
+    ]  # fmt: skip
+    assert len(strange) == len(ITEMS)
+    for one, text in zip(ITEMS, strange, strict=True):
+        page.evaluate("([k, v]) => localStorage.setItem('proofbook:item:' + k, v)", [one.id, text])
+    page.reload()
+    for one in ITEMS:
+        assert Asking(page, one.id).said() == "", one.id
+    # sound in form, of this very item, and yet no answer that its kind could have
+    misfits: dict[str, Any] = {
+        "how-many-bytes": 7, "which-hold": "0", "who-needs-most": [0, 0, 9], "what-belongs": [1],
+        "where-is-the-fault": None, "what-peak": [1, 2], "what-comes-out": 5, "how-slow": EVIL,
+    }  # fmt: skip
+    for name, answer in misfits.items():
+        record = json.dumps(_record(5, answer, digest=digests[name]))
+        page.evaluate("([k, v]) => localStorage.setItem('proofbook:item:' + k, v)", [name, record])
+    page.reload()
+    for one in ITEMS:
+        item = Asking(page, one.id)
+        if item.box.get_by_role("button", name="Answer again").is_visible():
+            item.press("Answer again")
+        assert item.give(one.right).startswith((RIGHT, "Close.")), one.id
+    assert page.evaluate("window.ran") is None
+
+
+def test_answers_go_out_as_a_file_that_the_generator_reads(
+    frozen_site, open_page, tmp_path, capsys
+):
+    page = open_page(frozen_site / CHALLENGE)
+    for one in ITEMS[:4]:
+        Asking(page, one.id).give(one.right, sure="sure")
+    Asking(page, "where-is-the-fault").give(0)
+    Asking(page, "where-is-the-fault").press("Show the answer")
+    page.goto((frozen_site / RECALL).as_uri())
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    file = tmp_path / "answers.json"
+    download.value.save_as(file)
+    assert "Exported the answers to 5 questions." in page.locator("main").inner_text()
+    written = json.loads(file.read_text())
+    assert written["proofbook"] == 1
+    assert written["items"] == kept(page)
+    content = str(ROOT / "tests" / "book" / "content")
+    options = ["--content", content, "--machine", "reference-frozen"]
+    assert main(["items", *options, str(file)]) == 0
+    said = capsys.readouterr().out
+    for one in (*ITEMS[:4], ITEMS[7]):
+        assert one.id in said
+
+
+def test_answers_come_in_again_and_of_each_item_the_newer_stays(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    for one in ITEMS[:3]:
+        Asking(page, one.id).give(one.right)
+    page.goto((frozen_site / RECALL).as_uri())
+    before = kept(page)
+    now = page.evaluate("Date.now()")
+    older, newer, unknown = "how-many-bytes", "which-hold", "of-another-topic"
+    content = {
+        older: _record(1000),
+        newer: _record(now, [1], digest=before[newer]["digest"]),
+        unknown: _record(now),
+    }
+    assert _import(page, _file(content)).startswith("Imported the answers to 2 questions")
+    after = kept(page)
+    assert after[older] == before[older]
+    assert after[newer] == content[newer]
+    assert after[unknown] == content[unknown]
+    assert after["what-peak"] == before["what-peak"]
+    page.goto((frozen_site / CHALLENGE).as_uri())
+    assert "You left it out" in Asking(page, newer).text()
+
+
+REFUSED = {
+    "no JSON": (b"{", "does not hold"),
+    "no text": (bytes(range(256)) * 9, "does not hold"),
+    "a list": (b"[1, 2]", "does not hold"),
+    "nothing": (b"null", "does not hold"),
+    "another program's": (b'{"items": {}}', "does not hold"),
+    "a newer version": (_file({}, proofbook=2), "newer Proofbook"),
+    "a strange version": (_file({}, proofbook="<b>"), "does not hold"),
+    "a script as an id": (_file({EVIL: _record(9)}), "does not hold"),
+    "a prototype as an id": (b'{"proofbook": 1, "items": {"__proto__": {}}}', "does not hold"),
+    "a script as a digest": (_file({"what-peak": _record(9, digest=EVIL)}), "does not hold"),
+    "a list of lists": (_file({"what-peak": _record(9, [[1]])}), "does not hold"),
+    "a word for a time": (_file({"what-peak": _record(9, attempt={"at": EVIL})}), "does not hold"),
+    "a day to come": (_file({"what-peak": _record(9, attempt={"at": 2**52})}), "does not hold"),
+    "words for a level": (
+        _file({"what-peak": _record(9, attempt={"confidence": EVIL})}), "does not hold",
+    ),
+    "a long text": (_file({"what-peak": _record(9, EVIL * 9)}), "does not hold"),
+    "one bad of two": (
+        _file({"which-hold": _record(2**40), "what-peak": {"digest": 1}}), "does not hold",
+    ),
+    "far too much": (b" " * 5_000_001, "too large"),
+}  # fmt: skip
+
+
+def test_a_file_that_is_no_export_is_refused_whole_with_one_line(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    Asking(page, "what-peak").give("160")
+    page.goto((frozen_site / RECALL).as_uri())
+    before = kept(page)
+    assert list(before) == ["what-peak"]
+    for name, (content, says) in REFUSED.items():
+        said = _import(page, content)
+        assert says in said, name
+        assert "nothing was taken from it" in said, name
+        assert kept(page) == before, name
+    assert page.locator("main img").count() == 0
+    assert page.evaluate("window.ran") is None
+
+
+def test_a_script_in_a_text_that_a_reader_could_have_typed_is_only_text(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    form = page.locator("form[data-item='what-comes-out']")
+    typed = EVIL[:100]
+    record = _record(9, typed, digest=form.get_attribute("data-digest"))
+    page.goto((frozen_site / RECALL).as_uri())
+    assert "Imported the answers to 1" in _import(page, _file({"what-comes-out": record}))
+    page.goto((frozen_site / CHALLENGE).as_uri())
+    assert form.locator(".pb-number-field").input_value() == typed
+    assert page.locator("main img").count() == 0
+    assert page.evaluate("window.ran") is None
+
+
+def test_all_answers_are_deleted_only_after_a_second_word(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    for one in ITEMS[:2]:
+        Asking(page, one.id).give(one.right)
+    page.goto((frozen_site / RECALL).as_uri())
+    page.evaluate("localStorage.setItem('another-site', 'stays')")
+    page.get_by_role("button", name="Delete all").focus()
+    page.keyboard.press("Enter")
+    assert "Delete the answers to all 2 questions" in page.locator("main").inner_text()
+    page.get_by_role("button", name="Keep them").click()
+    assert len(kept(page)) == 2
+    page.get_by_role("button", name="Delete all").click()
+    page.keyboard.press("Enter")  # focus is on the confirming button
+    text = page.locator("main").inner_text()
+    assert "All answers are deleted." in text
+    assert "Nothing is due." in text
+    assert page.evaluate("document.activeElement.textContent") == "Delete all"
+    assert kept(page) == {}
+    assert page.evaluate("localStorage.getItem('another-site')") == "stays"
