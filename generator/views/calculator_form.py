@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from markupsafe import Markup
 
@@ -138,8 +139,7 @@ def _typed(number: float) -> str:
     """A number as a field holds it: no more digits than tell it apart, and no exponent."""
     if number.is_integer() and abs(number) < 2**53:
         return str(int(number))
-    digits = f"{number:.{MAX_DIGITS}g}"
-    return f"{float(digits):.15f}".rstrip("0").rstrip(".")
+    return format(Decimal(f"{number:.{MAX_DIGITS}g}"), "f")
 
 
 def _output(one: CalculatorOutput, inputs: dict[str, Value], folio: Folio) -> OutputOnPage:
