@@ -27,6 +27,8 @@ KINDS = {
     "cited": "cited",
 }
 
+LONG = 24  # letters that fit any line; what has more may break
+
 
 class PageText:
     """Renders the texts of one page and gathers the provenance of what they print."""
@@ -58,10 +60,12 @@ class PageText:
     def show(self, value: Value) -> Markup:
         """A value made in Python, printed with its provenance."""
         number = self._number(value)
+        printed = str(value)
         absent = " pb-absent" if value.absent else ""
+        long = " pb-long" if len(printed) > LONG else ""
         return Markup(
-            f'<button type="button" class="pb-value pb-{value.kind}{absent}" '
-            f'popovertarget="pb-v{number}">{escape(str(value))}</button>'
+            f'<button type="button" class="pb-value pb-{value.kind}{absent}{long}" '
+            f'popovertarget="pb-v{number}">{escape(printed)}</button>'
         )
 
     def provenances(self) -> Markup:
@@ -99,9 +103,7 @@ class PageText:
             f"<dt>{name}</dt><dd>{content}</dd>"
             for name, content in (*self._facts(value), *self._inputs(value))
         )
-        return (
-            f"<p><b>{escape(str(value))}</b>: {KINDS[value.kind]}</p><dl>{rows}</dl>"
-        )
+        return f"<p><b>{escape(str(value))}</b>: {KINDS[value.kind]}</p><dl>{rows}</dl>"
 
     def _facts(self, value: Value) -> Iterator[tuple[str, str]]:
         """What is known of a value read off, or the formula of a computed one, as HTML."""

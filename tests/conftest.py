@@ -38,7 +38,9 @@ def copy_of_the_book(into: Path, *, own_traces: bool = False) -> Path:
     for name in BUILT_FROM:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, into / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                source, into / name, ignore=shutil.ignore_patterns("__pycache__", "tries")
+            )
         elif source.exists():
             shutil.copy2(source, into / name)
     traces = into / "content" / "traces"
@@ -90,6 +92,22 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+def listen(page: Page, complaints: list[str]) -> None:
+    """Write down every console error or warning, exception, and request to another host."""
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(f"console {message.type}: {message.text}")
+
+    def on_request(request: Request) -> None:
+        if not request.url.startswith((*LOCAL_SCHEMES, "http://127.0.0.1:")):
+            complaints.append(f"request to another host: {request.url}")
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
+    page.on("request", on_request)
+
+
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     """Open a file or an address in a fresh context; keyword arguments are Playwright's own.
@@ -100,21 +118,11 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     complaints: list[str] = []
     contexts = []
 
-    def on_console(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            complaints.append(f"console {message.type}: {message.text}")
-
-    def on_request(request: Request) -> None:
-        if not request.url.startswith((*LOCAL_SCHEMES, "http://127.0.0.1:")):
-            complaints.append(f"request to another host: {request.url}")
-
     def opened(where: Path | str, **options: Any) -> Page:
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", on_console)
-        page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
-        page.on("request", on_request)
+        listen(page, complaints)
         page.goto(where.as_uri() if isinstance(where, Path) else where)
         return page
 

@@ -1,0 +1,221 @@
+"""What one operates in figures: stages one at a time, and the values of charts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+TRACE = "topics/averaging/trace.html"
+STAGES = ["stage-load", "stage-train"]
+
+
+@pytest.fixture
+def page(frozen_site, open_page):
+    return open_page(frozen_site / TRACE, viewport={"width": 1280, "height": 900})
+
+
+def _shown(page):
+    return [
+        one.get_attribute("id")
+        for one in page.locator(".pb-stage").all()
+        if one.locator("dl").is_visible()
+    ]
+
+
+def _said(page):
+    return page.locator(".pb-steps [role=status]").inner_text()
+
+
+def _step(page, way):
+    return page.locator(f".pb-steps [data-step='{way}']")
+
+
+# --- stages
+
+
+def test_stages_are_stepped_through_by_buttons_and_the_focus_stays(page):
+    assert _shown(page) == STAGES[:1]
+    forward, back = _step(page, 1), _step(page, -1)
+    assert back.get_attribute("aria-disabled") == "true"
+    forward.click()
+    assert _shown(page) == STAGES[1:]
+    assert _said(page) == "Stage 2 of 2"
+    assert forward.get_attribute("aria-disabled") == "true"
+    assert forward.evaluate("one => one === document.activeElement")
+    page.keyboard.press("Enter")
+    assert _shown(page) == STAGES[1:]
+    back.click()
+    assert _shown(page) == STAGES[:1]
+    assert _said(page) == "Stage 1 of 2"
+
+
+def test_stages_are_stepped_through_by_arrow_keys_and_the_focus_stays(page):
+    first = page.locator(".pb-steps a").first
+    first.focus()
+    for key, shown in (
+        ("ArrowRight", 1), ("ArrowRight", 1), ("ArrowLeft", 0), ("ArrowLeft", 0),
+        ("End", 1), ("Home", 0),
+    ):  # fmt: skip
+        page.keyboard.press(key)
+        assert _shown(page) == [STAGES[shown]], key
+        assert _said(page) == f"Stage {shown + 1} of 2"
+        assert first.evaluate("one => one === document.activeElement")
+    page.keyboard.press("Alt+ArrowRight")  # the browser's own
+    assert _shown(page) == STAGES[:1]
+
+
+def test_the_stage_in_view_is_the_current_one_of_the_row_above(page):
+    links = page.locator(".pb-steps a")
+    links.nth(1).click()
+    assert _shown(page) == STAGES[1:]
+    current = [link.get_attribute("aria-current") for link in links.all()]
+    assert current == [None, "step"]
+
+
+def test_all_stages_stand_below_each_other_when_asked_for(page):
+    whole = _step(page, 0)
+    whole.click()
+    assert _shown(page) == STAGES
+    assert whole.get_attribute("aria-pressed") == "true"
+    assert _said(page) == "All stages"
+    whole.click()
+    assert _shown(page) == STAGES[:1]
+
+
+def test_without_scripts_every_stage_is_there_with_its_drawing(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE, java_script_enabled=False)
+    assert _shown(page) == STAGES
+    assert page.locator(".pb-stage svg").count() == len(STAGES)
+    assert all(drawing.is_visible() for drawing in page.locator(".pb-stage svg").all())
+    assert not _step(page, 1).is_visible()
+
+
+def test_a_link_to_a_stage_brings_it_into_view(frozen_site, open_page):
+    page = open_page((frozen_site / TRACE).as_uri() + "#stage-train")
+    assert _shown(page) == STAGES[1:]
+    page.evaluate("location.hash = 'stage-load'")
+    page.locator("#stage-load dl").wait_for(state="visible")
+    assert _shown(page) == STAGES[:1]
+
+
+def test_a_word_that_the_browser_finds_in_another_stage_brings_it_into_view(page):
+    hidden = page.locator("#stage-train")
+    assert hidden.get_attribute("hidden") == "until-found"
+    hidden.dispatch_event("beforematch")
+    assert _shown(page) == STAGES[1:]
+
+
+# --- values of charts
+
+
+def _chart(page):
+    return page.locator("#figure-curve svg").first
+
+
+def _tip(page):
+    return page.locator("[role=tooltip]")
+
+
+def _table(page):
+    return re.sub(r"\s+", " ", page.locator("#figure-curve table").first.text_content())
+
+
+def _move_to(page, mark):
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_mark_tells_its_value_under_the_pointer_and_the_table_knows_it(
+    frozen_site, open_page, width
+):
+    page = open_page(frozen_site / TRACE, viewport={"width": width, "height": 900})
+    marks = _chart(page).locator("[data-say]")
+    assert marks.count() > 3
+    _chart(page).scroll_into_view_if_needed()
+    for mark in (marks.nth(0), marks.nth(3)):
+        _move_to(page, mark)
+        assert _tip(page).is_visible()
+        told = _tip(page).inner_text()
+        value = re.fullmatch(r"\w+, epoch \d+: (.+)", told)[1]
+        assert value in _table(page)
+        box = _tip(page).bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+
+
+def test_near_a_mark_is_near_enough_and_far_from_all_tells_nothing(page):
+    mark = _chart(page).locator("[data-say]").first
+    _chart(page).scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + 15, box["y"] + box["height"] + 10)
+    assert _tip(page).inner_text() == mark.get_attribute("data-say")
+    page.mouse.move(5, 5)
+    assert _tip(page).count() == 0
+
+
+def test_the_pointer_may_rest_on_the_tooltip_and_leaving_it_puts_it_away(page):
+    _chart(page).scroll_into_view_if_needed()
+    _move_to(page, _chart(page).locator("[data-say]").nth(2))
+    told = _tip(page).inner_text()
+    box = _tip(page).bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + box["height"] / 2, steps=5)
+    assert _tip(page).inner_text() == told
+    page.mouse.move(5, 5)
+    assert _tip(page).count() == 0
+
+
+def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(page):
+    marks = _chart(page).locator("[data-say]")
+    says = [mark.get_attribute("data-say") for mark in marks.all()]
+    marks.first.focus()
+    heard = []
+    for _ in says:
+        focused = page.locator(":focus")
+        assert focused.get_attribute("aria-label") == _tip(page).inner_text()
+        heard.append(_tip(page).inner_text())
+        page.keyboard.press("ArrowRight")
+    assert heard == says
+    page.keyboard.press("Home")
+    assert _tip(page).inner_text() == says[0]
+    page.keyboard.press("End")
+    assert _tip(page).inner_text() == says[-1]
+    page.keyboard.press("Tab")
+    assert page.locator("#figure-curve svg").first.locator(":focus").count() == 0
+
+
+def test_escape_puts_a_value_away_and_keeps_the_place(page):
+    mark = _chart(page).locator("[data-say]").first
+    mark.focus()
+    assert _tip(page).is_visible()
+    page.keyboard.press("Escape")
+    assert _tip(page).count() == 0
+    assert mark.evaluate("one => one === document.activeElement")
+    _move_to(page, mark)
+    page.keyboard.press("Escape")
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + 1, box["y"] + 1)
+    assert _tip(page).count() == 0, "what was put away stays away until another is pointed at"
+    page.keyboard.press("ArrowRight")
+    assert _tip(page).is_visible()
+
+
+def test_every_mark_of_the_book_has_a_name_once_it_can_be_reached(frozen_site, open_page):
+    page = open_page(frozen_site / "index.html")
+    marks = page.locator(".pb-figure svg [data-say]")
+    assert marks.count() > 0
+    for mark in marks.all():
+        assert mark.get_attribute("aria-label") == mark.get_attribute("data-say")
+        assert mark.get_attribute("role") == "img"
+    assert page.locator("svg[role=group]").count() > 0
+
+
+def test_without_scripts_a_chart_is_one_image_with_a_description(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE, java_script_enabled=False)
+    chart = _chart(page)
+    assert chart.get_attribute("role") == "img"
+    assert chart.locator("[tabindex]").count() == 0
+    assert page.locator("#figure-curve details").is_visible()
