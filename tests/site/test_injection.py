@@ -37,6 +37,9 @@ def _spoil_texts(content: Path) -> None:
                 for part in one.path[:-1]:
                     place = place[part]
                 place[one.path[-1]] = f"{EVIL} {ENCODED} {one.text}"
+        for item in written.get("items", []):  # what is computed stays as short as it was
+            if any("slip" in option for option in item.get("options", [])):
+                item["accepts"] = {"key_longest": "its text is spoilt"}
         path.write_text(yaml.safe_dump(written, allow_unicode=True, sort_keys=False))
 
 
@@ -99,10 +102,11 @@ def test_nothing_runs_when_answers_are_explained(site, open_page):
     dialogs = []
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     scripts = page.locator("script").count()
-    hints = page.get_by_role("button", name="Show a hint")
-    for button in [*hints.all(), *page.get_by_role("button", name="Show the answer").all()]:
-        button.click()
-    page.get_by_role("button", name="Move up").first.click(force=True)
+    for box in page.locator(".pb-question").all():
+        hint = box.locator(".pb-show-hint")
+        if hint.count():
+            hint.click()
+        box.locator(".pb-give-up").click()
     page.reload()
     assert page.locator(".pb-question[data-done]").count() == page.locator(".pb-question").count()
     assert page.locator("main").inner_text().count("<script>alert(document)") > 100
