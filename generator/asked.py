@@ -1,16 +1,15 @@
 """Which items a lesson asks, and in what place: as a commitment, as a check, on a Recall page.
 
-In: a topic and one of its lessons. Out: its items in the order in which they are asked.
+In: a lesson and its topic's items. Out: those that it asks, in the order in which it asks them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from generator.book import Topic
 from generator.lesson import ChallengeFile, LessonFile, RecallFile, TryFile
 from generator.quiz import Item
 
@@ -25,23 +24,23 @@ class Asked(NamedTuple):
     item: Item
 
 
-def asked(topic: Topic, lesson: LessonFile) -> list[Asked]:
+def asked(lesson: LessonFile, items: Mapping[str, Item]) -> list[Asked]:
     """The items that a lesson asks; an id that no item has is said elsewhere."""
     if isinstance(lesson, RecallFile):
-        found = [("recall", name) for name in topic.items if name not in lesson.leave_out]
+        found = [("recall", name) for name in items if name not in lesson.leave_out]
     else:
         found = list(_named(lesson, ""))
-    return [Asked(field, topic.items[name]) for field, name in found if name in topic.items]
+    return [Asked(field, items[name]) for field, name in found if name in items]
 
 
-def committed(topic: Topic, lesson: LessonFile) -> list[Item]:
+def committed(lesson: LessonFile, items: Mapping[str, Item]) -> list[Item]:
     """The items that a reader answers before the lesson tells, and is then shown the run."""
     return [
         one.item
-        for one in asked(topic, lesson)
+        for one in asked(lesson, items)
         if one.field in COMMITMENTS
         or (one.field == "item" and isinstance(lesson, TryFile))
-        or (isinstance(lesson, ChallengeFile) and one.item.kind == "predict")
+        or (isinstance(lesson, ChallengeFile) and one.item.kind in ("predict", "faulty_line"))
     ]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from generator import tries
+from generator.asked import asked
 from generator.claim import (
     Claim,
     ClaimFile,
@@ -26,7 +27,7 @@ from generator.claim import (
 )  # fmt: skip
 from generator.documents import Document, read
 from generator.errors import ContentError, ContentErrors, nearest
-from generator.lesson import MODES, HomeFile, LessonFile, TopicFile
+from generator.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.paths import TraceOnPage
 from generator.quiz import Item, QuizFile
 from generator.words import Written
@@ -58,12 +59,14 @@ class Topic:
         file: topic.yml.
         lessons: by mode, in the order in which modes are suggested.
         items: the questions of quiz.yml and of any quiz-….yml, by id.
+        asked: the ids that each mode asks, each once, in the order in which it asks them.
     """
 
     id: str
     file: TopicFile
-    lessons: dict[str, Lesson]
+    lessons: dict[Mode, Lesson]
     items: dict[str, Item]
+    asked: dict[Mode, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,16 @@ class Book:
     @cached_property
     def _topics(self) -> dict[int, Topic]:
         return {id(one.model): topic for topic in self.topics for one in topic.lessons.values()}
+
+    @cached_property
+    def item_places(self) -> dict[str, tuple[Document[Any], tuple[str | int, ...]]]:
+        """Where each item is written: its document, and the path in it."""
+        return {
+            item.id: (document, ("items", position))
+            for document in self.documents
+            if isinstance(document.model, QuizFile)
+            for position, item in enumerate(document.model.items)
+        }
 
     @cached_property
     def is_reference(self) -> bool:
@@ -192,10 +205,12 @@ class _Loader:
         lessons = self.lessons(folder, file)
         if file is None:
             return None
-        return Topic(folder.name, file.model, lessons, own)
+        asks = {mode: asked(lesson.model, own) for mode, lesson in lessons.items()}
+        ids = {mode: tuple(dict.fromkeys(one.item.id for one in asks[mode])) for mode in asks}
+        return Topic(folder.name, file.model, lessons, own, ids)
 
-    def lessons(self, folder: Path, file: Document[TopicFile] | None) -> dict[str, Lesson]:
-        found: dict[str, Lesson] = {}
+    def lessons(self, folder: Path, file: Document[TopicFile] | None) -> dict[Mode, Lesson]:
+        found: dict[Mode, Lesson] = {}
         declared = file.model.modes if file else {}
         for mode, model in MODES.items():
             path = folder / f"{mode}.yml"

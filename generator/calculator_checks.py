@@ -78,6 +78,8 @@ def _of_input(
         problem = _ill_fitting(written, one.quantity, evidence)
         if problem:
             yield document.error((*path, field), problem)
+        elif isinstance(written, str) and evidence.evaluate(written).error:
+            continue  # said where it is written
         elif value := bound(written, evidence):
             found[field] = value
     if len(found) == 3:

@@ -17,7 +17,7 @@ from generator import (
     prose,
     quiz_balance,
 )
-from generator.book import Book
+from generator.book import Book, Topic
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
 from generator.documents import Document, Field
 from generator.errors import ContentError, nearest, sort_errors
@@ -26,7 +26,6 @@ from generator.filters import Showed
 from generator.item_seen import seen
 from generator.lesson import MODES
 from generator.quiz import QuizFile
-from generator.yaml_source import Path
 
 if TYPE_CHECKING:
     from generator.evidence import Evidence
@@ -43,13 +42,18 @@ def check(evidence: Evidence) -> list[ContentError]:
 
 def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
     for document in evidence.book.documents:
-        for one in document.fields:
-            yield from _text(evidence, document, one)
-            yield from _reference(evidence.book, document, one)
-        yield from document.text_faults()
-        yield from _document(evidence, document)
-    if evidence.book.is_reference:  # a key that moves elsewhere makes nobody's writing worse
-        yield from _written(evidence)
+        yield from of_document(evidence, document)
+    for topic in evidence.book.topics:
+        yield from of_writing(evidence, topic)
+
+
+def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Every mistake in one file."""
+    for one in document.fields:
+        yield from _text(evidence, document, one)
+        yield from _reference(evidence.book, document, one)
+    yield from document.text_faults()
+    yield from _document(evidence, document)
 
 
 def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
@@ -143,28 +147,18 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
             yield document.error(("items", position, *path), message)
 
 
-def item_places(book: Book) -> dict[str, tuple[Document[Any], Path]]:
-    """Where each item of a book is written."""
-    return {
-        item.id: (document, ("items", position))
-        for document in book.documents
-        if isinstance(document.model, QuizFile)
-        for position, item in enumerate(document.model.items)
-    }
-
-
-def _written(evidence: Evidence) -> Iterator[ContentError]:
-    """How items are written, one by one and over each topic."""
-    places = item_places(evidence.book)
-    for topic in evidence.book.topics:
-        items = [one for one in (seen(item, evidence) for item in topic.items.values()) if one]
-        over_all = quiz_balance.findings(topic.id, items)
-        for one in items:
-            found = [*item_writing.findings(one), *over_all.get(one.item.id, ())]
-            document, place = places[one.item.id]
-            known = (*item_writing.RULES, *item_writing.TOPIC_RULES)
-            for path, message in item_writing.judged(one.item, found, known):
-                yield document.error((*place, *path), message)
+def of_writing(evidence: Evidence, topic: Topic) -> Iterator[ContentError]:
+    """How the items of a topic are written, one by one and all together."""
+    if not evidence.book.is_reference:  # a key that moves elsewhere makes nobody's writing worse
+        return
+    items = [one for one in (seen(item, evidence) for item in topic.items.values()) if one]
+    over_all = quiz_balance.findings(topic.id, items)
+    for one in items:
+        found = [*item_writing.findings(one), *over_all.get(one.item.id, ())]
+        document, place = evidence.book.item_places[one.item.id]
+        known = (*item_writing.RULES, *item_writing.TOPIC_RULES)
+        for path, message in item_writing.judged(one.item, found, known):
+            yield document.error((*place, *path), message)
 
 
 def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from generator.errors import ContentError, ContentErrors, nearest
+from generator.exhibit import Listing
 from generator.prose import faults
 from generator.quiz import KINDS
 from generator.words import Mark, Written
@@ -51,6 +52,11 @@ class Document(Generic[WrittenT]):
     def fields(self) -> tuple[Field, ...]:
         """Every text of the file, in the order in which the models declare it."""
         return tuple(_fields(self.model, ()))
+
+    @cached_property
+    def listings(self) -> tuple[Listing, ...]:
+        """The code that the file shows."""
+        return tuple(_listings(self.model))
 
     def text_faults(self) -> Iterator[ContentError]:
         """What its texts may not hold, whatever the traces say."""
@@ -199,6 +205,17 @@ def _marks(model: type[BaseModel]) -> tuple[tuple[str, str | None], ...]:
         (name, _mark(declared.annotation, declared.metadata))
         for name, declared in model.model_fields.items()
     )
+
+
+def _listings(thing: object) -> Iterator[Listing]:
+    if isinstance(thing, Listing):
+        yield thing
+    elif isinstance(thing, BaseModel):
+        for name in type(thing).model_fields:
+            yield from _listings(getattr(thing, name))
+    elif isinstance(thing, list):
+        for element in thing:
+            yield from _listings(element)
 
 
 def _fields(model: BaseModel, path: Path) -> Iterator[Field]:

@@ -59,6 +59,16 @@ class Evidence:
         self._texts: dict[Hashable, str] = {}
         self._places: dict[str, tuple[Document[Any], Field]] | None = None
 
+    def over(self, book: Book) -> Evidence:
+        """The same over a book whose traces, machines, claims and references are the same.
+
+        What was evaluated and judged stays; nothing else of a book decides it.
+        """
+        again = Evidence(book)
+        again._evaluations, again._outcomes = self._evaluations, self._outcomes
+        again._texts = self._texts
+        return again
+
     def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
         """Evaluate an expression, once; nothing is raised.
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from generator import item_writing, prose
 from generator.book import Book
-from generator.checks import item_places
 from generator.errors import ContentError
 from generator.item_seen import Finding
 from generator.keys import Key, key_of
@@ -93,10 +92,9 @@ def told(
 
 def mistakes(book: Book, found: Mapping[str, str]) -> Iterator[ContentError]:
     """The items of a whole book whose answers were told and that do not say they mean it."""
-    places = item_places(book)
     for topic in book.topics:
         for name, item in topic.items.items():
-            document, place = places[name]
+            document, place = book.item_places[name]
             rule, path = item_writing.PAGE_RULES[0], ("id",)
             fired = [Finding(rule, path, found[name])] if name in found else []
             for at, message in item_writing.judged(item, fired, item_writing.PAGE_RULES):

@@ -31,27 +31,34 @@ def _definitions(text: str) -> dict[str, _Defined]:
     return found
 
 
+def text(root: Path, path: str) -> str | None:
+    """The text of a file of the project, or None where it has no such file."""
+    file = (root / path).resolve()
+    if not file.is_relative_to(root.resolve()) or not file.is_file():
+        return None
+    return _text(file, file.stat().st_mtime_ns)
+
+
 def source(root: Path, path: str, name: str | None) -> str:
     """The text of a file, or of one function or class of it, with its decorators.
 
     Raises:
         ValueError: there is no such file in the project, or no such object in it.
     """
-    file = (root / path).resolve()
-    if not file.is_relative_to(root.resolve()) or not file.is_file():
+    whole = text(root, path)
+    if whole is None:
         raise ValueError(f"no file {path!r} in the project")
-    text = _text(file, file.stat().st_mtime_ns)
     if name is None:
-        return text.strip("\n") + "\n"
+        return whole.strip("\n") + "\n"
     try:
-        defined = _definitions(text)
+        defined = _definitions(whole)
     except SyntaxError as error:
         raise ValueError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
     if name not in defined:
         raise ValueError(f"{path} defines no {name!r}{nearest(name, defined)}")
     node = defined[name]
     first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-    lines = text.splitlines()[first - 1 : node.end_lineno]
+    lines = whole.splitlines()[first - 1 : node.end_lineno]
     return textwrap.dedent("\n".join(lines)) + "\n"
 
 

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -113,14 +114,23 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"bare {text} is not JSON")
 
 
-def _load(path: Path) -> object:
+def _text(path: Path) -> str:
     try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise TraceError(
             f"{path}: no such trace; measure it with `python -m runners run`"
         ) from None
-    except (ValueError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            f"{path}: not a whole JSON file ({error}); delete it and run again"
+        ) from None
+
+
+def _loaded(path: Path, text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
         raise TraceError(
             f"{path}: not a whole JSON file ({error}); delete it and run again"
         ) from None
@@ -129,8 +139,10 @@ def _load(path: Path) -> object:
 RecordT = TypeVar("RecordT", bound=Record)
 
 
-def _parse(path: Path, model: type[RecordT]) -> RecordT:
-    document = _load(path)
+@lru_cache(maxsize=64)
+def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
+    """The record in a file's text; the same text is read once, and records never change."""
+    document = _loaded(path, text)
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise TraceError(
@@ -154,7 +166,7 @@ def read(path: Path) -> Trace:
         TraceError: the file is missing, torn, of a future schema, or a field is malformed,
             unknown or not finite; the message names file and field.
     """
-    trace = _parse(path, Trace)
+    trace: Trace = _parsed(path, _text(path), Trace)
     if trace.experiment != path.stem:
         raise TraceError(
             f"{path}: experiment: is {trace.experiment!r}, the file says {path.stem!r}"
@@ -168,7 +180,7 @@ def read_try(path: Path) -> Trace:
     Raises:
         TraceError: as `read`, and where it holds another number of runs than one.
     """
-    trace = _parse(path, Trace)
+    trace: Trace = _parsed(path, _text(path), Trace)
     if len(trace.runs) != 1:
         raise TraceError(f"{path}: runs: a try holds one run, this file {len(trace.runs)}")
     return trace
@@ -180,7 +192,9 @@ def read_machine(folder: Path) -> Machine:
     Raises:
         TraceError: as `read`.
     """
-    return _parse(folder / "machine.json", Machine)
+    path = folder / "machine.json"
+    machine: Machine = _parsed(path, _text(path), Machine)
+    return machine
 
 
 def is_stale(trace: Trace) -> bool:

@@ -6,12 +6,11 @@ what a browser has kept how far a reader is; without it they are links.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator import asked as asking
 from generator.book import Topic
 from generator.evidence import Evidence
 from generator.lesson import MODES, Mode
@@ -41,25 +40,19 @@ def ways(
             word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
-            items=marks(asked(topic, mode), topic, folio.evidence),
+            items=marks(topic.asked[mode], topic, folio.evidence),
             minutes=(minutes or {}).get(mode),
         )
         for mode in MODES
-        if mode in topic.lessons
+        if mode in topic.asked
     ]
-
-
-def asked(topic: Topic, mode: str) -> list[str]:
-    """The items of a page, by id, each once."""
-    found = asking.asked(topic, topic.lessons[mode].model)
-    return list(dict.fromkeys(one.item.id for one in found))
 
 
 def asked_anywhere(topic: Topic) -> list[str]:
     """The items that any page of a topic asks, each once."""
-    return list(dict.fromkeys(name for mode in topic.lessons for name in asked(topic, mode)))
+    return list(dict.fromkeys(name for names in topic.asked.values() for name in names))
 
 
-def marks(names: list[str], topic: Topic, evidence: Evidence) -> str:
+def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
     """Items as a link carries them: `id:digest`, parted by spaces."""
     return " ".join(f"{name}:{digest_of(topic.items[name], evidence)}" for name in names)
