@@ -37,9 +37,6 @@ def _spoil_texts(content: Path) -> None:
                 for part in one.path[:-1]:
                     place = place[part]
                 place[one.path[-1]] = f"{EVIL} {ENCODED} {one.text}"
-        for item in written.get("items", []):  # what is computed stays as short as it was
-            if any("slip" in option for option in item.get("options", [])):
-                item["accepts"] = {"key_longest": "its text is spoilt"}
         path.write_text(yaml.safe_dump(written, allow_unicode=True, sort_keys=False))
 
 
