@@ -192,7 +192,7 @@ def epochs(training: Training, folio: Folio) -> tuple[list[str], list[EpochRow]]
 
 
 def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]:
-    """The runs that fail, a row each: outcome, phase, bytes asked, budget, epochs done."""
+    """The runs that fail, a row each: how they were refused, or what they learnt instead."""
     rows: list[dict[str, Markup | str]] = []
     for path in paths:
         run = folio.run(path)
@@ -209,7 +209,11 @@ def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]
                 "asked": folio.cell(f"{path}.error.asked_bytes") if asked else Markup("–"),
                 "budget": folio.cell(f"{path}.budget_bytes") if run.budget_bytes else Markup("–"),
                 "epochs": folio.cell(f"{path}.epochs | count"),
-                "message": run.error.message if run.error else "",
+                "loss": folio.cell(f"{path}.epochs[-1].loss") if run.epochs else Markup("–"),
+                "validated": (
+                    folio.cell(f"{path}.validation.accuracy") if run.validation else Markup("–")
+                ),
+                "message": run.error.message if run.error else "\n".join(run.printed),
             }
         )
     return rows
