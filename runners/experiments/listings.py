@@ -62,6 +62,18 @@ def _plans() -> dict[str, RunPlan]:
 RUNS = _plans()
 
 
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run: a program has no settings but its own constants.
+
+    Raises:
+        ValueError: one of them was to be another.
+    """
+    path = plan.settings["program"]
+    if plan.settings not in [declared.settings for declared in RUNS.values()]:
+        raise ValueError(f"a program's settings are its own constants; change them in {path}")
+    return plan
+
+
 def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

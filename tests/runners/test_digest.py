@@ -71,6 +71,24 @@ def test_a_program_it_executes_changes_it(digest_of, tmp_path: Path) -> None:
     assert digest_of(code) != before
 
 
+def test_what_the_comments_of_a_program_declare_changes_it(digest_of, tmp_path: Path) -> None:
+    program = tmp_path / "content" / "topics" / "a" / "code" / "b.py"
+    program.parent.mkdir(parents=True)
+    code = CODE + 'PROGRAMS = "content/topics/*/code/*.py"\n'
+    without = digest_of(code)
+
+    def with_text(text: str) -> str:
+        program.write_text(f'"""Run it: torchrun --nproc-per-node 2 b.py"""\nprint(1)\n{text}')
+        return str(digest_of(code))
+
+    plain = with_text("")
+    assert plain != without  # a program that is found by a pattern counts
+    assert with_text("# just a remark\n") == plain
+    assert with_text("# expected: failed\n") != plain
+    program.write_text(program.read_text().replace("node 2", "node 3"))
+    assert digest_of(code) not in (plain, with_text("# expected: failed\n"))
+
+
 def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing() -> None:
     """Python 3.12 gave functions and classes `type_params`; this must not make traces stale."""
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from runners.experiment import find
 from runners.experiments.listings import PROGRAMS
+from runners.programs import ProgramError, found, read
 from runners.trace import Run
 
 pytestmark = pytest.mark.ranks
@@ -104,3 +107,73 @@ def test_recomputing_keeps_less_and_learns_the_same(run: Measure) -> None:
     assert after.memory is not None
     assert after.memory.largest is not None
     assert after.memory.largest.activations_bytes <= 11 * ACTIVATION_BYTES
+
+
+# --- what a program says about itself
+
+
+def written(tmp_path: Path, body: str, name: str = "one.py") -> Path:
+    """A program of this text."""
+    path = tmp_path / name
+    path.write_text(body)
+    return path
+
+
+HEAD = '"""A program.\n\ntorchrun --nproc-per-node 3 one.py\n"""\n'
+
+
+def test_a_program_s_ranks_are_those_of_the_command_it_shows(tmp_path: Path) -> None:
+    assert read(written(tmp_path, HEAD)).ranks == 3
+    inline = '"""Run: torchrun --standalone --nproc-per-node 2 one.py, and see."""\n'
+    assert read(written(tmp_path, inline)).ranks == 2
+
+
+def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path: Path) -> None:
+    body = (
+        "WIDTH, DEPTH = 10, 3\nNAME = 'x'\n\n# layer_bytes: 4 * (WIDTH * WIDTH + WIDTH)\n"
+        "# budget_bytes: layer_bytes * DEPTH // 2\n# expected: out_of_memory\n# A remark: no.\n"
+    )
+    program = read(written(tmp_path, HEAD + body))
+    assert program.settings == {"width": 10, "depth": 3, "name": "x", "layer_bytes": 440}
+    assert (program.budget_bytes, program.expected) == (660, "out_of_memory")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("import torch\n", r"one\.py:1: the docstring must hold the command that runs it"),
+        (
+            HEAD + "# expected: success\n",
+            r"one\.py:5: expected: 'success' is no outcome",
+        ),
+        (HEAD + "# budget_bytes: 4 * WIDTH\n", r"one\.py:5: budget_bytes: WIDTH is no number"),
+        (HEAD + "# note: as told\n", r"one\.py:5: note: cannot be read as arithmetic"),
+        (HEAD + "# size: 1 / 2\n", r"one\.py:5: size: 1 / 2 is neither a number"),
+        (HEAD + "# size: 1 // 0\n", r"one\.py:5: size: divides by zero"),
+        (HEAD + "def\n", r"one\.py:5: invalid syntax"),
+        (HEAD.replace("one.py", "two.py"), r"one\.py:1: the docstring must hold"),
+    ],
+)
+def test_a_program_that_does_not_say_how_to_run_it_is_located(
+    tmp_path: Path, body: str, said: str
+) -> None:
+    with pytest.raises(ProgramError, match=said):
+        read(written(tmp_path, body))
+
+
+def test_two_programs_of_one_name_are_refused(tmp_path: Path) -> None:
+    for topic in ("a", "b"):
+        (tmp_path / topic).mkdir()
+        written(tmp_path / topic, HEAD)
+    with pytest.raises(ProgramError, match=r"b/one\.py: .*a/one\.py has this name too"):
+        found(tmp_path, "*/*.py")
+
+
+def test_every_program_of_the_book_has_its_run_and_a_budget_a_second_one(root: Path) -> None:
+    programs = sorted(root.glob("content/topics/*/code/*.py"))
+    runs = find("listings").runs
+    assert len(programs) > 5
+    for path in programs:
+        plan = runs[path.stem]
+        assert plan.settings["program"] == path.relative_to(root).as_posix()
+        assert (plan.budget_bytes is not None) == (f"{path.stem}_unlimited" in runs)

@@ -1,0 +1,148 @@
+"""What a reader may set of a run, and how a wrong setting is refused before anything starts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from runners import digest
+from runners.experiment import FOLDER, MORE, Experiment, find
+from runners.trial import TrialError, named, prepare, values
+
+BOOK = sorted(p.stem for p in FOLDER.glob("*.py") if not p.stem.startswith("_"))
+
+
+@pytest.fixture
+def changeable(monkeypatch: pytest.MonkeyPatch) -> Experiment:
+    """The tests' own experiment, whose settings depend on each other."""
+    monkeypatch.setenv(MORE, str(Path(__file__).parent / "experiments"))
+    return find("changeable")
+
+
+def refusal(experiment: Experiment, run: str, *wanted: str) -> str:
+    """The one line that says why there is no such try."""
+    with pytest.raises(TrialError) as caught:
+        prepare(experiment, run, wanted)
+    said = str(caught.value)
+    assert "\n" not in said
+    return said
+
+
+def test_what_follows_from_a_setting_is_worked_out_and_said(changeable: Experiment) -> None:
+    trial = prepare(changeable, "shared", ["num_rows=20", "num_epochs=3"])
+    assert trial.plan.settings["num_rows_per_rank"] == 10
+    assert trial.lines() == [
+        "num_rows 20 instead of 12",
+        "num_rows_per_rank 10 instead of 6, which follows",
+    ]
+
+
+def test_a_run_as_declared_may_be_tried(changeable: Experiment) -> None:
+    trial = prepare(changeable, "free", [])
+    assert values(trial.plan) == values(changeable.runs["free"])
+    assert trial.lines() == ["as declared"]
+
+
+def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experiment) -> None:
+    assert prepare(changeable, "shared", []).lines() == [
+        "num_epochs 2 instead of 3, to take seconds"
+    ]
+    assert prepare(changeable, "shared", ["num_epochs=3"]).lines() == ["as declared"]
+
+
+def test_ranks_seed_and_budget_may_be_set_like_settings(changeable: Experiment) -> None:
+    plan = prepare(changeable, "shared", ["world_size=3", "seed=7"]).plan
+    assert (plan.world_size, plan.seed, plan.settings["num_rows_per_rank"]) == (3, 7, 4)
+    assert prepare(changeable, "alone", ["budget_bytes=1000"]).plan.budget_bytes == 1000
+
+
+def test_a_run_keeps_its_budget_whatever_else_is_set(changeable: Experiment) -> None:
+    plan = prepare(changeable, "alone", ["num_rows=999"]).plan
+    assert plan.budget_bytes == changeable.runs["alone"].budget_bytes
+
+
+def test_every_type_of_setting_is_read_as_declared(changeable: Experiment) -> None:
+    wanted = ["rate=2", "word=mean", "widths=5,6,7"]
+    settings = prepare(changeable, "shared", wanted).plan.settings
+    assert settings["rate"] == 2.0
+    assert isinstance(settings["rate"], float)
+    assert (settings["word"], settings["widths"]) == ("mean", [5, 6, 7])
+
+
+@pytest.mark.parametrize(
+    ("run", "wanted", "said"),
+    [
+        (
+            "share",
+            "",
+            r"no run 'share' in changeable \(did you mean shared\?\); there are: shared,",
+        ),
+        ("shared", "num_row=3", r"no setting 'num_row' .*did you mean num_rows\?\); there are: "),
+        ("shared", "num_rows", "write --set KEY=VALUE, not 'num_rows'"),
+        ("shared", "num_rows=", "write --set KEY=VALUE, not 'num_rows='"),
+        ("shared", "num_rows=1.5", "num_rows must be a whole number, not '1.5'"),
+        ("shared", "num_rows=0", "num_rows must be at least 1, not 0"),
+        ("shared", "rate=fast", "rate must be a number, not 'fast'"),
+        ("shared", "rate=nan", "rate must be finite, not nan"),
+        ("shared", "widths=1,x", "widths must be a whole number, not 'x'"),
+        ("shared", "num_rows=13", "changeable: num_rows 13 cannot be shared by 2 ranks"),
+        ("shared", "num_rows_per_rank=5", "follows from the other settings and would be 6; set"),
+        ("shared", "world_size=5", "changeable: num_rows 12 cannot be shared by 5 ranks"),
+        ("shared", "world_size=1", "shared needs ranks to share with; world_size must be 2 up"),
+        ("shared", "world_size=99", "world_size must be at most 8, not 99"),
+        ("alone", "world_size=2", "alone trains on one device, so world_size stays 1"),
+        ("free", "budget_bytes=5", "no setting 'budget_bytes' in changeable.free"),
+    ],
+)
+def test_what_cannot_be_tried_is_one_line_that_says_what_to_set(
+    changeable: Experiment, run: str, wanted: str, said: str
+) -> None:
+    assert re.search(said, refusal(changeable, run, *([wanted] if wanted else [])))
+
+
+@pytest.mark.parametrize("text", ["ddp", "ddp.", ""])
+def test_a_run_is_named_with_its_experiment(text: str) -> None:
+    with pytest.raises(TrialError, match=r"EXPERIMENT\.RUN"):
+        named(text)
+
+
+# --- the book's own experiments
+
+
+@pytest.mark.parametrize("name", BOOK)
+def test_settling_a_run_as_declared_changes_nothing(name: str) -> None:
+    experiment = find(name)
+    settle = experiment.settle
+    if settle is not None:
+        assert {n: settle(p) for n, p in experiment.runs.items()} == dict(experiment.runs)
+
+
+@pytest.mark.parametrize("name", BOOK)
+def test_no_setting_can_be_changed_without_effect(name: str) -> None:
+    """A setting is read by the code of the run, or setting it is refused."""
+    experiment = find(name)
+    files = digest.covered_files(digest.experiment_path(name))
+    code = "\n".join(p.read_text() for p in files if p.is_relative_to(FOLDER.parent))
+    for run, plan in experiment.runs.items():
+        for key, value in plan.settings.items():
+            is_read = rf"""settings\.{key}\b|settings\["{key}"\]|whole_number\([^)]*"{key}"\)"""
+            if not re.search(is_read, code):
+                assert refusal(experiment, run, f"{key}={_other(value)}")
+
+
+def _other(value: object) -> str:
+    """A value of the same type that is another."""
+    if isinstance(value, int | float):
+        return str(value * 2 + 2)
+    if isinstance(value, list):
+        return ",".join(str(part * 2) for part in value)
+    return f"{value}_other"
+
+
+@pytest.mark.parametrize("name", BOOK)
+def test_what_shortens_a_try_names_runs_and_settings_that_there_are(name: str) -> None:
+    experiment = find(name)
+    for run, settings in experiment.tried_with.items():
+        assert set(settings) <= set(experiment.runs[run].settings)

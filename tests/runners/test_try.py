@@ -1,0 +1,159 @@
+"""`python -m runners try`, as a reader calls it: what it prints, keeps, and leaves behind."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runners import machine, measure
+from runners.experiment import find
+from runners.launch import Launcher
+from runners.progress import Progress
+from runners.trace import Run, read, read_try, tried
+from runners.trial import prepare
+from runners.tries import forget, keep
+
+pytestmark = pytest.mark.ranks
+
+
+@pytest.fixture
+def command(root: Path, tmp_path: Path) -> list[str]:
+    """The environment of a command that sees the tests' experiments and writes elsewhere."""
+    return [
+        "env",
+        f"PROOFBOOK_EXPERIMENTS={Path(__file__).parent / 'experiments'}",
+        f"PROOFBOOK_TRACES={tmp_path / 'traces'}",
+        f"PROOFBOOK_TRIES={tmp_path / 'tries'}",
+        f"TMPDIR={tmp_path}",
+        sys.executable,
+        "-m",
+        "runners",
+        "try",
+    ]
+
+
+def call(command: list[str], root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*command, *arguments], cwd=root, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_try_prints_what_it_measured_and_keeps_just_that(
+    command: list[str], root: Path, tmp_path: Path
+) -> None:
+    done = call(command, root, "changeable.shared", "--set", "num_rows=20", "--set", "word=rows")
+    assert done.returncode == 0, done.stderr
+    (kept,) = (tmp_path / "tries").iterdir()
+    run = read_try(kept).runs["shared"]
+    lines = done.stdout.splitlines()
+    assert lines[1:-1] == tried(run)
+    assert "num_rows 20 instead of 12; " in lines[0]
+    assert "num_epochs 2 instead of 3, to take seconds" in lines[0]
+    assert run.printed == ["rows of 10 each: 20"] * 2
+    assert [e.loss for e in run.epochs] == [10.0, 10.0]
+    assert run.passes == ["timed", "metered"]
+    assert (run.settings["num_rows"], run.settings["num_rows_per_rank"]) == (20, 10)
+    assert not list(tmp_path.glob("traces/*/*.json"))  # no trace of the book is written
+
+
+def test_the_same_try_has_one_file_and_forgetting_deletes_all(root: Path, tmp_path: Path) -> None:
+    trace = read(next((root / "content" / "traces").glob("reference-*/batch_split.json")))
+    one = trace.model_copy(update={"runs": {"single": trace.runs["single"]}})
+    run = one.runs["single"].model_copy(update={"seed": 7})
+    other = one.model_copy(update={"runs": {"single": run}})
+    kept = [keep(one, tmp_path), keep(one, tmp_path), keep(other, tmp_path)]
+    assert kept[0] == kept[1] != kept[2]
+    assert read_try(kept[0]) == one
+    assert forget(tmp_path) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def attempt(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Run]:
+    """Measure a run of the tests' own experiment with one setting changed."""
+    monkeypatch.setattr(launcher, "most_bytes", None)  # what a try sets goes with the test
+
+    def measured(run: str, wanted: str) -> Run:
+        experiment = find("changeable")
+        trial = prepare(experiment, run, [wanted])
+        trace = measure.measure_trial(experiment, trial, launcher, Progress(io.StringIO()))
+        return trace.runs[run]
+
+    return measured
+
+
+def test_a_try_that_the_budget_refuses_is_a_result(attempt: Callable[[str, str], Run]) -> None:
+    run = attempt("alone", "num_rows=200")
+    assert run.status == "out_of_memory"
+    assert run.budget_bytes == 48 << 20
+    assert run.error is not None
+    assert run.error.asked_bytes == 200 << 20
+
+
+@pytest.mark.skipif(machine.available_bytes() is None, reason="the kernel must say what is free")
+def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_budget(
+    attempt: Callable[[str, str], Run],
+) -> None:
+    run = attempt("free", f"num_rows={1 << 26}")
+    assert run.status == "out_of_memory"
+    assert run.budget_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["changeable.shared", "--set", "num_rows=13"], "cannot be shared by 2 ranks"),
+        (["unheard.of"], "no experiment 'unheard'; there are: "),
+        ([], "name a run as EXPERIMENT.RUN"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_keeps_nothing(
+    command: list[str], root: Path, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    done = call(command, root, *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("python -m runners: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "tries").exists()
+
+
+def test_a_stopped_try_leaves_no_file_and_no_process(
+    command: list[str], root: Path, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [*command, "mishaps.hangs"],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 60
+    while not list(tmp_path.glob("proofbook-*/*/rank1.heart")) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert list(tmp_path.glob("proofbook-*/*/rank1.heart")), "ranks never started"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert not (tmp_path / "tries").exists()
+    assert not list(tmp_path.glob("proofbook-*"))
+    assert running(tmp_path) == []
+
+
+def running(scratch: Path) -> list[str]:
+    """Command lines of processes whose environment names this scratch folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(scratch).encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
