@@ -343,7 +343,8 @@
       const { isRight, lead, hint, about } = answer === null ? given : this.how.judge(this, answer);
       const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
       this.status.textContent = "";
-      this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), ` ${hint || ""} `);
+      this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
+      if (hint && (this.field || !this.isDone)) this.status.append(hint, " ");
       about.forEach((one) => {
         const isSeen = this.field ? this.isDone && one === this.key[0] : this.box.querySelector(".pb-option .pb-why");
         const told = made("span", isSeen ? "pb-hidden" : "");
