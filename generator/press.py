@@ -223,9 +223,11 @@ def _of_topic(
     for mode, lesson in topic.lessons.items():
         own = replace(topic, lessons={mode: lesson})
         listed = files.code([files.by_name[lesson.source.file]])
-        tries = files.book.tries if mode == "try" else ()
+        shown = replace(bare, topics=(own,))
+        if mode == "try":
+            shown = replace(shown, tries=files.book.tries, lost_tries=files.book.lost_tries)
         yield Sheet(
-            f"{folder}{mode}.md", f"{mode}.md.j2", replace(bare, topics=(own,), tries=tries),
+            f"{folder}{mode}.md", f"{mode}.md.j2", shown,
             lesson.model.title, topic.file.modes[mode], lesson.source.file, topic=own, mode=mode,
             code=(*listed, *about_items),
         )  # fmt: skip

@@ -7,6 +7,7 @@ import pytest
 
 from generator import pages, tries
 from generator.book import load
+from generator.press import Press
 from runners.trace import tried
 
 TRY = "topics/averaging/try.md"
@@ -144,6 +145,20 @@ def test_a_file_that_is_no_try_is_one_line_and_never_a_lost_page(
     assert set(rendered) == set(rendered_frozen)
     assert "<code>tries/odd.json: " in rendered[TRY]
     assert own_rows(rendered[TRY])
+
+
+def test_a_new_try_shows_at_once_and_prints_no_other_page_again(copy, tries_folder):
+    press = Press()
+    before = press.printed(served(copy))
+    keep(copy, settings={"learning_rate": 0.2})
+    (tries_folder / "broken.json").write_text("{")
+    after = press.printed(served(copy))
+    changed = {path for path in before if before[path] != after[path]}
+    assert TRY in changed
+    assert changed <= {TRY, "topics/averaging/index.md", "topics/index.md"}  # minutes to read
+    text = after[TRY].decode() if isinstance(after[TRY], bytes) else after[TRY]
+    assert own_rows(text)
+    assert "tries/broken.json" in text
 
 
 def test_a_try_of_a_run_that_the_book_no_longer_has_changes_nothing(copy, tries_folder):
