@@ -79,11 +79,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(asked: argparse.Namespace) -> int:
     book = load(asked.content, asked.machine)
-    change = publish.bring_to(asked.out, publish.site_files(book, asked.content.resolve()))
+    change, changed = publish.publish(book, asked.content.resolve(), asked.out)
     print(
         f"{asked.out}: {change.num_written} files written, {change.num_deleted} deleted, "
         f"{change.num_kept} unchanged"
     )
+    for line in changed:
+        print(line)
     return _report(book, Evidence(book))
 
 

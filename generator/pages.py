@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from generator import verdicts
 from generator.book import Book
 from generator.evidence import Evidence
@@ -22,17 +20,3 @@ def render(book: Book) -> dict[str, str]:
 def problems(book: Book) -> list[str]:
     """What a strict build refuses in sound content: surprises, broken laws, staleness."""
     return verdicts.problems(book, Evidence(book))
-
-
-def raw_traces(book: Book, content: Path) -> dict[str, Path]:
-    """The raw traces that pages link, by their path under the site's root."""
-    shown = {(one.folder, experiment) for experiment, one in book.traces.items()}
-    beside = {
-        (book.reference.name, experiment)
-        for experiment, one in book.traces.items()
-        if one.reference is not None and one.reference is not one.trace
-    }
-    return {
-        f"traces/{folder}/{experiment}.json": content / "traces" / folder / f"{experiment}.json"
-        for folder, experiment in sorted(shown | beside)
-    }

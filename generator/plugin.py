@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from jinja2 import BytecodeCache, Environment
+from jinja2.bccache import Bucket
 from markupsafe import escape
 from mkdocs.config import config_options
 from mkdocs.config.base import Config
@@ -25,15 +27,37 @@ from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import BasePlugin, event_priority, get_plugin_logger
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
+from watchdog.observers.polling import PollingObserver
 
 from generator import book as books
-from generator import csp, pages, publish
+from generator import csp, publish, verdicts
 from generator.errors import ContentErrors
+from generator.press import Press
 from generator.views.folio import interface_words
 from runners.trace import source_digest
 
 GENERATOR = Path(__file__).resolve().parent
+SECONDS_BETWEEN_LOOKS = 0.2  # MkDocs looks at the files every half second
 log = get_plugin_logger("proofbook")
+
+
+class CompiledTemplates(BytecodeCache):
+    """The theme's templates as Jinja2 compiled them, for as long as this process lives.
+
+    Jinja2 checks the source of each before it takes the code.
+    """
+
+    def __init__(self) -> None:
+        self._code: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Put the code of a template into Jinja2's bucket, if there is any."""
+        if bucket.key in self._code:
+            bucket.bytecode_from_string(self._code[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Take the code of a template out of Jinja2's bucket."""
+        self._code[bucket.key] = bucket.bytecode_to_string()
 
 
 class ContentAbort(Abort):
@@ -57,6 +81,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.is_serving = False
         self.mistakes = ""
         self.root = Path()
+        self.press = Press()
+        self.seen: dict[str, publish.Seen] = {}
+        self.code: dict[Path, bytes] = {}
+        self.compiled = CompiledTemplates()
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching."""
@@ -80,7 +108,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """
         self.mistakes = ""
         try:
-            publish.bring_to(Path(config.docs_dir), self._files())
+            self._publish(Path(config.docs_dir))
         except ContentErrors as errors:
             self._refuse(str(errors), config)
         except OSError as error:
@@ -94,26 +122,47 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         for mistake in mistakes.splitlines():
             log.error(mistake)
 
-    def _files(self) -> dict[str, bytes]:
-        # While serving, an experiment or the interface's words may have been edited meanwhile.
-        source_digest.cache_clear()
-        interface_words.cache_clear()
+    def _publish(self, folder: Path) -> None:
+        """Print what has changed since the last build; only while serving is there any."""
+        if not self.is_serving:
+            self.press, self.seen = Press(), {}
+        self._forget_edited()
         machine = os.environ.get("PROOFBOOK_MACHINE")
         book = books.load(self.content, machine, with_tries=self.is_serving)
         for lost in book.lost_tries:
             log.warning(lost)
-        for problem in pages.problems(book):
+        for problem in verdicts.problems(book, self.press.judged(book).evidence):
             log.warning(problem)
-        return publish.site_files(book, self.content)
+        for line in publish.publish(book, self.content, folder, self.press, self.seen).rerun:
+            log.info(line)
+
+    def _forget_edited(self) -> None:
+        """Read again what somebody may have edited while serving: words, and experiments' code."""
+        interface_words.cache_clear()
+        folders = (GENERATOR.parent / "runners", GENERATOR.parent / "content")
+        code = {path: path.read_bytes() for one in folders for path in sorted(one.rglob("*.py"))}
+        if code != self.code:
+            source_digest.cache_clear()
+            self.code = code
 
     def on_serve(
         self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]
     ) -> LiveReloadServer:
-        """Watch what people write instead of what is generated from it."""
+        """Watch what people write instead of what is generated from it, and look more often."""
+        watched = [str(self.content), str(GENERATOR)]
         server.unwatch(config.docs_dir)
-        server.watch(str(self.content))
-        server.watch(str(GENERATOR))
+        if config.config_file_path:
+            server.unwatch(config.config_file_path)
+            watched.append(config.config_file_path)
+        server.observer = PollingObserver(timeout=SECONDS_BETWEEN_LOOKS)
+        for path in watched:
+            server.watch(path)
         return server
+
+    def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
+        """Keep the theme's compiled templates from one build to the next."""
+        env.bytecode_cache = self.compiled
+        return env
 
     def on_page_markdown(
         self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files

@@ -10,12 +10,15 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
+from generator import rerun
 from generator.book import Book
+from generator.press import Press
 from generator.views.folio import interface_words
 
 ASSETS = Path(__file__).resolve().parent / "assets"
@@ -31,29 +34,93 @@ class Change(NamedTuple):
     num_kept: int
 
 
-def site_files(book: Book, content: Path) -> dict[str, bytes]:
+class Seen(NamedTuple):
+    """A file as it was when it last held these bytes."""
+
+    content: bytes
+    changed: int
+    num_bytes: int
+
+
+class Published(NamedTuple):
+    """What became of a folder, and what a rerun changed in it: one line each."""
+
+    change: Change
+    rerun: list[str]
+
+
+def publish(
+    book: Book,
+    content: Path,
+    folder: Path,
+    press: Press | None = None,
+    seen: dict[str, Seen] | None = None,
+) -> Published:
+    """Bring a folder to a book.
+
+    Args:
+        book: what pages are made from.
+        content: its folder.
+        folder: where the pages go.
+        press: what has printed an earlier book; a new one prints everything.
+        seen: how files of the folder were left before; see `bring_to`.
+
+    Raises:
+        ContentErrors: a text of the book has a mistake.
+        OSError: the disk refused; no file is torn.
+    """
+    press = press or Press()
+    files = site_files(book, content, press)
+    change = bring_to(folder, files, seen)
+    traces = {name: held for name, held in files.items() if name.startswith("traces/")}
+    return Published(change, rerun.told(folder, press.judged(book).evidence, traces))
+
+
+def site_files(book: Book, content: Path, press: Press | None = None) -> dict[str, bytes]:
     """Every file of `site/pages/`, by its path there: pages, assets, raw traces.
+
+    Args:
+        book: what pages are made from.
+        content: its folder.
+        press: what has printed an earlier book; a new one prints everything.
 
     Raises:
         ContentErrors: a text of the book has a mistake.
     """
-    from generator import pages
-
-    files = {path: text.encode() for path, text in pages.render(book).items()}
+    files = (press or Press()).printed(book)
     for path in sorted(ASSETS.rglob("*")):
         if path.is_file():
             files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
     files[SPEAKING] = words_for_scripts(interface_words()["script"]) + files[SPEAKING]
-    for name, trace in sorted(pages.raw_traces(book, content).items()):
+    for name, trace in sorted(raw_traces(book, content).items()):
         files[name] = trace.read_bytes()
     return files
+
+
+def raw_traces(book: Book, content: Path) -> dict[str, Path]:
+    """The raw traces that pages link, by their path under the site's root."""
+    shown = {(one.folder, experiment) for experiment, one in book.traces.items()}
+    beside = {
+        (book.reference.name, experiment)
+        for experiment, one in book.traces.items()
+        if one.reference is not None and one.reference is not one.trace
+    }
+    return {
+        f"traces/{folder}/{experiment}.json": content / "traces" / folder / f"{experiment}.json"
+        for folder, experiment in sorted(shown | beside)
+    }
 
 
 def _asset(path: Path) -> bytes:
     """A file as pages load it: scripts of ours without comments and idle space."""
     if path.suffix != ".js" or path.name.startswith(VENDORED):
         return path.read_bytes()
-    return str(jsmin(path.read_text(encoding="utf-8"))).encode()
+    return _lean(path.read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=32)
+def _lean(script: str) -> bytes:
+    return str(jsmin(script)).encode()
 
 
 def words_for_scripts(words: Mapping[str, object]) -> bytes:
@@ -62,19 +129,42 @@ def words_for_scripts(words: Mapping[str, object]) -> bytes:
     return b"window.proofbook=" + told.replace("<", r"\u003c").encode() + b";\n"
 
 
-def bring_to(folder: Path, files: Mapping[str, bytes]) -> Change:
+def bring_to(
+    folder: Path, files: Mapping[str, bytes], seen: dict[str, Seen] | None = None
+) -> Change:
     """Make a folder hold these files and, but for dotfiles, nothing else; equal bytes stay.
+
+    Args:
+        folder: where they go.
+        files: their bytes, by path under the folder.
+        seen: how files of this folder were found or left before, kept up here; one that nobody
+            has touched since is not read again.
 
     Raises:
         OSError: the disk refused; each file then is either the old one or the new one.
     """
+    seen = {} if seen is None else seen
     written = 0
     for name, content in files.items():
         path = folder / name
+        if _is_as_seen(path, content, seen.get(name)):
+            continue
         if not path.is_file() or path.read_bytes() != content:
             _replace(path, content)
             written += 1
+        now = path.stat()
+        seen[name] = Seen(content, now.st_mtime_ns, now.st_size)
     return Change(written, _delete_others(folder, files), len(files) - written)
+
+
+def _is_as_seen(path: Path, content: bytes, before: Seen | None) -> bool:
+    if before is None or before.content != content:
+        return False
+    try:
+        now = path.stat()
+    except FileNotFoundError:
+        return False
+    return (now.st_mtime_ns, now.st_size) == (before.changed, before.num_bytes)
 
 
 def _delete_others(folder: Path, files: Mapping[str, bytes]) -> int:
