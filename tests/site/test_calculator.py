@@ -38,10 +38,10 @@ def page(frozen_site: Path, open_page: Any) -> Page:
 
 
 def _sizes(page: Page) -> dict[str, float]:
-    fields = page.locator("[data-calculator] [type=number]")
+    fields = page.locator("[data-calculator] [type=number]").all()
     return {
-        str(fields.nth(i).get_attribute("name")): float(fields.nth(i).get_attribute("data-size") or 0)
-        for i in range(fields.count())
+        str(field.get_attribute("name")): float(field.get_attribute("data-size") or 0)
+        for field in fields
     }
 
 
@@ -124,9 +124,12 @@ def test_without_scripts_the_formulas_stand_with_their_results_and_no_dead_form(
     assert "at worst off by" in table.inner_text()
 
 
+NAMED = "e => e.labels[0]?.textContent || e.ariaLabelledByElements?.[0]?.textContent"
+
+
 def test_every_field_and_result_has_a_name_of_its_own(page):
+    form = page.locator("[data-calculator] form")
     for role in ("spinbutton", "slider", "status"):
-        found = page.locator("[data-calculator] form").get_by_role(role)
-        names = [found.nth(i).evaluate("e => e.labels[0]?.textContent || e.ariaLabelledByElements?.[0]?.textContent") for i in range(found.count())]
+        names = [one.evaluate(NAMED) for one in form.get_by_role(role).all()]
         assert len(names) == len(set(names)) > 1
         assert all(names)
