@@ -173,6 +173,8 @@ def _compare(rank: Rank, whole: nn.Module, batch: Rows, averaged: Tensor) -> Non
         apart = (torch.linalg.norm(averaged - oracle) / torch.linalg.norm(oracle)).item()
         facts["loss"] = loss.item()
         facts["relative_differences"] = _gathered(rank, apart)  # type: ignore[assignment]
+        if rank.rank == 0:
+            print(f"DDP's gradient is {apart:.1%} away from that of the whole batch")
 
 
 def _watch_buffers(rank: Rank, replica: nn.Module, rows: Tensor) -> None:
