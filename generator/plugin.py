@@ -29,8 +29,8 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 from watchdog.observers.polling import PollingObserver
 
+from generator import asides, csp, publish, verdicts
 from generator import book as books
-from generator import csp, publish, verdicts
 from generator.errors import ContentErrors
 from generator.press import Press
 from generator.views.folio import interface_words
@@ -85,6 +85,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.seen: dict[str, publish.Seen] = {}
         self.code: dict[Path, bytes] = {}
         self.compiled = CompiledTemplates()
+        self.asides: dict[str, tuple[str, ...]] = {}
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching."""
@@ -167,11 +168,13 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_page_markdown(
         self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Point the edit link at the YAML a page was made from, if an edit base is configured."""
+        """Point the edit link at the YAML a page was made from, and set aside what is HTML."""
         source = page.meta.get("source")
         base = self.config.edit_base
         page.edit_url = f"{base.rstrip('/')}/{source}" if base and source else None
-        return markdown
+        aside = asides.set_aside(markdown)
+        self.asides[page.file.src_uri] = aside.blocks
+        return aside.text
 
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
@@ -180,6 +183,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if not self.mistakes:
             return html
         return f'<pre class="pb-mistakes" role="alert">{escape(self.mistakes)}</pre>{html}'
+
+    def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
+        """Put back what was set aside."""
+        return asides.put_back(output, self.asides.pop(page.file.src_uri, ()))
 
     @event_priority(-200)
     def on_post_build(self, *, config: MkDocsConfig) -> None:

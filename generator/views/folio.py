@@ -29,7 +29,11 @@ ABSENT = Markup('<span class="pb-absent">–</span>')
 @lru_cache(maxsize=1)
 def interface_words() -> dict[str, Any]:
     """Every word of the interface, from ui.yml."""
-    text = Path(__file__).parent.with_name("ui.yml").read_text(encoding="utf-8")
+    return _words(Path(__file__).parent.with_name("ui.yml").read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=1)
+def _words(text: str) -> dict[str, Any]:
     words: dict[str, Any] = yaml.safe_load(text)
     return words
 

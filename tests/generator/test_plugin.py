@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from mkdocs.config import load_config
@@ -108,6 +109,7 @@ def test_an_edit_link_points_at_the_yaml_only_where_an_edit_base_is_configured(p
     class Page:
         meta = {"source": "content/topics/sharding/experiment.yml"}
         edit_url: str | None = "unset"
+        file = SimpleNamespace(src_uri="topics/sharding/experiment.md")
 
     page = Page()
     plugin.load_config({"edit_base": ""})
