@@ -102,7 +102,7 @@ def checks(output: CalculatorOutput, evidence: Evidence) -> list[Checked]:
 
 def checked(output: CalculatorOutput, check: FormulaCheck, evidence: Evidence) -> Checked | None:
     """The formula on one run; None where this machine lacks what it needs."""
-    given = {name: _value(text, evidence) for name, text in check.given.items()}
+    given = {name: bound(written, evidence) for name, written in check.given.items()}
     measured = _value(check.measured, evidence)
     if measured is None or any(value is None for value in given.values()):
         return None
@@ -125,20 +125,20 @@ def _share(one: Checked) -> float:
 
 def covered(calculator: Calculator, name: str, evidence: Evidence) -> tuple[Value, Value] | None:
     """The least and the most that an input was in the runs that formulas were held against."""
-    expressions = dict.fromkeys(
+    written = dict.fromkeys(
         check.given[name]
         for output in calculator.outputs
         for check in output.checked_on
         if name in check.given
     )
-    values = [value for text in expressions if (value := _value(text, evidence)) is not None]
+    values = [value for one in written if (value := bound(one, evidence)) is not None]
     if not values:
         return None
     return min(values, key=numeric), max(values, key=numeric)
 
 
 def bound(written: float | str, evidence: Evidence) -> Value | None:
-    """A bound of an input: a plain number, or an expression."""
+    """A bound of an input, or an input of a run: a plain number, or an expression."""
     return constant(written) if isinstance(written, int | float) else _value(written, evidence)
 
 
@@ -152,4 +152,4 @@ def _value(expression: str, evidence: Evidence) -> Value | None:
 
 def _bare(value: Value) -> str:
     """A value's own formula, in brackets where a sum would otherwise fall apart."""
-    return value.formula if value.origin else f"({value.formula})"
+    return f"({value.formula})" if " " in value.formula and not value.origin else value.formula

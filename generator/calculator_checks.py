@@ -155,6 +155,8 @@ def _worked_out(
         message = f"{check.measured} is nothing that a run measured"
         yield document.error((*path, "measured"), message)
     for name, written in check.given.items():
+        if not isinstance(written, str):
+            continue
         shared = sorted(set(evidence.evaluate(written).measured) & set(measured.measured))
         if shared:
             message = f"reads {shared[0]}, the very field that the formula is held against"
@@ -169,8 +171,9 @@ def _too_far(
     check: FormulaCheck,
 ) -> Iterator[ContentError]:
     """Whether the formula is further off than allowed; judged where the book was written."""
-    if any(evidence.evaluate(text).error for text in (check.measured, *check.given.values())):
-        return
+    texts = [text for text in (check.measured, *check.given.values()) if isinstance(text, str)]
+    if any(evidence.unprintable(evidence.evaluate(text)) for text in texts):
+        return  # said where it is written
     try:
         found = checked(output, check, evidence)
     except ExpressionError as error:

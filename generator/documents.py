@@ -190,12 +190,10 @@ def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
     for item in metadata:
         if isinstance(item, Mark):
             return str(item)
-    for argument in get_args(annotation):
-        if get_origin(argument) is Annotated:
-            return _mark(None, get_args(argument)[1:])
     if get_origin(annotation) is Annotated:
         return _mark(None, get_args(annotation)[1:])
-    return None
+    found = (_mark(argument, ()) for argument in get_args(annotation))  # of a dict: keys, values
+    return next(filter(None, found), None)
 
 
 @cache

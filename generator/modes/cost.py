@@ -47,10 +47,13 @@ class CalculatorInput(Written):
 
 
 class FormulaCheck(Written):
-    """A run that a formula was held against: its inputs there, and what was measured."""
+    """A run that a formula was held against: its inputs there, and what was measured.
+
+    An input that the trace does not hold, such as the bytes of a number, may be a plain number.
+    """
 
     run: RunPath
-    given: dict[Name, Expression]
+    given: dict[Name, int | float | Expression]
     measured: Expression
 
 

@@ -109,6 +109,16 @@ def test_a_formula_that_divides_by_nought_gives_nothing(copy, outputs):
     assert calculator.at_start(outputs["step"], inputs) is None
 
 
+def test_an_input_of_a_run_may_be_a_plain_number(copy, outputs):
+    change(copy, _given(copies=2))
+    assert copy.errors() == []
+    book = copy.load()
+    output = next(one for one in written(book).outputs if one.name == "peak")
+    found = calculator.checks(output, Evidence(book))
+    assert [one.run for one in found] == ["tiny_memory.whole", "tiny_memory.halves"]
+    assert found[0].by_formula.formula == "tiny_memory.whole.model.bytes * 2"
+
+
 def test_a_formula_further_off_than_allowed_is_a_mistake_at_its_run(copy):
     assert copy.errors() == []
     copy.edit(COST, "within: {relative: 0.05}", "within: {relative: 0.01}")
@@ -162,6 +172,10 @@ def _check(**changes):
     return lambda one: one["outputs"][0]["checked_on"][0].update(changes)
 
 
+def _given(**changes):
+    return lambda one: one["outputs"][0]["checked_on"][0]["given"].update(changes)
+
+
 WHOLE = "tiny_memory.whole"
 
 
@@ -180,21 +194,16 @@ WHOLE = "tiny_memory.whole"
         (_input(low=90_000), "start lie between them"),
         (_input(low=90_000, high=80_000), "low must be below high"),
         (_check(given={"copies": f"{WHOLE}.world_size"}), "the formula needs 'model_bytes'"),
-        (
-            lambda one: one["outputs"][0]["checked_on"][0]["given"].update(
-                bandwidth=f"{WHOLE}.world_size"
-            ),
-            "the formula does not use 'bandwidth'",
-        ),
+        (_given(bandwidth=f"{WHOLE}.world_size"), "the formula does not use 'bandwidth'"),
         (_check(measured=f"{WHOLE}.model.bytes"), "is nothing that a run measured"),
         (
-            lambda one: one["outputs"][0]["checked_on"][0]["given"].update(
-                model_bytes=f"{WHOLE}.ranks[0].memory.peak_bytes / 2"
-            ),
+            _given(model_bytes=f"{WHOLE}.ranks[0].memory.peak_bytes / 2"),
             "the very field that the formula is held against",
         ),
         (_check(run="tiny_memory.hole"), "tiny_memory has no run 'hole'"),
         (_check(measured=f"{WHOLE}.ranks[0].memory.peek_bytes"), "has no field 'peek_bytes'"),
+        (_given(model_bytes=f"{WHOLE}.model.bites"), "has no field 'bites'"),
+        (_given(copies="2"), "2 is a bare constant"),
         (
             lambda one: one["inputs"].append({**one["inputs"][0], "name": "spare"}),
             "no formula uses the input 'spare'",
