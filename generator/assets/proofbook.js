@@ -92,7 +92,8 @@
       place.textContent = "";
       if (isAll && !isRecall) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
       else if (done.length && !holder.dataset.page) place.append(say("answered", counts));
-      if (due.length && (isRecall || !holder.dataset.page)) place.append(say("due", counts));
+      const mark = place.hasChildNodes() ? ", " : " ";
+      if (due.length && (isRecall || !holder.dataset.page)) place.append(mark, say("due", counts));
     });
   }
 

@@ -11,6 +11,7 @@
   const said = part("-said");
   const done = part("-done");
   const DAYS = 7; // of the forecast
+  const MOST_NEW = 10; // of a sitting
   const LARGEST = 5e6; // bytes of a file
 
   function button(text, act) {
@@ -44,10 +45,11 @@
     said.after(actions);
     actions.textContent = "";
     const sitting = (name, those) => {
-      if (those.length) actions.append(button(say(name, { n: those.length }), () => ask(those, 0)));
+      const values = { n: those.length, m: fresh.length };
+      if (those.length) actions.append(button(say(name, values), () => ask(those, 0)));
     };
     sitting("start_due", due);
-    sitting("start_new", fresh);
+    sitting("start_new", fresh.slice(0, MOST_NEW));
     if (!due.length) sitting("practise", later);
     sum();
   }
@@ -84,8 +86,9 @@
     const line = (cells, isHead) => {
       const row = made("tr");
       cells.forEach((cell, position) => {
-        const one = made(isHead || !position ? "th" : "td", position ? "pb-label" : "");
-        if (isHead || !position) one.scope = isHead ? "col" : "row";
+        const isTitle = cell && (isHead || !position);
+        const one = made(isTitle ? "th" : "td", position ? "pb-label" : "");
+        if (isTitle) one.scope = isHead ? "col" : "row";
         one.append(cell);
         row.append(one);
       });

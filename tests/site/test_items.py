@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
-from tests.site.asking import BY_ID, CHALLENGE, ITEMS, RIGHT, WRONG, Asking, kept
+from tests.site.asking import BY_ID, CHALLENGE, ITEMS, RECALL, RIGHT, WRONG, Asking, kept
 from tests.site.html_reading import read
 
 pytestmark = pytest.mark.browser
@@ -342,3 +343,33 @@ def test_a_status_region_is_in_the_page_from_the_start_and_silent(frozen_site):
         regions = [tag for tag in reading.tags if "pb-status" in tag.classes]
         assert all(tag.attributes["role"] == "status" for tag in regions)
         assert not [text for text, around in reading.texts if around[-1] in regions]
+
+
+def _broken_rules(page, rules):
+    options = {"preload": False, "resultTypes": ["violations"]} | rules
+    found = Axe().run(page, options=options).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"][:160]) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "rules"),
+    [("light", {}), ("dark", {"runOnly": {"type": "rule", "values": ["color-contrast"]}})],
+)
+def test_no_state_of_an_item_breaks_a_rule_of_accessibility(frozen_site, open_page, scheme, rules):
+    page = open_page(frozen_site / CHALLENGE, color_scheme=scheme)
+    assert _broken_rules(page, rules) == []
+    for one in ITEMS:
+        Asking(page, one.id).give(one.wrong, None if one.kind == "predict" else "sure")
+    assert _broken_rules(page, rules) == []
+    for one in ITEMS:
+        if one.kind != "predict":
+            Asking(page, one.id).press("Show the answer")
+    assert _broken_rules(page, rules) == []
+    page.goto((frozen_site / RECALL).as_uri())
+    page.get_by_role("button", name="Practise anyway").or_(
+        page.get_by_role("button", name="Start with what is due")
+    ).click()
+    page.get_by_role("button", name="Delete all").click()
+    assert page.locator("[data-recall-forecast] table").is_visible()
+    assert page.locator("[data-recall-calibration] table").is_visible()
+    assert _broken_rules(page, rules) == []

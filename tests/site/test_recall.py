@@ -71,7 +71,7 @@ def _to_day(page: Any, frozen_site: Any, day: str) -> None:
 def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was(page, frozen_site):
     assert _said(page) == "Nothing is due."
     assert _shown(page) is None
-    _press(page, f"Take new ones ({len(ASKED)})")
+    _press(page, f"Take new ones ({len(ASKED)} of {len(ASKED)})")
     assert _said(page) == f"1 of {len(ASKED)}"
     assert "pb-question" in page.evaluate("document.activeElement.className")
     wrong = {name: BY_ID[name].wrong for name in ASKED}
