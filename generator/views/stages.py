@@ -68,9 +68,10 @@ def _stage(
         return StageOnPage(anchor, row, Markup(""), [], [])
     base = f"{flow.run}.stages['{found.name}']"
     travels = _travels(flow.run, base, written, found, run, folio)
-    rows = [_lane(rank, found, run, folio) for rank in range(run.world_size)]
+    drawn = [one for one, _ in travels]
+    rows = [_lane(rank, found, run, drawn, folio) for rank in range(run.world_size)]
     drawing = diagrams.svg(
-        lanes(rows, [one for one, _ in travels], folio.ui["trace"]["idle"]),
+        lanes(rows, drawn, folio.ui["trace"]["idle"]),
         folio.environment,
         anchor,
         plain(row.title),
@@ -81,16 +82,16 @@ def _stage(
     return StageOnPage(anchor, row, drawing, told, _held(base, found, folio))
 
 
-def _lane(rank: int, stage: Stage, run: Run, folio: Folio) -> Lane:
+def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel], folio: Folio) -> Lane:
     held = next((one for one in stage.ranks if one.rank == rank), None)
     if held is None and stage.rank in (None, rank):
         held = Held(
             rank=rank, shape_in=stage.shape_in, shape_out=stage.shape_out, bytes=stage.bytes
         )
     sides = [_shape(side) for side in (held.shape_in, held.shape_out) if side] if held else []
-    return Lane(
-        f"{folio.ui['figure']['rank']} {rank}", " → ".join(sides), _layers(rank, run, folio)
-    )
+    takes_part = any({one.source, one.target} & {None, rank} for one in travels)
+    works_on = " → ".join(sides) or (folio.ui["trace"]["takes_part"] if takes_part else "")
+    return Lane(f"{folio.ui['figure']['rank']} {rank}", works_on, _layers(rank, run, folio))
 
 
 def _shape(shape: Sequence[int]) -> str:

@@ -46,10 +46,18 @@ def test_a_stage_tells_what_the_recorder_read_off(page):
 
 def test_a_rank_that_recorded_nothing_is_said_to(page, copy):
     assert "nothing recorded" not in page
-    _change_stages(copy, lambda stages: stages["train"].update(ranks=[]))
+    _change_stages(copy, lambda stages: stages["train"].update(ranks=[], moves=[]))
     drawing = _stage(pages.render(copy.load())[TRACE], "train")
     assert drawing.count('stroke-dasharray="4 3"') == 1
     assert "rank 1: nothing recorded" in drawing
+
+
+def test_a_rank_that_only_sends_takes_part(copy):
+    moved = [{"operation": "gather", "source": None, "target": 0, "bytes": 64}]
+    _change_stages(copy, lambda stages: stages["train"].update(ranks=[], moves=moved))
+    drawing = _stage(pages.render(copy.load())[TRACE], "train")
+    assert "rank 1: takes part" in drawing
+    assert "stroke-dasharray" not in drawing
 
 
 def test_what_is_sent_is_an_arrow_between_its_two_ranks_and_a_line_of_words(copy):
