@@ -12,14 +12,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
+from runners.experiments._ddp_shown import compare, follow
 from runners.networks import description, flat, perceptron
 from runners.rank import Rank
-from runners.recorder import first_values, parameter_digest
+from runners.recorder import parameter_digest
 from runners.teacher import Lesson, Rows, Scaling
 from runners.trace import Setting
 from runners.training import lesson_for, train_epoch, validate
@@ -210,9 +210,9 @@ def ddp(rank: Rank) -> None:
         out(flat(model))
     _train(rank, replica, training, validation, sync=True)
     if not rank.is_metered:
-        _compare(rank, replica.module, validation)
+        compare(rank, replica.module, validation)
         _show_stages(rank, replica, training, validation)
-        _predict(rank, replica, training)
+        follow(rank, replica, _optimizer(rank, replica), training)
 
 
 def no_sync(rank: Rank) -> None:
@@ -225,37 +225,7 @@ def no_sync(rank: Rank) -> None:
         replica = DistributedDataParallel(model)
     _train(rank, replica, training, validation, sync=False)
     if not rank.is_metered:
-        _compare(rank, replica.module, validation)
-
-
-@torch.no_grad()
-def _compare(rank: Rank, replica: nn.Module, validation: Rows) -> None:
-    """How far the trained replicas lie apart, and what the average of their parameters is worth."""
-    own = flat(replica)
-    facts: dict[str, Setting] = {}
-    with rank.predict(
-        "compare", "average the parameters of all replicas, after training", own, facts
-    ) as out:
-        first, average = own.clone(), own.clone()
-        dist.broadcast(first, 0)
-        dist.all_reduce(average)
-        average /= rank.world_size
-        out(average)
-    _, loss, accuracy = validate(replica, validation)
-    seen: dict[str, list[Setting]] = {
-        "largest_difference": _gathered(rank, (own - first).abs().max().item()),
-        "relative_distance": _gathered(rank, ((own - first).norm() / first.norm()).item()),
-        "validation_loss": _gathered(rank, loss),
-        "validation_accuracy": _gathered(rank, accuracy),
-    }
-    for what, values in seen.items():
-        facts.update({f"rank_{r}_{what}": value for r, value in enumerate(values)})
-    averaged = perceptron(_widths(rank), dtype=own.dtype, device=rank.device)
-    nn.utils.vector_to_parameters(average, averaged.parameters())
-    _, facts["average_validation_loss"], facts["average_validation_accuracy"] = validate(
-        averaged, validation
-    )
-    _keep_facts(rank, "compare", facts)
+        compare(rank, replica.module, validation)
 
 
 def _show_stages(rank: Rank, model: nn.Module, training: Rows, validation: Rows) -> None:
@@ -278,65 +248,6 @@ def _show_stages(rank: Rank, model: nn.Module, training: Rows, validation: Rows)
     ):
         if rank.rank == 0:
             out(model(validation.features))
-
-
-def _gathered(rank: Rank, value: Setting) -> list[Setting]:
-    """The value of every rank, on every rank."""
-    values: list[Setting] = [None] * rank.world_size
-    dist.all_gather_object(values, value)
-    return values
-
-
-def _predict(rank: Rank, model: DistributedDataParallel, training: Rows) -> None:
-    """Follow one batch of every rank through forward, backward, all_reduce and update."""
-    batch = training.take(slice(0, rank.settings.batch_size))
-    replica = model.module
-    head = replica[-1].weight
-    facts: dict[str, Setting] = {}
-    with rank.predict("input", "take one batch of this rank's rows", batch.features) as out:
-        out(batch.features)
-    with rank.predict("forward", "run this rank's replica", batch.features) as out:
-        logits = replica(batch.features)
-        out(logits)
-    with rank.predict(
-        "loss_backward", "mean cross-entropy, then backward on this rank alone", logits, facts
-    ) as out:
-        loss = nn.functional.cross_entropy(logits, batch.labels)
-        loss.backward()
-        out(head.grad)
-        facts["loss"] = loss.item()
-    averaged: dict[str, Setting] = {}
-    before = _gathered(rank, first_values(head.grad))
-    with rank.predict(
-        "all_reduce", "sum gradients over all ranks and divide by their number", head.grad, averaged
-    ) as out:
-        for parameter in replica.parameters():
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= rank.world_size
-        out(head.grad)
-    after = _gathered(rank, first_values(head.grad))
-    averaged.update({f"rank_{r}_before": v for r, v in enumerate(before)})
-    averaged.update({f"rank_{r}_after": v for r, v in enumerate(after)})
-    _keep_facts(rank, "all_reduce", averaged)
-    _update(rank, replica, head)
-
-
-def _update(rank: Rank, replica: nn.Module, head: Tensor) -> None:
-    optimizer = _optimizer(rank, replica)
-    with rank.predict("update", "one step of the optimizer on this rank", head) as out:
-        optimizer.step()
-        out(head)
-    digests = _gathered(rank, parameter_digest(replica.parameters()))
-    facts = {f"rank_{r}_digest": digest for r, digest in enumerate(digests)}
-    _keep_facts(rank, "update", {**facts, "num_distinct_digests": len(set(digests))})
-
-
-def _keep_facts(rank: Rank, name: str, facts: dict[str, Setting]) -> None:
-    """Add what was learnt of other ranks to a prediction step that is already timed."""
-    steps = rank.outcome.prediction
-    rank.outcome.prediction = [
-        s.model_copy(update={"facts": {**s.facts, **facts}}) if s.name == name else s for s in steps
-    ]
 
 
 STRATEGIES = {"single": single, "ddp": ddp, "no_sync": no_sync}

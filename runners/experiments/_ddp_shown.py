@@ -1,0 +1,111 @@
+"""What the trace of `ddp` shows of its replicas once they are trained.
+
+In: a rank and its replica. Out: prediction steps: how far the replicas lie apart, and one batch of
+every rank followed through forward, backward, all_reduce and update.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.networks import flat
+from runners.rank import Rank
+from runners.recorder import first_values, parameter_digest
+from runners.teacher import Rows
+from runners.trace import Setting
+from runners.training import validate
+
+
+@torch.no_grad()
+def compare(rank: Rank, replica: nn.Module, validation: Rows) -> None:
+    """How far the trained replicas lie apart, and what the average of their parameters is worth."""
+    own = flat(replica)
+    facts: dict[str, Setting] = {}
+    with rank.predict(
+        "compare", "average the parameters of all replicas, after training", own, facts
+    ) as out:
+        first, average = own.clone(), own.clone()
+        dist.broadcast(first, 0)
+        dist.all_reduce(average)
+        average /= rank.world_size
+        out(average)
+    _, loss, accuracy = validate(replica, validation)
+    seen: dict[str, list[Setting]] = {
+        "largest_difference": _gathered(rank, (own - first).abs().max().item()),
+        "relative_distance": _gathered(rank, ((own - first).norm() / first.norm()).item()),
+        "validation_loss": _gathered(rank, loss),
+        "validation_accuracy": _gathered(rank, accuracy),
+    }
+    for what, values in seen.items():
+        facts.update({f"rank_{r}_{what}": value for r, value in enumerate(values)})
+    averaged = deepcopy(replica)
+    nn.utils.vector_to_parameters(average, averaged.parameters())
+    _, facts["average_validation_loss"], facts["average_validation_accuracy"] = validate(
+        averaged, validation
+    )
+    _keep_facts(rank, "compare", facts)
+
+
+def _gathered(rank: Rank, value: Setting) -> list[Setting]:
+    """The value of every rank, on every rank."""
+    values: list[Setting] = [None] * rank.world_size
+    dist.all_gather_object(values, value)
+    return values
+
+
+def follow(
+    rank: Rank, model: DistributedDataParallel, optimizer: torch.optim.Optimizer, training: Rows
+) -> None:
+    """Follow one batch of every rank through forward, backward, all_reduce and update."""
+    batch = training.take(slice(0, rank.settings.batch_size))
+    replica = model.module
+    head = replica[-1].weight
+    facts: dict[str, Setting] = {}
+    with rank.predict("input", "take one batch of this rank's rows", batch.features) as out:
+        out(batch.features)
+    with rank.predict("forward", "run this rank's replica", batch.features) as out:
+        logits = replica(batch.features)
+        out(logits)
+    with rank.predict(
+        "loss_backward", "mean cross-entropy, then backward on this rank alone", logits, facts
+    ) as out:
+        loss = nn.functional.cross_entropy(logits, batch.labels)
+        loss.backward()
+        out(head.grad)
+        facts["loss"] = loss.item()
+    averaged: dict[str, Setting] = {}
+    before = _gathered(rank, first_values(head.grad))
+    with rank.predict(
+        "all_reduce", "sum gradients over all ranks and divide by their number", head.grad, averaged
+    ) as out:
+        for parameter in replica.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= rank.world_size
+        out(head.grad)
+    after = _gathered(rank, first_values(head.grad))
+    averaged.update({f"rank_{r}_before": v for r, v in enumerate(before)})
+    averaged.update({f"rank_{r}_after": v for r, v in enumerate(after)})
+    _keep_facts(rank, "all_reduce", averaged)
+    _update(rank, replica, optimizer, head)
+
+
+def _update(rank: Rank, replica: nn.Module, optimizer: torch.optim.Optimizer, head: Tensor) -> None:
+    with rank.predict("update", "one step of the optimizer on this rank", head) as out:
+        optimizer.step()
+        out(head)
+    digests = _gathered(rank, parameter_digest(replica.parameters()))
+    facts = {f"rank_{r}_digest": digest for r, digest in enumerate(digests)}
+    _keep_facts(rank, "update", {**facts, "num_distinct_digests": len(set(digests))})
+
+
+def _keep_facts(rank: Rank, name: str, facts: dict[str, Setting]) -> None:
+    """Add what was learnt of other ranks to a prediction step that is already timed."""
+    steps = rank.outcome.prediction
+    rank.outcome.prediction = [
+        s.model_copy(update={"facts": {**s.facts, **facts}}) if s.name == name else s for s in steps
+    ]
