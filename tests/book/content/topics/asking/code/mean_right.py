@@ -1,3 +1,6 @@
+"""A mean over the ranks, for a question about its fault."""
+
+
 def averaged(gradients, world_size):
     """The gradient that every rank applies."""
     total = sum(gradients)
