@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import PassName, RunPlan, whole_number
+from runners.experiment import RunPlan, whole_number
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
@@ -53,16 +53,16 @@ def settle(plan: RunPlan) -> RunPlan:
     return replace(plan, settings=settings)
 
 
-def _plan(*passes: PassName, **changed: Setting) -> RunPlan:
-    return settle(RunPlan("train", 2, {**SETTINGS, **changed}, passes=passes))
+def _plan(**changed: Setting) -> RunPlan:
+    return settle(RunPlan("train", 2, {**SETTINGS, **changed}))
 
 
 RUNS = {
-    "as_it_comes": _plan("timed"),
-    "small": _plan("timed", "metered", bucket_cap_mib=1),
-    "middling": _plan("timed", "metered", bucket_cap_mib=4),
-    "one_bucket": _plan("timed", bucket_cap_mib=1000),
-    "after_backward": _plan("timed", overlaps=False),
+    "as_it_comes": _plan(),
+    "small": _plan(bucket_cap_mib=1),
+    "middling": _plan(bucket_cap_mib=4),
+    "one_bucket": _plan(bucket_cap_mib=1000),
+    "after_backward": _plan(overlaps=False),
 }
 
 
