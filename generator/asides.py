@@ -1,20 +1,21 @@
-"""What neither Markdown nor the search need read of a page: drawings, and where numbers come from.
+"""What neither Markdown nor the search need read of a page: drawings, tables, provenance.
 
 Flow: a page's Markdown in, the same with a mark for each such block out; once the page is HTML, the
 blocks stand in their places again. They are HTML already and make up half of a page, so a build
 that does not parse them over and over is that much shorter.
+
+A block is a drawing, a table, or whatever a template marks `data-search-exclude`. The theme's own
+search honours that mark only until an element of the same name ends inside the block; here it holds
+for all of it.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
-_BLOCK = re.compile(
-    r"<svg\b.*?</svg>|"
-    r'^<div class="pb-provenances"[^\n]*\n.*?^</div>$',
-    re.DOTALL | re.MULTILINE,
-)
+_OPENING = re.compile(r"<(?:(svg|table)\b|(\w+)\b[^<>]*\sdata-search-exclude\b)")
 _MARK = re.compile(r"<!--pb-aside-(\d+)-->")  # no author can write one: their HTML is escaped
 
 
@@ -27,15 +28,32 @@ class Aside(NamedTuple):
 
 def set_aside(markdown: str) -> Aside:
     """Take the blocks out of a page, and leave a mark for each."""
-    blocks: list[str] = []
-
-    def take(found: re.Match[str]) -> str:
-        blocks.append(found[0])
-        return f"<!--pb-aside-{len(blocks) - 1}-->"
-
-    return Aside(_BLOCK.sub(take, markdown), tuple(blocks))
+    text, blocks, done = "", [], 0
+    opening = _OPENING.search(markdown)
+    while opening:
+        end = _closed(markdown, opening.start(), opening[1] or opening[2])
+        text += f"{markdown[done : opening.start()]}<!--pb-aside-{len(blocks)}-->"
+        blocks.append(markdown[opening.start() : end])
+        done = end
+        opening = _OPENING.search(markdown, end)
+    return Aside(text + markdown[done:], tuple(blocks))
 
 
 def put_back(html: str, blocks: tuple[str, ...]) -> str:
     """Put the blocks in the places of their marks."""
     return _MARK.sub(lambda mark: blocks[int(mark[1])], html)
+
+
+@cache
+def _tags(name: str) -> re.Pattern[str]:
+    return re.compile(rf"<(/?){name}\b")
+
+
+def _closed(html: str, begin: int, name: str) -> int:
+    """Where the element that begins here ends."""
+    depth = 0
+    for tag in _tags(name).finditer(html, begin):
+        depth += -1 if tag[1] else 1
+        if depth == 0:
+            return html.index(">", tag.end()) + 1
+    raise ValueError(f"<{name}> is never closed: {html[begin : begin + 80]!r}")

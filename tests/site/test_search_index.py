@@ -1,0 +1,99 @@
+"""What the search can find: words of lessons; not rows of tables, and nothing twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from generator import asides
+
+LESSON = "topics/large-models/deep"
+
+
+@pytest.fixture(scope="module")
+def entries(built_site: Path) -> list[dict[str, str]]:
+    """The entries of the built index."""
+    text = (built_site / "search" / "search_index.json").read_text(encoding="utf-8")
+    found: list[dict[str, str]] = json.loads(text)["docs"]
+    return found
+
+
+def _words(entry: dict[str, str]) -> str:
+    text = re.sub(r"<[^>]+>", " ", f"{entry['title']} {entry['text']}")
+    return " ".join(unescape(text).split())
+
+
+def _of(entries: list[dict[str, str]], page: str) -> str:
+    return " ".join(_words(one) for one in entries if one["location"].startswith(f"{page}.html"))
+
+
+def test_sentences_of_lessons_are_found(entries, built_site):
+    for page in sorted((built_site / "topics").glob("*/*.html")):
+        if page.stem in ("index", "recall"):
+            continue
+        name = page.relative_to(built_site).with_suffix("").as_posix()
+        html = page.read_text(encoding="utf-8")
+        body = html[html.index("<h1") :]
+        (first, *_) = re.findall(r"<p>([^<>]{40,})</p>", asides.set_aside(body).text)
+        assert " ".join(unescape(first).split()) in _of(entries, name), name
+
+
+def test_what_stands_in_a_row_of_a_table_alone_is_not_found(entries, built_site):
+    asked = 0
+    for page in sorted((built_site / "topics").glob("*/*.html")):
+        name = page.relative_to(built_site).with_suffix("").as_posix()
+        html = page.read_text(encoding="utf-8")
+        outside = re.sub(r"<table\b.*?</table>", " ", html, flags=re.DOTALL)
+        for cell in re.findall(r"<td[^>]*>([^<>]{25,})</td>", html):
+            if cell not in outside:
+                assert " ".join(unescape(cell).split()) not in _of(entries, name), (name, cell)
+                asked += 1
+    assert asked > 20
+
+
+def test_keys_provenance_and_navigation_are_not_in_the_index(entries, built_site):
+    html = (built_site / f"{LESSON}.html").read_text(encoding="utf-8")
+    found = _of(entries, LESSON)
+    for part in ("pb-why-text", "pb-modes", "pb-provenances"):
+        assert part in html
+    assert "run it yourself" not in found
+    for why in re.findall(r'<span class="pb-why-text">([^<]{40,})</span>', html):
+        assert " ".join(unescape(why).split()) not in found
+
+
+def test_questions_are_found_where_a_lesson_asks_them_and_not_again_on_recall(entries, built_site):
+    recalled = 0
+    for page in sorted(built_site.glob("topics/*/recall.html")):
+        name = page.relative_to(built_site).with_suffix("").as_posix()
+        for stem in re.findall(r'<span class="pb-stem">([^<]{30,})</span>', page.read_text()):
+            assert " ".join(unescape(stem).split()) not in _of(entries, name)
+            recalled += 1
+    assert recalled > 20
+
+
+def test_the_index_is_no_larger_than_the_words_that_it_finds(entries, built_site):
+    size = (built_site / "search" / "search_index.json").stat().st_size
+    words = sum(len(_words(one)) for one in entries)
+    pages = sum(path.stat().st_size for path in built_site.rglob("*.html"))
+    assert size < 1.5 * words
+    assert size < pages / 10
+
+
+def test_a_block_is_set_aside_whole_and_comes_back_where_it_was():
+    for page in (
+        "a <svg><svg></svg></svg> b",
+        "a <div data-search-exclude><div>x</div> y</div> b <table><tr><td><table></table></td></table>",
+        '<details class="x" data-search-exclude><details></details></details>\n\n# h\n',
+        "nothing",
+    ):
+        text, blocks = asides.set_aside(page)
+        assert "<svg" not in text
+        assert "<div" not in text
+        assert "<t" not in text
+        assert asides.put_back(text, blocks) == page
+    with pytest.raises(ValueError, match="never closed"):
+        asides.set_aside("<table><tr>")
