@@ -7,7 +7,6 @@ import re
 import pytest
 
 from generator import pages
-from generator.views import ways
 
 MARK = re.compile(r"^[a-z0-9-]+:[0-9a-f]{12}$")
 
@@ -70,4 +69,4 @@ def test_recall_asks_every_item_of_its_topic_but_those_left_out(book):
     for topic in book.topics:
         if "recall" in topic.lessons:
             left_out = set(topic.lessons["recall"].model.leave_out)
-            assert set(ways.asked(topic, "recall")) == set(topic.items) - left_out
+            assert set(topic.asked["recall"]) == set(topic.items) - left_out
