@@ -43,6 +43,9 @@ def compare(rank: Rank, replica: nn.Module, validation: Rows) -> None:
     }
     for what, values in seen.items():
         facts.update({f"rank_{r}_{what}": value for r, value in enumerate(values)})
+    if rank.rank == 0:
+        for r, apart in enumerate(seen["relative_distance"][1:], start=1):
+            print(f"rank {r}: parameters {apart:.1%} away from rank 0's")
     averaged = deepcopy(replica)
     nn.utils.vector_to_parameters(average, averaged.parameters())
     _, facts["average_validation_loss"], facts["average_validation_accuracy"] = validate(

@@ -33,7 +33,7 @@ SETTINGS: dict[str, Setting] = {
     "width": 1000,
     "num_layers": 4,
     "batch_size": 32,  # of a rank under DDP and FSDP, of all ranks together elsewhere
-    "num_steps": 18,
+    "num_steps": 13,
     "learning_rate": 0.01,
 }
 WIDTHS = (250, 500, 1000, 2000)
