@@ -64,3 +64,11 @@ def test_search_works_from_disk_under_the_policy(frozen_site, open_page):
     page.keyboard.type("gradients", delay=20)
     page.locator(".md-search-result__item").first.wait_for()
     assert page.locator(".md-search-result__link").first.get_attribute("href")
+
+
+def test_paper_is_light_whatever_the_screen_is(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE, color_scheme="dark")
+    ink = "getComputedStyle(document.querySelector('.md-content h1')).color"
+    assert page.evaluate(ink) == "rgb(230, 228, 223)"
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(ink) == "rgb(31, 35, 40)"
