@@ -191,6 +191,11 @@ def test_serve_follows_edits_and_outlives_a_mistake(project, options):
         _edit(project, file, "introductoin:", "introduction:")
         _edit(project, file, "is cut in parts", "is cut at last")
         _text(address, "is cut at last")
+        trace = "traces/reference-frozen/tiny_memory.json"
+        _edit(project, trace, '"peak_bytes": 164000', '"peak_bytes": 166000')
+        _text(address, "162\u00a0KiB")
+        rerun = "key what-peak: 160\u00a0KiB → 162\u00a0KiB"
+        assert rerun in (project / "serve.log").read_text(encoding="utf-8")
         assert "Traceback" not in (project / "serve.log").read_text()
     finally:
         serving.terminate()
