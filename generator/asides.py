@@ -28,7 +28,8 @@ class Aside(NamedTuple):
 
 def set_aside(markdown: str) -> Aside:
     """Take the blocks out of a page, and leave a mark for each."""
-    text, blocks, done = "", [], 0
+    blocks: list[str] = []
+    text, done = "", 0
     opening = _OPENING.search(markdown)
     while opening:
         end = _closed(markdown, opening.start(), opening[1] or opening[2])

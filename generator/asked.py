@@ -5,7 +5,7 @@ In: a lesson and its topic's items. Out: those that it asks, in the order in whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import BaseModel
@@ -24,12 +24,20 @@ class Asked(NamedTuple):
     item: Item
 
 
-def asked(lesson: LessonFile, items: Mapping[str, Item]) -> list[Asked]:
-    """The items that a lesson asks; an id that no item has is said elsewhere."""
+def asked(
+    lesson: LessonFile, items: Mapping[str, Item], named: Sequence[tuple[str, str]] | None = None
+) -> list[Asked]:
+    """The items that a lesson asks; an id that no item has is said elsewhere.
+
+    Args:
+        lesson: whose.
+        items: of its topic.
+        named: what `named_in` found in it, where that is known.
+    """
     if isinstance(lesson, RecallFile):
         found = [("recall", name) for name in items if name not in lesson.leave_out]
     else:
-        found = list(_named(lesson, ""))
+        found = list(named_in(lesson) if named is None else named)
     return [Asked(field, items[name]) for field, name in found if name in items]
 
 
@@ -44,12 +52,13 @@ def committed(lesson: LessonFile, items: Mapping[str, Item]) -> list[Item]:
     ]
 
 
-def _named(thing: object, field: str) -> Iterator[tuple[str, str]]:
+def named_in(thing: object, field: str = "") -> Iterator[tuple[str, str]]:
+    """What stands in the fields that name items, each with its field."""
     if isinstance(thing, BaseModel):
         for name in type(thing).model_fields:
-            yield from _named(getattr(thing, name), name)
+            yield from named_in(getattr(thing, name), name)
     elif isinstance(thing, list | tuple):
         for one in thing:
-            yield from _named(one, field)
+            yield from named_in(one, field)
     elif isinstance(thing, str) and field in _PLACES:
         yield field, thing

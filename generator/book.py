@@ -48,6 +48,7 @@ class Lesson(NamedTuple):
 
     model: LessonFile
     source: Source
+    named: tuple[tuple[str, str], ...] = ()  # items, each with the field that names it
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ class _Loader:
         lessons = self.lessons(folder, file)
         if file is None:
             return None
-        asks = {mode: asked(lesson.model, own) for mode, lesson in lessons.items()}
+        asks = {mode: asked(one.model, own, one.named) for mode, one in lessons.items()}
         ids = {mode: tuple(dict.fromkeys(one.item.id for one in asks[mode])) for mode in asks}
         return Topic(folder.name, file.model, lessons, own, ids)
 
@@ -224,7 +225,7 @@ class _Loader:
                 self.errors.append(file.source.error(("modes",), message, at_key=True))
             document = self.read(path, model)
             if document:
-                found[mode] = Lesson(document.model, document.source)
+                found[mode] = Lesson(document.model, document.source, document.items_named)
         return found
 
     def home(self) -> HomeFile | None:

@@ -14,6 +14,7 @@ from typing import Annotated, Generic, NamedTuple, TypeVar, Union, get_args, get
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from generator.asked import named_in
 from generator.errors import ContentError, ContentErrors, nearest
 from generator.exhibit import Listing
 from generator.prose import faults
@@ -57,6 +58,11 @@ class Document(Generic[WrittenT]):
     def listings(self) -> tuple[Listing, ...]:
         """The code that the file shows."""
         return tuple(_listings(self.model))
+
+    @cached_property
+    def items_named(self) -> tuple[tuple[str, str], ...]:
+        """The items that a lesson names, each with the field that names it."""
+        return tuple(named_in(self.model))
 
     def text_faults(self) -> Iterator[ContentError]:
         """What its texts may not hold, whatever the traces say."""

@@ -55,21 +55,29 @@ def told(folder: Path, evidence: Evidence, traces: Mapping[str, bytes]) -> list[
         evidence: what they say now.
         traces: the bytes of every trace that they are made from, by name.
     """
-    before, digest = _noted(folder / NOTE), _digest(traces)
-    machine = evidence.book.machine.name
-    if before and (before.machine, before.traces) == (machine, digest):
+    machine, digest = evidence.book.machine.name, _digest(traces)
+    noted = _text(folder / NOTE)
+    if f'"machine": "{machine}"' in noted and f'"traces": "{digest}"' in noted:
         return []
+    before = _read(noted)
     now = standing(evidence, digest)
     text = json.dumps(now.model_dump(), indent=1, sort_keys=True, ensure_ascii=False)
     (folder / NOTE).write_text(f"{text}\n", encoding="utf-8")
     return list(differences(before, now)) if before and before.machine == machine else []
 
 
-def _noted(note: Path) -> Standing | None:
-    """What was noted; nothing where the note is gone or is none."""
+def _text(note: Path) -> str:
     try:
-        return Standing.model_validate_json(note.read_text(encoding="utf-8"))
-    except (OSError, ValidationError, UnicodeDecodeError):
+        return note.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _read(noted: str) -> Standing | None:
+    """What was noted; nothing where the note is none."""
+    try:
+        return Standing.model_validate_json(noted)
+    except ValidationError:
         return None
 
 

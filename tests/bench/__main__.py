@@ -1,6 +1,6 @@
 """Costs as ratios, each against the plain way of doing the same, in one run: `make bench`.
 
-python -m tests.bench [meters] [torchrun] [pages]
+python -m tests.bench [meters] [torchrun] [pages] [serve]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ BENCHES = {
     "meters": "a step under the recorder and the meters, against a bare loop",
     "torchrun": "an experiment by the runners, against plain torchrun scripts",
     "pages": "the generator's share of building a thousand pages",
+    "serve": "from a saved edit to the page that shows it, under `mkdocs serve --dirty`",
 }
 
 

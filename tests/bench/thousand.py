@@ -12,7 +12,9 @@ import yaml
 from tests.conftest import copy_of_the_book
 
 NUM_PAGES = 1000
-NAMES_ITEMS = ("commit", "question", "quiz", "items")  # keys whose values name items of a quiz
+NAMES_ITEMS = (  # keys whose values name items of a quiz
+    "commit", "question", "quiz", "items", "guess", "checks", "item", "leave_out",
+)  # fmt: skip
 
 
 def _renamed(written: Any, suffix: str, *, is_item: bool = False) -> Any:
