@@ -37,7 +37,8 @@ from generator.views.folio import interface_words
 from runners.trace import source_digest
 
 GENERATOR = Path(__file__).resolve().parent
-SECONDS_BETWEEN_LOOKS = 0.2  # MkDocs looks at the files every half second
+SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
+SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
 log = get_plugin_logger("proofbook")
 
 
@@ -156,6 +157,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             server.unwatch(config.config_file_path)
             watched.append(config.config_file_path)
         server.observer = PollingObserver(timeout=SECONDS_BETWEEN_LOOKS)
+        server.build_delay = SECONDS_OF_QUIET
         for path in watched:
             server.watch(path)
         return server
