@@ -161,7 +161,7 @@
       var to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1 };
       to.Home = 0;
       to.End = marks.length - 1;
-      if (!marks[to[event.key]]) return;
+      if (!marks[to[event.key]] || event.altKey || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
       marks[at].setAttribute("tabindex", "-1");
       marks[to[event.key]].setAttribute("tabindex", "0");

@@ -1,7 +1,7 @@
 """One stage of the data's way: a lane a rank, what it holds, and what travels between ranks.
 
-Neighbours that send are joined by an arrow across the gap between their lanes; an operation of many
-ranks is a rail at the side, with a head where a rank receives and none where it only gives.
+Neighbours that send are joined by an arrow across the gap between their lanes; whatever else
+travels is a rail at the side, with a head where a rank receives and none where it only gives.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Diagram
 
     Args:
         rows: the ranks, from rank 0.
-        travels: what travels between them; of those that many take part in, the first is drawn.
+        travels: what travels between them; of those that need a rail, the first is drawn.
         idle: words for a rank that takes no part.
     """
-    steps = [one for one in travels if one.source is not None and one.target is not None]
+    steps = [one for one in travels if _are_neighbours(one)]
     shared = next((one for one in travels if one not in steps), None)
     gap = GAP if steps else NARROW_GAP
     top = 26 if shared else 2
@@ -73,12 +73,17 @@ def _lane(diagram: Diagram, lane: Lane, y: float, idle: str) -> None:
     )  # fmt: skip
 
 
+def _are_neighbours(travel: Travel) -> bool:
+    source, target = travel.source, travel.target
+    return source is not None and target is not None and abs(source - target) == 1
+
+
 def _between(diagram: Diagram, travel: Travel, tops: Sequence[float]) -> None:
-    """An arrow from one lane to another, at a side of its own for each direction."""
+    """An arrow from one lane to the next; what goes up stands beside what goes down."""
     assert travel.source is not None
     assert travel.target is not None
     down = travel.target > travel.source
-    x = LEFT + 60
+    x = LEFT + (60 if down else 130)
     start = tops[travel.source] + (HEIGHT if down else 0)
     end = tops[travel.target] + (0 if down else HEIGHT)
     diagram.arrow(x, start, x, end)
@@ -86,12 +91,14 @@ def _between(diagram: Diagram, travel: Travel, tops: Sequence[float]) -> None:
 
 
 def _rail(diagram: Diagram, travel: Travel, tops: Sequence[float]) -> None:
-    """A line beside all lanes; its words stand above it."""
-    middles = [y + HEIGHT / 2 for y in tops]
-    diagram.line(RAIL, middles[0], RAIL, middles[-1])
+    """A line beside the lanes that take part; its words stand above it."""
+    ends = {travel.source, travel.target}
+    taking_part = [at for at in range(len(tops)) if None in ends or at in ends]
+    middles = {at: tops[at] + HEIGHT / 2 for at in taking_part}
+    diagram.line(RAIL, middles[taking_part[0]], RAIL, middles[taking_part[-1]])
     diagram.word(RAIL + 8, 11, travel.words, anchor="end", colour="communication")
-    for position, y in enumerate(middles):
-        if position == travel.source or travel.target not in (None, position):
+    for at, y in middles.items():
+        if at == travel.source or travel.target not in (None, at):
             diagram.line(RIGHT, y, RAIL, y)
         else:
             diagram.arrow(RAIL, y, RIGHT, y, both=travel.source is travel.target)

@@ -9,6 +9,8 @@ import pytest
 
 from generator import chart
 from generator.chart import NARROW, WIDE
+from generator.drawings import lanes as lanes_drawing
+from generator.drawings.lanes import Travel
 from generator.drawings.lines import SERIES, Series, lines
 from generator.drawings.memory_bars import Bar, memory_bars
 from generator.drawings.placement import Lane, Panel, Piece, panels, steps
@@ -178,3 +180,16 @@ def test_in_a_chain_no_two_ranks_work_at_once():
     diagram = steps([(Panel("chain", lanes, (), is_chain=True), ("forward", "backward"))], WIDE)
     tops = [part.y for part in diagram.parts if hasattr(part, "radius")]
     assert len(tops) == len(set(tops)) == 6
+
+
+def test_what_goes_past_a_lane_goes_round_it():
+    rows = [lanes_drawing.Lane(f"rank {rank}", "4 × 4", "") for rank in range(3)]
+    past = lanes_drawing.lanes(rows, [Travel("send 1 KiB", 0, 2)], "nothing recorded")
+    arrows = [part for part in past.parts if type(part).__name__ == "Arrow"]
+    boxes = [part for part in past.parts if type(part).__name__ == "Box"]
+    (arrow,) = arrows
+    assert arrow.x2 == boxes[0].x + boxes[0].width
+    assert boxes[2].y < arrow.y2 < boxes[2].y + boxes[2].height
+    near = lanes_drawing.lanes(rows, [Travel("send 1 KiB", 1, 2)], "nothing recorded")
+    (arrow,) = (part for part in near.parts if type(part).__name__ == "Arrow")
+    assert arrow.x1 == arrow.x2
