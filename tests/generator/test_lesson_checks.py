@@ -1,0 +1,88 @@
+"""Lessons held against their items, runs and code: each mistake of a mode at its place."""
+
+import pytest
+
+LEARN, WHY, TRY, COST = (f"topics/averaging/{name}.yml" for name in ("learn", "why", "try", "cost"))
+CHALLENGE, DEEP = "topics/asking/challenge.yml", "topics/sharding/deep.yml"
+PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "at", "said"),
+    [
+        (LEARN, "code: total = sum(gradients)", "code: total = sum(gradient)",
+         "total = sum(gradient)",
+         "does not stand in the listing; did you mean 'total = sum(gradients)'?"),
+        (LEARN, "path: content/topics/averaging/code/mean.py",
+         "path: content/topics/averaging/code/means.py", "content/topics/averaging/code/means.py",
+         "no file 'content/topics/averaging/code/means.py' in the project"),
+        (LEARN, "checks: [is-it-equal, is-it-faster", "checks: [is-it-equal, is-it-equal",
+         "is-it-equal, what-is-sent", "'is-it-equal' stands above already"),
+        (LEARN, "guess: without-averaging", "guess: say-the-bytes", "say-the-bytes",
+         "item 'say-the-bytes' is of kind number; here it must be choice or predict"),
+        (WHY, "claim: averaging-is-equal\n  - sit", "claim: averaging-is-faster\n  - sit",
+         "averaging-is-faster", "no claim 'averaging-is-faster'"),
+        (TRY, "item: say-the-bytes", "item: is-it-equal", "is-it-equal",
+         "item 'is-it-equal' is of kind choice; here it must be predict or number"),
+        (TRY, "value: tiny_training.averaged.epochs", "value: tiny_training.single.epochs",
+         "tiny_training.single.epochs", "it starts tiny_training.averaged."),
+        (TRY, "set: {learning_rate: 0.2}", "set: {learning_rates: 0.2}", "0.2}",
+         "has no setting 'learning_rates'; did you mean 'learning_rate'?"),
+        (TRY, "set: {world_size: 4}", "set: {world_size: many}", "many}",
+         "world_size is 2 in tiny_training.averaged; give another int"),
+        (TRY, "set: {world_size: 4}", "set: {world_size: 4.5}", "4.5}", "give another int"),
+        (TRY, "num_epochs: 10,", "num_epochs: 5,", "5, batch",
+         "tiny_training.averaged has num_epochs 5 already; suggest a change"),
+        (CHALLENGE, "item: which-hold", "item: how-many-bytes", "how-many-bytes\n    worked: Two",
+         "'how-many-bytes' stands above already"),
+        (COST, "predicted: 2 * tiny_memory.whole.model.bytes", f"predicted: 1 * {PEAK}",
+         f"1 * {PEAK}", "reads tiny_memory.whole.ranks[0].memory.peak_bytes, the very field"),
+        (COST, "measured: tiny_training.averaged.ranks[0].collectives['all_reduce'].bytes",
+         "measured: tiny_training.averaged.model.bytes",
+         "tiny_training.averaged.model.bytes\n      - w", "is nothing that a run measured"),
+        (COST, "    figure: peaks\n", "", "title: With the model",
+         "each section of growth shows a figure of kind growth"),
+        (COST, "measured: run.ranks[0].memory.peak_bytes",
+         "measured: run.ranks[0].memory.peek_bytes", "run.ranks[0].memory.peek_bytes",
+         "for tiny_memory.whole: "),
+        (COST, "x: run.ranks[0].num_parameters", "x: run.strategy", "run.strategy",
+         "for tiny_memory.whole: tiny_memory.whole.strategy is text, not a number"),
+        (COST, "predicted: 2 * run.ranks[0].num_parameters * cited['fp32-width']",
+         "predicted: 2 * run.ranks[0].memory.peak_bytes", "2 * run.ranks[0].memory.peak_bytes",
+         "the very field that it is drawn beside"),
+        (DEEP, "question: ", "question: what-", "what-", "item in sharding/quiz.yml"),
+    ],
+)  # fmt: skip
+def test_each_mistake_of_a_lesson_is_named_at_its_place(copy, file, old, new, at, said):
+    copy.edit(file, old, new)
+    before = (copy.content / file).read_text().partition(at)[0].split("\n")
+    place = f"content/{file}:{len(before)}:{len(before[-1]) + 1}: "
+    errors = [error.replace("\u00a0", " ") for error in copy.errors()]
+    assert any(error.startswith(place) and said in error for error in errors), (place, errors)
+
+
+def test_a_decision_whose_claim_does_not_hold_backs_nothing(copy):
+    copy.edit("claims/tiny_training.yml", "relation: slower", "relation: faster")
+    errors = copy.errors()
+    assert any(
+        error.startswith(f"content/{WHY}:") and "claim 'averaging-is-slower' shows nothing" in error
+        for error in errors
+    ), errors
+
+
+def test_a_challenge_wants_four_kinds_of_item(copy):
+    path = copy.content / CHALLENGE
+    text = path.read_text()
+    problems = text.partition("problems:\n")[2].partition("afterword:")[0]
+    alike = problems.split("  - title: ")
+    kept = [part for part in alike if any(f"item: {n}" in part for n in ("how-many", "which-h"))]
+    chosen = [*kept, *[part.replace("which-hold", "how-many-bytes") for part in kept] * 2]
+    path.write_text(
+        "title: Few\nintroduction: Few kinds.\nproblems:\n"
+        + "".join(f"  - title: {part}" for part in chosen)
+        + "afterword: Done.\n"
+    )
+    assert any(
+        error.startswith(f"content/{CHALLENGE}:") and "problems of 4 kinds of item" in error
+        for error in copy.errors()
+    )
