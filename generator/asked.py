@@ -41,11 +41,13 @@ def asked(
     return [Asked(field, items[name]) for field, name in found if name in items]
 
 
-def committed(lesson: LessonFile, items: Mapping[str, Item]) -> list[Item]:
+def committed(
+    lesson: LessonFile, items: Mapping[str, Item], named: Sequence[tuple[str, str]] | None = None
+) -> list[Item]:
     """The items that a reader answers before the lesson tells, and is then shown the run."""
     return [
         one.item
-        for one in asked(lesson, items)
+        for one in asked(lesson, items, named)
         if one.field in COMMITMENTS
         or (one.field == "item" and isinstance(lesson, TryFile))
         or (isinstance(lesson, ChallengeFile) and one.item.kind in ("predict", "faulty_line"))

@@ -45,8 +45,9 @@ def coverage(evidence: Evidence) -> dict[str, Met]:
     later: list[Item] = []
     for topic in evidence.book.topics:
         for lesson in topic.lessons.values():
-            before += committed(lesson.model, topic.items)
-            later += [one.item for one in asked(lesson.model, topic.items) if one.field == "recall"]
+            before += committed(lesson.model, topic.items, lesson.named)
+            found = asked(lesson.model, topic.items, lesson.named)
+            later += [one.item for one in found if one.field == "recall"]
     return {
         name: Met(_naming(name, before), _run(evidence, name), _naming(name, later))
         for name in evidence.book.misconceptions
@@ -80,7 +81,6 @@ def lacks(evidence: Evidence) -> list[str]:
 def _unasked(book: Book) -> list[str]:
     found = []
     for topic in book.topics:
-        lessons = (lesson.model for lesson in topic.lessons.values())
-        on_pages = {one.item.id for lesson in lessons for one in asked(lesson, topic.items)}
+        on_pages = {name for names in topic.asked.values() for name in names}
         found += [name for name in topic.items if name not in on_pages]
     return found

@@ -29,7 +29,7 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 from watchdog.observers.polling import PollingObserver
 
-from generator import asides, csp, publish, verdicts
+from generator import asides, coverage, csp, publish, verdicts
 from generator import book as books
 from generator.errors import ContentErrors
 from generator.press import Press
@@ -133,9 +133,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         book = books.load(self.content, machine, with_tries=self.is_serving)
         for lost in book.lost_tries:
             log.warning(lost)
-        for problem in verdicts.problems(book, self.press.judged(book).evidence):
+        published = publish.publish(book, self.content, folder, self.press, self.seen)
+        evidence = self.press.judged(book).evidence
+        lacks = [] if self.is_serving else coverage.lacks(evidence)
+        for problem in (*verdicts.problems(book, evidence), *lacks):
             log.warning(problem)
-        for line in publish.publish(book, self.content, folder, self.press, self.seen).rerun:
+        for line in published.rerun:
             log.info(line)
 
     def _forget_edited(self) -> None:

@@ -1,17 +1,19 @@
 """The real book over the committed traces: invariants only, since every rerun changes numbers."""
 
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from generator import calculator, verdicts
+from generator import calculator, coverage, verdicts
 from generator.book import load
 from generator.checks import check
 from generator.errors import ContentError
 from generator.evidence import Evidence
 from generator.falsify import falsify, steps_of
-from generator.keys import key_of
+from generator.keys import key_of, shown_order
+from generator.quiz_balance import at_least
 from runners.trace import Trace
 
 CONTENT = Path(__file__).parents[2] / "content"
@@ -92,6 +94,31 @@ def test_every_key_moves_once_a_claim_behind_it_turns(real, outcomes):
             num_moved += moved != key
     assert stuck == []
     assert num_moved >= len(real.topics)
+
+
+def test_no_misconception_lacks_a_prediction_a_run_or_a_delayed_question(real):
+    assert coverage.lacks(Evidence(real)) == []
+
+
+def test_at_least_seven_kinds_of_item_are_used_more_than_once(real):
+    kinds = Counter(item.kind for topic in real.topics for item in topic.items.values())
+    assert len(kinds) >= 7
+    assert min(kinds.values()) >= 2
+
+
+def test_right_options_are_shown_in_every_place_about_as_often_as_chance_would(real):
+    evidence = Evidence(real)
+    chances, first = defaultdict(list), Counter()
+    for item in (item for topic in real.topics for item in topic.items.values()):
+        if item.kind == "choice" and len(item.options) > 2:
+            key = key_of(item, evidence)
+            place = shown_order(item, key).index(key.right[0])
+            for each in range(len(item.options)):
+                chances[each].append(1 / len(item.options))
+            first[place] += 1
+    assert sum(first.values()) > 30
+    for place, of_one in chances.items():
+        assert at_least(of_one, first[place]) > 0.001, (place, first)
 
 
 def test_every_claim_that_does_not_hold_would_hold_on_other_traces(real, outcomes):
