@@ -38,7 +38,7 @@ def test_without_scripts_answers_and_provenance_are_still_within_reach(frozen_si
 
 def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
     page = open_page(frozen_site / TRACE)
-    value = page.locator(".pb-table .pb-measured.pb-value").first
+    value = page.locator(".pb-stage .pb-measured.pb-value").first
     value.focus()
     page.keyboard.press("Enter")
     popover = page.locator("#" + value.get_attribute("popovertarget"))
