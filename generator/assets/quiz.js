@@ -186,7 +186,7 @@
       const way = words[answer < key ? "too_low" : "too_high"];
       const shown = q.key[0].querySelector(".pb-said").textContent;
       const said = say("you_said", { yours: `${printed(answer / q.scale, 3)} ${q.unit}`.trim(), shown });
-      const off = Number.isFinite(ratio) && ratio > 0 && ratio !== 1;
+      const off = Number.isFinite(ratio) && ratio > 1.005;
       return {
         isRight,
         about,

@@ -34,11 +34,16 @@ from generator.views.typed_number import Reach, reach
 
 @dataclass(frozen=True)
 class Backing:
-    """A claim or a source behind an answer, as a link; `href` of a claim is inside the site."""
+    """A claim or a source behind an answer, as a link; `href` of a claim is inside the site.
+
+    `verdict` is the claim's in words, unless it holds: the claim's sentence alone would then say
+    the contrary of what the runs showed.
+    """
 
     says: Markup
     href: str
     is_inside: bool = True
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,8 +90,11 @@ def answers(item: Item, key: Key, folio: Folio) -> tuple[Answer, ...]:
 
 def claim_behind(name: str, folio: Folio) -> Backing:
     """A claim as evidence; its runs count as used by the page."""
-    folio.runs.update(folio.outcomes[name].runs)
-    return Backing(folio.line(folio.book.claims[name].says), f"evidence.html#claim-{name}")
+    outcome = folio.outcomes[name]
+    folio.runs.update(outcome.runs)
+    verdict = "" if outcome.verdict == "holds" else str(folio.ui["verdicts"][outcome.verdict])
+    says = folio.line(folio.book.claims[name].says)
+    return Backing(says, f"evidence.html#claim-{name}", verdict=verdict)
 
 
 def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
