@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from runners import machine, measure
-from runners.experiment import MORE, find
+from runners.experiment import MORE, find, names
 from runners.launch import Launcher
 from runners.trace import Run
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
+
+
+@pytest.fixture
+def book(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the book's experiments; `launcher` lets the session see the tests' own too."""
+    monkeypatch.delenv(MORE, raising=False)
+    return names()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from runners import digest
-from runners.experiment import names
 
 CODE = '''"""An experiment."""
 from runners.teacher import teach  # the rows
@@ -103,8 +102,8 @@ def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing() -> 
     assert "decorator_list=[]" in digest.dumped(older)  # Python 3.13 leaves empty lists out
 
 
-def test_every_experiment_covers_the_modules_it_imports() -> None:
-    for name in names():
+def test_every_experiment_covers_the_modules_it_imports(book: list[str]) -> None:
+    for name in book:
         covered = {p.name for p in digest.covered_files(digest.experiment_path(name))}
         text = digest.experiment_path(name).read_text()
         for module in ("teacher", "networks", "training"):
