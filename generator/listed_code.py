@@ -32,11 +32,14 @@ def _definitions(text: str) -> dict[str, _Defined]:
 
 
 def text(root: Path, path: str) -> str | None:
-    """The text of a file of the project, or None where it has no such file."""
+    """The text of a file of the project, or None where it has none of that name."""
     file = (root / path).resolve()
     if not file.is_relative_to(root.resolve()) or not file.is_file():
         return None
-    return _text(file, file.stat().st_mtime_ns)
+    try:
+        return _text(file, file.stat().st_mtime_ns)
+    except UnicodeDecodeError:
+        return None
 
 
 def source(root: Path, path: str, name: str | None) -> str:
@@ -47,7 +50,7 @@ def source(root: Path, path: str, name: str | None) -> str:
     """
     whole = text(root, path)
     if whole is None:
-        raise ValueError(f"no file {path!r} in the project")
+        raise ValueError(f"no file {path!r} in the project that is text")
     if name is None:
         return whole.strip("\n") + "\n"
     try:

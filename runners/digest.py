@@ -25,6 +25,14 @@ def experiment_path(name: str) -> Path:
     return ROOT / "runners" / "experiments" / f"{name}.py"
 
 
+def _parsed(path: Path) -> ast.Module | None:
+    """The syntax tree of a file; None where somebody has left it unfinished."""
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError):
+        return None
+
+
 def _imported_modules(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -99,7 +107,9 @@ def covered_files(path: Path) -> list[Path]:
         if current in seen or not current.is_file():
             continue
         seen.add(current)
-        tree = ast.parse(current.read_text(encoding="utf-8"))
+        tree = _parsed(current)
+        if tree is None:
+            continue
         waiting += [p for name in _imported_modules(tree) if (p := _module_path(name))]
         waiting += _programs(tree)
     return sorted(seen)
@@ -109,14 +119,19 @@ def covered_files(path: Path) -> list[Path]:
 def source_digest(experiment: str) -> str:
     """The digest of an experiment as its code now stands, 16 hexadecimal digits.
 
-    Equal for code that differs only in comments, docstrings or layout. An experiment that no
-    longer exists has the digest of nothing, so its traces are stale.
+    Equal for code that differs only in comments, docstrings or layout. Code that is no Python, as
+    somebody leaves it while typing, has a digest that no trace has. An experiment that no longer
+    exists has the digest of nothing, so its traces are stale.
     """
     digest = hashlib.sha256(f"meter {METER_VERSION}".encode())
     for path in covered_files(experiment_path(experiment)):
-        text = path.read_text(encoding="utf-8")
+        tree = _parsed(path)
         digest.update(path.name.encode())
-        digest.update(dumped(_without_docstrings(ast.parse(text))).encode())
+        if tree is None:
+            digest.update(path.read_bytes())
+            continue
+        text = path.read_text(encoding="utf-8")
+        digest.update(dumped(_without_docstrings(tree)).encode())
         if path.is_relative_to(ROOT / "content"):
             digest.update("\n".join(declared(text)).encode())
     return digest.hexdigest()[:16]

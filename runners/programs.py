@@ -76,14 +76,11 @@ def read(path: Path) -> Program:
     Raises:
         ProgramError: as `found`.
     """
-    text = path.read_text(encoding="utf-8")
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise ProgramError(f"{_shown(path)}:{error.lineno}: {error.msg}") from None
+    text, tree = _parsed(path)
     ranks = _ranks(path, ast.get_docstring(tree) or "")
     settings = constants(tree)
     expected: Status = "completed"
+    budget: int | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         match = DECLARED.match(line)
         if match is None:
@@ -92,12 +89,12 @@ def read(path: Path) -> Program:
         try:
             if name == "expected":
                 expected = _status(value)
+            elif name == "budget_bytes":
+                budget = _budget(_number(value, settings))
             else:
                 settings[name] = _number(value, settings)
         except ValueError as error:
             raise ProgramError(f"{_shown(path)}:{number}: {name}: {error}") from None
-    budget = settings.pop("budget_bytes", None)
-    assert budget is None or isinstance(budget, int)
     return Program(path, ranks, expected, budget, settings)
 
 
@@ -108,9 +105,19 @@ def declared(text: str) -> list[str]:
     return commands + [line for line in text.splitlines() if DECLARED.match(line)]
 
 
+def _parsed(path: Path) -> tuple[str, ast.Module]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, ast.parse(text)
+    except SyntaxError as error:
+        raise ProgramError(f"{_shown(path)}:{error.lineno or 1}: {error.msg}") from None
+    except ValueError as error:  # no UTF-8, or a null byte
+        raise ProgramError(f"{_shown(path)}:1: not the text of a program: {error}") from None
+
+
 def _ranks(path: Path, docstring: str) -> int:
     for command in COMMAND.finditer(docstring):
-        if command["file"] == path.name:
+        if command["file"] == path.name and int(command["ranks"]) > 0:
             return int(command["ranks"])
     raise ProgramError(
         f"{_shown(path)}:1: the docstring must hold the command that runs it, such as "
@@ -128,7 +135,8 @@ def constants(tree: ast.Module) -> dict[str, Setting]:
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                pairs = list(zip(names, values, strict=True))
+                is_unpacked = len(names) != len(values)
+                pairs = [] if is_unpacked else list(zip(names, values, strict=True))
             case ast.Assign(targets=[ast.Name() as name], value=value):
                 pairs = [(name, value)]
             case _:
@@ -151,12 +159,20 @@ def _status(word: str) -> Status:
     raise ValueError(f"{word!r} is no outcome; there are {', '.join(get_args(Status))}")
 
 
+def _budget(number: float) -> int:
+    if not isinstance(number, int) or number < 1:
+        raise ValueError(f"bytes are a whole number above zero, not {number}")
+    return number
+
+
 def _number(text: str, known: dict[str, Setting]) -> int | float:
     """Arithmetic over numbers and known names."""
     try:
         return _value(ast.parse(text, mode="eval").body, known)
-    except SyntaxError:
-        raise ValueError(f"cannot be read as arithmetic: {text}") from None
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"cannot be read as arithmetic: {text[:80]}") from None
+    except OverflowError:
+        raise ValueError(f"too large: {text[:80]}") from None
     except ZeroDivisionError:
         raise ValueError(f"divides by zero: {text}") from None
 

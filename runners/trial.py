@@ -17,6 +17,7 @@ from runners.trace import Setting
 # What a plan itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
+MOST_COUNTED, MOST_BYTES = 10**8, 2**53  # beyond, settling alone would fill the memory
 
 
 class TrialError(ValueError):
@@ -163,11 +164,19 @@ def _read_one(name: str, text: str, like: Setting) -> Setting:
         value = type(like)(text)
     except ValueError:
         raise TrialError(f"{name} must be {kind}, not {text!r}") from None
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise TrialError(f"{name} must be finite, not {text}")
-    if isinstance(value, int) and value < min(like, 1):
-        raise TrialError(f"{name} must be at least {min(like, 1)}, not {value}")
+    if isinstance(value, int):
+        _check_size(name, value, min(like, 1))
     return value
+
+
+def _check_size(name: str, value: int, least: float) -> None:
+    if value < least:
+        raise TrialError(f"{name} must be at least {least}, not {value}")
+    most = MOST_BYTES if name.endswith("_bytes") else MOST_COUNTED
+    if value > most:
+        raise TrialError(f"{name} must be at most {most}")
 
 
 def _check_ranks(experiment: Experiment, declared: RunPlan, asked: Mapping[str, Setting]) -> None:

@@ -34,6 +34,14 @@ def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     digest.source_digest.cache_clear()
 
 
+@pytest.mark.parametrize("unfinished", ["def single(", "x = '\0'"])
+def test_code_left_unfinished_makes_a_trace_stale_and_no_traceback(
+    digest_of, unfinished: str
+) -> None:
+    assert digest_of(CODE + unfinished) != digest_of(CODE)
+    assert digest_of(CODE, teacher=unfinished) != digest_of(CODE)
+
+
 def test_comments_docstrings_and_layout_change_nothing(digest_of) -> None:
     other = (
         CODE.replace("# the rows", "# rows")
