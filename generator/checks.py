@@ -187,8 +187,18 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
         listing = _at(document.model, one.path[:-1])
         if one.name == "path" and isinstance(listing, Listing):
             problem = listed_code.problem(book.root, listing.path, listing.object)
+            problem = problem or _other_code(book, listing)
             if problem:
                 yield document.error(one.path, problem)
+
+
+def _other_code(book: Book, listing: Listing) -> str | None:
+    """Why a run's output does not belong below this code: it executed another file."""
+    run = book.run(listing.run) if listing.run else None
+    executed = run.settings.get("program") if run else None
+    if executed is None or executed == listing.path:
+        return None
+    return f"{listing.run} executed {executed}, not this file"
 
 
 def _at(model: object, path: tuple[str | int, ...]) -> object:

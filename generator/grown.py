@@ -87,6 +87,8 @@ def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tup
             problem = _cannot_be_drawn(found.result, is_logarithmic=growth.logarithmic)
             if problem:
                 yield field, "place", problem
+    if "measured" in sound and not sound["measured"].measured:
+        yield "measured", "unmeasured", f"{growth.measured} is nothing that a run measured"
     if "measured" in sound and "predicted" in sound:
         yield from _ill_matched(sound["measured"], sound["predicted"])
 

@@ -6,12 +6,14 @@ expression or a name lacks is said where it is written, by `checks.py`, and not 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from generator import prose, units
 from generator.errors import ContentError
+from generator.filters import LABELS, Label
 from generator.keys import (
     ItemError,
     asked_for,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from generator.evidence import Evidence
 
 Found = tuple[Path, str]
+_LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and states nothing of it
 
 
 def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
@@ -100,7 +103,8 @@ def _order(item: Order) -> Iterator[Found]:
 
 def _match(item: Match) -> Iterator[Found]:
     for number, pair in enumerate(item.pairs):
-        if not pair.claim and not prose.expressions(pair.right):
+        printed = [one.text for one in prose.expressions(pair.right)]
+        if not pair.claim and all(_LABEL.match(text) for text in printed):
             message = "nothing backs this pair; print a value in right: or name its claim:"
             yield ("pairs", number), message
 
@@ -121,6 +125,10 @@ _BY_KIND: dict[str, Callable[[Any], Iterator[Found]]] = {
 def _key(item: Item, evidence: Evidence) -> Iterator[Found]:
     """An item without a key, or with two; lines that are not in the order of the program."""
     key_of(item, evidence)
+    if isinstance(item, Order):
+        for number, piece in enumerate(item.pieces):
+            if piece.by and isinstance(evidence.evaluate(piece.by).result, Label):
+                yield ("pieces", number, "by"), f"{piece.by} is a label; no order follows from it"
     if isinstance(item, FaultyLine):
         code = source(evidence.book.root, item.wrong.path, item.wrong.object).splitlines()
         stripped = [line.strip() for line in code]
@@ -137,6 +145,8 @@ def _numbers(item: Item, evidence: Evidence) -> Iterator[Found]:
     path, expression = asked_for(item)
     answer = value_of(evidence, expression)
     if answer is None:
+        if isinstance(evidence.evaluate(expression).result, Label):
+            yield path, f"{expression} is a label; ask for a value that a run gives"
         return
     if isinstance(answer.number, str) and not isinstance(item, Complete):
         yield path, f"the answer is {str(answer)!r}, not a number"

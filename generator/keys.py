@@ -236,6 +236,9 @@ def _of_match(item: Match, evidence: Evidence) -> Key:
                 return OPEN
             said = f"the right side is {side!r} here too, as in pair {above + 1}; let them differ"
             raise ItemError(("pairs", position, "right"), said)
+    claims = [pair.claim for pair in item.pairs if pair.claim]
+    if any(evidence.outcome(claim).verdict != "holds" for claim in claims):
+        return OPEN
     return Key(right=tuple(range(len(item.pairs))))
 
 

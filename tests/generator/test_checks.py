@@ -13,6 +13,20 @@ SHARDING, AVERAGING = "topics/sharding/experiment.yml", "topics/averaging/trace.
 QUIZ, CLAIMS = "topics/averaging/quiz.yml", "claims/tiny_memory.yml"
 
 
+def test_output_is_shown_only_below_the_program_that_printed_it(copy):
+    learn, folder = "content/topics/averaging/learn.yml", "content/topics/averaging/code"
+    settings = copy.load().run("tiny_training.averaged").settings
+
+    def told(executed):
+        changed = {**settings, "program": f"{folder}/{executed}"}
+        copy.change_run("tiny_training.averaged", settings=changed)
+        return [error for error in copy.errors() if error.startswith(learn)]
+
+    assert told("mean.py") == []
+    (error,) = told("other.py")
+    assert error.endswith(f"tiny_training.averaged executed {folder}/other.py, not this file")
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "at", "said"),
     [

@@ -116,6 +116,11 @@ MISTAKES = [
      "this one needs by:"),
     ("right: drift apart, why: Nothing is averaged., claim: replicas-drift",
      "right: drift apart, why: Nothing is averaged.", "{left: replicas", "nothing backs this pair"),
+    (f"right: \"{{{{ {HALVES} }}}}\"", "right: \"{{ rank(0) }}\"", "{left: one layer",
+     "nothing backs this pair"),
+    ("    answer: tiny_memory.whole.ranks[0].memory.peak_bytes", "    answer: rank(0)", "rank(0)",
+     "rank(0) is a label; ask for a value"),
+    (f"by: \"{HALVES}\"", "by: rank(1)", "rank(1)", "rank(1) is a label; no order"),
     ("claim: replicas-drift}\n    misc", "claim: broken-claim}\n    misc", "broken-claim",
      "claim 'broken-claim' shows nothing"),
     (f"right: \"{{{{ {HALVES} }}}}\"", f"right: \"{{{{ {WHOLE} }}}}\"",
@@ -207,6 +212,16 @@ def test_a_machine_whose_runs_leave_a_question_open_has_no_key(copy):
     evidence = Evidence(copy.load(is_stale=lambda _: True))
     good, bad = right("whole-peak"), right("whole-peak", "does_not_hold")
     assert key_of(choice(good, bad), evidence) is OPEN
+
+
+def test_a_pair_whose_claim_another_machine_does_not_bear_out_leaves_the_question_open(sound):
+    sound.add_machine("desk", "tiny_memory", "tiny_training")
+    assert key(sound, "who-holds-what").right == (0, 1, 2)
+    ranks = sound.load().run("tiny_training.drifting").model_dump(mode="json")["ranks"]
+    for rank in ranks:
+        rank["parameter_digest"] = "d1d1d1d1"
+    sound.change_run("tiny_training.drifting", "desk", ranks=ranks)
+    assert key(sound, "who-holds-what") is OPEN
 
 
 def test_every_key_follows_once_its_claim_is_falsified(book, evidence):
