@@ -54,12 +54,13 @@
       const isRefused = tried(() => localStorage.setItem(PREFIX + id, JSON.stringify(record)), true);
       return !isRefused && unkept.delete(id);
     },
-    ids: () =>
-      tried(() => Object.keys(localStorage), [])
+    ids: () => {
+      const kept = tried(() => Object.keys(localStorage), [])
         .filter((key) => key.startsWith(PREFIX))
         .map((key) => key.slice(PREFIX.length))
-        .filter((id) => store.isId(id) && store.get(id))
-        .concat(Array.from(unkept.keys())),
+        .filter((id) => store.isId(id) && store.get(id));
+      return Array.from(new Set(kept.concat(Array.from(unkept.keys()))));
+    },
     clear: () =>
       store.ids().forEach((id) => {
         unkept.delete(id);

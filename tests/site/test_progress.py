@@ -139,6 +139,19 @@ def test_a_store_that_refuses_costs_no_page_and_is_said_once(frozen_site, open_p
     assert kept(page) == {}
 
 
+def test_an_answer_that_a_full_store_refuses_counts_once_with_the_one_it_follows(
+    frozen_site, open_page
+):
+    page = open_page(frozen_site / CHALLENGE)
+    item = Asking(page, "how-many-bytes")
+    item.give(0)
+    page.evaluate(f"() => {{ {FULL} }}")
+    item.box.locator(".pb-retry").click()
+    item.give(0)
+    assert page.evaluate("window.proofbook.store.ids()") == ["how-many-bytes"]
+    assert len(page.evaluate("window.proofbook.store.get('how-many-bytes').attempts")) == 2
+
+
 def test_what_others_left_in_the_store_is_no_answer(frozen_site, open_page):
     page = open_page(frozen_site / CHALLENGE)
     digests = {
