@@ -326,7 +326,9 @@
         const { note, verdict } = this.how.stands(this, answer, option, key.dataset, position);
         const told = made("div", "pb-why");
         if (note) told.append(made("span", "pb-chosen", note), " ");
-        all(key, ".pb-verdict-word, .pb-beside").forEach((one) => told.append(one.cloneNode(true), " "));
+        all(key, ".pb-verdict-word, .pb-beside").forEach((one) => {
+          told.append(one.cloneNode(true), one.matches(".pb-beside") ? ". " : " ");
+        });
         told.append(...copies(why(key)));
         option.dataset.verdict = verdict;
         option.append(told);
