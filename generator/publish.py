@@ -6,6 +6,7 @@ A page that no book makes any more is deleted; files that begin with a dot stay.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -67,8 +68,11 @@ def publish(
 
     Raises:
         ContentErrors: a text of the book has a mistake.
-        OSError: the disk refused; no file is torn.
+        OSError: the disk refused, and no file is torn; or the folder holds the content, of which
+            nothing would be left.
     """
+    if content.resolve().is_relative_to(folder.resolve()):
+        raise OSError(errno.EINVAL, "pages may not stand where the content is", str(folder))
     press = press or Press()
     files = site_files(book, content, press)
     change = bring_to(folder, files, seen)

@@ -25,6 +25,14 @@ def scripts(book, root):
     return {name: files[f"assets/{name}"] for name in OURS}
 
 
+@pytest.mark.parametrize("folder", [".", "content", "content/../content"])
+def test_pages_never_take_the_place_of_what_they_are_made_from(copy, folder):
+    before = sorted(copy.content.rglob("*"))
+    with pytest.raises(OSError, match="pages may not stand where the content is"):
+        publish.publish(copy.load(), copy.content, copy.content.parent / folder)
+    assert sorted(copy.content.rglob("*")) == before
+
+
 def test_words_for_scripts_come_through_whole_and_end_no_script():
     words = {"done": '</script><!-- \u2028 “ja” \\ "quo\'te"', "nested": {"of": "{n} von {of}"}}
     line = publish.words_for_scripts(words)
