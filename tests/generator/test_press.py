@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -169,7 +170,19 @@ def test_code_that_an_item_asks_about_is_read_again(copy):
     assert outcome(press, copy) == outcome(Press(), copy)
 
 
-def test_templates_and_words_of_the_interface_are_read_again(copy, monkeypatch, tmp_path):
+def test_an_edit_of_a_template_prints_everything_again(copy, counted, monkeypatch, tmp_path):
+    templates = tmp_path / "templates"
+    shutil.copytree(printing.TEMPLATES, templates)
+    monkeypatch.setattr("generator.press.TEMPLATES", templates)
+    press = Press()
+    press.printed(copy.load())
+    counted.clear()
+    macros = templates / "macros" / "items.j2"
+    macros.write_text(macros.read_text() + "\n")
+    assert set(press.printed(copy.load())) == set(counted)
+
+
+def test_words_of_the_interface_are_read_again(copy, monkeypatch):
     press = Press()
     before = press.printed(copy.load())
     words = json.loads(json.dumps(interface_words()))
