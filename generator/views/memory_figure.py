@@ -20,8 +20,9 @@ UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 @dataclass(frozen=True)
 class _Row:
-    group: str
-    label: str
+    group: str  # the run, told apart from every other of the figure
+    label: str  # beside the bar: the first of a group names the strategy, the others their rank
+    rank: str  # empty where there is only one
     run: str
     peak: Value
     budget: Value | None
@@ -71,7 +72,7 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
 
 
 def _named(row: _Row) -> str:
-    return row.label if row.label.startswith(row.group) else f"{row.group} · {row.label}"
+    return " · ".join(filter(None, [row.group, row.rank]))
 
 
 def _said(row: _Row, folio: Folio) -> str:
@@ -99,17 +100,17 @@ def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list
         return []
     tried = folio.run(budgeted) if budgeted else None
     name = _name(path, run, figure, folio)
+    group = name + _ranks_where_they_differ(path, run, figure, folio)
     rows: list[_Row] = []
     for position, record in enumerate(run.ranks):
         peak = folio.value(f"{path}.ranks[{position}].memory.peak_bytes")
         if peak is None:
             continue
         tone, outcome = _outcome(tried, position, folio)
-        label = f"{folio.ui['figure']['rank']} {record.rank}"
-        if not rows:
-            label = name if len(run.ranks) == 1 else f"{name} · {label}"
+        rank = f"{folio.ui['figure']['rank']} {record.rank}" if len(run.ranks) > 1 else ""
+        label = rank if rows else " · ".join(filter(None, [name, rank]))
         budget = folio.value(f"{budgeted}.budget_bytes") if budgeted else None
-        rows.append(_Row(name, label, path, peak, budget, tone, outcome))
+        rows.append(_Row(group, label, rank, path, peak, budget, tone, outcome))
     return rows
 
 
@@ -122,6 +123,20 @@ def _name(path: str, run: Run, figure: Figure, folio: Folio) -> str:
         if any(other.settings.get(setting) != mine for other in others):
             parts.append(str(mine).replace("_", " "))
     return ", ".join(parts)
+
+
+def _ranks_where_they_differ(path: str, run: Run, figure: Figure, folio: Folio) -> str:
+    """`, 4 ranks` for a run that shares its name with one of another number of ranks."""
+    name = _name(path, run, figure, folio)
+    for other in figure.runs:
+        rival = folio.run(other)
+        if (
+            rival
+            and rival.world_size != run.world_size
+            and _name(other, rival, figure, folio) == name
+        ):
+            return f", {run.world_size} {folio.ui['figure']['ranks']}"
+    return ""
 
 
 def _outcome(tried: Run | None, position: int, folio: Folio) -> tuple[Tone, str]:

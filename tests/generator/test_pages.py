@@ -128,6 +128,15 @@ def test_one_number_changed_in_a_trace_changes_the_page(copy, rendered):
     assert pages.render(copy.load())[EXPERIMENT] != rendered[EXPERIMENT]
 
 
+def test_runs_of_one_strategy_are_told_apart_by_their_ranks_beside_a_figure_of_peaks(
+    copy, rendered
+):
+    assert "single, 2 ranks" not in rendered[EXPERIMENT]
+    copy.change_run("tiny_memory.halves", strategy="single")
+    text = pages.render(copy.load())[EXPERIMENT]
+    assert [text.count(f"single, 2 ranks · rank {rank}<") for rank in (0, 1)] == [1, 1]
+
+
 def test_a_law_that_breaks_with_its_run_is_red_on_every_page_that_uses_it(copy):
     copy.change_run("tiny_memory.halves_budget", status="failed")
     text = pages.render(copy.load())[EXPERIMENT]
