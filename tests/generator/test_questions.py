@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,8 @@ from generator import pages
 from generator.claim import Tolerance
 from generator.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
 from generator.value import Value
+from generator.views.answers import claim_behind
+from generator.views.folio import interface_words
 from generator.views.question import digest_of
 from generator.views.typed_number import reach, unit_of
 
@@ -79,6 +82,18 @@ def test_a_rerun_with_other_times_and_losses_voids_no_answer(copy, rendered):
     assert after != rendered[CHALLENGE]
     assert _forms(after) == _forms(rendered[CHALLENGE])
     assert len(_forms(after)) == 10
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"), [("holds", ""), ("not_distinguishable", "not distinguishable")]
+)
+def test_evidence_that_does_not_hold_says_so_beside_its_sentence(book, verdict, said):
+    name = "averaging-is-slower"
+    outcome = SimpleNamespace(runs=("tiny_training.single",), verdict=verdict)
+    folio = SimpleNamespace(
+        book=book, outcomes={name: outcome}, runs=set(), ui=interface_words(), line=str
+    )
+    assert claim_behind(name, folio).verdict == said
 
 
 @pytest.mark.parametrize(
