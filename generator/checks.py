@@ -22,7 +22,7 @@ from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
 from generator.documents import Document, Field
 from generator.errors import ContentError, nearest, sort_errors
 from generator.exhibit import Listing
-from generator.filters import Showed
+from generator.filters import Label, Showed
 from generator.item_seen import seen
 from generator.lesson import MODES
 from generator.quiz import QuizFile
@@ -82,9 +82,12 @@ def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iter
     """What is wrong in a field that is one expression; claims are judged on theirs elsewhere."""
     if isinstance(document.model, ClaimFile):
         return
-    problem = evidence.unprintable(evidence.evaluate(one.text))
+    found = evidence.evaluate(one.text)
+    problem = evidence.unprintable(found)
+    if problem is None and isinstance(found.result, Label | Showed):
+        problem = "these are words; a value is wanted here"
     if problem:
-        yield document.error(one.path, f"{one.text}: {problem}")
+        yield document.error(one.path, f"{' '.join(one.text.split())}: {problem}")
 
 
 def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[ContentError]:

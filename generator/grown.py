@@ -7,7 +7,7 @@ where it is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,10 +87,16 @@ def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tup
             problem = _cannot_be_drawn(found.result, is_logarithmic=growth.logarithmic)
             if problem:
                 yield field, "place", problem
-    if "measured" in sound and not sound["measured"].measured:
-        yield "measured", "unmeasured", f"{growth.measured} is nothing that a run measured"
+        elif found.result is not None:
+            yield field, "words", f"{expression} gives words and no value"
+    yield from _unmeasured(growth, sound)
     if "measured" in sound and "predicted" in sound:
         yield from _ill_matched(sound["measured"], sound["predicted"])
+
+
+def _unmeasured(growth: Growth, sound: Mapping[str, Evaluation]) -> Iterator[tuple[str, str, str]]:
+    if "measured" in sound and not sound["measured"].measured:
+        yield "measured", "unmeasured", f"{growth.measured} is nothing that a run measured"
 
 
 def _ill_matched(measured: Evaluation, predicted: Evaluation) -> Iterator[tuple[str, str, str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from generator import prose, units
 from generator.errors import ContentError
-from generator.filters import LABELS, Label
+from generator.filters import LABELS
 from generator.keys import (
     ItemError,
     asked_for,
@@ -125,10 +125,6 @@ _BY_KIND: dict[str, Callable[[Any], Iterator[Found]]] = {
 def _key(item: Item, evidence: Evidence) -> Iterator[Found]:
     """An item without a key, or with two; lines that are not in the order of the program."""
     key_of(item, evidence)
-    if isinstance(item, Order):
-        for number, piece in enumerate(item.pieces):
-            if piece.by and isinstance(evidence.evaluate(piece.by).result, Label):
-                yield ("pieces", number, "by"), f"{piece.by} is a label; no order follows from it"
     if isinstance(item, FaultyLine):
         code = source(evidence.book.root, item.wrong.path, item.wrong.object).splitlines()
         stripped = [line.strip() for line in code]
@@ -145,8 +141,6 @@ def _numbers(item: Item, evidence: Evidence) -> Iterator[Found]:
     path, expression = asked_for(item)
     answer = value_of(evidence, expression)
     if answer is None:
-        if isinstance(evidence.evaluate(expression).result, Label):
-            yield path, f"{expression} is a label; ask for a value that a run gives"
         return
     if isinstance(answer.number, str) and not isinstance(item, Complete):
         yield path, f"the answer is {str(answer)!r}, not a number"

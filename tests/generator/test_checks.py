@@ -13,6 +13,16 @@ SHARDING, AVERAGING = "topics/sharding/experiment.yml", "topics/averaging/trace.
 QUIZ, CLAIMS = "topics/averaging/quiz.yml", "claims/tiny_memory.yml"
 
 
+def test_a_mistake_in_an_expression_over_several_lines_is_told_in_one(copy):
+    copy.edit(
+        "topics/averaging/quiz-try.yml",
+        "answer: tiny_training.averaged.epochs[-1].loss",
+        'answer: "\\n\\n"',
+    )
+    (error,) = copy.errors()
+    assert "\n" not in error
+
+
 def test_output_is_shown_only_below_the_program_that_printed_it(copy):
     learn, folder = "content/topics/averaging/learn.yml", "content/topics/averaging/code"
     settings = copy.load().run("tiny_training.averaged").settings

@@ -47,6 +47,8 @@ PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
          "for tiny_memory.whole: "),
         (COST, "measured: run.ranks[0].memory.peak_bytes", "measured: 2 * run.model.bytes",
          "2 * run.model.bytes", "is nothing that a run measured"),
+        (COST, "measured: run.ranks[0].memory.peak_bytes", "measured: rank(0)", "rank(0)",
+         "gives words and no value"),
         (COST, "x: run.ranks[0].num_parameters", "x: run.strategy", "run.strategy",
          "for tiny_memory.whole: tiny_memory.whole.strategy is text, not a number"),
         (COST, "predicted: 2 * run.ranks[0].num_parameters * cited['fp32-width']",
