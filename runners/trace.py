@@ -104,6 +104,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 MAX_TRACE_BYTES = 300_000
+MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
 
 class TraceError(ValueError):
@@ -112,6 +113,12 @@ class TraceError(ValueError):
 
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"bare {text} is not JSON")
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
 
 
 def _text(path: Path) -> str:
@@ -129,8 +136,8 @@ def _text(path: Path) -> str:
 
 def _loaded(path: Path, text: str) -> object:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except ValueError as error:
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_whole)
+    except (ValueError, RecursionError) as error:
         raise TraceError(
             f"{path}: not a whole JSON file ({error}); delete it and run again"
         ) from None

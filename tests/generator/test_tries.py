@@ -126,6 +126,8 @@ def rendered_frozen(book):
     ("text", "said"),
     [
         ("{", "not a whole JSON file"),
+        ("[" * 100_000, "not a whole JSON file"),
+        (f'{{"schema_version": {10**400}}}', "a number of 401 digits"),
         ("[]", "valid"),
         ('{"schema_version": 99}', "newer than this Proofbook reads"),
         ("\udc00", "not a whole JSON file"),
