@@ -42,10 +42,10 @@ def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
     value.focus()
     page.keyboard.press("Enter")
     popover = page.locator("#" + value.get_attribute("popovertarget"))
-    assert popover.is_visible()
+    popover.wait_for(state="visible")
     assert "reference-frozen" in popover.inner_text()
     page.keyboard.press("Escape")
-    assert not popover.is_visible()
+    popover.wait_for(state="hidden")
 
 
 def test_paper_shows_what_the_screen_keeps_closed(frozen_site, open_page):
