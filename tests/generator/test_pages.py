@@ -244,6 +244,13 @@ def test_every_section_of_a_deep_lesson_stands_on_its_page_in_order(deep):
     assert "2</span> ways in" in deep
 
 
+def test_a_step_that_asks_before_reading_on_tells_only_after(deep):
+    asked = deep.index('data-as="before"')
+    waits = deep.index('<div data-after="who-fits">', asked)
+    for told in ("Concept</dt>", "Result</dt>", 'class="pb-eyebrow">Insight', "pb-waits"):
+        assert waits < deep.index(told, asked) <= deep.index("pb-waits", asked)
+
+
 def test_a_myth_is_revealed_after_the_commit_it_belongs_to(deep):
     myth = deep[deep.index("## Myths") :]
     assert myth.index('data-item="who-fits"') < myth.index('data-after="who-fits"')
