@@ -18,16 +18,20 @@ from torch.profiler import ProfilerActivity, profile
 
 from runners.trace import RankTime, Span
 
+# Between two operations Python and autograd run; a rank with a longer gap than this is waiting.
+LONGEST_GAP_NS = 200_000
+
 
 @dataclass(frozen=True)
 class Event:
     """One thing a rank did, in nanoseconds of the wall clock.
 
-    `peer` is the other rank of a send or a receive; None for a collective of all ranks.
+    `peer` is the other rank of a send or a receive; None for a collective of all ranks. An
+    "operation" is a stretch in which torch itself was at work, whatever phase the rank marked.
     """
 
     rank: int
-    kind: str  # "compute" or "communication"
+    kind: str  # "compute", "communication" or "operation"
     name: str
     start_ns: int
     end_ns: int
@@ -67,6 +71,12 @@ class ActivityMeter:
             for event in results.events()
             if _is_collective(event.name(), self.device)
         ]
+        at_work = [
+            (event.start_ns(), event.start_ns() + event.duration_ns())
+            for event in results.events()
+            if _is_operation(event, self.device)
+        ]
+        self.events += [Event(self.rank, "operation", "", *one) for one in _merged(at_work)]
 
     def add(self, kind: str, name: str, start_ns: int, peer: int | None = None) -> None:
         """Add what the rank itself marked, from `start_ns` until now."""
@@ -79,6 +89,25 @@ def _is_collective(name: str, device: str) -> bool:
         return name.startswith("ncclDevKernel") and "SendRecv" not in name
     # Sends and receives are marked by the rank, which knows the peer.
     return name.startswith("gloo:") and name not in ("gloo:send", "gloo:recv")
+
+
+def _is_operation(event: Any, device: str) -> bool:
+    """Whether a profiler's event is torch computing: an operation, or a kernel where there are."""
+    if device == "cuda":
+        is_kernel = str(event.device_type()).endswith("CUDA")
+        return is_kernel and not event.name().startswith("ncclDevKernel")
+    return bool(event.name().startswith(("aten::", "autograd::")))
+
+
+def _merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretches of work in order, those joined that only a moment of Python parts."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(stretches):
+        if joined and start <= joined[-1][1] + LONGEST_GAP_NS:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def _collective_name(name: str) -> str:
@@ -112,7 +141,12 @@ def _waited_until(event: Event, events: Iterable[Event], place: int) -> int:
 def _paint(
     rank: int, window: tuple[int, int], events: list[Event], ready: dict[int, int]
 ) -> list[Span]:
-    """One rank's step as consecutive spans: what covers each moment, waiting where nothing does."""
+    """One rank's step as consecutive spans: what covers each moment, waiting where nothing does.
+
+    While a collective waits for other ranks, a phase may go on computing, as DDP's backward does,
+    or itself wait for the collective: it computes where torch was at work.
+    """
+    knows_operations = any(event.kind == "operation" for event in events)
     start, end = window
     cuts = {start, end}
     for index, event in enumerate(events):
@@ -127,9 +161,10 @@ def _paint(
         compute = [e for _, e in covering if e.kind == "compute"]
         moving = [e for i, e in covering if e.kind == "communication" and left >= ready[i]]
         held = [e for i, e in covering if e.kind == "communication" and left < ready[i]]
+        at_work = not knows_operations or any(e.kind == "operation" for _, e in covering)
         if moving:
             activity, name = "communication", moving[0].name
-        elif compute and not (held and held[0].peer is not None):
+        elif compute and not (held and (held[0].peer is not None or not at_work)):
             activity = "compute"
             name = min(compute, key=lambda e: e.end_ns - e.start_ns).name
         elif held:

@@ -120,6 +120,21 @@ def test_ranks_of_a_collective_wait_for_the_last_of_them() -> None:
     assert times[0].waiting_seconds == pytest.approx(0.04)
 
 
+def test_a_phase_that_waits_for_its_own_collective_does_not_compute() -> None:
+    events = [
+        Event(0, "compute", "backward", 0, 50 * MS),
+        Event(0, "operation", "", 0, 20 * MS),
+        Event(0, "communication", "all_reduce", 10 * MS, 50 * MS),
+        Event(1, "compute", "backward", 0, 50 * MS),
+        Event(1, "operation", "", 0, 40 * MS),
+        Event(1, "communication", "all_reduce", 40 * MS, 50 * MS),
+    ]
+    _, times = split_waiting(events, {0: (0, 50 * MS), 1: (0, 50 * MS)})
+    assert [t.compute_seconds for t in times] == pytest.approx([0.02, 0.04])
+    assert [t.waiting_seconds for t in times] == pytest.approx([0.02, 0.0])
+    assert [t.communication_seconds for t in times] == pytest.approx([0.01, 0.01])
+
+
 @pytest.mark.parametrize("num_ranks", [2, 3, 4])
 def test_one_batch_in_flight_leaves_each_rank_idle_for_all_turns_but_its_own(
     num_ranks: int,
