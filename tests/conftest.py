@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -142,3 +143,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_sep("=", "time by part")
     for part, taken in sorted(seconds.items(), key=lambda pair: -pair[1]):
         terminalreporter.write_line(f"{taken:8.1f} s  {part}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _hears_ctrl_c() -> None:
+    """Undo what a shell does to its background commands, whose children ignore SIGINT too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

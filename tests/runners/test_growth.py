@@ -136,7 +136,10 @@ def test_ddp_s_collectives_grow_with_parameters_and_not_with_ranks(
         assert passed(one) == {"all_reduce": layer_bytes(one)}
         three_copies = 3 * layer_bytes(one)  # parameters, gradients, buckets
         rows = 2 * activation_bytes(one)
-        assert memory(one).peak_bytes == pytest.approx(three_copies + rows, rel=0.01)
+        # gloo's threads let a finished bucket go a moment late, now and then: a layer's worth more.
+        late = one.settings["model_bytes"] / one.settings["num_layers"] + activation_bytes(one)
+        least = 0.99 * (three_copies + rows)
+        assert least <= memory(one).peak_bytes <= 1.01 * (three_copies + rows) + late
 
 
 def test_fsdp_holds_a_share_and_gathers_the_whole_in_forward_and_in_backward(
