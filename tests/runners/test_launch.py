@@ -133,6 +133,7 @@ def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(
 def test_a_forkserver_that_is_stopped_while_it_loads_is_not_left_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PROOFBOOK_EXPERIMENTS", str(Path(__file__).parent / "experiments"))
     started: list[int] = []
 
     def stop(server: ForkServer, *_: object) -> None:
