@@ -17,7 +17,14 @@ from runners.programs import declared
 
 METER_VERSION = 3
 ROOT = Path(__file__).resolve().parent.parent
-COVERED = ("runners.experiments", "runners.teacher", "runners.networks", "runners.training")
+COVERED = (
+    "runners.experiments",
+    "runners.networks",
+    "runners.teacher",
+    "runners.text",
+    "runners.training",
+    "runners.transformer",
+)
 
 
 def experiment_path(name: str) -> Path:

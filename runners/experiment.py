@@ -11,6 +11,11 @@ and, for `python -m runners try`, where there is need:
     settle      a function from a RunPlan to the RunPlan in which the settings that follow from
                 others are worked out; it raises ValueError where they are impossible
     TRIED_WITH  {name: settings} that make a try of that run take seconds
+    FULL        True: a heavier sweep as a whole; only `run --full` measures it
+    forecast    a function from a RunPlan to the `Work` of one step on the busiest rank, by closed
+                forms alone; `python -m runners predict` turns it into bytes and seconds
+    CHOICES     which of several runs should be best, asked before they have run
+    ON_CUDA     {name or "*": settings} that a run takes on an accelerator, before `settle`
 
 `find` discovers them by listing the folder; nothing registers anywhere. No torch here.
 """
@@ -26,7 +31,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from runners.trace import Setting, Status
+from runners.forecast import Choice, Work
+from runners.trace import Nature, Setting, Status
 
 if TYPE_CHECKING:
     from runners.rank import Rank
@@ -37,6 +43,7 @@ MORE = "PROOFBOOK_EXPERIMENTS"
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[["Rank"], None]
 Settle = Callable[["RunPlan"], "RunPlan"]
+Forecast = Callable[["RunPlan"], Work | None]
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,12 @@ class RunPlan:
         can_share_device: whether ranks may share one accelerator. They then speak through gloo,
             which moves accelerator tensors in `all_reduce` and `broadcast` only.
         only_on_cpu: whether the ranks stay on the CPU even where there are accelerators.
+        nature: `paced` where stages last as long as they were told, `simulated` where tensors are
+            fake; pages say so beside every number of the run.
+        full: a heavier sweep: measured only by `run --full`, else skipped with that reason.
+        own_network: each rank lives in a network namespace of its own, with one link to a switch;
+            skipped, with the reason, where that cannot be made.
+        link_bits_per_second: what each of these links lets through; None is as fast as it goes.
     """
 
     strategy: str
@@ -72,6 +85,10 @@ class RunPlan:
     has_timeline: bool = True
     can_share_device: bool = True
     only_on_cpu: bool = False
+    nature: Nature = "real"
+    full: bool = False
+    own_network: bool = False
+    link_bits_per_second: int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,10 @@ class Experiment:
     strategies: Mapping[str, Strategy]
     settle: Settle | None = None
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    full: bool = False
+    forecast: Forecast | None = None
+    choices: tuple[Choice, ...] = ()
+    on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
 
 
 def whole_number(settings: Mapping[str, Setting], name: str) -> int:
@@ -147,6 +168,10 @@ def find(name: str) -> Experiment:
         module.STRATEGIES,
         getattr(module, "settle", None),
         getattr(module, "TRIED_WITH", {}),
+        getattr(module, "FULL", False),
+        getattr(module, "forecast", None),
+        tuple(getattr(module, "CHOICES", ())),
+        getattr(module, "ON_CUDA", {}),
     )
 
 

@@ -79,6 +79,7 @@ def gather(
             prediction=_first_seconds([o.prediction_seconds for o in main.outcomes]),
             timeline=spans,
             ranks=rank_times,
+            measures=_measured_times([*main.outcomes, *(metered.outcomes if metered else [])]),
         ),
     )
 
@@ -124,6 +125,7 @@ def _declared(plan: RunPlan, backend: str, device: str) -> dict[str, Any]:
         "settings": dict(plan.settings),
         "budget_bytes": plan.budget_bytes,
         "expected_status": plan.expected,
+        "nature": plan.nature,
     }
 
 
@@ -201,6 +203,15 @@ def _first_seconds(by_rank: list[dict[str, float]]) -> dict[str, float]:
     return {name: s for seconds in reversed(by_rank) for name, s in seconds.items()}
 
 
+def _measured_times(outcomes: list[RankOutcome]) -> dict[str, Samples]:
+    """The times that an experiment took itself, each as the first rank that knows it took them."""
+    kept: dict[str, list[float]] = {}
+    for outcome in outcomes:
+        for name, seconds in outcome.measured_seconds.items():
+            kept.setdefault(name, seconds)
+    return {name: Samples.of(_thinned(seconds)) for name, seconds in kept.items() if seconds}
+
+
 def _mean(parts: list[EpochPart], name: str) -> float | None:
     """The mean of a field over the ranks that know it, weighted by their samples."""
     known = [(getattr(p, name), p.num_samples) for p in parts if getattr(p, name) is not None]
@@ -261,6 +272,7 @@ def _ranks(main: list[RankOutcome], metered: list[RankOutcome]) -> list[RankReco
                 parameter_digest=outcome.parameter_digest,
                 memory=meter.memory or outcome.memory,
                 collectives=meter.collectives,
+                measures={**meter.measures, **outcome.measures},
             )
         )
     return records
@@ -271,8 +283,12 @@ def _samples(seconds: list[float]) -> Samples | None:
     settled = seconds[NUM_SETTLING_STEPS:]
     if not settled:
         return None
-    stride = -(-len(settled) // MAX_SAMPLES)
-    return Samples.of(settled[::stride])
+    return Samples.of(_thinned(settled))
+
+
+def _thinned(seconds: list[float]) -> list[float]:
+    """At most as many samples as a trace keeps, taken evenly."""
+    return seconds[:: -(-len(seconds) // MAX_SAMPLES)]
 
 
 def _timeline(outcomes: list[RankOutcome]) -> tuple[list[Span], list[RankTime]]:

@@ -11,6 +11,7 @@ from runners.trace import (
     Model,
     NonFinite,
     PredictionStep,
+    Setting,
     Stage,
     Status,
 )
@@ -84,3 +85,5 @@ class RankOutcome(_Part):
     events: list[EventPart] = []
     window_ns: tuple[int, int] | None = None
     non_finite: list[NonFinite] = []
+    measures: dict[str, Setting] = {}
+    measured_seconds: dict[str, list[float]] = {}

@@ -197,6 +197,28 @@ class Recorder:
             )
         )
 
+    def measure(self, name: str, value: Setting) -> None:
+        """Record what this experiment itself counted or compared on this rank, in any pass.
+
+        A page reads it as `<run>.ranks[0].measures.<name>`.
+
+        Args:
+            name: its unit is in it: `…_bytes`, `…_seconds` (not for times: `measure_seconds`),
+                `…_share`, `num_…`, `…loss…`; without one it is a plain number or a word.
+            value: a number, a word, or a list of them; a number that is not finite becomes null.
+        """
+        if isinstance(value, float) and not math.isfinite(value):
+            self._not_finite(f"measures.{name}", value)
+            value = None
+        self.outcome.measures[name] = value
+
+    def measure_seconds(self, name: str, samples: Iterable[float]) -> None:
+        """Record times of something other than a step: raw samples, in seconds.
+
+        A page reads them as `<run>.timing.measures.<name>`, as the lowest rank took them.
+        """
+        self.outcome.measured_seconds.setdefault(name, []).extend(samples)
+
     def count_samples(self, count: int) -> None:
         """Add to the training samples this rank has seen."""
         self.outcome.num_samples = (self.outcome.num_samples or 0) + count

@@ -21,6 +21,7 @@ from pydantic import (
 Status = Literal[
     "completed", "out_of_memory", "diverged", "deadlocked", "died", "failed", "skipped"
 ]
+Nature = Literal["real", "paced", "simulated"]
 Activity = Literal["compute", "communication", "waiting"]
 Shape = list[int]
 Setting = int | float | str | bool | None | list[int] | list[float] | list[str]
@@ -84,6 +85,11 @@ class Model(Record):
 _SELDOM = ("ranks", "moves")
 
 
+def _without(names: tuple[str, ...], dumped: dict[str, object]) -> dict[str, object]:
+    """A dumped record without those of these fields that are empty or as always."""
+    return {name: kept for name, kept in dumped.items() if name not in names or kept}
+
+
 class Held(Record):
     """What went into a stage and came out of it on one rank."""
 
@@ -123,8 +129,7 @@ class Stage(Record):
     @model_serializer(mode="wrap")
     def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Most stages know of one rank and move nothing; a trace need not say so each time."""
-        whole: dict[str, object] = dumped(self)
-        return {name: kept for name, kept in whole.items() if kept or name not in _SELDOM}
+        return _without(_SELDOM, dumped(self))
 
 
 class RankEpoch(Record):
@@ -215,6 +220,14 @@ class RankRecord(Record):
     parameter_digest: str | None = Field(description="when training ended")
     memory: Memory | None
     collectives: list[Collective] = Field(description="of one metered step")
+    measures: dict[str, Setting] = Field(
+        default={}, description="what the experiment itself counted or compared on this rank"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Few experiments measure anything that the meters do not."""
+        return _without(("measures",), dumped(self))
 
 
 class Samples(Record):
@@ -282,6 +295,14 @@ class Timing(Record):
     prediction: dict[str, float] = Field(description="seconds by prediction step")
     timeline: list[Span]
     ranks: list[RankTime]
+    measures: dict[str, Samples] = Field(
+        default={}, description="times that the experiment itself took, beside those of steps"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Few experiments time anything but steps and stages."""
+        return _without(("measures",), dumped(self))
 
 
 class NonFinite(Record):
@@ -318,6 +339,16 @@ class Run(Record):
     printed: list[str] = Field(description="what rank 0 printed")
     non_finite: list[NonFinite]
     timing: Timing
+    nature: Nature = Field(
+        default="real",
+        description="paced: stages last as long as they were told; simulated: fake tensors",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_usual(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Nearly every run is real."""
+        whole: dict[str, object] = dumped(self)
+        return {k: v for k, v in whole.items() if k != "nature" or v != "real"}
 
     @property
     def is_surprise(self) -> bool:
@@ -359,3 +390,43 @@ class Machine(Record):
     python: str
     torch: str
     accelerators: list[Accelerator]
+
+
+class Interval(Record):
+    """What is expected, and the range in which nine of ten outcomes should lie."""
+
+    expected: float
+    low: float
+    high: float
+
+
+class RunForecast(Record):
+    """What one run was expected to need, before it ran."""
+
+    peak_bytes: Interval | None = Field(description="of the rank that needs most")
+    step_seconds: Interval | None = Field(description="the median step")
+    reason: str | None = Field(default=None, description="why something was not foretold")
+
+
+class ChoiceForecast(Record):
+    """Which of several runs was expected to be best, before they ran."""
+
+    experiment: str
+    name: str
+    question: str
+    runs: list[str]
+    by: Literal["step_seconds", "peak_bytes"]
+    expected: str = Field(description="the run that was expected to be best")
+
+
+class Prediction(Record):
+    """What a machine's primitives promise for every run: `prediction.json` of its folder."""
+
+    schema_version: Literal[1]
+    machine: str
+    recorded_at: str = Field(description="UTC, ISO 8601, seconds; before any run it foretells")
+    primitives: dict[str, Samples | float] = Field(
+        description="by name with its unit: `matrix_flops_per_second`, `all_reduce_2_alpha_seconds`"
+    )
+    runs: dict[str, RunForecast] = Field(description="by `experiment.run`")
+    choices: list[ChoiceForecast]

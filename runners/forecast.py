@@ -1,0 +1,98 @@
+"""What a run will need, said before it runs: the work of one step, by closed forms. No torch.
+
+An experiment's `forecast(plan)` gives the `Work` of its busiest rank in one step, from the plan's
+settings alone; `predict.py` measures a machine's primitives and turns work into bytes and seconds
+with intervals. Nothing here may look at a trace: a forecast that knew the outcome would be none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Collectives or messages of one kind in one step, as one rank takes part in them.
+
+    Attributes:
+        operation: all_reduce, all_gather, reduce_scatter, broadcast, send …
+        num_bytes: payload of all its calls together.
+        count: calls.
+        num_ranks: that take part.
+        hidden_share: how much of it can pass while the rank computes, 0 to 1.
+    """
+
+    operation: str
+    num_bytes: int
+    count: int = 1
+    num_ranks: int = 2
+    hidden_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """One step of the busiest rank, and what it holds at its peak.
+
+    Attributes:
+        peak_bytes: above the start, as the memory meter sees it; None: not foretold.
+        flops: multiplications and additions of matrix products, forward and backward.
+        moved_bytes: read and written by everything elementwise.
+        num_operations: torch operations that are started.
+        optimizer_parameters: parameters that this rank updates.
+        optimizer: which update rule.
+        exchanges: what is communicated.
+        num_busy_ranks: ranks that compute at the same time, and share the machine's cores.
+        num_sequential: how many times this work passes one after another before the step ends, as
+            the stages of a model do for a single batch.
+        extra_seconds: what is set rather than measured: a paced stage, a sleep.
+    """
+
+    peak_bytes: int | None = None
+    flops: float = 0.0
+    moved_bytes: float = 0.0
+    num_operations: int = 0
+    optimizer_parameters: int = 0
+    optimizer: Literal["sgd", "adam", "fused_adam"] = "sgd"
+    exchanges: tuple[Exchange, ...] = ()
+    num_busy_ranks: int = 1
+    num_sequential: float = 1.0
+    extra_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A question that is answered before the runs: which of them will be best?
+
+    Attributes:
+        name: unique in its experiment.
+        question: in words, as a page asks it.
+        runs: names of runs of the experiment, at least two.
+        by: the least of what decides: the median step, or the highest peak among the ranks.
+    """
+
+    name: str
+    question: str
+    runs: tuple[str, ...]
+    by: Literal["step_seconds", "peak_bytes"] = "step_seconds"
+
+
+def perceptron_flops(widths: Sequence[int], rows: int) -> float:
+    """Of one step of a stack of linear layers: forward, and backward without the first input's.
+
+    2·rows·in·out for each layer forward, as much again for its weight's gradient, and once more
+    for its input's gradient, which the first layer does not need.
+    """
+    pairs = list(pairwise(widths))
+    forward = sum(2.0 * rows * a * b for a, b in pairs)
+    first = 2.0 * rows * pairs[0][0] * pairs[0][1]
+    return 3 * forward - first
+
+
+def perceptron_parameters(widths: Sequence[int]) -> int:
+    """Weights and biases of a stack of linear layers."""
+    return sum(a * b + b for a, b in pairwise(widths))

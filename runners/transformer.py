@@ -1,0 +1,164 @@
+"""A small GPT, and its closed forms: the network of every experiment about transformers.
+
+Blocks of causal attention and a perceptron, each behind a layer norm, as in GPT-2. The projections
+are linear layers of their own (`query`, `key`, `value`, `out`, `up`, `down`), so that a plan of
+tensor parallelism can split them by columns and by rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class TransformerShape:
+    """What a transformer's size follows from.
+
+    Attributes:
+        vocabulary: tokens there are.
+        context: the longest sequence.
+        width: features of a token.
+        num_heads: of attention; divides the width.
+        num_layers: blocks.
+        hidden: features inside a block's perceptron; four times the width as in GPT-2.
+    """
+
+    vocabulary: int
+    context: int
+    width: int
+    num_heads: int
+    num_layers: int
+    hidden: int
+
+    def block_parameters(self) -> int:
+        """Parameters of one block: four square projections, two of the perceptron, two norms."""
+        attention = 4 * (self.width * self.width + self.width)
+        perceptron = 2 * self.width * self.hidden + self.hidden + self.width
+        return attention + perceptron + 2 * 2 * self.width
+
+    def num_parameters(self) -> int:
+        """Of the whole: embeddings of tokens and positions, blocks, last norm, head."""
+        embeddings = (self.vocabulary + self.context) * self.width
+        head = self.width * self.vocabulary
+        return embeddings + self.num_layers * self.block_parameters() + 2 * self.width + head
+
+    def forward_flops(self, rows: int, length: int) -> int:
+        """Of the matrix products of one forward pass over (rows, length) tokens.
+
+        Two operations a weight and token, and 4·length·width a token and layer for attention's
+        two products, counted whole as kernels without a mask compute them.
+        """
+        tokens = rows * length
+        weights = self.num_layers * (4 * self.width**2 + 2 * self.width * self.hidden)
+        attention = self.num_layers * 2 * length * self.width
+        return 2 * tokens * (weights + attention + self.width * self.vocabulary)
+
+
+class Attention(nn.Module):
+    """Causal self-attention. In and out: (rows, length, width)."""
+
+    def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
+        super().__init__()
+        self.head_width = shape.width // shape.num_heads
+        self.query = nn.Linear(shape.width, shape.width, device=device)
+        self.key = nn.Linear(shape.width, shape.width, device=device)
+        self.value = nn.Linear(shape.width, shape.width, device=device)
+        self.out = nn.Linear(shape.width, shape.width, device=device)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Attend to what came before; a rank that holds some heads computes those."""
+        query, key, value = (
+            split(tokens).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+            for split in (self.query, self.key, self.value)
+        )
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        result: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return result
+
+
+class Perceptron(nn.Module):
+    """Two linear layers with a GELU between. In and out: (…, width)."""
+
+    def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
+        super().__init__()
+        self.up = nn.Linear(shape.width, shape.hidden, device=device)
+        self.down = nn.Linear(shape.hidden, shape.width, device=device)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Widen, bend, narrow."""
+        result: Tensor = self.down(nn.functional.gelu(self.up(tokens)))
+        return result
+
+
+class Block(nn.Module):
+    """Attention and a perceptron, each added to what came in. In and out: (rows, length, width)."""
+
+    def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(shape.width, device=device)
+        self.attention = Attention(shape, device)
+        self.perceptron_norm = nn.LayerNorm(shape.width, device=device)
+        self.perceptron = Perceptron(shape, device)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Add both to the tokens."""
+        tokens = tokens + self.attention(self.attention_norm(tokens))
+        result: Tensor = tokens + self.perceptron(self.perceptron_norm(tokens))
+        return result
+
+
+class Embedding(nn.Module):
+    """Tokens and their positions as features. In: (rows, length). Out: (rows, length, width)."""
+
+    def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(shape.vocabulary, shape.width, device=device)
+        self.positions = nn.Embedding(shape.context, shape.width, device=device)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Look both up and add them."""
+        places = torch.arange(tokens.shape[-1], device=tokens.device)
+        result: Tensor = self.tokens(tokens) + self.positions(places)
+        return result
+
+
+class Head(nn.Module):
+    """The last norm, and a score for each token. In: (…, width). Out: (…, vocabulary)."""
+
+    def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(shape.width, device=device)
+        self.scores = nn.Linear(shape.width, shape.vocabulary, bias=False, device=device)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Score every token of the vocabulary as the next one."""
+        result: Tensor = self.scores(self.norm(tokens))
+        return result
+
+
+class Transformer(nn.Sequential):
+    """Embedding, blocks, head, in a row: cut anywhere, the parts are stages of a pipeline.
+
+    In: tokens (rows, length). Out: logits (rows, length, vocabulary).
+    """
+
+    def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
+        super().__init__(
+            Embedding(shape, device),
+            *(Block(shape, device) for _ in range(shape.num_layers)),
+            Head(shape, device),
+        )
+        self.shape = shape
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks alone."""
+        return [one for one in self if isinstance(one, Block)]
+
+
+def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy over all positions; logits (…, vocabulary), targets (…)."""
+    return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
