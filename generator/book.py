@@ -165,10 +165,6 @@ class _Loader:
                 self.errors.append(document.error(path, f"duplicate {word} id {part.id!r}"))
             found[part.id] = part
 
-    def optional(self, name: str, model: type[ModelT]) -> Document[ModelT] | None:
-        path = self.content / name
-        return self.read(path, model) if path.is_file() else None
-
     def split(
         self, folder: Path, stem: str, model: type[ModelT]
     ) -> Iterator[Document[ModelT] | None]:
@@ -342,12 +338,12 @@ def load(
     retractions: dict[str, Retraction] = {}
     misconceptions: dict[str, Misconception] = {}
     references: dict[str, Reference] = {}
-    retracted = loader.optional("retracted.yml", RetractionFile)
-    loader.parts(retracted, "retractions", retractions, "retraction")
+    for retracted in loader.split(loader.content, "retracted", RetractionFile):
+        loader.parts(retracted, "retractions", retractions, "retraction")
     for believed in loader.split(loader.content, "misconceptions", MisconceptionFile):
         loader.parts(believed, "misconceptions", misconceptions, "misconception")
-    cited = loader.optional("references.yml", ReferenceFile)
-    loader.parts(cited, "references", references, "reference")
+    for cited in loader.split(loader.content, "references", ReferenceFile):
+        loader.parts(cited, "references", references, "reference")
     shown, reference = _machines(loader, shelf, machine)
     found = shelf.traces(shown, reference) if shown and reference else {}
     if loader.errors or not (home and shown and reference):
