@@ -1,9 +1,9 @@
 """The digest of an experiment's code: what decides whether a trace is stale. No torch.
 
-It covers the syntax tree, without comments and docstrings, of the experiment's file and of every
-module of ours that it imports and that can change a result (`COVERED`), the programs it executes
-from `content/` with what their comments declare, and `METER_VERSION`, raised by hand when a meter
-or the launcher changes results.
+It covers the syntax tree, without comments, docstrings and forecasts, of the experiment's file and
+of every module of ours that it imports and that can change a result (`COVERED`), the programs it
+executes from `content/` with what their comments declare, and `METER_VERSION`, raised by hand when
+a meter or the launcher changes results.
 """
 
 from __future__ import annotations
@@ -66,6 +66,20 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
             and isinstance(node.body[0].value.value, str)
         ):
             node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _foretells(node: ast.stmt) -> bool:
+    """Whether a statement only says what a run will need: a better forecast makes no trace stale."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name == "forecast" or node.name.startswith("_foretell")
+    if isinstance(node, ast.Assign):
+        return any(isinstance(t, ast.Name) and t.id == "CHOICES" for t in node.targets)
+    return isinstance(node, ast.ImportFrom) and node.module == "runners.forecast"
+
+
+def _without_forecasts(tree: ast.Module) -> ast.Module:
+    tree.body = [node for node in tree.body if not _foretells(node)]
     return tree
 
 
@@ -138,7 +152,7 @@ def source_digest(experiment: str) -> str:
             digest.update(path.read_bytes())
             continue
         text = path.read_text(encoding="utf-8")
-        digest.update(dumped(_without_docstrings(tree)).encode())
+        digest.update(dumped(_without_forecasts(_without_docstrings(tree))).encode())
         if path.is_relative_to(ROOT / "content"):
             digest.update("\n".join(declared(text)).encode())
     return digest.hexdigest()[:16]
