@@ -23,6 +23,8 @@ NUM_STAGES = 2
 BYTES_PER_VALUE = 4
 # What training keeps of each parameter: itself and its gradient; Adam adds two moments.
 COPIES = {"sgd": 2, "adam": 4}
+# A budget refuses in the first step or not at all; only one model is trained for its losses.
+NUM_EPOCHS = {("wide", "sgd"): 3}
 
 
 def model_bytes(widths: Sequence[int]) -> int:
@@ -99,7 +101,7 @@ def _settings(model: str, optimizer: str) -> dict[str, Setting]:
         "num_rows": 50,
         "num_validation_rows": 50,
         "teacher_temperature": 0.05,
-        "num_epochs": 3 if optimizer == "sgd" else 1,
+        "num_epochs": NUM_EPOCHS.get((model, optimizer), 1),
         "learning_rate": 0.01 if optimizer == "sgd" else 0.0001,
     }
 

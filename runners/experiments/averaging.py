@@ -27,6 +27,7 @@ from runners.trace import Setting
 from runners.training import Tally, scaled_lesson, train_step, validate
 
 QUESTION = "Can replicas average their parameters, and less often than in every step?"
+FULL = True
 
 CHOICES = {"optimizer": ("sgd", "adam"), "averages": ("parameters", "gradients")}
 SETTINGS: dict[str, Setting] = {

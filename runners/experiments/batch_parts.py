@@ -26,6 +26,7 @@ from runners.trace import Setting
 from runners.training import Tally, scaled_lesson, validate
 
 QUESTION = "Each rank takes the loss on its own rows: what must its gradient weigh in the update?"
+FULL = True
 
 TAKEN_OVER = frozenset(BATCH_SPLIT) - {"num_rows_per_rank", "num_batches"}
 SETTINGS: dict[str, Setting] = {

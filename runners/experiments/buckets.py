@@ -24,6 +24,7 @@ from runners.rank import Rank
 from runners.trace import Setting
 
 QUESTION = "Does a gradient wait for the end of backward before it is sent?"
+FULL = True
 
 BYTES_PER_VALUE = 4
 SETTINGS: dict[str, Setting] = {

@@ -25,6 +25,7 @@ from runners.trace import Setting
 from runners.training import Tally, scaled_lesson, validate
 
 QUESTION = "What changes when each rank keeps the batch that one device had?"
+FULL = True
 
 SETTINGS: dict[str, Setting] = {
     "num_rows": 10000,

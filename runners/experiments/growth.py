@@ -26,6 +26,7 @@ from runners.rank import Rank
 from runners.trace import Setting
 
 QUESTION = "How do memory, bytes passed and time grow with ranks, parameters and batch?"
+FULL = True
 
 BYTES_PER_VALUE = 4
 COPIES_PER_PARAMETER = 2  # plain SGD keeps each parameter and its gradient

@@ -24,6 +24,7 @@ from runners.trace import Setting
 from runners.training import validate
 
 QUESTION = "What lets a batch train whose activations do not fit one device's memory?"
+FULL = True
 
 BYTES_PER_VALUE = 4
 BYTES_PER_LABEL = 8

@@ -36,7 +36,7 @@ SETTINGS: dict[str, Setting] = {
 FULL: dict[str, Setting] = {
     **SETTINGS,
     "width": 2236,
-    "num_rows": 832,
+    "num_rows": 512,
     "num_validation_rows": 64,
     "num_epochs": 1,
 }

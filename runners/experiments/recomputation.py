@@ -21,6 +21,7 @@ from runners.rank import Rank
 from runners.trace import Setting
 
 QUESTION = "Must training keep every intermediate result until backward needs it?"
+FULL = True
 
 BYTES_PER_VALUE = 4
 SETTINGS: dict[str, Setting] = {

@@ -20,6 +20,7 @@ from runners.rank import Rank
 from runners.trace import Setting
 
 QUESTION = "From which batch on is a step over two ranks faster than a step on one device?"
+FULL = True
 
 SETTINGS: dict[str, Setting] = {
     "width": 256,

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-GLOBAL_BATCH, STEPS = 64, 200
+GLOBAL_BATCH, STEPS = 64, 60
 
 
 def time_steps(group: dist.ProcessGroup) -> list[float]:

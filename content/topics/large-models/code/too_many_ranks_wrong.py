@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-GLOBAL_BATCH, STEPS = 64, 200
+GLOBAL_BATCH, STEPS = 64, 60
 
 dist.init_process_group("gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()
