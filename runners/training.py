@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from runners.networks import grade
+from runners.networks import description, grade, perceptron
 from runners.rank import Rank
 from runners.teacher import Lesson, Rows, Scaling, teach
 
@@ -36,6 +36,40 @@ def scaled_lesson(rank: Rank, low: float = 0.0) -> Lesson:
         return Rows(features, labels)
 
     return Lesson(scaled(lesson.training), scaled(lesson.validation))
+
+
+def shard_of(rank: Rank, rows: Rows) -> Rows:
+    """This rank's equal part of the rows, in their order; one device has all of them."""
+    size = len(rows.labels) // rank.world_size
+    return rows.take(slice(rank.rank * size, (rank.rank + 1) * size))
+
+
+def batch_of(rows: Rows, index: int, size: int) -> Rows:
+    """The batch of this index, `size` rows."""
+    return rows.take(slice(index * size, (index + 1) * size))
+
+
+def perceptron_for(rank: Rank) -> nn.Sequential:
+    """The perceptron of a run's settings, with one hidden layer.
+
+    Equal on every rank: all build it from the run's own seed.
+    """
+    settings = rank.settings
+    widths = (settings.num_features, settings.num_hidden, settings.num_classes)
+    dtype = getattr(torch, getattr(settings, "dtype", "float32"))
+    rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
+    torch.manual_seed(rank.seed)
+    return perceptron(widths, dtype=dtype, device=rank.device)
+
+
+def optimizer_for(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
+    """Adam where the run's settings say so, else SGD with their momentum."""
+    settings = rank.settings
+    if getattr(settings, "optimizer", "sgd") == "adam":
+        return torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    return torch.optim.SGD(
+        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum
+    )
 
 
 class Tally:
@@ -94,8 +128,7 @@ def train_epoch(
     """
     tally = Tally()
     for index in rank.steps(len(rows.labels) // batch_size):
-        batch = rows.take(slice(index * batch_size, (index + 1) * batch_size))
-        train_step(rank, model, optimizer, batch, tally)
+        train_step(rank, model, optimizer, batch_of(rows, index, batch_size), tally)
     return tally.seen()
 
 

@@ -19,17 +19,26 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
-from runners.networks import description, flat, perceptron
+from runners.networks import flat
 from runners.rank import Rank
 from runners.recorder import parameter_digest
-from runners.teacher import Lesson, Rows
+from runners.teacher import Lesson
 from runners.trace import Setting
-from runners.training import Tally, scaled_lesson, train_step, validate
+from runners.training import (
+    Tally,
+    batch_of,
+    optimizer_for,
+    perceptron_for,
+    scaled_lesson,
+    shard_of,
+    train_step,
+    validate,
+)
 
 QUESTION = "Can replicas average their parameters, and less often than in every step?"
 FULL = True
 
-CHOICES = {"optimizer": ("sgd", "adam"), "averages": ("parameters", "gradients")}
+WORDS = {"optimizer": ("sgd", "adam"), "averages": ("parameters", "gradients")}
 SETTINGS: dict[str, Setting] = {
     "num_rows": 10000,
     "num_validation_rows": 1000,
@@ -62,7 +71,7 @@ def settle(plan: RunPlan) -> RunPlan:
         ValueError: a rank has less than one batch, or a word is none of its choices.
     """
     settings = dict(plan.settings)
-    for name, words in CHOICES.items():
+    for name, words in WORDS.items():
         if settings[name] not in words:
             raise ValueError(f"{name} must be {' or '.join(words)}, not {settings[name]!r}")
     whole_number(settings, "steps_between")
@@ -86,20 +95,6 @@ RUNS = {
 }
 
 
-def _optimizer(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
-    settings = rank.settings
-    if settings.optimizer == "adam":
-        return torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
-    return torch.optim.SGD(
-        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum
-    )
-
-
-def _shard(rank: Rank, lesson: Lesson) -> Rows:
-    size = rank.settings.num_rows // rank.world_size
-    return lesson.training.take(slice(rank.rank * size, (rank.rank + 1) * size))
-
-
 def average(model: nn.Module) -> None:
     """Give every replica the mean of the replicas' parameters."""
     with torch.no_grad():
@@ -117,19 +112,15 @@ def train(rank: Rank) -> None:
     settings = rank.settings
     with rank.phase("build"):
         lesson = scaled_lesson(rank)
-        rows = _shard(rank, lesson)
-        dtype = getattr(torch, settings.dtype)
-        torch.manual_seed(rank.seed)
-        widths = (settings.num_features, settings.num_hidden, settings.num_classes)
-        model: nn.Module = perceptron(widths, dtype=dtype, device=rank.device)
-        rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
+        rows = shard_of(rank, lesson.training)
+        model: nn.Module = perceptron_for(rank)
     by_gradients = settings.averages == "gradients"
     replica = DistributedDataParallel(model) if by_gradients else model
-    optimizer = _optimizer(rank, model)
+    optimizer = optimizer_for(rank, model)
     rank.watch(model, optimizer)
     for epoch, tally in _epochs(rank):
         for index in rank.steps(settings.num_steps_per_epoch):
-            batch = rows.take(slice(index * settings.batch_size, (index + 1) * settings.batch_size))
+            batch = batch_of(rows, index, settings.batch_size)
             train_step(rank, replica, optimizer, batch, tally)
             if not by_gradients and (rank.step_index + 1) % settings.steps_between == 0:
                 _average(rank, model, lesson)

@@ -18,12 +18,11 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from runners.experiment import RunPlan, whole_number
 from runners.experiments.batch_split import SETTINGS as BATCH_SPLIT
-from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.recorder import parameter_digest
 from runners.teacher import Lesson, Rows
 from runners.trace import Setting
-from runners.training import Tally, scaled_lesson, validate
+from runners.training import Tally, batch_of, optimizer_for, perceptron_for, scaled_lesson, validate
 
 QUESTION = "Each rank takes the loss on its own rows: what must its gradient weigh in the update?"
 FULL = True
@@ -76,19 +75,9 @@ RUNS = {
 
 
 def _model(rank: Rank) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """The same parameters on every rank: all build from the run's own seed."""
-    settings = rank.settings
-    widths = (settings.num_features, settings.num_hidden, settings.num_classes)
-    torch.manual_seed(rank.seed)
-    model = perceptron(widths, device=rank.device)
-    rank.describe(description(widths, [range(rank.world_size)] * 2))
-    optimizer: torch.optim.Optimizer
-    if settings.optimizer == "adam":
-        optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
-    else:
-        optimizer = torch.optim.SGD(
-            model.parameters(), lr=settings.learning_rate, momentum=settings.momentum
-        )
+    """The same parameters on every rank, and what updates them."""
+    model = perceptron_for(rank)
+    optimizer = optimizer_for(rank, model)
     rank.watch(model, optimizer)
     rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
     return model, optimizer
@@ -112,8 +101,7 @@ def parts(rank: Rank) -> None:
 
 def _batch(rank: Rank, lesson: Lesson, index: int) -> Rows:
     """One batch of all ranks; sorted by label, the classes that come last fall to the last rank."""
-    size = rank.settings.batch_size
-    batch = lesson.training.take(slice(index * size, (index + 1) * size))
+    batch = batch_of(lesson.training, index, rank.settings.batch_size)
     if rank.settings.order == "by_label":
         return batch.take(batch.labels.argsort(stable=True))
     return batch

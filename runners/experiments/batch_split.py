@@ -16,12 +16,20 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.experiment import RunPlan, whole_number
-from runners.networks import description, flat, perceptron
+from runners.networks import flat
 from runners.rank import Rank
 from runners.recorder import parameter_digest
 from runners.teacher import Lesson, Rows
 from runners.trace import Setting
-from runners.training import Tally, scaled_lesson, train_epoch, validate
+from runners.training import (
+    Tally,
+    batch_of,
+    optimizer_for,
+    perceptron_for,
+    scaled_lesson,
+    train_epoch,
+    validate,
+)
 
 QUESTION = "Does splitting every batch over two ranks change what is learnt, and is it faster?"
 
@@ -65,15 +73,9 @@ RUNS = {
 
 
 def _model(rank: Rank) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """The same parameters on every rank: all build from the run's own seed."""
-    torch.manual_seed(rank.seed)
-    settings = rank.settings
-    widths = (settings.num_features, settings.num_hidden, settings.num_classes)
-    model = perceptron(widths, device=rank.device)
-    rank.describe(description(widths, [range(rank.world_size)] * 2))
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=rank.settings.learning_rate, momentum=rank.settings.momentum
-    )
+    """The same parameters on every rank, and what updates them."""
+    model = perceptron_for(rank)
+    optimizer = optimizer_for(rank, model)
     rank.watch(model, optimizer)
     rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
     return model, optimizer
@@ -105,9 +107,7 @@ def split(rank: Rank) -> None:
     for epoch in rank.epochs(settings.num_epochs):
         tally = Tally()
         for index in rank.steps(settings.num_batches):
-            rows = lesson.training.take(
-                slice(index * settings.batch_size, (index + 1) * settings.batch_size)
-            )
+            rows = batch_of(lesson.training, index, settings.batch_size)
             _split_step(rank, model, optimizer, rows, tally)
             rank.count_samples(settings.num_rows_per_rank)
         _report(rank, epoch, tally.seen() if rank.rank == 0 else None, model, lesson)

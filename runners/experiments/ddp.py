@@ -22,7 +22,7 @@ from runners.rank import Rank
 from runners.recorder import parameter_digest
 from runners.teacher import Lesson, Rows, Scaling
 from runners.trace import Setting
-from runners.training import lesson_for, train_epoch, validate
+from runners.training import lesson_for, optimizer_for, shard_of, train_epoch, validate
 
 QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
 
@@ -44,7 +44,7 @@ SETTINGS: dict[str, Setting] = {
     "scaling": "global",
     "order": "shuffled",
 }
-CHOICES = {
+WORDS = {
     "dtype": ("float32", "float64"),
     "scaling": ("global", "per_shard"),
     "order": ("shuffled", "sorted"),
@@ -60,7 +60,7 @@ def settle(plan: RunPlan) -> RunPlan:
         ValueError: the rows cannot be dealt out equally, or a word is none of its choices.
     """
     settings = dict(plan.settings)
-    for name, words in CHOICES.items():
+    for name, words in WORDS.items():
         if settings[name] not in words:
             raise ValueError(f"{name} must be {' or '.join(words)}, not {settings[name]!r}")
     num_rows, batch_size = whole_number(settings, "num_rows"), whole_number(settings, "batch_size")
@@ -122,10 +122,7 @@ def _prepared(rank: Rank) -> tuple[Rows, Rows]:
     settings = rank.settings
     lesson = _lesson(rank)
     whole = lesson.training.features
-    shards = lesson.training
-    if rank.world_size > 1:
-        size = settings.num_rows // rank.world_size
-        shards = lesson.training.take(slice(rank.rank * size, (rank.rank + 1) * size))
+    shards = shard_of(rank, lesson.training)
     with rank.stage("load", "take this rank's shard of the rows", whole, everywhere=True) as out:
         out(shards.features)
     per_shard = settings.scaling == "per_shard"
@@ -153,15 +150,9 @@ def _model(rank: Rank) -> nn.Module:
     return perceptron(_widths(rank), dtype=dtype, device=rank.device)
 
 
-def _optimizer(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(
-        model.parameters(), lr=rank.settings.learning_rate, momentum=rank.settings.momentum
-    )
-
-
 def _train(rank: Rank, model: nn.Module, training: Rows, validation: Rows, *, sync: bool) -> None:
     """Train to the end; replicas report their own loss and digest each epoch."""
-    optimizer = _optimizer(rank, model)
+    optimizer = optimizer_for(rank, model)
     rank.watch(model, optimizer)
     rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
     context = nullcontext() if sync else model.no_sync()  # type: ignore[operator]
@@ -212,7 +203,7 @@ def ddp(rank: Rank) -> None:
     if not rank.is_metered:
         compare(rank, replica.module, validation)
         _show_stages(rank, replica, training, validation)
-        follow(rank, replica, _optimizer(rank, replica), training)
+        follow(rank, replica, optimizer_for(rank, replica), training)
 
 
 def no_sync(rank: Rank) -> None:
@@ -231,7 +222,7 @@ def no_sync(rank: Rank) -> None:
 def _show_stages(rank: Rank, model: nn.Module, training: Rows, validation: Rows) -> None:
     """One more step and one more validation, to show their tensors."""
     batch = training.take(slice(0, rank.settings.batch_size))
-    optimizer = _optimizer(rank, model)
+    optimizer = optimizer_for(rank, model)
     with rank.stage(
         "train",
         "forward, loss, backward with all_reduce, update",

@@ -18,11 +18,18 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import PassName, RunPlan, whole_number
-from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.teacher import Rows
 from runners.trace import Setting
-from runners.training import Tally, scaled_lesson, validate
+from runners.training import (
+    Tally,
+    batch_of,
+    optimizer_for,
+    perceptron_for,
+    scaled_lesson,
+    shard_of,
+    validate,
+)
 
 QUESTION = "What changes when each rank keeps the batch that one device had?"
 FULL = True
@@ -83,23 +90,16 @@ def train(rank: Rank) -> None:
     settings = rank.settings
     with rank.phase("build"):
         lesson = scaled_lesson(rank)
-        size = settings.num_rows // rank.world_size
-        rows = lesson.training.take(slice(rank.rank * size, (rank.rank + 1) * size))
-        dtype = getattr(torch, settings.dtype)
-        torch.manual_seed(rank.seed)
-        widths = (settings.num_features, settings.num_hidden, settings.num_classes)
-        model = perceptron(widths, dtype=dtype, device=rank.device)
-        rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
+        rows = shard_of(rank, lesson.training)
+        model = perceptron_for(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum
-    )
+    optimizer = optimizer_for(rank, model)
     rank.watch(model, optimizer)
     for epoch in rank.epochs(settings.num_epochs):
         tally = Tally()
-        for index in rank.steps(size // settings.batch_size):
-            batch = rows.take(slice(index * settings.batch_size, (index + 1) * settings.batch_size))
+        for index in rank.steps(len(rows.labels) // settings.batch_size):
+            batch = batch_of(rows, index, settings.batch_size)
             update(rank, replica, optimizer, batch, tally)
         loss, accuracy, count = tally.seen()
         graded = None
@@ -127,7 +127,7 @@ def update(
     settings = rank.settings
     num_rows = settings.batch_size // settings.num_parts
     for part in range(settings.num_parts):
-        own = batch.take(slice(part * num_rows, (part + 1) * num_rows))
+        own = batch_of(batch, part, num_rows)
         is_last = part == settings.num_parts - 1
         exchanges = is_last or settings.exchanges_each_part
         with nullcontext() if exchanges else replica.no_sync():
