@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from runners.experiment import Experiment, PassName, RunPlan
 from runners.forkserver import ForkServer, LaunchError
 from runners.heartbeat import Beat, listen
+from runners.links import linked
 from runners.outcome import RankOutcome
 from runners.trace import Failure
 
@@ -44,6 +45,7 @@ SETTLE_SECONDS = 1.0  # peers of a failed rank that burn no processor time this 
 GRACE_SECONDS = 15.0  # the longest that peers of a failed rank may work on
 CLEAN_SECONDS = 2.0  # the longest that files of killed ranks may take to go
 QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this long hangs
+EXPECTED_QUIET_SECONDS = 2.5  # the same for a run that is meant to hang
 # gloo's threads wake up a hundred times a second while they wait; that little is not work.
 IDLE_SHARE = 0.02
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -184,36 +186,12 @@ class Launcher:
         plan = experiment.runs[run]
         start = time.monotonic()
         attempt = Path(tempfile.mkdtemp(dir=self._scratch))
-        server = self._server(pass_name)
-        requests: list[dict[str, Any]] = [
-            {
-                "experiment": experiment.name,
-                "plan": asdict(plan),
-                "most_bytes": self.most_bytes,
-                "pass": pass_name,
-                "rank": rank,
-                "device": self.device_of(plan),
-                "backend": self.backend_of(plan),
-                "store": str(attempt / "store"),
-                "record": str(attempt / f"rank{rank}.json"),
-                "heart": str(attempt / f"rank{rank}.heart"),
-                "output": str(attempt / f"rank{rank}.out"),
-                "errors": str(attempt / f"rank{rank}.err"),
-            }
-            for rank in range(plan.world_size)
-        ]
-        pids = server.start(requests)
-        ranks = [
-            _Live(pid, Path(r["record"]), Path(r["heart"]))
-            for pid, r in zip(pids, requests, strict=True)
-        ]
-        try:
-            hung = self._follow(server, ranks, watch)
-        finally:
-            for live in ranks:
-                if live.exit_code is None:
-                    with suppress(ProcessLookupError):  # it may have ended a moment ago
-                        os.kill(live.pid, signal.SIGKILL)
+        requests = self._requests(experiment, plan, pass_name, attempt)
+        links = linked(plan.world_size, plan.link_bits_per_second)
+        with links if plan.own_network else nullcontext() as namespaces:
+            for request, namespace in zip(requests, namespaces or (), strict=False):
+                request["namespace"] = namespace
+            ranks, hung = self._live(self._server(pass_name), requests, watch)
         outcomes = [_settled(rank, live, hung) for rank, live in enumerate(ranks)]
         printed = _said(attempt / "rank0.out").splitlines()
         self._keep_errors(requests)
@@ -225,7 +203,54 @@ class Launcher:
             time.monotonic() - start,
         )
 
-    def _follow(self, server: ForkServer, ranks: list[_Live], watch: Watch | None) -> bool:
+    def _requests(
+        self, experiment: Experiment, plan: RunPlan, pass_name: PassName, attempt: Path
+    ) -> list[dict[str, Any]]:
+        """What each rank is told: what to do, with whom, and where to write."""
+        return [
+            {
+                "experiment": experiment.name,
+                "plan": asdict(plan),
+                "most_bytes": self.most_bytes,
+                "pass": pass_name,
+                "rank": rank,
+                "namespace": None,
+                "device": self.device_of(plan),
+                "backend": self.backend_of(plan),
+                "store": str(attempt / "store"),
+                "record": str(attempt / f"rank{rank}.json"),
+                "heart": str(attempt / f"rank{rank}.heart"),
+                "output": str(attempt / f"rank{rank}.out"),
+                "errors": str(attempt / f"rank{rank}.err"),
+            }
+            for rank in range(plan.world_size)
+        ]
+
+    def _live(
+        self, server: ForkServer, requests: list[dict[str, Any]], watch: Watch | None
+    ) -> tuple[list[_Live], bool]:
+        """Let the ranks live to their end; none outlives this call. Whether they hung, too."""
+        pids = server.start(requests)
+        ranks = [
+            _Live(pid, Path(r["record"]), Path(r["heart"]))
+            for pid, r in zip(pids, requests, strict=True)
+        ]
+        try:
+            return ranks, self._follow(server, ranks, watch, self._patience(requests))
+        finally:
+            for live in ranks:
+                if live.exit_code is None:
+                    with suppress(ProcessLookupError):  # it may have ended a moment ago
+                        os.kill(live.pid, signal.SIGKILL)
+
+    def _patience(self, requests: list[dict[str, Any]]) -> float:
+        """How long ranks may be quiet before they hang; who is meant to hang is believed sooner."""
+        hangs = requests[0]["plan"]["expected"] == "deadlocked"
+        return min(self.quiet_seconds, EXPECTED_QUIET_SECONDS) if hangs else self.quiet_seconds
+
+    def _follow(
+        self, server: ForkServer, ranks: list[_Live], watch: Watch | None, patience: float
+    ) -> bool:
         """Watch until all have ended, or until those left never will; whether they hang."""
         failed_at: float | None = None
         while True:
@@ -243,7 +268,7 @@ class Launcher:
                 waited = time.monotonic() - failed_at
                 if waited > GRACE_SECONDS or all(r.is_quiet(SETTLE_SECONDS) for r in working):
                     return False
-            elif all(live.is_quiet(self.quiet_seconds) for live in working):
+            elif all(live.is_quiet(patience) for live in working):
                 return True
 
     def _keep_errors(self, requests: list[dict[str, Any]]) -> None:

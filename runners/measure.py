@@ -1,6 +1,6 @@
 """Measure one experiment: every run, every pass, into one trace.
 
-In: an experiment's name. Out: a `Trace` on disk, written whole, and the runs that surprised.
+In: what is due of it (`due.py`). Out: a `Trace` on disk, written whole.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runners import machine
-from runners.experiment import Experiment, PassName, RunPlan, find
+from runners.due import Due, needs_full, part_of
+from runners.experiment import Experiment, PassName, RunPlan, on_device
 from runners.gather import gather, skipped
 from runners.launch import Launcher, PassResult
+from runners.links import cannot_link
 from runners.progress import Progress
 from runners.trace import (
     Code,
@@ -26,12 +28,10 @@ from runners.trace import (
     Run,
     Software,
     Trace,
-    TraceError,
-    is_stale,
-    read,
     source_digest,
     write,
     write_machine,
+    write_part,
 )
 from runners.trial import Trial
 
@@ -70,17 +70,6 @@ def alone() -> Iterator[None]:
         file.truncate(0)
 
 
-def needs_run(name: str, where: Path) -> str | None:
-    """Why an experiment must be run: missing, stale or unreadable; None where it need not."""
-    path = where / f"{name}.json"
-    if not path.exists():
-        return "missing"
-    try:
-        return "stale" if is_stale(read(path)) else None
-    except TraceError:
-        return "unreadable"
-
-
 def _git(*arguments: str) -> str | None:
     try:
         done = subprocess.run(
@@ -108,6 +97,8 @@ def cannot_run(plan: RunPlan, *, device: str, backend: str) -> str | None:
             f"{plan.world_size} ranks would share an accelerator, where gloo lacks the collectives "
             "this strategy needs"
         )
+    if plan.own_network and (reason := cannot_link()):
+        return reason
     if plan.budget_bytes is not None:
         return machine.can_limit_memory()
     return None
@@ -138,28 +129,48 @@ def measure_run(
 
 
 def measure(
-    name: str, launcher: Launcher, progress: Progress, *, as_reference: bool = False
+    due: Due, launcher: Launcher, progress: Progress, *, as_reference: bool = False
 ) -> Trace:
-    """Measure every run of an experiment and write its trace.
+    """Measure what is due of an experiment and write its trace; what is kept stands beside it.
+
+    After each run, what has ended is kept, so that an interruption costs one run.
 
     Raises:
         UnknownExperimentError, LaunchError, OSError.
     """
+    name = due.experiment.name
     code = _code(name)  # before it runs: who edits it meanwhile gets a stale trace, not a false one
-    experiment = find(name)
+    experiment = on_device(due.experiment, launcher.device)
+    here = machine.describe(as_reference=as_reference)
+    where = folder(as_reference=as_reference)
+    since = due.since or _now()
     runs: dict[str, Run] = {}
     progress.begin(experiment)
     for run_name in experiment.runs:
-        runs[run_name] = measure_run(launcher, experiment, run_name, progress)
+        if run_name in due.kept:
+            runs[run_name] = due.kept[run_name]
+            progress.kept(run_name)
+            continue
+        runs[run_name] = (
+            _left_out(launcher, experiment, run_name)
+            if run_name in due.left_out
+            else measure_run(launcher, experiment, run_name, progress)
+        )
         progress.ended(run_name, runs[run_name])
-    here = machine.describe(as_reference=as_reference)
-    trace = _trace(experiment, code, here, runs)
-    where = folder(as_reference=as_reference)
+        write_part(part_of(name, where), _trace(experiment, code, here, runs, since))
+    trace = _trace(experiment, code, here, runs, since)
     write_machine(where, here)
     write(where / f"{name}.json", trace)
+    part_of(name, where).unlink(missing_ok=True)
     if not as_reference:
         machine.THIS_MACHINE.write_text(f"{here.name}\n", encoding="utf-8")
     return trace
+
+
+def _left_out(launcher: Launcher, experiment: Experiment, name: str) -> Run:
+    plan = experiment.runs[name]
+    device, backend = launcher.device_of(plan), launcher.backend_of(plan)
+    return skipped(plan, needs_full(experiment.name), backend=backend, device=device)
 
 
 def measure_trial(
@@ -178,19 +189,25 @@ def measure_trial(
     progress.begin(tried)
     run = measure_run(launcher, tried, trial.run, progress)
     progress.clear()
-    return _trace(tried, code, machine.describe(), {trial.run: run})
+    return _trace(tried, code, machine.describe(), {trial.run: run}, _now())
 
 
-def _trace(experiment: Experiment, code: Code, here: Machine, runs: dict[str, Run]) -> Trace:
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _trace(
+    experiment: Experiment, code: Code, here: Machine, runs: dict[str, Run], since: str
+) -> Trace:
     import torch
 
     return Trace(
         schema_version=1,
         experiment=experiment.name,
         question=experiment.question,
-        recorded_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        recorded_at=since,
         machine=here.name,
         code=code,
         software=Software(python=platform.python_version(), torch=str(torch.__version__)),
-        runs=runs,
+        runs=dict(runs),
     )

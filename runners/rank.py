@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from runners.experiment import PassName, RunPlan
 from runners.heartbeat import Heart
 from runners.meters.activity import ActivityMeter
+from runners.meters.link import LinkCount, count
 from runners.meters.memory import KernelPeak, MemoryMeter, local
 from runners.outcome import EventPart
 from runners.recorder import Recorder, parameter_digest
@@ -141,6 +142,12 @@ class Rank(Recorder):
             for e in meter.events
         ]
         self._activity = None
+
+    # --- what passes its own link
+
+    def link_count(self) -> LinkCount | None:
+        """What has passed this rank's link so far; None where it has no link of its own."""
+        return count() if self.plan.own_network else None
 
     # --- memory
 

@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, find
 from runners.heartbeat import Heart
+from runners.links import enter
 from runners.meters.memory import MemoryMeter, heap_bytes
 from runners.outcome import RankOutcome
 from runners.rank import Rank
@@ -177,6 +178,8 @@ def _write(path: Path, outcome: RankOutcome) -> None:
 def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     """Join the group, warm up, and set the budget or start the meter."""
     plan = rank.plan
+    if request["namespace"] is not None:
+        enter(request["namespace"])
     if rank.device.type == "cuda":
         torch.cuda.set_device(rank.device)
     if plan.needs_group and plan.world_size > 1:

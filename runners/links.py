@@ -1,0 +1,191 @@
+"""Links of a known rate between ranks: a network namespace a rank, one veth each to a switch.
+
+In: how many ranks, and how many bits a second their links let through. Out: the names of the
+namespaces, in the order of the ranks, for as long as `linked` is entered:
+
+    rank 0 [link0]──veth──[port0]┐
+    rank 1 [link0]──veth──[port1]┤ bridge, in a namespace of its own
+    rank 2 [link0]──veth──[port2]┘
+
+A token bucket shapes both ends of each veth, so a rank sends and receives at that rate. Interfaces
+are made inside the namespaces and never on the host. A namespace's name carries the launcher's
+process id: what a dead launcher left is swept before the next is made. Linux, root, `ip` and `tc`
+are needed; `cannot_link` says what is missing. No torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+from runners.forkserver import LaunchError
+
+INTERFACE = "link0"  # of every rank, in its own namespace
+NAMES = Path("/run/netns")  # where `ip netns` keeps the names of namespaces
+_OURS = re.compile(r"proofbook-(\d+)-\d+-(?:switch|\d+)")
+_CLONE_NEWNET = 0x40000000
+# A bucket holds what passes in two milliseconds: shorter than any transfer that is timed, and never
+# less than the largest segment that the kernel hands over as one.
+BURST_SECONDS = 0.002
+MIN_BURST_BYTES = 65536
+# What waits at a link is never dropped: a transfer is then as long as its bytes, and no byte is
+# sent again.
+QUEUE_BYTES = 1 << 28
+_numbers = count()
+
+
+class LinkError(LaunchError):
+    """The kernel, or a missing right or program, does not let us make links."""
+
+
+def address(rank: int) -> str:
+    """The IPv4 address of a rank on the switch."""
+    return f"10.213.{rank // 250}.{rank % 250 + 1}"
+
+
+def _call(*arguments: str, lines: list[str] | None = None) -> None:
+    """Run `ip` or `tc`, with commands on standard input where there are several.
+
+    Raises:
+        LinkError: with what it said.
+    """
+    done = subprocess.run(
+        arguments,
+        input="\n".join(lines) + "\n" if lines else None,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,  # Ctrl-C is ours to handle: no half-made link
+    )
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise LinkError(f"`{arguments[0]}` cannot make links here: {said[0] if said else 'failed'}")
+
+
+def _names() -> list[str]:
+    return [path.name for path in NAMES.iterdir()] if NAMES.is_dir() else []
+
+
+def _lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _remove(names: list[str]) -> None:
+    """Remove namespaces; one that is gone already is no mistake."""
+    for name in names:
+        with suppress(LinkError):
+            _call("ip", "netns", "delete", name)
+
+
+def sweep() -> list[str]:
+    """Remove the namespaces that launchers left which are dead by now; their names."""
+    left = [n for n in _names() if (m := _OURS.fullmatch(n)) and not _lives(int(m.group(1)))]
+    _remove(left)
+    return left
+
+
+def _shaping(interface: str, bits_per_second: int) -> str:
+    burst = max(MIN_BURST_BYTES, round(bits_per_second / 8 * BURST_SECONDS))
+    return (
+        f"qdisc add dev {interface} root tbf rate {bits_per_second}bit "
+        f"burst {burst}b limit {QUEUE_BYTES}"
+    )
+
+
+def _make(switch: str, ranks: list[str], bits_per_second: int | None) -> None:
+    _call("ip", "-batch", "-", lines=[f"netns add {name}" for name in (switch, *ranks)])
+    ports = [f"port{rank}" for rank in range(len(ranks))]
+    # Without IPv6 and multicast nothing travels but what ranks send, and address resolution.
+    _call(
+        *("ip", "-n", switch, "-batch", "-"),
+        lines=[
+            "link add bridge type bridge mcast_snooping 0",
+            "link set bridge addrgenmode none up",
+            *(
+                f"link add {port} type veth peer name {INTERFACE} netns {name}"
+                for port, name in zip(ports, ranks, strict=True)
+            ),
+            *(f"link set {port} addrgenmode none master bridge up" for port in ports),
+        ],
+    )
+    for rank, name in enumerate(ranks):
+        _call(
+            *("ip", "-n", name, "-batch", "-"),
+            lines=[
+                "link set lo up",
+                f"link set {INTERFACE} addrgenmode none multicast off",
+                f"address add {address(rank)}/16 dev {INTERFACE}",
+                f"link set {INTERFACE} up",
+            ],
+        )
+    if bits_per_second is not None:
+        shaped = [_shaping(port, bits_per_second) for port in ports]
+        _call("tc", "-n", switch, "-batch", "-", lines=shaped)
+        for name in ranks:
+            _call("tc", "-n", name, *_shaping(INTERFACE, bits_per_second).split())
+
+
+@contextmanager
+def linked(num_ranks: int, bits_per_second: int | None = None) -> Iterator[list[str]]:
+    """Make the namespaces of some ranks, and remove them whatever happens.
+
+    Args:
+        num_ranks: one namespace each, and one more for the switch.
+        bits_per_second: what each link lets through, in each direction; None: all it can.
+
+    Yields:
+        The namespaces' names, in the order of the ranks.
+
+    Raises:
+        LinkError: they cannot be made here.
+    """
+    sweep()
+    start = f"proofbook-{os.getpid()}-{next(_numbers)}"
+    switch, ranks = f"{start}-switch", [f"{start}-{rank}" for rank in range(num_ranks)]
+    try:
+        _make(switch, ranks, bits_per_second)
+        yield ranks
+    finally:
+        _remove([name for name in _names() if name in {switch, *ranks}])
+
+
+@cache
+def cannot_link() -> str | None:
+    """Why this machine cannot give ranks links of their own; None where it can.
+
+    It is tried, once: whether the kernel lets us is not written anywhere.
+    """
+    if platform.system() != "Linux":
+        return f"{platform.system()} has no network namespaces"
+    missing = [program for program in ("ip", "tc") if shutil.which(program) is None]
+    if missing:
+        return f"ranks cannot have links of their own without `{missing[0]}` (iproute2)"
+    if os.geteuid() != 0:
+        return "only root may give ranks links of their own"
+    try:
+        with linked(1, 10**9):
+            return None
+    except LinkError as error:
+        return str(error)
+
+
+def enter(namespace: str) -> None:
+    """Move this process, which has one thread so far, into a namespace, and gloo onto its link.
+
+    Raises:
+        OSError: the namespace is gone, or the kernel refuses.
+    """
+    with (NAMES / namespace).open("rb") as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), namespace)
+    os.environ["GLOO_SOCKET_IFNAME"] = INTERFACE

@@ -1,0 +1,65 @@
+"""Two ranks with links of their own: what an all_reduce sends, and one that sends for ever."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from runners.experiment import RunPlan
+from runners.rank import Rank
+
+QUESTION = "Does each rank live in a network of its own?"
+NUM_VALUES = 1 << 20
+
+
+def _plan(strategy: str, bits_per_second: int | None = None) -> RunPlan:
+    return RunPlan(
+        strategy,
+        2,
+        passes=("timed",),
+        only_on_cpu=True,
+        own_network=True,
+        link_bits_per_second=bits_per_second,
+    )
+
+
+RUNS = {
+    "free": _plan("reduce"),
+    "slow": _plan("reduce", 100_000_000),
+    "endless": _plan("endless"),
+}
+
+
+def reduce(rank: Rank) -> None:
+    """One all_reduce, counted and timed."""
+    rank.measure("namespace", str(Path("/proc/self/ns/net").readlink()))
+    rank.measure("interfaces", sorted(p.name for p in Path("/proc/self/net/dev_snmp6").iterdir()))
+    tensor = torch.ones(NUM_VALUES)
+    dist.all_reduce(tensor)
+    dist.barrier()
+    before, start = rank.link_count(), time.perf_counter()
+    dist.all_reduce(tensor)
+    rank.measure_seconds("all_reduce", [time.perf_counter() - start])
+    dist.barrier()
+    after = rank.link_count()
+    assert before is not None
+    assert after is not None
+    passed = after - before
+    rank.measure("sent_bytes", passed.sent_bytes)
+    rank.measure("num_sent_frames", passed.sent_frames)
+    rank.measure("sent_payload_bytes", passed.sent_payload_bytes)
+    rank.measure("received_payload_bytes", passed.received_payload_bytes)
+
+
+def endless(rank: Rank) -> None:
+    """Sends until it is ended."""
+    tensor = torch.ones(1)
+    while True:
+        with rank.phase("forward"):
+            dist.all_reduce(tensor)
+
+
+STRATEGIES = {"reduce": reduce, "endless": endless}

@@ -1,0 +1,179 @@
+"""Links of ranks: what passes them, what shapes them, and that none is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runners import links, measure
+from runners.experiment import find
+from runners.launch import Launcher
+from runners.meters.link import LinkCount, read
+from runners.trace import Run
+
+OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
+REFUSAL = "RTNETLINK answers: Operation not permitted"
+NUM_BYTES = 4 << 20  # what the tests' own experiment reduces
+Measure = Callable[[str, str], Run]
+can_link = pytest.mark.skipif(links.cannot_link() is not None, reason=str(links.cannot_link()))
+
+
+@pytest.fixture
+def asked_anew() -> Iterator[None]:
+    """Whether this machine can link is asked once; here it is asked again, and again after."""
+    links.cannot_link.cache_clear()
+    yield
+    links.cannot_link.cache_clear()
+
+
+def names() -> set[str]:
+    """The namespaces of this machine."""
+    return {path.name for path in links.NAMES.iterdir()} if links.NAMES.is_dir() else set()
+
+
+def measures(run: Run, rank: int) -> dict[str, int]:
+    found = run.ranks[rank].measures
+    return {name: value for name, value in found.items() if isinstance(value, int)}
+
+
+@can_link
+@pytest.mark.ranks
+def test_each_rank_lives_in_a_network_of_its_own(run: Measure) -> None:
+    ranks = run("linked", "free").ranks
+    spaces = {str(r.measures["namespace"]) for r in ranks}
+    assert len(spaces | {str(Path("/proc/self/ns/net").readlink())}) == 3
+    assert [r.measures["interfaces"] for r in ranks] == [["link0", "lo"]] * 2
+
+
+@can_link
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", ["free", "slow"])
+def test_counters_without_headers_are_what_two_ranks_send_in_an_all_reduce(
+    run: Measure, name: str
+) -> None:
+    for rank in (0, 1):
+        counted = measures(run("linked", name), rank)
+        assert counted["sent_payload_bytes"] == pytest.approx(NUM_BYTES, rel=0.001)
+        assert counted["received_payload_bytes"] == pytest.approx(NUM_BYTES, rel=0.001)
+        assert counted["sent_bytes"] > counted["sent_payload_bytes"]
+
+
+@can_link
+@pytest.mark.ranks
+def test_a_shaped_link_lets_no_more_through_than_its_rate(run: Measure) -> None:
+    slow = run("linked", "slow")
+    (seconds,) = slow.timing.measures["all_reduce"].samples
+    assert seconds >= (NUM_BYTES - 2 * links.MIN_BURST_BYTES) * 8 / 100_000_000
+
+
+@can_link
+@pytest.mark.ranks
+def test_no_namespace_is_left_after_a_run(run: Measure) -> None:
+    assert run("linked", "free").status == "completed"
+    assert not [n for n in names() if n.startswith(f"proofbook-{os.getpid()}-")]
+
+
+@can_link
+@pytest.mark.ranks
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_links_of_a_stopped_launcher_do_not_stay(ending: signal.Signals, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PROOFBOOK_EXPERIMENTS": str(OWN_EXPERIMENTS),
+        "PROOFBOOK_TRACES": str(tmp_path),
+    }
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "runners", "run", "linked", "--force"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    start = f"proofbook-{launcher.pid}-"
+    end = time.monotonic() + 120
+    try:
+        while not any(name.startswith(start) for name in names()) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert any(name.startswith(start) for name in names())
+    finally:
+        launcher.send_signal(ending)
+        launcher.wait(30)
+    if ending == signal.SIGKILL:  # nobody was left to remove them: the next launcher does
+        assert any(name.startswith(start) for name in links.sweep())
+    assert not [name for name in names() if name.startswith(start)]
+
+
+@can_link
+def test_a_sweep_spares_the_namespaces_of_who_lives() -> None:
+    with links.linked(1) as spaces:
+        assert not set(spaces) & set(links.sweep())
+        assert set(spaces) <= names()
+    assert not set(spaces) & names()
+
+
+@can_link
+def test_a_failure_while_links_are_in_use_removes_them_too() -> None:
+    kept: list[str] = []
+
+    def fail() -> None:
+        with links.linked(1) as spaces:
+            kept.extend(spaces)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert kept
+    assert not set(kept) & names()
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_without_the_programs_the_reason_names_the_missing_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert links.cannot_link() == "ranks cannot have links of their own without `ip` (iproute2)"
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_without_root_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.links.shutil.which", lambda name: name)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert links.cannot_link() == "only root may give ranks links of their own"
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_where_the_kernel_refuses_a_run_is_skipped_with_what_it_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, launcher: Launcher
+) -> None:
+    for name in ("ip", "tc"):
+        program = tmp_path / name
+        program.write_text(
+            "#!/bin/sh\necho 'RTNETLINK answers: Operation not permitted' >&2\nexit 2\n"
+        )
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    skipped = measure.measure_run(launcher, find("linked"), "free")
+    assert skipped.status == "skipped"
+    assert skipped.reason == f"`ip` cannot make links here: {REFUSAL}"
+    assert not skipped.is_surprise
+
+
+def test_counts_are_read_from_the_kernel_s_table() -> None:
+    text = (
+        "Inter-|   Receive                                                |  Transmit\n"
+        " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs\n"
+        "    lo:       1       2    0    0    0     0          0         0        3       4    0\n"
+        " link0:    1000      10    0    0    0     0          0         0     2066      20    0\n"
+    )
+    counted = read(text)
+    assert counted == LinkCount(2066, 20, 1000, 10)
+    assert counted - LinkCount(66, 1, 0, 0) == LinkCount(2000, 19, 1000, 10)
+    assert counted.sent_payload_bytes == 2066 - 20 * 66
+    assert read(text.replace("link0", "other")) is None
