@@ -1,7 +1,9 @@
 """The runners' command.
 
     python -m runners list                     experiments, their runs, and what is measured here
-    python -m runners run [NAME …]             measure what is missing or stale (--force: all)
+    python -m runners run [NAME …]             measure what is missing or stale (--force: all);
+                                               an interrupted one continues where it was
+    python -m runners run [NAME …] --full      the heavier runs and experiments too
     python -m runners run NAME --repeat N      run N times and count outcomes; writes no trace
     python -m runners try EXPERIMENT.RUN --set key=value [--set …]
                                                one run with settings of your own, in seconds
@@ -24,13 +26,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runners import machine, measure, tries
-from runners.experiment import UnknownExperimentError, check_name, find, names
+from runners.due import due, left_out_of
+from runners.experiment import UnknownExperimentError, check_name, find, names, on_device
 from runners.forkserver import LaunchError
 from runners.launch import Launcher
 from runners.programs import ProgramError
 from runners.progress import Progress
+from runners.run import Asked, check_names, run, shown
 from runners.show import lines
-from runners.trace import Trace, TraceError, json_schema, read, tried
+from runners.trace import TraceError, json_schema, read, tried
 from runners.trial import TrialError, named, prepare
 from runners.tried import how_it_ended
 
@@ -52,12 +56,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("list", help="experiments, their runs, and what is measured here")
-    run = commands.add_parser("run", help="measure what is missing or stale")
-    run.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
-    run.add_argument("--force", action="store_true", help="measure also what is fresh")
-    run.add_argument("--repeat", type=_positive, metavar="N", help="run N times, count outcomes")
-    run.add_argument(
-        "--as-reference", action="store_true", help="write the committed reference folder"
+    running = commands.add_parser("run", help="measure what is missing or stale")
+    running.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
+    running.add_argument("--force", action="store_true", help="measure also what is fresh")
+    running.add_argument(
+        "--full", action="store_true", help="measure the heavier runs and experiments too"
+    )
+    running.add_argument(
+        "--repeat", type=_positive, metavar="N", help="run N times, count outcomes"
+    )
+    running.add_argument(
+        "--as-reference",
+        action="store_true",
+        help="write the committed reference folder, and see that it lacks nothing",
     )
     trial = commands.add_parser("try", help="one run with settings of your own, in seconds")
     trial.add_argument("run", nargs="?", metavar="EXPERIMENT.RUN")
@@ -83,68 +94,46 @@ def _list() -> int:
     where = measure.folder()
     for name in names():
         experiment = find(name)
-        print(f"{name:<18} {len(experiment.runs):>3} runs  {_state(name)}")
+        heavier = ", only with --full" if experiment.full else ""
+        print(f"{name:<18} {len(experiment.runs):>3} runs{heavier}  {_state(name, where)}")
         print(f"    {experiment.question}")
         print(f"    {', '.join(experiment.runs)}")
-    print(f"traces of this machine: {_shown(where)}")
+    print(f"traces of this machine: {shown(where)}")
     return 0
 
 
-def _shown(path: Path) -> Path:
-    return path.relative_to(machine.ROOT) if path.is_relative_to(machine.ROOT) else path
+def _state(name: str, where: Path) -> str:
+    one = due(name, where)
+    if one is not None:
+        return one.reason
+    path = where / f"{name}.json"
+    heavier = left_out_of(read(path)) if path.exists() else []
+    if heavier:
+        return f"measured on this machine but for {len(heavier)} heavier runs"
+    return "measured on this machine" if path.exists() else "missing"
 
 
-def _state(name: str) -> str:
-    reason = measure.needs_run(name, measure.folder())
-    return reason or "measured on this machine"
-
-
-def _check_names(wanted: Sequence[str]) -> list[str]:
-    for name in wanted:
-        check_name(name)
-    return list(wanted) or names()
-
-
-def _run(wanted: Sequence[str], *, force: bool, as_reference: bool) -> int:
-    chosen = _check_names(wanted)
-    where = measure.folder(as_reference=as_reference)
-    due = [n for n in chosen if force or measure.needs_run(n, where)]
-    surprises: list[str] = []
-    with measure.alone():
-        if due:
-            with Launcher(machine.device_kind()) as launcher:
-                progress = Progress()
-                for name in due:
-                    measure.measure(name, launcher, progress, as_reference=as_reference)
-        if not as_reference:
-            machine.THIS_MACHINE.write_text(f"{where.name}\n", encoding="utf-8")
-    for name in chosen:
-        surprises += _surprises(read(where / f"{name}.json"))
-    fresh = len(chosen) - len(due)
+def _run(asked: Asked) -> int:
+    ran = run(asked)
     print(
-        f"{len(due)} measured, {fresh} already fresh, {len(surprises)} surprises; "
-        f"traces in {_shown(where)}"
+        f"{ran.num_measured} measured, {ran.num_fresh} already fresh, "
+        f"{len(ran.surprises)} surprises; traces in {shown(ran.where)}"
     )
-    for line in surprises:
+    if ran.heavier:
+        print(f"left to --full: {', '.join(ran.heavier)}")
+    for line in ran.surprises:
         print(f"surprise: {line}", file=sys.stderr)
-    return 1 if surprises else 0
-
-
-def _surprises(trace: Trace) -> list[str]:
-    return [
-        f"{trace.experiment}.{name}: {how_it_ended(run)}, "
-        f"expected {run.expected_status.replace('_', ' ')}"
-        for name, run in trace.runs.items()
-        if run.is_surprise
-    ]
+    for line in ran.lacking:
+        print(f"the reference set lacks {line}", file=sys.stderr)
+    return ran.exit_code
 
 
 def _repeat(wanted: Sequence[str], times: int) -> int:
-    chosen = _check_names(wanted)
+    chosen = check_names(wanted)
     worst = 0
     with measure.alone(), Launcher(machine.device_kind()) as launcher:
         for name in chosen:
-            experiment = find(name)
+            experiment = on_device(find(name), launcher.device)
             for run_name, plan in experiment.runs.items():
                 counts: Counter[str] = Counter()
                 for turn in range(times):
@@ -166,14 +155,14 @@ def _try(wanted: str, settings: Sequence[str]) -> int:
     check_name(experiment_name)
     with measure.alone(), Launcher() as launcher:
         launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
-        experiment = find(experiment_name)
+        experiment = on_device(find(experiment_name), machine.device_kind())
         trial = prepare(experiment, run, settings)
         print(f"{wanted}: {'; '.join(trial.lines())}", flush=True)
         trace = measure.measure_trial(experiment, trial, launcher, Progress())
     path = tries.keep(trace)
     for line in tried(trace.runs[run]):
         print(line)
-    print(f"kept in {_shown(path)}; `make serve` shows it beside the book's")
+    print(f"kept in {shown(path)}; `make serve` shows it beside the book's")
     return 0
 
 
@@ -199,13 +188,22 @@ def _machine() -> int:
     return 0
 
 
+def _asked(arguments: argparse.Namespace) -> Asked:
+    return Asked(
+        names=tuple(arguments.names),
+        force=arguments.force,
+        full=arguments.full,
+        as_reference=arguments.as_reference,
+    )
+
+
 def _dispatch(arguments: argparse.Namespace) -> int:
     if arguments.command == "list":
         return _list()
     if arguments.command == "run":
         if arguments.repeat is not None:
             return _repeat(arguments.names, arguments.repeat)
-        return _run(arguments.names, force=arguments.force, as_reference=arguments.as_reference)
+        return _run(_asked(arguments))
     if arguments.command == "try":
         if arguments.forget:
             return _forget()

@@ -22,11 +22,12 @@ and, for `python -m runners try`, where there is need:
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -148,6 +149,42 @@ def check_name(name: str) -> Path:
     if path is None:
         raise UnknownExperimentError(f"no experiment {name!r}; there are: {', '.join(names())}")
     return path
+
+
+def whole_is_full(name: str) -> bool:
+    """Whether an experiment is full as a whole, read off its file, which is not loaded.
+
+    Raises:
+        UnknownExperimentError: there is none of that name.
+    """
+    try:
+        tree = ast.parse(check_name(name).read_text(encoding="utf-8"))
+    except SyntaxError:
+        return False
+    return any(
+        isinstance(node, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == "FULL" for t in node.targets)
+        and isinstance(node.value, ast.Constant)
+        and node.value.value is True
+        for node in tree.body
+    )
+
+
+def on_device(experiment: Experiment, device: str) -> Experiment:
+    """An experiment as it runs on a kind of device: on an accelerator its models grow.
+
+    Raises:
+        ValueError: the settings of `ON_CUDA` cannot be.
+    """
+    if device != "cuda" or not experiment.on_cuda:
+        return experiment
+    settle: Settle = experiment.settle or (lambda plan: plan)
+    runs = {}
+    for name, plan in experiment.runs.items():
+        grown = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
+        changed = replace(plan, settings={**plan.settings, **grown})
+        runs[name] = plan if plan.only_on_cpu or not grown else settle(changed)
+    return replace(experiment, runs=runs)
 
 
 def find(name: str) -> Experiment:

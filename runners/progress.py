@@ -64,6 +64,12 @@ class Progress:
         if self._live:
             self._write("\r\x1b[K")
 
+    def kept(self, name: str) -> None:
+        """A run is not measured again."""
+        self._number += 1
+        said = self._coloured("kept as measured before", _DIM)
+        self._write(f"  [{self._number}/{self._total}] {name:<32} {'':6}    {said}\n")
+
     def ended(self, name: str, run: Run) -> None:
         """A run ended; say how, and whether that was expected."""
         self._number += 1

@@ -362,7 +362,7 @@ class Trace(Record):
     schema_version: Literal[1]
     experiment: str
     question: str = Field(description="what the experiment asks, in one sentence")
-    recorded_at: str = Field(description="UTC, ISO 8601, seconds")
+    recorded_at: str = Field(description="when the first of its runs began: UTC, ISO 8601, seconds")
     machine: str
     code: Code
     software: Software

@@ -104,12 +104,14 @@ __all__ = [
     "json_schema",
     "read",
     "read_machine",
+    "read_part",
     "read_try",
     "source_digest",
     "tried",
     "write",
     "write_json",
     "write_machine",
+    "write_part",
 ]
 
 SCHEMA_VERSION = 1
@@ -203,6 +205,16 @@ def read_try(path: Path) -> Trace:
     return trace
 
 
+def read_part(path: Path) -> Trace:
+    """Read what an interrupted measurement left of an experiment, `.<experiment>.part`.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    trace: Trace = _parsed(path, _text(path), Trace)
+    return trace
+
+
 def read_machine(folder: Path) -> Machine:
     """Read `machine.json` of a machine's folder.
 
@@ -254,6 +266,15 @@ def write(path: Path, trace: Trace) -> None:
     if num_bytes > MAX_TRACE_BYTES:
         raise TraceError(f"{path.name} would hold {num_bytes} bytes, more than {MAX_TRACE_BYTES}")
     write_json(path, document)
+
+
+def write_part(path: Path, trace: Trace) -> None:
+    """Write the runs that have ended so far; whole, so that an interruption costs one run.
+
+    Raises:
+        OSError: the disk refused; nothing is left behind.
+    """
+    write_json(path, trace.model_dump(mode="json"))
 
 
 def write_machine(folder: Path, machine: Machine) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from runners import measure
+from runners import due, machine, measure
 from runners.experiment import RunPlan
 from runners.recorder import MAX_NON_FINITE, Recorder
 from runners.trace import TraceError, read, write
@@ -66,6 +67,7 @@ def test_code_edited_while_it_runs_leaves_a_stale_trace(monkeypatch, tmp_path) -
         def ended(self, *_):
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(machine, "TRACES", tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        measure.measure("ddp", None, Silent())
+        measure.measure(due.due("ddp", tmp_path), SimpleNamespace(device="cpu"), Silent())
     assert order == ["digest", "run"]

@@ -1,0 +1,174 @@
+"""What of an experiment is still to be measured on this machine, and what stays as it was measured.
+
+In: an experiment's name and the machine's folder. Out: a `Due`, which says why, which runs will be
+measured, and which are kept: a fresh trace that lacks only its full runs keeps the others, and so
+does a measurement that was interrupted. What was measured under other code is never kept. No torch
+but where an experiment must be loaded.
+
+An interrupted experiment leaves `.<name>.part`, a trace of the runs that had ended, in the folder;
+the one who measures on writes it whole after each run and deletes it with the last.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from runners.experiment import Experiment, RunPlan, find, whole_is_full
+from runners.trace import Run, Trace, TraceError, read, read_part, source_digest
+
+NEEDS_FULL = "a heavier run, left out here; "
+
+
+def needs_full(experiment: str) -> str:
+    """Why a run was left out that only `--full` measures."""
+    return f"{NEEDS_FULL}`python -m runners run {experiment} --full` measures it"
+
+
+def part_of(name: str, where: Path) -> Path:
+    """Where the runs of an interrupted experiment are kept."""
+    return where / f".{name}.part"
+
+
+@dataclass(frozen=True)
+class Due:
+    """One experiment that is to be measured.
+
+    Attributes:
+        experiment: as loaded.
+        reason: missing, stale, unreadable, unfinished, forced, or that its full runs are missing.
+        measured: the runs that will be, in their order.
+        left_out: the runs that only `--full` measures.
+        kept: what was measured already by this code.
+        since: when the first of the kept runs was measured; None where none is.
+    """
+
+    experiment: Experiment
+    reason: str
+    measured: tuple[str, ...]
+    left_out: tuple[str, ...]
+    kept: Mapping[str, Run] = field(default_factory=dict)
+    since: str | None = None
+
+
+def due(name: str, where: Path, *, full: bool = False, force: bool = False) -> Due | None:
+    """What must be measured of an experiment; None where nothing must.
+
+    Args:
+        name: of the experiment.
+        where: this machine's folder.
+        full: measure full runs too, and experiments that are full as a whole.
+        force: measure also what is fresh.
+
+    Raises:
+        UnknownExperimentError: there is none of that name.
+    """
+    path, part = where / f"{name}.json", _part(name, where)
+    trace, problem = _trace(path)
+    if not full and trace is None and problem is None and part is None and whole_is_full(name):
+        return None
+    is_fresh = trace is not None and _is_by_this_code(trace)
+    reason = _reason(trace, problem, part, is_fresh=is_fresh, force=force)
+    if reason is None and not full:
+        return None
+    experiment = find(name)
+    source = part if part is not None else trace if is_fresh and not force else None
+    kept = {n: r for n, r in source.runs.items() if not _was_left_out(r)} if source else {}
+    known = [t for t in (trace, part) if t is not None]
+    wanted = [n for n, plan in experiment.runs.items() if full or not plan.full or _had(known, n)]
+    missing = tuple(n for n in wanted if n not in kept)
+    if reason is None and not missing:
+        return None
+    return Due(
+        experiment,
+        reason or "its full runs are missing",
+        missing,
+        tuple(n for n in experiment.runs if n not in wanted),
+        {n: r for n, r in kept.items() if n in wanted},
+        source.recorded_at if source and kept else None,
+    )
+
+
+def _reason(
+    trace: Trace | None,
+    problem: str | None,
+    part: Trace | None,
+    *,
+    is_fresh: bool,
+    force: bool,
+) -> str | None:
+    """Why an experiment must run whatever is asked of full runs; None where it need not."""
+    if part is not None:
+        return "unfinished"
+    if problem is not None:
+        return problem
+    if trace is None:
+        return "missing"
+    if not is_fresh:
+        return "stale"
+    return "forced" if force else None
+
+
+def _trace(path: Path) -> tuple[Trace | None, str | None]:
+    """A trace and what is wrong with it; neither where there is none."""
+    if not path.exists():
+        return None, None
+    try:
+        return read(path), None
+    except TraceError:
+        return None, "unreadable"
+
+
+def _part(name: str, where: Path) -> Trace | None:
+    """What an interrupted measurement left, where this code and this software measured it."""
+    path = part_of(name, where)
+    if not path.exists():
+        return None
+    try:
+        part = read_part(path)
+    except TraceError:
+        return None
+    software = (platform.python_version(), metadata.version("torch"))
+    is_ours = part.experiment == name and part.machine == where.name
+    same = (part.software.python, part.software.torch) == software
+    return part if is_ours and same and _is_by_this_code(part) else None
+
+
+def _is_by_this_code(trace: Trace) -> bool:
+    return trace.code.digest == source_digest(trace.experiment)
+
+
+def _was_left_out(run: Run) -> bool:
+    return run.status == "skipped" and (run.reason or "").startswith(NEEDS_FULL)
+
+
+def _had(traces: list[Trace], name: str) -> bool:
+    """Whether a run was measured here before, be it by other code."""
+    return any(name in t.runs and not _was_left_out(t.runs[name]) for t in traces)
+
+
+def left_out_of(trace: Trace) -> list[str]:
+    """The runs of a trace that only `--full` measures."""
+    return [name for name, run in trace.runs.items() if _was_left_out(run)]
+
+
+def lacking(names: list[str], where: Path) -> list[str]:
+    """What a folder lacks to be a whole set: missing or stale traces, and full runs left out."""
+    lines = []
+    for name in names:
+        trace, problem = _trace(where / f"{name}.json")
+        if trace is None:
+            lines.append(f"{name}: {problem or 'not measured'}")
+        elif not _is_by_this_code(trace):
+            lines.append(f"{name}: stale")
+        else:
+            lines += [f"{name}.{run}: measured only with --full" for run in left_out_of(trace)]
+    return lines
+
+
+def plans_of(due: Due) -> dict[str, RunPlan]:
+    """The plans of what will be measured."""
+    return {name: due.experiment.runs[name] for name in due.measured}

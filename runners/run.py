@@ -1,0 +1,143 @@
+"""`python -m runners run`: measure what is due, then say what surprised.
+
+In: the names of experiments and what is asked (`Asked`). Out: traces in the machine's folder, and
+`Ran`, which the command prints: how many were measured, what surprised, what is lacking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runners import machine, measure
+from runners.due import Due, due, lacking, left_out_of, part_of
+from runners.experiment import check_name, names
+from runners.launch import Launcher
+from runners.progress import Progress
+from runners.trace import Trace, read
+from runners.tried import how_it_ended
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `run` is asked to do.
+
+    Attributes:
+        names: experiments; all where none is named.
+        force: measure also what is fresh.
+        full: measure the heavier runs and experiments too.
+        as_reference: write the committed folder, and see that it is a whole set.
+    """
+
+    names: tuple[str, ...] = ()
+    force: bool = False
+    full: bool = False
+    as_reference: bool = False
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How `run` ended.
+
+    Attributes:
+        where: the folder of the traces.
+        num_measured: experiments.
+        num_fresh: experiments that needed nothing.
+        surprises: runs that ended otherwise than declared, a line each.
+        lacking: what a reference set still lacks, a line each.
+        heavier: what only `--full` measures and has not.
+    """
+
+    where: Path
+    num_measured: int
+    num_fresh: int
+    surprises: list[str]
+    lacking: list[str]
+    heavier: list[str]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where something surprised, or where a reference set is not whole; else 0."""
+        return 1 if self.surprises or self.lacking else 0
+
+
+def check_names(wanted: Sequence[str]) -> list[str]:
+    """The experiments named, or all.
+
+    Raises:
+        UnknownExperimentError: there is none of that name.
+    """
+    for name in wanted:
+        check_name(name)
+    return list(wanted) or names()
+
+
+def shown(path: Path) -> Path:
+    """A path as a person reads it: from the project's root where it lies in it."""
+    return path.relative_to(machine.ROOT) if path.is_relative_to(machine.ROOT) else path
+
+
+def all_due(asked: Asked, where: Path) -> list[Due]:
+    """What must be measured of each experiment that is asked for."""
+    found = (
+        due(name, where, full=asked.full, force=asked.force) for name in check_names(asked.names)
+    )
+    return [one for one in found if one is not None]
+
+
+def run(asked: Asked) -> Ran:
+    """Measure what is due and say how it ended.
+
+    Raises:
+        BusyError: another run is measuring here.
+        LaunchError: ranks could not be started.
+        OSError: the disk refused.
+    """
+    chosen = check_names(asked.names)
+    where = measure.folder(as_reference=asked.as_reference)
+    with measure.alone():
+        if asked.force:
+            for name in chosen:
+                part_of(name, where).unlink(missing_ok=True)
+        waiting = all_due(asked, where)
+        if waiting:
+            _measure(waiting, as_reference=asked.as_reference)
+        if not asked.as_reference:
+            machine.THIS_MACHINE.write_text(f"{where.name}\n", encoding="utf-8")
+    paths = [where / f"{name}.json" for name in chosen]
+    traces = [read(path) for path in paths if path.exists()]
+    return Ran(
+        where,
+        len(waiting),
+        len(traces) - len(waiting),
+        [line for trace in traces for line in surprises_of(trace)],
+        lacking(chosen, where) if asked.as_reference else [],
+        _heavier(chosen, traces),
+    )
+
+
+def _measure(waiting: list[Due], *, as_reference: bool) -> None:
+    with Launcher(machine.device_kind()) as launcher:
+        progress = Progress()
+        for one in waiting:
+            measure.measure(one, launcher, progress, as_reference=as_reference)
+
+
+def _heavier(chosen: list[str], traces: list[Trace]) -> list[str]:
+    """Runs, and whole experiments, that only `--full` measures and that are not measured."""
+    measured = {trace.experiment for trace in traces}
+    return [
+        *(f"{trace.experiment}.{name}" for trace in traces for name in left_out_of(trace)),
+        *(name for name in chosen if name not in measured),
+    ]
+
+
+def surprises_of(trace: Trace) -> list[str]:
+    """One line for each run that ended otherwise than declared."""
+    return [
+        f"{trace.experiment}.{name}: {how_it_ended(run)}, "
+        f"expected {run.expected_status.replace('_', ' ')}"
+        for name, run in trace.runs.items()
+        if run.is_surprise
+    ]

@@ -1,0 +1,169 @@
+"""What `run` measures, what it leaves to `--full`, and what an interruption costs."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from runners import due as dues
+from runners import machine, measure
+from runners import run as running
+from runners.due import due, lacking, part_of
+from runners.experiment import find, on_device, whole_is_full
+from runners.progress import Progress
+from runners.run import Asked
+from runners.trace import read
+
+pytestmark = pytest.mark.ranks
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, launcher):
+    """This machine's folder of traces, elsewhere; experiments are the tests' own."""
+    monkeypatch.setattr(machine, "TRACES", tmp_path)
+    monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
+    return measure.folder()
+
+
+@pytest.fixture
+def run(folder, launcher):
+    """Measure what is due of an experiment; the names of what was measured, and the trace."""
+
+    def measured(name, *, full=False, force=False):
+        one = due(name, folder, full=full, force=force)
+        if one is None:
+            return None, None
+        trace = measure.measure(one, launcher, Progress(io.StringIO()))
+        return one.measured, trace
+
+    return measured
+
+
+def test_a_full_run_is_left_out_with_a_reason_that_says_how_to_measure_it(run):
+    measured, trace = run("heavier")
+    assert measured == ("light",)
+    assert trace.runs["light"].status == "completed"
+    assert trace.runs["heavy"].status == "skipped"
+    assert trace.runs["heavy"].reason.endswith("`python -m runners run heavier --full` measures it")
+
+
+def test_full_after_plain_measures_only_what_is_missing_and_plain_keeps_it(run, folder):
+    run("heavier")
+    before = read(folder / "heavier.json").runs["light"]
+    measured, trace = run("heavier", full=True)
+    assert measured == ("heavy",)
+    assert trace.runs["light"] == before
+    assert trace.runs["heavy"].ranks[0].measures == {"num_counted": 9}
+    assert run("heavier") == (None, None)
+    assert run("heavier", full=True) == (None, None)
+
+
+def test_a_full_run_that_was_measured_is_kept_fresh_by_a_plain_run(run, folder, monkeypatch):
+    run("heavier", full=True)
+    monkeypatch.setattr(dues, "source_digest", lambda _: "edited")
+    one = due("heavier", folder)
+    assert (one.reason, one.measured, one.kept) == ("stale", ("light", "heavy"), {})
+
+
+def test_an_experiment_that_is_full_as_a_whole_leaves_no_trace_unless_asked(run, folder):
+    assert run("heaviest") == (None, None)
+    assert not (folder / "heaviest.json").exists()
+    measured, _ = run("heaviest", full=True)
+    assert measured == ("alone",)
+    assert run("heaviest") == (None, None)
+
+
+def test_whether_a_whole_experiment_is_full_is_read_off_its_file(launcher):
+    assert [whole_is_full(name) for name in ("heaviest", "heavier")] == [True, False]
+    assert [find(name).full for name in ("heaviest", "heavier")] == [True, False]
+
+
+def _interrupted(monkeypatch, folder, launcher, *, after, full=True):
+    """Measure `heavier` and be interrupted as soon as `after` has ended."""
+    whole = measure.measure_run
+
+    def stopped(launcher, experiment, name, progress=None):
+        if name != after:
+            raise KeyboardInterrupt
+        return whole(launcher, experiment, name, progress)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(measure, "measure_run", stopped)
+        one = due("heavier", folder, full=full)
+        with pytest.raises(KeyboardInterrupt):
+            measure.measure(one, launcher, Progress(io.StringIO()))
+
+
+def test_an_interrupted_run_goes_on_where_it_was(run, folder, launcher, monkeypatch):
+    _interrupted(monkeypatch, folder, launcher, after="light")
+    assert [p.name for p in folder.iterdir()] == [".heavier.part"]
+    left = json.loads(part_of("heavier", folder).read_text())
+    assert list(left["runs"]) == ["light"]
+    measured, trace = run("heavier", full=True)
+    assert measured == ("heavy",)
+    assert trace.runs["light"].model_dump(mode="json") == left["runs"]["light"]
+    assert trace.recorded_at == left["recorded_at"]
+    assert sorted(p.name for p in folder.iterdir()) == ["heavier.json", "machine.json"]
+
+
+def test_what_was_interrupted_is_thrown_away_when_the_code_is_edited(folder, launcher, monkeypatch):
+    _interrupted(monkeypatch, folder, launcher, after="light")
+    monkeypatch.setattr(dues, "source_digest", lambda _: "edited")
+    one = due("heavier", folder, full=True)
+    assert (one.reason, one.measured) == ("missing", ("light", "heavy"))
+
+
+def test_what_was_interrupted_is_thrown_away_under_another_torch(folder, launcher, monkeypatch):
+    _interrupted(monkeypatch, folder, launcher, after="light")
+    monkeypatch.setattr(dues.metadata, "version", lambda _: "another")
+    assert due("heavier", folder, full=True).measured == ("light", "heavy")
+
+
+def test_a_torn_part_is_no_obstacle(folder, launcher, monkeypatch):
+    _interrupted(monkeypatch, folder, launcher, after="light")
+    part = part_of("heavier", folder)
+    part.write_text(part.read_text()[:100])
+    assert due("heavier", folder).reason == "missing"
+
+
+def test_a_reference_set_says_what_it_lacks(run, folder, monkeypatch):
+    names = ["heavier", "heaviest"]
+    assert lacking(names, folder) == ["heavier: not measured", "heaviest: not measured"]
+    run("heavier")
+    run("heaviest", full=True)
+    assert lacking(names, folder) == ["heavier.heavy: measured only with --full"]
+    run("heavier", full=True)
+    assert lacking(names, folder) == []
+    monkeypatch.setattr(dues, "source_digest", lambda _: "edited")
+    assert lacking(names, folder) == ["heavier: stale", "heaviest: stale"]
+
+
+def test_the_command_tells_what_it_left_to_full(folder, launcher, monkeypatch):
+    monkeypatch.setattr(running, "Launcher", lambda _: launcher)
+    monkeypatch.setattr(type(launcher), "__exit__", lambda *_: None)
+    ran = running.run(Asked(names=("heavier", "heaviest")))
+    assert (ran.num_measured, ran.num_fresh, ran.exit_code) == (1, 0, 0)
+    assert ran.heavier == ["heavier.heavy", "heaviest"]
+    again = running.run(Asked(names=("heavier", "heaviest")))
+    assert (again.num_measured, again.num_fresh) == (0, 1)
+
+
+def test_models_grow_on_an_accelerator_and_what_follows_from_it_is_worked_out_again():
+    def settle(plan):
+        return replace(plan, settings={**plan.settings, "num_bytes": 4 * plan.settings["width"]})
+
+    small = replace(find("heavier").runs["light"], settings={"width": 8, "num_bytes": 32})
+    experiment = replace(
+        find("heavier"),
+        runs={"a": small, "b": small, "on_cpu": replace(small, only_on_cpu=True)},
+        settle=settle,
+        on_cuda={"*": {"width": 64}, "b": {"width": 128}},
+    )
+    assert on_device(experiment, "cpu") is experiment
+    grown = on_device(experiment, "cuda").runs
+    assert grown["a"].settings == {"width": 64, "num_bytes": 256}
+    assert grown["b"].settings == {"width": 128, "num_bytes": 512}
+    assert grown["on_cpu"].settings == small.settings
