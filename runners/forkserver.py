@@ -141,6 +141,18 @@ def _fork(request: dict[str, Any]) -> int:
         os._exit(70)
 
 
+def _load_experiments(requests: list[dict[str, Any]]) -> None:
+    """Import what experiments import, once for all of their ranks: some of it takes a second.
+
+    One that cannot be loaded fails in its ranks, which say so.
+    """
+    from runners.experiment import find
+
+    for name in {request["experiment"] for request in requests}:
+        with suppress(Exception):
+            find(name)
+
+
 def _reap(pids: set[int]) -> None:
     while pids:
         try:
@@ -170,7 +182,9 @@ def serve() -> None:
                 break
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
-                started = [_fork(request) for request in json.loads(line)["start"]]
+                requests = json.loads(line)["start"]
+                _load_experiments(requests)
+                started = [_fork(request) for request in requests]
                 pids.update(started)
                 _say({"started": started})
         _reap(pids)
