@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from generator.words import Expression, Id, Line, Prose, RunPath, Written
+from generator.words import Expression, Id, Line, Name, Prose, RunPath, Written
 
 Verdict = Literal[
     "holds",
@@ -89,24 +89,38 @@ class Claim(Written):
 
 
 class ClaimFile(Written):
-    """content/claims/<experiment>.yml."""
+    """content/claims/<experiment>.yml.
+
+    `topics` are what its claims are about, beside the topics whose pages and questions name them.
+    """
 
     claims: list[Claim]
+    topics: list[Id] = []
 
 
 class Retraction(Written):
     """One sentence that people read, the claim that tests it, and what is true instead.
 
     `claim` states what is *true*, or the sentence itself: the sentence stands confirmed where
-    the claim's verdict is `confirmed_if`, and is retracted otherwise.
+    the claim's verdict is `confirmed_if`, and is retracted otherwise. Who says so is `source`, of
+    references.yml, or in words `where`. `program` is a file of `content/retracted/`, short enough
+    to be read at a glance, which a run of the experiment `repeats` executes.
     """
 
     id: Id
     said: Line
-    where: Line
+    where: Line | None = None
+    source: Id | None = None
     claim: Id
     confirmed_if: Verdict | None = None  # null: the claim contradicts the sentence when it holds
     correction: Prose
+    program: Name | None = None  # content/retracted/<program>.py
+
+    @model_validator(mode="after")
+    def _said_by_somebody(self) -> Self:
+        if self.where is None and self.source is None:
+            raise ValueError("say where it is said: source: (a reference) or where: (in words)")
+        return self
 
 
 class RetractionFile(Written):

@@ -1,0 +1,28 @@
+"""The short programs of the retracted page: each repeats, by itself, what refutes or confirms it.
+
+A sentence that people read stands on `retracted.html` beside a program of at most twenty lines from
+`content/retracted/`; this experiment runs every such file in ranks, as `torchrun` would, and what
+it printed stands on the page. A reader copies the command and sees the same.
+
+    python -m runners run repeats --full
+"""
+
+from __future__ import annotations
+
+from runners.experiment import RunPlan
+from runners.experiments._executed import ROOT, plans, program, unchanged
+from runners.programs import found
+
+QUESTION = "What does a program of twenty lines show of the sentences that people read?"
+FULL = True
+
+PROGRAMS = found(ROOT, "content/retracted/*.py")  # the digest covers them by this pattern
+RUNS = plans(PROGRAMS)
+
+
+def settle(plan: RunPlan) -> RunPlan:
+    """The same run; a program's settings are its own constants."""
+    return unchanged(plan, RUNS)
+
+
+STRATEGIES = {"program": program}
