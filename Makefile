@@ -6,6 +6,7 @@ PORT ?= 8000
 PY := .venv/bin/python
 REFERENCE := $(notdir $(firstword $(wildcard content/traces/reference-*)))
 NAMES ?=
+FULL ?=
 ARGS ?=
 
 # Material announces its end of life at each build; CONTRIBUTING.md says what follows for us.
@@ -38,8 +39,8 @@ serve: .venv/.pages  ## write beside a browser that follows (PORT=8000)
 	@$(PY) -c "$$PORT_IS_FREE" $(PORT)
 	@$(PY) -m mkdocs serve --dirty --no-strict --dev-addr 127.0.0.1:$(PORT)
 
-traces: .venv/.run  ## run the experiments that are missing or stale here (NAMES='ddp' picks some)
-	@$(PY) -m runners run $(NAMES)
+traces: .venv/.run  ## run what is missing or stale here (NAMES='ddp' picks, FULL=1 the heavier too, ARGS=--dry)
+	@$(PY) -m runners run $(NAMES) $(if $(FULL),--full) $(ARGS)
 
 pages: .venv/.pages  ## the book from the committed traces, strictly; no torch, no experiments
 	@PROOFBOOK_MACHINE=$(REFERENCE) $(PY) -m mkdocs build --strict

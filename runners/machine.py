@@ -14,6 +14,7 @@ import secrets
 from functools import cache
 from pathlib import Path
 
+from runners.topology import libraries, topology
 from runners.trace import Accelerator, Machine, write_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,6 +116,8 @@ def describe(*, as_reference: bool = False) -> Machine:
             "name": name,
             "fingerprint": fingerprint,
             "is_reference": as_reference,
+            "topology": topology().model_dump(),
+            "libraries": libraries(),
             **facts,
         }
     )

@@ -376,6 +376,42 @@ class Accelerator(Record):
     memory_bytes: int
 
 
+class Cache(Record):
+    """The caches of one level and kind."""
+
+    level: int
+    kind: Literal["data", "instruction", "unified"]
+    bytes: int = Field(description="of one of them")
+    num_caches: int
+    num_sharing: int = Field(description="processors that share one of them")
+
+
+class NumaNode(Record):
+    """Processors with memory of their own; other nodes' memory is further away."""
+
+    num_cores: int
+    memory_bytes: int | None
+
+
+class AcceleratorLink(Record):
+    """What lies between two accelerators."""
+
+    first: int
+    second: int
+    kind: str = Field(description="as nvidia-smi names it: NV4 is four NVLinks, SYS the whole way")
+
+
+class Topology(Record):
+    """How a machine is put together; null or empty where the system does not tell."""
+
+    num_sockets: int | None
+    num_physical_cores: int | None
+    threads_per_core: int | None
+    caches: list[Cache]
+    numa_nodes: list[NumaNode]
+    links: list[AcceleratorLink]
+
+
 class Machine(Record):
     """What a machine is; its folder's name is `name`."""
 
@@ -390,6 +426,10 @@ class Machine(Record):
     python: str
     torch: str
     accelerators: list[Accelerator]
+    topology: Topology | None = Field(default=None, description="null: described before it was")
+    libraries: dict[str, str] = Field(
+        default={}, description="versions of what torch computes and communicates with"
+    )
 
 
 class Interval(Record):
@@ -406,6 +446,9 @@ class RunForecast(Record):
     peak_bytes: Interval | None = Field(description="of the rank that needs most")
     step_seconds: Interval | None = Field(description="the median step")
     reason: str | None = Field(default=None, description="why something was not foretold")
+    recorded_at: str | None = Field(
+        default=None, description="when it was foretold later than the prediction's other runs"
+    )
 
 
 class ChoiceForecast(Record):

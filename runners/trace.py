@@ -22,7 +22,9 @@ from pydantic import ValidationError
 from runners.digest import source_digest
 from runners.records import (
     Accelerator,
+    AcceleratorLink,
     Activity,
+    Cache,
     ChoiceForecast,
     Code,
     Collective,
@@ -39,6 +41,7 @@ from runners.records import (
     Move,
     Nature,
     NonFinite,
+    NumaNode,
     Prediction,
     PredictionStep,
     RankEpoch,
@@ -55,6 +58,7 @@ from runners.records import (
     Stage,
     Status,
     Timing,
+    Topology,
     Trace,
     Validation,
 )
@@ -64,7 +68,9 @@ __all__ = [
     "MAX_TRACE_BYTES",
     "SCHEMA_VERSION",
     "Accelerator",
+    "AcceleratorLink",
     "Activity",
+    "Cache",
     "ChoiceForecast",
     "Code",
     "Collective",
@@ -81,6 +87,7 @@ __all__ = [
     "Move",
     "Nature",
     "NonFinite",
+    "NumaNode",
     "Prediction",
     "PredictionStep",
     "RankEpoch",
@@ -96,6 +103,7 @@ __all__ = [
     "Stage",
     "Status",
     "Timing",
+    "Topology",
     "Trace",
     "TraceError",
     "Validation",
@@ -105,6 +113,7 @@ __all__ = [
     "read",
     "read_machine",
     "read_part",
+    "read_prediction",
     "read_try",
     "source_digest",
     "tried",
@@ -112,6 +121,7 @@ __all__ = [
     "write_json",
     "write_machine",
     "write_part",
+    "write_prediction",
 ]
 
 SCHEMA_VERSION = 1
@@ -226,6 +236,19 @@ def read_machine(folder: Path) -> Machine:
     return machine
 
 
+def read_prediction(folder: Path) -> Prediction | None:
+    """Read `prediction.json` of a machine's folder; None where nothing was foretold.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    path = folder / "prediction.json"
+    if not path.exists():
+        return None
+    prediction: Prediction = _parsed(path, _text(path), Prediction)
+    return prediction
+
+
 def is_stale(trace: Trace) -> bool:
     """Whether the experiment's code has changed since the trace was made."""
     return trace.code.digest != source_digest(trace.experiment)
@@ -280,6 +303,11 @@ def write_part(path: Path, trace: Trace) -> None:
 def write_machine(folder: Path, machine: Machine) -> None:
     """Write `machine.json` into a machine's folder."""
     write_json(folder / "machine.json", machine.model_dump(mode="json"))
+
+
+def write_prediction(folder: Path, prediction: Prediction) -> None:
+    """Write `prediction.json` into a machine's folder."""
+    write_json(folder / "prediction.json", prediction.model_dump(mode="json"))
 
 
 def finite_or_none(value: float) -> float | None:
