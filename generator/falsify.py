@@ -82,7 +82,8 @@ def _new_value(trace: Trace, falsifier: Falsifier) -> Any:  # noqa: ANN401
 def _put(run: Any, steps: list[Key], value: Any) -> None:  # noqa: ANN401
     if steps[-1] == "samples" and isinstance(value, list):
         steps = steps[:-1]
-    if steps[-1] == "step" and isinstance(value, list):
+    are_times = steps[-1] == "step" or steps[-3:-1] == ["timing", "measures"]
+    if are_times and isinstance(value, list):
         value = Samples.of([float(second) for second in value]).model_dump(mode="json")
     holder = run
     for key in steps[:-1]:
