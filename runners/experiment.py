@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parent / "experiments"
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
+# What `predict` measures is run as an experiment is, and is none of the book's.
+PRIMITIVES = "primitives"
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[["Rank"], None]
 Settle = Callable[["RunPlan"], "RunPlan"]
@@ -72,6 +74,8 @@ class RunPlan:
         own_network: each rank lives in a network namespace of its own, with one link to a switch;
             skipped, with the reason, where that cannot be made.
         link_bits_per_second: what each of these links lets through; None is as fast as it goes.
+        follows: an earlier run of the experiment whose measured times this one works with; its
+            ranks read them as `rank.followed`.
     """
 
     strategy: str
@@ -90,6 +94,7 @@ class RunPlan:
     full: bool = False
     own_network: bool = False
     link_bits_per_second: int | None = None
+    follows: str | None = None
 
 
 @dataclass(frozen=True)
@@ -193,8 +198,10 @@ def find(name: str) -> Experiment:
     Raises:
         UnknownExperimentError: there is none of that name.
     """
-    path = check_name(name)
-    if path.parent == FOLDER:
+    path = FOLDER if name == PRIMITIVES else check_name(name)
+    if path == FOLDER:
+        module = importlib.import_module(f"runners.{PRIMITIVES}")
+    elif path.parent == FOLDER:
         module = importlib.import_module(f"runners.experiments.{name}")
     else:
         module = _load(path)

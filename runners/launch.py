@@ -13,10 +13,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -177,8 +178,16 @@ class Launcher:
         run: str,
         pass_name: PassName,
         watch: Watch | None = None,
+        followed: Mapping[str, list[float]] = MappingProxyType({}),
     ) -> PassResult:
         """Run one pass to its end.
+
+        Args:
+            experiment: with the run among its own.
+            run: its name.
+            pass_name: which pass.
+            watch: is shown every rank's heartbeat, again and again.
+            followed: times of the run that this one follows, in seconds.
 
         Raises:
             LaunchError: the ranks could not be started.
@@ -187,6 +196,8 @@ class Launcher:
         start = time.monotonic()
         attempt = Path(tempfile.mkdtemp(dir=self._scratch))
         requests = self._requests(experiment, plan, pass_name, attempt)
+        for request in requests:
+            request["followed"] = dict(followed)
         links = linked(plan.world_size, plan.link_bits_per_second)
         with links if plan.own_network else nullcontext() as namespaces:
             for request, namespace in zip(requests, namespaces or (), strict=False):
@@ -320,7 +331,15 @@ def _settled(rank: int, live: _Live, hung: bool) -> RankOutcome:
     return RankOutcome(rank=rank, status="deadlocked" if hung else "failed", failure=failure)
 
 
-_GRAVITY = ("signal", "out_of_memory", "budget_too_small", "exception", "hang", "peer_lost")
+_GRAVITY = (
+    "signal",
+    "out_of_memory",
+    "budget_too_small",
+    "exception",
+    "timed_out",
+    "hang",
+    "peer_lost",
+)
 
 
 def _root_cause(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None:

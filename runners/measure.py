@@ -9,15 +9,16 @@ import fcntl
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from runners import machine
 from runners.due import Due, needs_full, part_of
-from runners.experiment import Experiment, PassName, RunPlan, on_device
+from runners.experiment import Experiment, PassName, RunPlan, find, on_device
 from runners.gather import gather, skipped
 from runners.launch import Launcher, PassResult
 from runners.links import cannot_link
@@ -105,18 +106,32 @@ def cannot_run(plan: RunPlan, *, device: str, backend: str) -> str | None:
 
 
 def measure_run(
-    launcher: Launcher, experiment: Experiment, name: str, progress: Progress | None = None
+    launcher: Launcher,
+    experiment: Experiment,
+    name: str,
+    progress: Progress | None = None,
+    earlier: Mapping[str, Run] = MappingProxyType({}),
 ) -> Run:
-    """One run with all its passes; the first pass that fails is its last."""
+    """One run with all its passes; the first pass that fails is its last.
+
+    Args:
+        launcher: starts the ranks.
+        experiment: with the run among its own.
+        name: of the run.
+        progress: who is told.
+        earlier: runs of the experiment that have ended; one that this run follows, and that is not
+            among them, is measured first.
+    """
     plan = experiment.runs[name]
     device, backend = launcher.device_of(plan), launcher.backend_of(plan)
     reason = cannot_run(plan, device=device, backend=backend)
     if reason is not None:
         return skipped(plan, reason, backend=backend, device=device)
+    followed = _followed(launcher, experiment, plan, earlier)
     results: dict[PassName, PassResult] = {}
     for pass_name in plan.passes:
         watch = progress.watcher(name, pass_name) if progress else None
-        results[pass_name] = launcher.run_pass(experiment, name, pass_name, watch)
+        results[pass_name] = launcher.run_pass(experiment, name, pass_name, watch, followed)
         if results[pass_name].root_cause is not None:
             break
     return gather(
@@ -126,6 +141,19 @@ def measure_run(
         device=device,
         num_cores=machine.num_cores(),
     )
+
+
+def _followed(
+    launcher: Launcher, experiment: Experiment, plan: RunPlan, earlier: Mapping[str, Run]
+) -> dict[str, list[float]]:
+    """The times that the run before this one took, in seconds, raw."""
+    if plan.follows is None:
+        return {}
+    run = earlier.get(plan.follows)
+    if run is None:  # a single run is tried, or tested
+        run = measure_run(launcher, find(experiment.name), plan.follows)
+    steps = {"step": run.timing.step} if run.timing.step else {}
+    return {name: times.samples for name, times in {**run.timing.measures, **steps}.items()}
 
 
 def measure(
@@ -154,7 +182,7 @@ def measure(
         runs[run_name] = (
             _left_out(launcher, experiment, run_name)
             if run_name in due.left_out
-            else measure_run(launcher, experiment, run_name, progress)
+            else measure_run(launcher, experiment, run_name, progress, runs)
         )
         progress.ended(run_name, runs[run_name])
         write_part(part_of(name, where), _trace(experiment, code, here, runs, since))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,6 +54,8 @@ class Rank(Recorder):
         self.settings = SimpleNamespace(**plan.settings)
         self.device = device
         self.phase_name = "build"
+        self.scratch = Path()  # a folder of this pass alone, which goes when it ends
+        self.followed: dict[str, list[float]] = {}  # seconds, of the run that this one follows
         self._heart = heart
         self._memory: MemoryMeter | None = None
         self._kernel: KernelPeak | None = None

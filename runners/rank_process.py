@@ -37,6 +37,7 @@ _ASKED = re.compile(r"tried to allocate (\d+) bytes")
 _ASKED_CUDA = re.compile(r"Tried to allocate ([\d.]+) ([KMG]iB)")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _REFUSALS = ("can't allocate memory", "out of memory", "bad_alloc", "Cannot allocate memory")
+_TIMED_OUT = ("Timed out waiting", "ran into a timeout", "Watchdog caught collective")
 _LOST_PEER = ("Connection reset by peer", "Connection closed by peer", "Broken pipe")
 
 
@@ -157,6 +158,8 @@ def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
         status, kind = "out_of_memory", "out_of_memory"
     elif any(words in message for words in _LOST_PEER):
         kind = "peer_lost"
+    elif any(words in message for words in _TIMED_OUT):
+        status, kind = "deadlocked", "timed_out"
     elif isinstance(error, BudgetTooSmallError):
         kind = "budget_too_small"
     else:
@@ -214,6 +217,7 @@ def live(request: dict[str, Any]) -> None:
     device = _device(plan, request["rank"], request["device"])
     rank = Rank(request["rank"], plan, request["pass"], device, heart)
     record = Path(request["record"])
+    rank.scratch, rank.followed = record.parent, request["followed"]
     torch.set_num_threads(1)
     try:
         with rank.phase("warm_up"):
