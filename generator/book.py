@@ -6,8 +6,7 @@ Whether its expressions make sense is asked later, by `evidence.py`.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,19 +27,18 @@ from generator.claim import (
 from generator.documents import Document, read
 from generator.errors import ContentError, ContentErrors, nearest
 from generator.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
-from generator.paths import TraceOnPage
+from generator.paths import Measured, TraceOnPage
 from generator.quiz import Item, QuizFile
+from generator.shelf import IsStale, Shelf
 from generator.words import Written
 from generator.yaml_source import Source
 from runners import trace as traces
-from runners.trace import Machine, Run, Trace, TraceError
+from runners.trace import Machine, Run, Trace
 
 __all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
 
 ModelT = TypeVar("ModelT", bound=Written)
 PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item)
-RecordT = TypeVar("RecordT", Machine, Trace)
-IsStale = Callable[[Trace], bool]
 
 
 class Lesson(NamedTuple):
@@ -79,6 +77,7 @@ class Book:
         traces: by experiment, as this book shows them.
         machine: the machine whose numbers the book shows.
         reference: the machine that stands in where that one has no trace.
+        machines: every machine that has a folder: the one shown, the reference, the others.
         documents: every YAML file, for checks that need places.
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
@@ -94,6 +93,7 @@ class Book:
     traces: dict[str, TraceOnPage]
     machine: Machine
     reference: Machine
+    machines: dict[str, Measured] = field(default_factory=dict)
     documents: tuple[Document[Any], ...] = field(default=(), repr=False)
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
@@ -233,82 +233,6 @@ class _Loader:
         return document.model if document else None
 
 
-@dataclass
-class _Shelf:
-    """The machines' folders under `content/traces/`."""
-
-    loader: _Loader
-    is_stale: IsStale
-
-    @property
-    def folder(self) -> Path:
-        return self.loader.content / "traces"
-
-    def machine(self, name: str) -> Machine | None:
-        if not (self.folder / name / "machine.json").is_file():
-            self.loader.refuse(self.folder / name, "no machine.json; run `make traces`")
-            return None
-        path = self.folder / name / "machine.json"
-        machine = self._trying(traces.read_machine, path.parent)
-        if machine:
-            self._check_name(path, "name", machine.name)
-        return machine
-
-    def reference_name(self) -> str | None:
-        folders = sorted(path.parent.name for path in self.folder.glob("reference-*/machine.json"))
-        return folders[0] if folders else None
-
-    def chosen_name(self, asked: str | None) -> str | None:
-        name = asked or os.environ.get("PROOFBOOK_MACHINE")
-        if name:
-            return name
-        note = self.folder / "this-machine"
-        if note.is_file():
-            name = note.read_text(encoding="utf-8").strip()
-            if name and (self.folder / name / "machine.json").is_file():
-                return name
-        return self.reference_name()
-
-    def traces(self, machine: Machine, reference: Machine) -> dict[str, TraceOnPage]:
-        found: dict[str, TraceOnPage] = {}
-        own, reserve = self._experiments(machine.name), self._experiments(reference.name)
-        for experiment in sorted(own | reserve):
-            is_fallback = experiment not in own
-            holder = reference if is_fallback else machine
-            trace = self._read(holder.name, experiment)
-            is_own_reference = holder is reference or experiment not in reserve
-            other = trace if is_own_reference else self._read(reference.name, experiment)
-            if trace:
-                found[experiment] = TraceOnPage(
-                    trace, holder, is_fallback, self.is_stale(trace), other
-                )
-        return found
-
-    def _experiments(self, name: str) -> set[str]:
-        return {path.stem for path in (self.folder / name).glob("*.json")} - {"machine"}
-
-    def _read(self, name: str, experiment: str) -> Trace | None:
-        path = self.folder / name / f"{experiment}.json"
-        trace = self._trying(traces.read, path)
-        if trace:
-            self._check_name(path, "machine", trace.machine)
-        return trace
-
-    def _check_name(self, path: Path, field: str, name: str) -> None:
-        """Numbers must not pass for another machine's: a file says where it was measured."""
-        if name != path.parent.name:
-            self.loader.refuse(path, f"{field}: is {name!r}, the folder says {path.parent.name!r}")
-
-    def _trying(self, read_one: Callable[[Path], RecordT], path: Path) -> RecordT | None:
-        try:
-            return read_one(path)
-        except TraceError as error:
-            root = f"{self.loader.content.parent.as_posix()}/"
-            file, _, message = str(error).partition(": ")
-            self.loader.errors.append(ContentError(file.removeprefix(root), 0, 0, message))
-            return None
-
-
 def load(
     content: Path,
     machine: str | None = None,
@@ -329,7 +253,7 @@ def load(
         ContentErrors: everything wrong with any file.
     """
     loader = _Loader(content.resolve())
-    shelf = _Shelf(loader, is_stale)
+    shelf = Shelf(loader.content, is_stale, loader.errors)
     home = loader.home()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     claims: dict[str, Claim] = {}
@@ -344,8 +268,8 @@ def load(
         loader.parts(believed, "misconceptions", misconceptions, "misconception")
     for cited in loader.split(loader.content, "references", ReferenceFile):
         loader.parts(cited, "references", references, "reference")
-    shown, reference = _machines(loader, shelf, machine)
-    found = shelf.traces(shown, reference) if shown and reference else {}
+    machines = shelf.machines(machine)
+    shown, reference = shelf.first_two(machines)
     if loader.errors or not (home and shown and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
@@ -353,20 +277,7 @@ def load(
     return Book(
         root=loader.content.parent, home=home, topics=tuple(topics), claims=claims,
         retractions=retractions, misconceptions=misconceptions, references=references,
-        traces=found, machine=shown, reference=reference, documents=tuple(loader.documents),
+        traces=shelf.on_pages(shown, reference), machine=shown.machine,
+        reference=reference.machine, machines=machines, documents=tuple(loader.documents),
         tries=tried, lost_tries=lost,
     )  # fmt: skip
-
-
-def _machines(
-    loader: _Loader, shelf: _Shelf, asked: str | None
-) -> tuple[Machine | None, Machine | None]:
-    """The machine shown and the reference machine."""
-    name = shelf.chosen_name(asked)
-    if name is None:
-        loader.refuse(shelf.folder, "no machine has measured yet; run `make traces`")
-        return None, None
-    shown = shelf.machine(name)
-    reference_name = shelf.reference_name()
-    reference = shelf.machine(reference_name) if reference_name else None
-    return shown, shown if reference is None or reference_name == name else reference

@@ -59,10 +59,18 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     return FigureOnPage(
         id=figure.id,
         title=folio.line(figure.title),
-        caption=folio.line(figure.caption),
+        caption=folio.line(figure.caption) + _natures(figure, folio),
         picture=KINDS[figure.kind](figure, folio),
         missing=missing,
     )
+
+
+def _natures(figure: Figure, folio: Folio) -> Markup:
+    """What no word beside a bar or a point could say: that a run drawn here is not a real one."""
+    runs = filter(None, map(folio.book.run, _named(figure)))
+    found = sorted({run.nature for run in runs} - {"real"})
+    marks = (Markup(' <small class="pb-nature">{}</small>').format(one) for one in found)
+    return Markup("").join(marks)
 
 
 def _named(figure: Figure) -> list[str]:

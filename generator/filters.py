@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from generator import units
 from generator.paths import Node
-from generator.value import ExpressionError, Value, computed, numeric, quotient
+from generator.value import ExpressionError, Kind, Value, computed, numeric, quotient
 from runners.trace import Samples
 
 Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
@@ -111,7 +111,8 @@ def _count(thing: Thing) -> Value:
     if isinstance(thing, Node) and isinstance(thing.thing, list | dict):
         number = len(thing.thing)  # nothing counts too: an empty list has none
         thing.refuse_if_skipped()
-        node = Value(number, units.COUNT, "measured", thing.formula, origin=thing.origin)
+        kind: Kind = "simulated" if thing.origin.nature == "simulated" else "measured"
+        node = Value(number, units.COUNT, kind, thing.formula, origin=thing.origin)
         return computed(number, units.COUNT, f"count({thing.formula})", (node,))
     found = elements(thing)
     values = tuple(one for one in found if isinstance(one, Value))

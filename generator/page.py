@@ -44,7 +44,8 @@ from generator.views.picture import plain
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 _VALUE_AND_MARK = re.compile(
-    r'((?:[(\[“"]|&#34;)?<button type="button" class="pb-value[^>]*>[^<]*</button>'
+    r'((?:[(\[“"]|&#34;)?<button type="button" class="pb-value[^>]*>[^<]*'
+    r"(?:<small[^<]*</small>)?</button>"
     r"(?:[.,;:!?)\]”%]|’s)+)"
 )
 

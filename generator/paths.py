@@ -17,7 +17,7 @@ from generator import units
 from generator.errors import nearest
 from generator.units import AS_RULED, Form, Unit
 from generator.value import AbsentError, ExpressionError, Kind, Origin, Value
-from runners.trace import Machine, Run, Samples, Trace
+from runners.trace import Machine, Prediction, Run, Samples, Trace
 
 Key = str | int
 GIVEN = frozenset(
@@ -53,6 +53,23 @@ class TraceOnPage:
     def folder(self) -> str:
         """The folder under `traces/` that holds it."""
         return self.machine.name
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A machine's folder under `traces/`.
+
+    Attributes:
+        machine: what it is.
+        traces: what it measured itself, by experiment.
+        stale: the experiments whose code has changed since.
+        prediction: what it foretold of itself before it measured; None where it did not.
+    """
+
+    machine: Machine
+    traces: dict[str, Trace]
+    stale: frozenset[str] = frozenset()
+    prediction: Prediction | None = None
 
 
 @dataclass
@@ -135,7 +152,7 @@ class Node:
         if key in trace.runs:
             name = f"{trace.experiment}.{key}"
             self.reading.runs[name] = None
-            origin = self.origin._replace(run=key)
+            origin = self.origin._replace(run=key, nature=trace.runs[key].nature)
             return Node(trace.runs[key], (), name, self.reading, origin, shown)
         if key in _TRACE_FIELDS:
             place = Node(trace, (), self.formula, self.reading, self.origin)
@@ -184,9 +201,9 @@ class Node:
         return Node(thing, steps, formula, self.reading, self.origin, self.shown)
 
     def _value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
-        kind: Kind = "given" if self.shown and steps[0] in GIVEN else "measured"
+        kind = self._kind(steps)
         written = field_name(steps)
-        if self.shown and kind == "measured":
+        if self.shown and kind != "given":
             self._note(steps)
         if isinstance(thing, bool):
             thing = "yes" if thing else "no"
@@ -194,6 +211,11 @@ class Node:
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
         origin = self.origin._replace(field=written)
         return Value(thing, unit, kind, formula, origin=origin, form=form)
+
+    def _kind(self, steps: tuple[Key, ...]) -> Kind:
+        if self.shown and steps[0] in GIVEN:
+            return "given"
+        return "simulated" if self.origin.nature == "simulated" else "measured"
 
     def _note(self, steps: tuple[Key, ...]) -> None:
         """Remember that this evaluation read a measured field."""

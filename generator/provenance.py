@@ -27,6 +27,11 @@ KINDS = {
     "cited": "cited",
 }
 
+NATURES = {
+    "paced": "paced: its stages last as long as they were told",
+    "simulated": "simulated: fake tensors, on one rank of as many as it says",
+}
+
 LONG = 24  # letters that fit any line; what has more may break
 
 
@@ -65,7 +70,7 @@ class PageText:
         long = " pb-long" if len(printed) > LONG else ""
         return Markup(
             f'<button type="button" class="pb-value pb-{value.kind}{absent}{long}" '
-            f'popovertarget="pb-v{number}">{escape(printed)}</button>'
+            f'popovertarget="pb-v{number}">{escape(printed)}{_mark(value)}</button>'
         )
 
     def provenances(self) -> Markup:
@@ -110,6 +115,8 @@ class PageText:
         if value.absent:
             yield "why", escape(value.absent)
         origin = value.origin
+        if value.nature != "real":
+            yield "nature", escape(NATURES[value.nature])
         if origin is None:
             yield "formula", _code(value.formula)
             return
@@ -144,6 +151,13 @@ class PageText:
     def _trace_link(self, machine: str, experiment: str) -> str:
         name = escape(f"{experiment}.json")
         return f'<a href="{self._root}traces/{escape(machine)}/{name}">{name}</a>'
+
+
+def _mark(value: Value) -> Markup:
+    """The word behind a number that no real run decided."""
+    if value.nature == "real" or value.absent:
+        return Markup("")
+    return Markup(' <small class="pb-nature">{}</small>').format(value.nature)
 
 
 def _code(text: str) -> str:

@@ -14,8 +14,10 @@ from typing import Literal, NamedTuple
 
 from generator import units
 from generator.units import AS_RULED, Form, Unit, UnitError, Way
+from runners.trace import Nature
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
+_NOT_REAL: tuple[Nature, ...] = ("simulated", "paced")
 _SUM, _PRODUCT, _ATOM = 1, 2, 3  # how strongly a formula holds together
 
 
@@ -61,6 +63,7 @@ class Origin(NamedTuple):
     recorded_at: str = ""
     torch: str = ""
     reference: str | None = None  # the id of what is cited
+    nature: Nature = "real"  # of the run
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,13 @@ class Value:
         if not self.inputs:
             return (self,) if self.origin else ()
         return tuple(dict.fromkeys(leaf for one in self.inputs for leaf in one.leaves))
+
+    @property
+    def nature(self) -> Nature:
+        """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""
+        read_off = [one for one in self.leaves if one.kind in ("measured", "simulated")]
+        natures = {one.origin.nature for one in read_off if one.origin}
+        return next((one for one in _NOT_REAL if one in natures), "real")
 
     def __str__(self) -> str:
         return units.printed(self.number, self.unit, self.form)

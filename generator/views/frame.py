@@ -111,8 +111,23 @@ def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
         names = Markup(", ").join(Markup("<code>{}</code>").format(one) for one in experiments)
         named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
         rows.append(Notice("", "", Markup(words[told]).format(**named)))
+    rows += _natures(folio)
     for origin in found:
         rows += _surprises(folio, origin)
+    return rows + _broken_laws(folio)
+
+
+def _natures(folio: Folio) -> list[Notice]:
+    """What the words behind numbers mean, where runs of this page are not real ones."""
+    used = {run.nature for run in map(folio.book.run, folio.runs) if run}
+    words = folio.ui["notice"]
+    return [
+        Notice("", f"{nature.capitalize()}.", words[nature]) for nature in sorted(used - {"real"})
+    ]
+
+
+def _broken_laws(folio: Folio) -> list[Notice]:
+    rows, words = [], folio.ui["notice"]
     for name, outcome in folio.outcomes.items():
         if outcome.is_broken_law and set(outcome.runs) & folio.runs:
             text = folio.line(folio.book.claims[name].says)
