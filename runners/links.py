@@ -33,10 +33,10 @@ INTERFACE = "link0"  # of every rank, in its own namespace
 NAMES = Path("/run/netns")  # where `ip netns` keeps the names of namespaces
 _OURS = re.compile(r"proofbook-(\d+)-\d+-(?:switch|\d+)")
 _CLONE_NEWNET = 0x40000000
-# A bucket holds what passes in two milliseconds: shorter than any transfer that is timed, and never
-# less than the largest segment that the kernel hands over as one.
-BURST_SECONDS = 0.002
-MIN_BURST_BYTES = 65536
+# A bucket holds what passes in half a millisecond, and some frames at least: what passes at once is
+# then little beside any transfer that is timed.
+BURST_SECONDS = 0.0005
+MIN_BURST_BYTES = 6000
 # What waits at a link is never dropped: a transfer is then as long as its bytes, and no byte is
 # sent again.
 QUEUE_BYTES = 1 << 28
