@@ -4,11 +4,13 @@
     python -m runners run [NAME …]             measure what is missing or stale (--force: all);
                                                an interrupted one continues where it was
     python -m runners run [NAME …] --full      the heavier runs and experiments too
+    python -m runners run [NAME …] --dry       what would run, how long, how much memory
     python -m runners run NAME --repeat N      run N times and count outcomes; writes no trace
     python -m runners try EXPERIMENT.RUN --set key=value [--set …]
                                                one run with settings of your own, in seconds
     python -m runners try --forget             delete what you have tried
     python -m runners show NAME                every value of a trace, with what an author pastes
+    python -m runners predict                  what every run will need here, before it runs
     python -m runners machine                  what this machine is
     python -m runners schema                   the JSON Schema of a trace
 
@@ -22,7 +24,7 @@ import json
 import signal
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from runners import machine, measure, tries
@@ -30,11 +32,12 @@ from runners.due import due, left_out_of
 from runners.experiment import UnknownExperimentError, check_name, find, names, on_device
 from runners.forkserver import LaunchError
 from runners.launch import Launcher
+from runners.predict import PrimitiveError, predict
 from runners.programs import ProgramError
 from runners.progress import Progress
-from runners.run import Asked, check_names, run, shown
+from runners.run import Asked, check_names, dry, run, shown
 from runners.show import lines
-from runners.trace import TraceError, json_schema, read, tried
+from runners.trace import TraceError, json_schema, read, tried, write_machine
 from runners.trial import TrialError, named, prepare
 from runners.tried import how_it_ended
 
@@ -45,6 +48,7 @@ CAN_BE_MENDED = (
     TrialError,
     TraceError,
     measure.BusyError,
+    PrimitiveError,
     LaunchError,
 )
 
@@ -63,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         "--full", action="store_true", help="measure the heavier runs and experiments too"
     )
     running.add_argument(
+        "--dry", action="store_true", help="say what would run, how long, how much memory"
+    )
+    running.add_argument(
         "--repeat", type=_positive, metavar="N", help="run N times, count outcomes"
     )
     running.add_argument(
@@ -78,6 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     trial.add_argument("--forget", action="store_true", help="delete all tries")
     show = commands.add_parser("show", help="every value of a trace, with its expression")
     show.add_argument("name", metavar="NAME")
+    predicting = commands.add_parser("predict", help="what every run will need, before it runs")
+    predicting.add_argument(
+        "--as-reference", action="store_true", help="write into the committed reference folder"
+    )
     commands.add_parser("machine", help="what this machine is")
     commands.add_parser("schema", help="the JSON Schema of a trace")
     return parser
@@ -183,6 +194,26 @@ def _show(name: str) -> int:
     return 0
 
 
+def _predict(*, as_reference: bool) -> int:
+    where = measure.folder(as_reference=as_reference)
+    with measure.alone(), Launcher(machine.device_kind()) as launcher:
+        prediction = predict(launcher, where, Progress())
+        write_machine(where, machine.describe(as_reference=as_reference))
+    peaks = sum(run.peak_bytes is not None for run in prediction.runs.values())
+    steps = sum(run.step_seconds is not None for run in prediction.runs.values())
+    print(
+        f"{len(prediction.primitives)} primitives; foretold {peaks} peaks, {steps} steps, "
+        f"{len(prediction.choices)} choices; in {shown(where / 'prediction.json')}"
+    )
+    known = [name for name in names() if (where / f"{name}.json").exists()]
+    if known:
+        print(
+            f"{len(known)} experiments are measured here already: for these it comes too late, "
+            "until `python -m runners run --force` measures them anew"
+        )
+    return 0
+
+
 def _machine() -> int:
     print(json.dumps(machine.describe().model_dump(mode="json"), indent=1, sort_keys=True))
     return 0
@@ -197,23 +228,35 @@ def _asked(arguments: argparse.Namespace) -> Asked:
     )
 
 
-def _dispatch(arguments: argparse.Namespace) -> int:
-    if arguments.command == "list":
-        return _list()
-    if arguments.command == "run":
-        if arguments.repeat is not None:
-            return _repeat(arguments.names, arguments.repeat)
-        return _run(_asked(arguments))
-    if arguments.command == "try":
-        if arguments.forget:
-            return _forget()
-        return _try(arguments.run or "", arguments.set)
-    if arguments.command == "show":
-        return _show(arguments.name)
-    if arguments.command == "machine":
-        return _machine()
+def _dispatch_run(arguments: argparse.Namespace) -> int:
+    if arguments.dry:
+        print("\n".join(dry(_asked(arguments))))
+        return 0
+    if arguments.repeat is not None:
+        return _repeat(arguments.names, arguments.repeat)
+    return _run(_asked(arguments))
+
+
+def _dispatch_try(arguments: argparse.Namespace) -> int:
+    if arguments.forget:
+        return _forget()
+    return _try(arguments.run or "", arguments.set)
+
+
+def _schema() -> int:
     print(json.dumps(json_schema(), indent=1, sort_keys=True))
     return 0
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "list": lambda _: _list(),
+    "run": _dispatch_run,
+    "try": _dispatch_try,
+    "show": lambda arguments: _show(arguments.name),
+    "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
+    "machine": lambda _: _machine(),
+    "schema": lambda _: _schema(),
+}
 
 
 def _stop(*_: object) -> None:
@@ -226,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for ending in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed
         signal.signal(ending, _stop)
     try:
-        return _dispatch(parsed)
+        return COMMANDS[parsed.command](parsed)
     except KeyboardInterrupt:
         print("\nstopped; what was measured before is kept", file=sys.stderr)
         return 130

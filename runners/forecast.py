@@ -42,7 +42,12 @@ class Work:
         peak_bytes: above the start, as the memory meter sees it; None: not foretold.
         flops: multiplications and additions of matrix products, forward and backward.
         moved_bytes: read and written by everything elementwise.
-        num_operations: torch operations that are started.
+        matrix_rows: rows of its typical matrix product, as many as a batch has; few rows are slow.
+            0: not said, then as many as it has columns.
+        num_products: how many matrix products the flops are. 0: not said, then a sixth of all
+            operations.
+        num_operations: torch operations that are started, as a dispatch mode counts them: forward,
+            backward and update together.
         optimizer_parameters: parameters that this rank updates.
         optimizer: which update rule.
         exchanges: what is communicated.
@@ -59,6 +64,8 @@ class Work:
     optimizer_parameters: int = 0
     optimizer: Literal["sgd", "adam", "fused_adam"] = "sgd"
     exchanges: tuple[Exchange, ...] = ()
+    matrix_rows: int = 0
+    num_products: int = 0
     num_busy_ranks: int = 1
     num_sequential: float = 1.0
     extra_seconds: float = 0.0

@@ -64,6 +64,12 @@ class Progress:
         if self._live:
             self._write("\r\x1b[K")
 
+    def said(self, line: str) -> None:
+        """A line of its own, beneath the experiment's name."""
+        self._number += 1
+        self.clear()
+        self._write(f"  {line}\n")
+
     def kept(self, name: str) -> None:
         """A run is not measured again."""
         self._number += 1

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runners import machine, measure
+from runners.dry import estimated, said, together
 from runners.due import Due, due, lacking, left_out_of, part_of
 from runners.experiment import check_name, names
 from runners.launch import Launcher
+from runners.predict import bring_up_to_date
 from runners.progress import Progress
-from runners.trace import Trace, read
+from runners.trace import Trace, read, read_prediction
 from runners.tried import how_it_ended
 
 
@@ -28,6 +30,8 @@ class Asked:
         force: measure also what is fresh.
         full: measure the heavier runs and experiments too.
         as_reference: write the committed folder, and see that it is a whole set.
+
+    Where all experiments are asked for, what they need is foretold first.
     """
 
     names: tuple[str, ...] = ()
@@ -102,7 +106,7 @@ def run(asked: Asked) -> Ran:
                 part_of(name, where).unlink(missing_ok=True)
         waiting = all_due(asked, where)
         if waiting:
-            _measure(waiting, as_reference=asked.as_reference)
+            _measure(waiting, where, asked)
         if not asked.as_reference:
             machine.THIS_MACHINE.write_text(f"{where.name}\n", encoding="utf-8")
     paths = [where / f"{name}.json" for name in chosen]
@@ -117,11 +121,36 @@ def run(asked: Asked) -> Ran:
     )
 
 
-def _measure(waiting: list[Due], *, as_reference: bool) -> None:
+def _measure(waiting: list[Due], where: Path, asked: Asked) -> None:
     with Launcher(machine.device_kind()) as launcher:
         progress = Progress()
+        if not asked.names:  # who names experiments works on them, and has no time for it
+            bring_up_to_date([one.experiment for one in waiting], launcher, where, progress)
         for one in waiting:
-            measure.measure(one, launcher, progress, as_reference=as_reference)
+            measure.measure(one, launcher, progress, as_reference=asked.as_reference)
+
+
+def dry(asked: Asked) -> list[str]:
+    """What `run` would do, a line an experiment and one for all; nothing runs.
+
+    Raises:
+        TraceError: the machine's prediction cannot be read.
+    """
+    where = measure.folder(as_reference=asked.as_reference)
+    prediction = read_prediction(where)
+    waiting = all_due(asked, where)
+    estimates = [estimated(one, where, machine.TRACES, prediction) for one in waiting]
+    lines = [
+        said(one.experiment.name, one.reason, estimate)
+        for one, estimate in zip(waiting, estimates, strict=True)
+    ]
+    if not lines:
+        return ["nothing would run: all that was asked for is fresh"]
+    first = not asked.names and prediction is None
+    return [
+        *lines,
+        said("in all", "after a minute of `predict`" if first else "", together(estimates)),
+    ]
 
 
 def _heavier(chosen: list[str], traces: list[Trace]) -> list[str]:

@@ -85,10 +85,10 @@ def _interrupted(monkeypatch, folder, launcher, *, after, full=True):
     """Measure `heavier` and be interrupted as soon as `after` has ended."""
     whole = measure.measure_run
 
-    def stopped(launcher, experiment, name, progress=None):
+    def stopped(launcher, experiment, name, *more):
         if name != after:
             raise KeyboardInterrupt
-        return whole(launcher, experiment, name, progress)
+        return whole(launcher, experiment, name, *more)
 
     with monkeypatch.context() as patched:
         patched.setattr(measure, "measure_run", stopped)
