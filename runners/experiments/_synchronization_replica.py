@@ -1,0 +1,163 @@
+"""A replica that trains and is compared: what every way of agreeing in `synchronization` shares.
+
+In: a rank, and what becomes of its gradients. Out: losses of every step, how far replicas came
+from each other, and what was handed to collectives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from runners.networks import flat
+from runners.rank import Rank
+from runners.recorder import parameter_digest
+from runners.teacher import Rows
+from runners.training import batch_of, perceptron_for, scaled_lesson, shard_of, validate
+
+NUM_BLOCK_STEPS = 16  # timed together, so that the step that averages is in the time
+
+
+def _rows(rank: Rank) -> tuple[list[Rows], Rows]:
+    """The shards that this rank takes its batches from, and the validation rows."""
+    settings = rank.settings
+    lesson = scaled_lesson(rank)
+    rows = lesson.training
+    if settings.order == "sorted":  # as a careless export leaves them: class after class
+        rows = rows.take(rows.labels.argsort(stable=True))
+    if rank.world_size > 1:
+        return [shard_of(rank, rows)], lesson.validation
+    size = settings.num_rows // settings.num_shards
+    return [batch_of(rows, shard, size) for shard in range(settings.num_shards)], lesson.validation
+
+
+def _batch(rank: Rank, shards: list[Rows], index: int) -> Rows:
+    """The batch of a step: on one device what all ranks together take."""
+    size = rank.settings.batch_size
+    turn = index % (len(shards[0].labels) // size)
+    batches = [batch_of(shard, turn, size) for shard in shards]
+    return Rows(torch.cat([b.features for b in batches]), torch.cat([b.labels for b in batches]))
+
+
+class Replica:
+    """This rank's model, how it updates, and what is seen of the replicas on the way.
+
+    Attributes:
+        distances: from the replicas' mean to the farthest of them, just before each average.
+        exchanged_bytes: what this rank has handed to collectives to train.
+        largest_norm: of a gradient that this rank computed.
+    """
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        with rank.phase("build"):
+            self.shards, self.validation = _rows(rank)
+            self.model: nn.Module = perceptron_for(rank)
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(), lr=rank.settings.learning_rate, momentum=0.0
+        )
+        self.distances: list[float] = []
+        self.largest_norm = 0.0
+        self.exchanged_bytes = 0
+        self._losses: list[float] = []
+
+    def train(self, update: Callable[[int], None], module: nn.Module | None = None) -> None:
+        """Train to the end: after each backward pass `update` decides what becomes of it.
+
+        Args:
+            update: is given the step, from 0.
+            module: what computes; the model itself where nothing wraps it.
+        """
+        rank, settings = self.rank, self.rank.settings
+        rank.watch(self.model, self.optimizer)
+        start = time.perf_counter()
+        for index in rank.steps(settings.num_steps):
+            if index and index % NUM_BLOCK_STEPS == 0:
+                rank.measure_seconds("block", [(now := time.perf_counter()) - start])
+                start = now
+            batch = _batch(rank, self.shards, index)
+            with rank.phase("forward"):
+                logits = (module or self.model)(batch.features)
+                loss = nn.functional.cross_entropy(logits, batch.labels)
+            with rank.phase("backward"):
+                loss.backward()
+            self.largest_norm = max(self.largest_norm, float(torch.linalg.norm(self.gradient())))
+            with rank.phase("optimizer"):
+                update(index)
+                self.optimizer.zero_grad()
+            self._losses.append(loss.item())
+            rank.count_samples(len(batch.labels))
+
+    def gradient(self) -> Tensor:
+        """The gradients of all parameters in one row, a copy."""
+        return torch.cat(
+            [p.grad.reshape(-1) for p in self.model.parameters() if p.grad is not None]
+        )
+
+    def apply(self, gradient: Tensor) -> None:
+        """Update with a gradient given as one row."""
+        parameters = list(self.model.parameters())
+        pieces = gradient.split([p.numel() for p in parameters])
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            parameter.grad = piece.view_as(parameter)
+        self.optimizer.step()
+
+    def average(self) -> None:
+        """Give every replica the mean of all, and remember how far from it they had come."""
+        own = flat(self.model)
+        mean = own.clone()
+        dist.all_reduce(mean)
+        mean /= self.rank.world_size
+        self.exchanged_bytes += mean.nbytes
+        self.distances.append(_largest(torch.linalg.norm(own - mean)))
+        nn.utils.vector_to_parameters(mean, self.model.parameters())
+
+    def report(self) -> None:
+        """Record what the replicas are worth in the end, and how they came there."""
+        rank = self.rank
+        graded = validate(self.model, self.validation)
+        everyone = _of_all(rank, torch.tensor([*self._losses, graded[1]], dtype=torch.float64))
+        for loss in torch.stack(everyone).mean(0)[:-1].tolist():
+            rank.step_loss(loss)
+        rank.epoch(
+            1,
+            loss=sum(self._losses) / len(self._losses),
+            num_samples=rank.outcome.num_samples or 0,
+            validation=graded if rank.rank == 0 else None,
+            parameters=self.model.parameters(),
+        )
+        rank.measure("validation_losses", [float(one[-1]) for one in everyone])
+        rank.measure("exchanged_bytes", self.exchanged_bytes)
+        rank.measure("largest_gradient_norm", _largest(torch.tensor(self.largest_norm)))
+        if self.distances:
+            rank.measure("largest_distance", max(self.distances))
+            rank.measure("mean_distance", sum(self.distances) / len(self.distances))
+        rank.measure("num_distinct", _num_distinct(rank, self.model))
+        if rank.rank == 0:
+            print(f"validation loss {graded[1]:.4f}, {graded[2]:.1%} right, on rank 0")
+
+
+def _of_all(rank: Rank, values: Tensor) -> list[Tensor]:
+    if rank.world_size == 1:
+        return [values]
+    gathered = [torch.empty_like(values) for _ in range(rank.world_size)]
+    dist.all_gather(gathered, values)
+    return gathered
+
+
+def _largest(value: Tensor) -> float:
+    """The largest of the ranks' values, on every rank."""
+    if dist.is_initialized():
+        dist.all_reduce(value, dist.ReduceOp.MAX)
+    return float(value)
+
+
+def _num_distinct(rank: Rank, model: nn.Module) -> int:
+    digests = [parameter_digest(model.parameters())] * rank.world_size
+    if rank.world_size > 1:
+        dist.all_gather_object(digests, digests[0])
+    return len(set(digests))
