@@ -212,7 +212,7 @@ def find(name: str) -> Experiment:
         module.STRATEGIES,
         getattr(module, "settle", None),
         getattr(module, "TRIED_WITH", {}),
-        getattr(module, "FULL", False),
+        getattr(module, "FULL", False) is True,
         getattr(module, "forecast", None),
         tuple(getattr(module, "CHOICES", ())),
         getattr(module, "ON_CUDA", {}),

@@ -88,6 +88,34 @@ class Choice:
     by: Literal["step_seconds", "peak_bytes"] = "step_seconds"
 
 
+def stack_work(widths: Sequence[int], rows: int, *, momentum: bool = False) -> Work:
+    """One step of a stack of linear layers with a ReLU between each two, updated by SGD.
+
+    Forward, cross-entropy, backward and update on one device; whoever adds ranks replaces what
+    they change. Of every layer's output and its gradient: the bias is added, the ReLU reads and
+    writes, its gradient reads two and writes one, the bias's gradient reads.
+    """
+    num_layers = len(widths) - 1
+    passes = 7 * sum(widths[1:]) + 8 * widths[-1]
+    return Work(
+        flops=perceptron_flops(widths, rows),
+        matrix_rows=rows,
+        num_products=3 * num_layers - 1,
+        moved_bytes=float(FLOAT_BYTES * rows * passes),
+        num_operations=(22 if momentum else 18) * num_layers + 6,
+        optimizer_parameters=perceptron_parameters(widths),
+    )
+
+
+def teacher_bytes(num_rows: int, num_features: int, num_classes: int) -> int:
+    """What `teach` holds at its peak, in double precision.
+
+    All rows, their linear scores, and two hidden layers of four units a class: the layer, and its
+    half on the way to the scores.
+    """
+    return 8 * num_rows * (num_features + num_classes + 2 * 4 * num_classes)
+
+
 def perceptron_flops(widths: Sequence[int], rows: int) -> float:
     """Of one step of a stack of linear layers: forward, and backward without the first input's.
 

@@ -31,7 +31,7 @@ from runners.trace import Interval, RunForecast, Samples
 
 # One standard deviation of the logarithm of outcome over forecast, beyond the primitives' spread.
 STEP_ERROR = 0.2
-PEAK_ERROR = 0.01
+PEAK_ERROR = 0.005
 NINE_OF_TEN = 1.645  # standard deviations to either side
 QUARTILES_PER_DEVIATION = 1.349
 LEAST_BYTES = 65_536  # small tensors that no closed form counts

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
+from runners.forecast import Choice, Exchange, Work, stack_work
 from runners.networks import flat
 from runners.rank import Rank
 from runners.recorder import parameter_digest
@@ -93,6 +94,32 @@ RUNS = {
     "gradients_adam": _plan(ADAM, averages="gradients"),
     "each_step_adam": _plan(ADAM),
 }
+
+
+CHOICES = (
+    Choice(
+        "seldom",
+        "Which median step is faster: with an average in each, or in every tenth?",
+        ("each_step", "ten_steps"),
+    ),
+)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """A small classifier; the median step exchanges only where every step does."""
+    settings, n = plan.settings, plan.world_size
+    widths = tuple(whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes"))
+    is_adam = settings["optimizer"] == "adam"
+    alone = stack_work(widths, whole_number(settings, "batch_size"), momentum=not is_adam)
+    value_bytes = 8 if settings["dtype"] == "float64" else 4
+    parameters = Exchange("all_reduce", value_bytes * alone.optimizer_parameters, 1, n)
+    often = settings["averages"] == "gradients" or settings["steps_between"] == 1
+    return replace(
+        alone,
+        num_operations=alone.num_operations + 9 + (32 if is_adam else 0) + (12 if often else 0),
+        exchanges=(parameters,) if often else (),
+        num_busy_ranks=n,
+    )
 
 
 def average(model: nn.Module) -> None:

@@ -18,6 +18,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from runners.experiment import RunPlan, whole_number
 from runners.experiments.batch_split import SETTINGS as BATCH_SPLIT
+from runners.forecast import Choice, Exchange, Work, stack_work, teacher_bytes
 from runners.rank import Rank
 from runners.recorder import parameter_digest
 from runners.teacher import Lesson, Rows
@@ -72,6 +73,31 @@ RUNS = {
     "unequal_by_rank": _timed(2, {**UNEQUAL, "weights": "by_rank"}),
     "unequal_by_rank_shuffled": _timed(2, {**UNEQUAL, "weights": "by_rank", "order": "shuffled"}),
 }
+
+
+CHOICES = (Choice("faster", "Which step is faster, whole or in parts?", ("whole", "own_loss")),)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """A small classifier: steps are the starting of operations; the peak is the drawing of rows."""
+    settings, n = plan.settings, plan.world_size
+    features, hidden, classes = (
+        whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes")
+    )
+    by_rank = settings["rows_by_rank"]
+    assert isinstance(by_rank, list)
+    is_adam = settings["optimizer"] == "adam"
+    alone = stack_work((features, hidden, classes), max(map(int, by_rank)), momentum=not is_adam)
+    num_rows = whole_number(settings, "num_rows") + whole_number(settings, "num_validation_rows")
+    gradients = Exchange("all_reduce", 4 * alone.optimizer_parameters, 1, n)
+    return replace(
+        alone,
+        peak_bytes=teacher_bytes(num_rows, features, classes),
+        # The batch is cut twice, graded, and its gradients are joined, weighed and put back.
+        num_operations=alone.num_operations + 32 + (32 if is_adam else 0),
+        exchanges=(gradients,) if n > 1 else (),
+        num_busy_ranks=n,
+    )
 
 
 def _model(rank: Rank) -> tuple[nn.Module, torch.optim.Optimizer]:

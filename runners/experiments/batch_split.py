@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.experiment import RunPlan, whole_number
+from runners.forecast import Choice, Exchange, Work, stack_work, teacher_bytes
 from runners.networks import flat
 from runners.rank import Rank
 from runners.recorder import parameter_digest
@@ -70,6 +71,39 @@ RUNS = {
     "split": settle(RunPlan("split", 2, SETTINGS, can_share_device=False)),
     "single": settle(RunPlan("single", 1, SETTINGS)),
 }
+
+
+CHOICES = (Choice("faster", "Which step is faster, whole or split?", ("single", "split")),)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """A small classifier: steps are the starting of operations; the peak is the drawing of rows."""
+    settings = plan.settings
+    features, hidden, classes, rows = (
+        whole_number(settings, name)
+        for name in ("num_features", "num_hidden", "num_classes", "num_rows_per_rank")
+    )
+    alone = stack_work((features, hidden, classes), rows, momentum=True)
+    num_rows = whole_number(settings, "num_rows") + whole_number(settings, "num_validation_rows")
+    work = replace(
+        alone,
+        peak_bytes=teacher_bytes(num_rows, features, classes),
+        num_operations=alone.num_operations + 9,  # the batch is cut out, and its rows are graded
+    )
+    if plan.strategy == "single":
+        return work
+    batch, n = whole_number(settings, "batch_size"), plan.world_size
+    return replace(
+        work,
+        num_operations=work.num_operations + 45,  # gathered, joined, cut, put back
+        exchanges=(
+            Exchange("scatter", 4 * batch * features, 1, n),
+            Exchange("gather", 4 * batch * classes, 1, n),
+            Exchange("scatter", 4 * batch * classes, 1, n),
+            Exchange("all_reduce", 4 * alone.optimizer_parameters, 1, n),
+        ),
+        num_busy_ranks=n,
+    )
 
 
 def _model(rank: Rank) -> tuple[nn.Module, torch.optim.Optimizer]:

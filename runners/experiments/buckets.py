@@ -19,6 +19,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
+from runners.forecast import Choice, Exchange, Work, stack_work
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
@@ -65,6 +66,46 @@ RUNS = {
     "one_bucket": _plan(bucket_cap_mib=1000),
     "after_backward": _plan(overlaps=False),
 }
+
+
+def forecast(plan: RunPlan) -> Work:
+    """A stack of equal layers, its gradients in buckets, or in one message after backward."""
+    settings = plan.settings
+    width, num_layers, rows = (
+        whole_number(settings, name) for name in ("width", "num_layers", "batch_size")
+    )
+    model = num_layers * whole_number(settings, "layer_bytes")
+    activation = BYTES_PER_VALUE * rows * width
+    cap = settings["bucket_cap_mib"]
+    assert isinstance(cap, int)
+    whole_buckets = -(-model // (cap << 20)) if cap else 2
+    overlaps = bool(settings["overlaps"])
+    alone = stack_work([width] * (num_layers + 1), rows)
+    peak = 3 * model + activation if overlaps else 4 * model
+    return replace(
+        alone,
+        peak_bytes=peak + activation + 8 * rows,
+        moved_bytes=alone.moved_bytes + (6 if overlaps else 8) * model,
+        num_operations=alone.num_operations + 6 * num_layers,
+        exchanges=(
+            Exchange("all_reduce", model, whole_buckets if overlaps else 1, plan.world_size),
+        ),
+        num_busy_ranks=plan.world_size,
+    )
+
+
+CHOICES = (
+    Choice(
+        "overlap",
+        "Is a step faster whose gradients leave during backward, or after it?",
+        ("as_it_comes", "after_backward"),
+    ),
+    Choice(
+        "bucket",
+        "Is a step faster with buckets as DDP has them, or with small ones?",
+        ("as_it_comes", "small"),
+    ),
+)
 
 
 @dataclass

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
 from runners.experiments._ddp_shown import compare, follow
+from runners.forecast import Choice, Exchange, Work, stack_work, teacher_bytes
 from runners.networks import description, flat, perceptron
 from runners.rank import Rank
 from runners.recorder import parameter_digest
@@ -94,6 +95,38 @@ DECLARED = {
     "ddp_two_ranks": RunPlan("ddp", 2, {**SETTINGS, "batch_size": 50}, passes=("timed",)),
 }
 RUNS = {name: settle(plan) for name, plan in DECLARED.items()}
+
+
+CHOICES = (
+    Choice(
+        "faster",
+        "Is a step on the same global batch faster on one device, or under DDP over four ranks?",
+        ("single", "ddp"),
+    ),
+    Choice("ranks", "Is a step faster over two ranks, or over four?", ("ddp_two_ranks", "ddp")),
+)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """A small classifier: steps are the starting of operations; the peak is the drawing of rows."""
+    settings = plan.settings
+    features, hidden, classes, rows = (
+        whole_number(settings, name)
+        for name in ("num_features", "num_hidden", "num_classes", "batch_size")
+    )
+    alone = stack_work((features, hidden, classes), rows, momentum=True)
+    num_rows = whole_number(settings, "num_rows") + whole_number(settings, "num_validation_rows")
+    value_bytes = 8 if settings["dtype"] == "float64" else 4
+    model = value_bytes * alone.optimizer_parameters
+    return replace(
+        alone,
+        peak_bytes=teacher_bytes(num_rows, features, classes),
+        num_operations=alone.num_operations + 9,  # the batch is cut out, and its rows are graded
+        exchanges=(Exchange("all_reduce", model, 1, plan.world_size),)
+        if plan.strategy == "ddp"
+        else (),
+        num_busy_ranks=plan.world_size,
+    )
 
 
 def _widths(rank: Rank) -> tuple[int, int, int]:

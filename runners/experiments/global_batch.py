@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import PassName, RunPlan, whole_number
+from runners.forecast import Choice, Exchange, Work, stack_work, teacher_bytes
 from runners.rank import Rank
 from runners.teacher import Rows
 from runners.trace import Setting
@@ -83,6 +84,37 @@ RUNS = {
     "accumulated": _plan(IN_PARTS, "timed", "metered"),
     "exchanged": _plan(IN_PARTS, "timed", "metered", exchanges_each_part=True),
 }
+
+
+CHOICES = (
+    Choice(
+        "no_sync",
+        "Which update is faster: with an exchange after the last part, or after each?",
+        ("accumulated", "exchanged"),
+    ),
+)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """A small classifier, forward and backward once for each part, updated once."""
+    settings, n = plan.settings, plan.world_size
+    widths = tuple(whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes"))
+    num_parts = whole_number(settings, "num_parts")
+    part = stack_work(widths, whole_number(settings, "batch_size") // num_parts, momentum=True)
+    num_rows = whole_number(settings, "num_rows") + whole_number(settings, "num_validation_rows")
+    value_bytes = 8 if settings["dtype"] == "float64" else 4
+    model = value_bytes * part.optimizer_parameters
+    times = num_parts if settings["exchanges_each_part"] else 1
+    return replace(
+        part,
+        peak_bytes=teacher_bytes(num_rows, widths[0], widths[-1]),
+        flops=num_parts * part.flops,
+        num_products=num_parts * part.num_products,
+        moved_bytes=num_parts * part.moved_bytes,
+        num_operations=12 + num_parts * (part.num_operations + 9),
+        exchanges=(Exchange("all_reduce", times * model, times, n),),
+        num_busy_ranks=n,
+    )
 
 
 def train(rank: Rank) -> None:

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from runners.experiment import RunPlan, whole_number
+from runners.forecast import Choice, Exchange, Work, stack_work
 from runners.networks import ResidualLayer, description, num_parameters
 from runners.rank import Rank
 from runners.teacher import Rows
@@ -116,6 +117,53 @@ def _plans() -> dict[str, RunPlan]:
 
 
 RUNS = _plans()
+
+
+CHOICES = (
+    Choice(
+        "faster",
+        "Which step is fastest on the same batch?",
+        ("single", "split", "split_four", "microbatches"),
+    ),
+    Choice(
+        "smaller",
+        "Which has the lowest peak?",
+        ("single", "split", "split_four", "microbatches"),
+        by="peak_bytes",
+    ),
+)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """Residual layers on many rows at once: activations are the memory, and most of the time."""
+    settings, n = plan.settings, plan.world_size
+    at_once, own, per_row, row, model = (
+        whole_number(settings, name)
+        for name in (
+            "num_rows_at_once",
+            "num_rows_per_rank",
+            "activation_bytes_per_row",
+            "row_bytes",
+            "model_bytes",
+        )
+    )
+    widths, num_parts = _widths(settings), whole_number(settings, "num_microbatches")
+    part = stack_work(widths, at_once)
+    residual = whole_number(settings, "num_residual_layers")
+    added = 5 * BYTES_PER_VALUE * at_once * residual * whole_number(settings, "width")
+    rows = row * (own + whole_number(settings, "num_validation_rows"))
+    gradients = Exchange("all_reduce", model, 2 * (len(widths) - 1), n)
+    return replace(
+        part,
+        # The last microbatch meets the gradients of those before it.
+        peak_bytes=per_row * at_once + rows + model * min(num_parts, 2),
+        flops=num_parts * part.flops,
+        num_products=num_parts * part.num_products,
+        moved_bytes=num_parts * (part.moved_bytes + added),
+        num_operations=num_parts * (part.num_operations + 2 * residual + 4),
+        exchanges=(gradients,) if n > 1 else (),
+        num_busy_ranks=n,
+    )
 
 
 def _model(rank: Rank) -> nn.Sequential:

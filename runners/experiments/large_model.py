@@ -20,13 +20,14 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.experiments._large_model_forecast import CHOICES, forecast
 from runners.experiments._large_model_plans import NUM_CLASSES, RUNS, TRIED_WITH, settle
 from runners.networks import description, grade, perceptron
 from runners.rank import Rank
 from runners.teacher import Lesson, Rows, Scaling, teach
 from runners.training import validate
 
-__all__ = ["QUESTION", "RUNS", "STRATEGIES", "TRIED_WITH", "settle"]
+__all__ = ["CHOICES", "QUESTION", "RUNS", "STRATEGIES", "TRIED_WITH", "forecast", "settle"]
 
 QUESTION = "Which strategies let a model train that does not fit one device's memory?"
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
 from runners.experiment import RunPlan, whole_number
+from runners.forecast import Choice, Work, stack_work
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
@@ -54,6 +55,36 @@ def _plan(strategy: str, num_segments: int) -> RunPlan:
 
 
 RUNS = {"kept": _plan("kept", 1), "recomputed": _plan("recomputed", 4)}
+
+
+CHOICES = (
+    Choice("faster", "Which step is faster?", ("kept", "recomputed")),
+    Choice("smaller", "Which has the lower peak?", ("kept", "recomputed"), by="peak_bytes"),
+)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """A stack of equal layers; with segments, their forward pass but for the last one's, again."""
+    settings = plan.settings
+    width, num_layers, rows, segments = (
+        whole_number(settings, name)
+        for name in ("width", "num_layers", "batch_size", "num_segments")
+    )
+    activation = whole_number(settings, "activation_bytes")
+    once = stack_work([width] * (num_layers + 1), rows)
+    again = (segments - 1) / segments  # of the layers
+    held = num_layers + 2 if segments == 1 else num_layers // segments + segments + 2
+    return replace(
+        once,
+        peak_bytes=held * activation
+        + activation
+        + 8 * rows
+        + BYTES_PER_VALUE * once.optimizer_parameters,
+        flops=once.flops + again * 2.0 * rows * width * width * num_layers,
+        num_products=once.num_products + round(again * num_layers),
+        moved_bytes=once.moved_bytes + again * 3 * activation * num_layers,
+        num_operations=once.num_operations + round(again * 12 * num_layers),
+    )
 
 
 def train(rank: Rank) -> None:

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
+from runners.forecast import Choice, Exchange, Work, stack_work
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
@@ -56,6 +57,34 @@ RUNS = {
     for rows in BATCH_SIZES
     for name, strategy, world_size in (("one", "single", 1), ("two", "ddp", 2))
 }
+
+
+CHOICES = tuple(
+    Choice(
+        f"rows_{rows}",
+        f"Is a step on {rows} rows faster on one device, or under DDP over two ranks?",
+        (f"one_{rows}", f"two_{rows}"),
+    )
+    for rows in BATCH_SIZES
+)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """A stack of equal layers on this rank's share of the batch; under DDP, its gradients."""
+    width, num_layers, rows = (
+        whole_number(plan.settings, name) for name in ("width", "num_layers", "batch_size")
+    )
+    alone = stack_work([width] * (num_layers + 1), rows)
+    if plan.strategy == "single":
+        return alone
+    model_bytes = 4 * alone.optimizer_parameters
+    return replace(
+        alone,
+        moved_bytes=alone.moved_bytes + 6 * model_bytes,  # into the buckets, divided, and back
+        num_operations=alone.num_operations + 6 * num_layers,
+        exchanges=(Exchange("all_reduce", model_bytes, 2, plan.world_size),),
+        num_busy_ranks=plan.world_size,
+    )
 
 
 def _train(rank: Rank, model: nn.Module) -> None:

@@ -1,0 +1,75 @@
+"""What each run of `large_model` should need, by closed forms from its settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runners.experiment import RunPlan, whole_number
+from runners.experiments._large_model_plans import BYTES_PER_VALUE
+from runners.forecast import Choice, Work, stack_work
+
+CHOICES = (
+    Choice(
+        "wide",
+        "Under which strategy does the fullest rank hold least of the wide model?",
+        ("wide_single", "wide_ddp", "wide_fsdp", "wide_stages", "wide_tensor_parallel"),
+        by="peak_bytes",
+    ),
+    Choice(
+        "deep",
+        "Under which strategy does the fullest rank hold least of the deep model?",
+        ("deep_single", "deep_ddp", "deep_fsdp", "deep_stages"),
+        by="peak_bytes",
+    ),
+)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """The peak of the fullest rank; these runs are metered alone, so no step is foretold."""
+    widths = plan.settings["widths"]
+    assert isinstance(widths, list)
+    numbers = [int(width) for width in widths]
+    rows = whole_number(plan.settings, "batch_size")
+    return replace(
+        stack_work(numbers, rows),
+        peak_bytes=_foretell_peak(plan, numbers),
+        num_busy_ranks=plan.world_size,
+    )
+
+
+def _foretell_peak(plan: RunPlan, widths: list[int]) -> int:
+    """What training keeps of the parameters, what a wrapper adds, the rows and two activations."""
+    settings, n = plan.settings, plan.world_size
+    copies, model, layer, stage = (
+        whole_number(settings, name)
+        for name in (
+            "copies_per_parameter",
+            "model_bytes",
+            "largest_layer_bytes",
+            "largest_stage_bytes",
+        )
+    )
+    rows = whole_number(settings, "num_rows") * (BYTES_PER_VALUE * widths[0] + 8)
+    passing = 2 * BYTES_PER_VALUE * whole_number(settings, "batch_size") * max(widths[1:])
+    held = {
+        "single": copies * model,
+        "ddp": (copies + 1) * model,
+        "ddp_view": copies * model + layer,
+        "stages": copies * stage,
+        # The loop of an unfused Adam holds two more of the parameter that it updates.
+        "tensor_parallel": (copies * model + (2 * layer if copies > 2 else 0)) // n,
+        "fsdp": _foretell_shards(copies, model, layer, n),
+    }[plan.strategy]
+    return held + rows + passing
+
+
+def _foretell_shards(copies: int, model: int, layer: int, n: int) -> int:
+    """FSDP's peak: at the largest layer's backward, or where equal layers follow on each other.
+
+    There the layer is gathered, has its gradient, and the gradient is copied to be scattered; here
+    the next is gathered beside it and the one before is still being scattered.
+    """
+    shards = copies * model // n
+    at_largest = shards + 2 * layer
+    in_between = shards - 2 * layer // n + 4 * layer
+    return in_between if layer * 3 < model else at_largest
