@@ -42,6 +42,8 @@ class Work:
         peak_bytes: above the start, as the memory meter sees it; None: not foretold.
         flops: multiplications and additions of matrix products, forward and backward.
         moved_bytes: read and written by everything elementwise.
+        block_bytes: of the typical tensor that is so passed over; large ones are slow. 0: not said,
+            then as many bytes as an operation moves on average.
         matrix_rows: rows of its typical matrix product, as many as a batch has; few rows are slow.
             0: not said, then as many as it has columns.
         num_products: how many matrix products the flops are. 0: not said, then a sixth of all
@@ -64,6 +66,7 @@ class Work:
     optimizer_parameters: int = 0
     optimizer: Literal["sgd", "adam", "fused_adam"] = "sgd"
     exchanges: tuple[Exchange, ...] = ()
+    block_bytes: int = 0
     matrix_rows: int = 0
     num_products: int = 0
     num_busy_ranks: int = 1
@@ -92,16 +95,18 @@ def stack_work(widths: Sequence[int], rows: int, *, momentum: bool = False) -> W
     """One step of a stack of linear layers with a ReLU between each two, updated by SGD.
 
     Forward, cross-entropy, backward and update on one device; whoever adds ranks replaces what
-    they change. Of every layer's output and its gradient: the bias is added, the ReLU reads and
-    writes, its gradient reads two and writes one, the bias's gradient reads.
+    they change. Of every layer's output and its gradient: the product writes, the ReLU reads and
+    writes, its gradient reads two and writes one, the bias's gradient reads, and the product that
+    gives the layer before its gradient writes.
     """
     num_layers = len(widths) - 1
-    passes = 7 * sum(widths[1:]) + 8 * widths[-1]
+    passes = 8 * sum(widths[1:]) + 8 * widths[-1]
     return Work(
         flops=perceptron_flops(widths, rows),
         matrix_rows=rows,
         num_products=3 * num_layers - 1,
         moved_bytes=float(FLOAT_BYTES * rows * passes),
+        block_bytes=FLOAT_BYTES * rows * max(widths[1:]),
         num_operations=(22 if momentum else 18) * num_layers + 6,
         optimizer_parameters=perceptron_parameters(widths),
     )

@@ -38,6 +38,9 @@ LEAST_BYTES = 65_536  # small tensors that no closed form counts
 FLOPS_OF_A_LAYER = 6  # for each row and weight: three products, two operations each
 PRODUCTS_OF_A_LAYER = 3
 OPERATIONS_PER_PRODUCT = 6
+# A rank that shares its core works so long before another gets its turn. In a step that is shorter
+# and meets no other rank, most often nothing interrupts it.
+TURN_SECONDS = 0.003
 
 Primitives = Mapping[str, Samples | float]
 
@@ -95,7 +98,15 @@ def _rounded(seconds: float) -> float:
 
 def _parts(work: Work, primitives: Primitives, num_places: int) -> list[_Part]:
     """The addends of one step, without what is set."""
-    together = _Together(primitives, work.num_busy_ranks, num_places)
+    busy = work.num_busy_ranks
+    if not work.exchanges and busy > num_places:
+        alone = _addends(work, primitives, _Together(primitives, num_places, num_places))
+        if sum(part.seconds for part in alone) < TURN_SECONDS:
+            return alone
+    return _addends(work, primitives, _Together(primitives, busy, num_places))
+
+
+def _addends(work: Work, primitives: Primitives, together: _Together) -> list[_Part]:
     computes = work.num_operations > 0
     parts = [
         together.part("step_{}_seconds") if computes else _Part(0.0),
@@ -213,7 +224,7 @@ def _passes(work: Work, together: _Together) -> _Part:
     if not work.moved_bytes:
         return _Part(0.0)
     # A ReLU over so many bytes reads them and writes as many.
-    at_once = work.moved_bytes / 2 / max(1, work.num_operations // 2)
+    at_once = work.block_bytes or work.moved_bytes / max(1, work.num_operations)
     name = "elementwise_{}_{{}}_seconds"
     one = _between(ELEMENTWISE_BYTES, at_once, lambda b: together.part(name.format(int(b))))
     start = together.part(name.format(ELEMENTWISE_BYTES[0])).seconds

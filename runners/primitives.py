@@ -23,7 +23,6 @@ from itertools import pairwise
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.experiment import RunPlan
@@ -49,6 +48,7 @@ NUM_TINY_STEPS = 90
 DEPTHS = (3, 15)  # of two networks that cost nothing but the starting of their operations
 TINY_WIDTH, TINY_ROWS = 16, 8
 NUM_SETTLING = 3
+CHAIN = 6  # results of so many operations are kept at once
 FLOAT_BYTES = 4
 
 
@@ -74,9 +74,13 @@ def _sample(rank: Rank, do: Callable[[], object], repeats: int) -> float:
 
 
 def _timed(
-    rank: Rank, name: str, do: Callable[[], object], least_seconds: float = SAMPLE_SECONDS
+    rank: Rank,
+    name: str,
+    do: Callable[[], object],
+    least_seconds: float = SAMPLE_SECONDS,
+    calls: int = 1,
 ) -> None:
-    """Repeat something for a moment, and record what one call took, several times over."""
+    """Repeat something, itself so many calls, and record what one call took, several times."""
     for _ in range(NUM_SETTLING):
         do()
     repeats = max(1, int(least_seconds / _sample(rank, do, 1)))
@@ -86,7 +90,7 @@ def _timed(
     while len(samples) < FEWEST_SAMPLES or (
         len(samples) < MOST_SAMPLES and time.perf_counter() < end
     ):
-        samples.append(_sample(rank, do, repeats))
+        samples.append(_sample(rank, do, repeats) / calls)
     while time.perf_counter() < end:  # who is done early keeps its core busy: all are measured so
         do()
     rank.measure_seconds(name, samples)
@@ -99,7 +103,8 @@ def compute(rank: Rank) -> None:
         _timed(rank, f"matrix_{rows}x{size}_{busy}_seconds", _layer(rank, rows, size))
     for num_bytes in ELEMENTWISE_BYTES:
         values = torch.randn(num_bytes // FLOAT_BYTES, device=rank.device)
-        _timed(rank, f"elementwise_{num_bytes}_{busy}_seconds", _rectified(values))
+        name = f"elementwise_{num_bytes}_{busy}_seconds"
+        _timed(rank, name, _rectified(values), calls=CHAIN)
         del values
     for optimizer in OPTIMIZERS:
         for num_parameters in OPTIMIZED_PARAMETERS:
@@ -128,7 +133,19 @@ def _layer(rank: Rank, rows: int, size: int) -> Callable[[], object]:
 
 
 def _rectified(values: Tensor) -> Callable[[], object]:
-    return lambda: torch.relu(values)
+    """ReLUs one after another, whose results are all kept and let go together.
+
+    So it is in training: activations are kept until backward, and memory that was let go may have
+    been given back to the kernel, which clears it again before the next step has it.
+    """
+
+    def chain() -> list[Tensor]:
+        kept = [values]
+        for _ in range(CHAIN):
+            kept.append(torch.relu(kept[-1]))
+        return kept
+
+    return chain
 
 
 def _update(rank: Rank, optimizer: str, num_parameters: int) -> Callable[[], object]:
@@ -204,32 +221,31 @@ def _step_of(rank: Rank, model: nn.Module, called: nn.Module) -> Callable[[], ob
 
 
 def _tiny_seconds(rank: Rank, step: Callable[[], object]) -> list[float]:
-    """Means over a few steps each, as many on every rank: under DDP they meet in each."""
+    """Means over a few steps each, as many on every rank."""
     _together(rank)
     for _ in range(NUM_SETTLING):
         step()
     return [_sample(rank, step, NUM_TINY_STEPS // 15) for _ in range(15)]
 
 
-def wrapped(rank: Rank) -> None:
-    """What DDP adds to a step that computes next to nothing: hooks, buckets, one small exchange."""
-    model = _tiny(rank, DEPTHS[0])
-    replica = DistributedDataParallel(model)
-    rank.measure_seconds(
-        f"ddp_step_{rank.world_size}_seconds", _tiny_seconds(rank, _step_of(rank, model, replica))
-    )
-
-
 def exchange(rank: Rank) -> None:
-    """What each collective costs, by bytes; on every rank as often as on the others."""
-    wrapped(rank)
+    """What each collective costs, by bytes; on every rank as often as on the others.
+
+    Before each call a rank computes for a moment, as it does in training: it has to be woken up for
+    the call, and to wait for who is late.
+    """
+    model = _tiny(rank, DEPTHS[0])
+    step = _step_of(rank, model, model)
     for num_bytes in EXCHANGED_BYTES:
         for name in COLLECTIVES:
             do, calls = _collective(rank, name, num_bytes // FLOAT_BYTES)
             for _ in range(NUM_SETTLING):
                 do()
             _together(rank)
-            samples = [_sample(rank, do, 1) / calls for _ in range(NUM_REPEATS[num_bytes])]
+            samples = []
+            for _ in range(NUM_REPEATS[num_bytes]):
+                step()
+                samples.append(_sample(rank, do, 1) / calls)
             kept = samples[:: -(-len(samples) // MOST_SAMPLES)]
             rank.measure_seconds(f"{name}_{rank.world_size}_{num_bytes}_seconds", kept)
 
