@@ -10,6 +10,8 @@
                                                one run with settings of your own, in seconds
     python -m runners try --forget             delete what you have tried
     python -m runners show NAME                every value of a trace, with what an author pastes
+    python -m runners compare A B              what two machines measured otherwise, and which
+                                               claims changed their verdict
     python -m runners predict                  what every run will need here, before it runs
     python -m runners machine                  what this machine is
     python -m runners schema                   the JSON Schema of a trace
@@ -22,12 +24,14 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from runners import machine, measure, tries
+from runners.compare import compare, traces_in
 from runners.due import due, left_out_of
 from runners.experiment import UnknownExperimentError, check_name, find, names, on_device
 from runners.forkserver import LaunchError
@@ -85,6 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     trial.add_argument("--forget", action="store_true", help="delete all tries")
     show = commands.add_parser("show", help="every value of a trace, with its expression")
     show.add_argument("name", metavar="NAME")
+    comparing = commands.add_parser("compare", help="what two machines measured otherwise")
+    comparing.add_argument("first", metavar="A", help="a folder's name")
+    comparing.add_argument("second", metavar="B", help="another folder's name")
     predicting = commands.add_parser("predict", help="what every run will need, before it runs")
     predicting.add_argument(
         "--as-reference", action="store_true", help="write into the committed reference folder"
@@ -194,6 +201,16 @@ def _show(name: str) -> int:
     return 0
 
 
+def _compare(first: str, second: str) -> int:
+    """What was measured otherwise; then the generator, which judges, says what that changes."""
+    found = compare(*(traces_in(machine.TRACES / name) for name in (first, second)))
+    print(f"{first} | {second}")
+    print("\n".join(found.lines()), flush=True)
+    judging = [sys.executable, "-m", "generator", "compare", first, second]
+    content = ["--content", str(machine.TRACES.parent)]
+    return subprocess.run([*judging, *content], cwd=machine.ROOT, check=False).returncode
+
+
 def _predict(*, as_reference: bool) -> int:
     where = measure.folder(as_reference=as_reference)
     with measure.alone(), Launcher(machine.device_kind()) as launcher:
@@ -253,6 +270,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": _dispatch_run,
     "try": _dispatch_try,
     "show": lambda arguments: _show(arguments.name),
+    "compare": lambda arguments: _compare(arguments.first, arguments.second),
     "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
     "machine": lambda _: _machine(),
     "schema": lambda _: _schema(),

@@ -1,0 +1,119 @@
+"""Two machines' traces side by side: what must be equal, what has a spread, what cannot be told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from runners.compare import compare, traces_in
+from runners.trace import Samples, TraceError
+
+FROZEN = Path(__file__).parents[1] / "book" / "content" / "traces" / "reference-frozen"
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A copy of the frozen machine under another name."""
+    folder = tmp_path / "other"
+    shutil.copytree(FROZEN, folder)
+    return folder
+
+
+def _change(folder, experiment, run, change):
+    path = folder / f"{experiment}.json"
+    document = json.loads(path.read_text())
+    change(document["runs"][run])
+    path.write_text(json.dumps(document))
+
+
+def _compared(other):
+    return compare(traces_in(FROZEN), traces_in(other))
+
+
+def test_a_copy_differs_in_nothing(other):
+    found = _compared(other)
+    assert (found.outcomes, found.fields, found.times, found.left_out) == ([], [], [], [])
+    assert found.num_equal > 0
+    assert found.num_overlapping > 0
+
+
+def test_times_differ_only_where_their_quartile_ranges_lie_apart(other):
+    def slower(run):
+        step = run["timing"]["step"]
+        step.update(Samples.of([s * 10 for s in step["samples"]]).model_dump())
+
+    def hardly(run):
+        step = run["timing"]["step"]
+        step.update(Samples.of([s * 1.0001 for s in step["samples"]]).model_dump())
+
+    _change(other, "tiny_training", "averaged", slower)
+    _change(other, "tiny_training", "single", hardly)
+    found = _compared(other)
+    (line,) = found.times
+    assert line.startswith("tiny_training.averaged.timing.step")
+    assert line.endswith("(10.00 times)")
+    assert found.num_overlapping == _compared(FROZEN).num_overlapping - 1
+    assert found.fields == []
+
+
+def test_bytes_and_losses_that_differ_are_listed_with_how_far_apart_they_are(other):
+    def more(run):
+        run["ranks"][0]["memory"]["peak_bytes"] *= 2
+
+    def worse(run):
+        for epoch in run["epochs"]:
+            epoch["loss"] *= 1.25
+
+    _change(other, "tiny_memory", "whole", more)
+    _change(other, "tiny_training", "averaged", worse)
+    found = _compared(other)
+    bytes_line, loss_line = found.fields
+    assert bytes_line == "tiny_memory.whole.ranks[].memory.peak_bytes: at most 0.5 of the larger"
+    assert loss_line.startswith("tiny_training.averaged.epochs[].loss: at most 0.2 of the larger")
+
+
+def test_a_run_that_ended_otherwise_is_told_and_its_fields_are_not(other):
+    def survived(run):
+        run["status"] = "completed"
+        run["step_losses"] = [1.0]
+
+    _change(other, "tiny_memory", "whole_budget", survived)
+    found = _compared(other)
+    assert found.outcomes == ["tiny_memory.whole_budget: out_of_memory | completed"]
+    assert found.fields == []
+
+
+def test_what_was_not_measured_or_with_other_settings_or_code_is_left_out_and_said(other):
+    (other / "tiny_memory.json").unlink()
+
+    def wider(run):
+        run["settings"]["batch_size"] = 999
+
+    _change(other, "tiny_training", "averaged", wider)
+    found = _compared(other)
+    assert found.left_out == [
+        "tiny_memory: not measured on the second",
+        "tiny_training.averaged: has other settings there",
+    ]
+    path = other / "tiny_training.json"
+    document = json.loads(path.read_text())
+    document["code"]["digest"] = "another"
+    path.write_text(json.dumps(document))
+    assert "tiny_training: measured by other code" in _compared(other).left_out
+
+
+def test_few_samples_tell_nothing(other):
+    def fewer(run):
+        run["timing"]["step"] = Samples.of([9.0, 9.1]).model_dump()
+
+    _change(other, "tiny_training", "averaged", fewer)
+    found = _compared(other)
+    assert (found.times, found.num_too_few) == ([], 1)
+
+
+def test_a_folder_that_is_no_machines_is_named_with_those_that_are():
+    with pytest.raises(TraceError, match=r"no machine 'nowhere'; there are: reference-frozen"):
+        traces_in(FROZEN.parent / "nowhere")
