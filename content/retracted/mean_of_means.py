@@ -16,3 +16,4 @@ for name, share in (("each rank alike", 1 / num_ranks), ("by rows", len(own) / l
     dist.all_reduce(gradient)
     if rank == 0:
         print(f"{name}: {(gradient - whole).norm() / whole.norm():.1%} off")
+dist.barrier()

@@ -17,3 +17,4 @@ torch.distributed.all_gather_object(told, [(peak - peaks[0]) // 1024 for peak in
 for rank, (_, alone, replica) in enumerate(told):
     if torch.distributed.get_rank() == 0:
         print(f"rank {rank}: alone {alone} MiB, under DDP {replica} MiB")
+torch.distributed.barrier()
