@@ -131,7 +131,6 @@ HEAVIER = {
     "real_interleaved": _real("interleaved"),
     "real_zero_bubble": _real("zero_bubble"),
     "real_zero_bubble_v": _real("zero_bubble_v"),
-    "real_one_batch": _real("gpipe", 1),
     "real_gpipe_16": _real("gpipe", 16),
     "real_1f1b_16": _real("one_f_one_b", 16),
 }
