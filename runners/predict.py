@@ -112,6 +112,8 @@ def predicted(
         }
         runs |= {f"{experiment.name}.{name}": told for name, told in own.items()}
         for choice in experiment.choices:
+            unknown = set(choice.runs) - set(own)
+            assert not unknown, f"{experiment.name}: choice {choice.name} names no runs {unknown}"
             expected = best((name, getattr(own[name], choice.by)) for name in choice.runs)
             if expected is not None:
                 choices.append(

@@ -19,7 +19,7 @@ from runners import trace
 from runners.trace import Samples, TraceError, read, write, write_json
 
 REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
-TRACES = [p for p in REFERENCES if p.stem != "machine"]
+TRACES = [p for p in REFERENCES if p.stem not in ("machine", "prediction")]
 
 
 @pytest.fixture

@@ -1,0 +1,83 @@
+"""What `run --dry` says: from the last trace here, else the reference's, else the forecast."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runners import dry, machine, measure
+from runners import run as running
+from runners.due import due
+from runners.run import Asked
+from runners.trace import Interval, Prediction, RunForecast
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, launcher):
+    """This machine's folder of traces, elsewhere; experiments are the tests' own."""
+    monkeypatch.setattr(machine, "TRACES", tmp_path)
+    monkeypatch.setattr(running, "Launcher", None)  # nothing may start
+    return measure.folder()
+
+
+def _trace(root, folder, name, seconds):
+    """A committed trace under another name, whose every run took so long."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = next((root / "content" / "traces").glob("reference-*/batch_split.json"))
+    document = json.loads(path.read_text())
+    run = document["runs"]["single"]
+    run["timing"]["wall_seconds"] = seconds
+    run["ranks"][0]["memory"]["peak_bytes"] = 5 << 20
+    document |= {"experiment": name, "runs": {"light": run}, "machine": folder.name}
+    (folder / f"{name}.json").write_text(json.dumps(document))
+
+
+def _estimated(folder, tmp_path, prediction=None, *, full=False):
+    return dry.estimated(due("heavier", folder, full=full), folder, tmp_path, prediction)
+
+
+def test_the_last_trace_here_tells_even_when_it_is_stale(root, folder, tmp_path):
+    _trace(root, tmp_path / "reference-other", "heavier", 100.0)
+    _trace(root, folder, "heavier", 7.0)
+    found = _estimated(folder, tmp_path)
+    assert (found.num_runs, found.seconds, found.num_unknown) == (1, 7.0, 0)
+    assert found.peak_bytes == 5 << 20
+
+
+def test_else_the_reference_machine_tells(root, folder, tmp_path):
+    _trace(root, tmp_path / "reference-other", "heavier", 100.0)
+    assert _estimated(folder, tmp_path).seconds == 100.0
+
+
+def test_else_the_forecast_tells_and_what_nobody_knows_is_counted(folder, tmp_path):
+    assert _estimated(folder, tmp_path, full=True) == dry.Estimate(2, 0, 2, None)
+    step = Interval(expected=2.0, low=1.0, high=3.0)
+    peak = Interval(expected=1e6, low=0.9e6, high=1.1e6)
+    told = Prediction(
+        schema_version=1,
+        machine=folder.name,
+        recorded_at="2026-01-01T00:00:00Z",
+        primitives={},
+        runs={"heavier.light": RunForecast(peak_bytes=peak, step_seconds=step)},
+        choices=[],
+    )
+    found = _estimated(folder, tmp_path, told, full=True)
+    assert found.seconds == 8 * 2.0 + dry.SECONDS_PER_PASS  # eight steps, as its settings say
+    assert (found.num_unknown, found.peak_bytes) == (1, 1_100_000)
+
+
+def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
+    root, folder, tmp_path
+):
+    _trace(root, folder, "heavier", 7.0)
+    first, whole = running.dry(Asked(names=("heavier", "heaviest")))
+    assert first.split()[:4] == ["heavier", "1", "runs", "7.0"]
+    assert whole.startswith("in all")
+    assert [p.name for p in folder.iterdir()] == ["heavier.json"]
+
+
+def test_a_dry_run_with_nothing_to_do_says_so(folder):
+    assert running.dry(Asked(names=("heaviest",))) == [
+        "nothing would run: all that was asked for is fresh"
+    ]

@@ -1,0 +1,148 @@
+"""What is foretold of the book's runs: from settings alone, and how near it comes."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from runners import predict, trace
+from runners.experiment import PRIMITIVES, find
+from runners.forecast import Choice, Work
+from runners.predict import bring_up_to_date, predicted
+from runners.primitive_sizes import COLLECTIVES, ELEMENTWISE_BYTES, EXCHANGED_BYTES, MATRICES
+from runners.progress import Progress
+from runners.trace import Run, Trace, read, read_prediction
+from tests.runners.test_foretell import machine_of_laws
+
+NEAR = 0.03  # the aim for memory
+
+
+@pytest.fixture
+def committed(root) -> dict[str, Trace]:
+    """The reference machine's traces of experiments that foretell something."""
+    paths = sorted((root / "content" / "traces").glob("reference-*/*.json"))
+    return {p.stem: read(p) for p in paths if p.stem not in ("machine", "prediction")}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_every_run_is_foretold_from_its_settings_or_not_at_all(book, monkeypatch):
+    experiments = [find(name) for name in book]
+
+    def closed(_):
+        raise AssertionError("a forecast that reads a trace is none")
+
+    monkeypatch.setattr(trace, "_text", closed)
+    runs, choices = predicted(experiments, machine_of_laws(), 2)
+    assert set(runs) == {f"{e.name}.{name}" for e in experiments for name in e.runs}
+    foretold = Counter(e.name for e in experiments for n in e.runs if _says(runs[f"{e.name}.{n}"]))
+    assert foretold.total() > 100
+    for interval in (i for told in runs.values() for i in (told.peak_bytes, told.step_seconds)):
+        assert interval is None or 0 <= interval.low < interval.expected < interval.high
+    for choice in choices:
+        assert choice.expected in choice.runs
+        assert set(choice.runs) <= set(find(choice.experiment).runs)
+
+
+def _says(told):
+    return told.peak_bytes is not None or told.step_seconds is not None
+
+
+def test_nine_of_ten_peaks_lie_within_the_aim(committed):
+    """An invariant of the committed traces: bytes do not depend on how busy a machine is."""
+    apart = {}
+    for name, taken in committed.items():
+        experiment = find(name)
+        for run_name, run in taken.runs.items():
+            plan = experiment.runs.get(run_name)
+            if plan is None or experiment.forecast is None or run.settings != plan.settings:
+                continue
+            work, peak = experiment.forecast(plan), _peak(run)
+            if work is not None and work.peak_bytes and peak:
+                apart[f"{name}.{run_name}"] = abs(work.peak_bytes / peak - 1)
+    far = {name: share for name, share in apart.items() if share > NEAR}
+    assert len(apart) > 40
+    assert len(far) <= len(apart) / 10, far
+
+
+def _peak(run: Run) -> int:
+    return max((r.memory.peak_bytes or 0 for r in run.ranks if r.memory), default=0)
+
+
+@pytest.mark.ranks
+def test_the_primitives_are_those_that_forecasts_need(launcher):
+    """One rank's computing and two ranks' exchanges: every name, and sizes that show."""
+    experiment = find(PRIMITIVES)
+    taken = {}
+    for run in ("compute_1", "exchange_2"):
+        result = launcher.run_pass(experiment, run, "timed")
+        assert result.root_cause is None
+        taken |= {n: sorted(s)[0] for n, s in result.outcomes[0].measured_seconds.items()}
+    known = {n for n in machine_of_laws() if "_1_seconds" in n or n.split("_")[-3] == "2"}
+    assert known <= set(taken) | {"operation_1_seconds", "step_1_seconds"}
+    assert {f"{c}_2_{b}_seconds" for c in COLLECTIVES for b in EXCHANGED_BYTES} <= set(taken)
+    few, many = (f"matrix_{r}x{s}_1_seconds" for r, s in (MATRICES[0], MATRICES[-1]))
+    assert taken[many] > 10 * taken[few]
+    small, large = (
+        f"elementwise_{b}_1_seconds" for b in (ELEMENTWISE_BYTES[0], ELEMENTWISE_BYTES[-1])
+    )
+    assert taken[large] > 10 * taken[small]
+
+
+# --- what stands in prediction.json
+
+
+class _Launcher:
+    device = "cpu"
+
+
+def _experiment(widths):
+    """Two runs whose peak is their setting."""
+    plans = {
+        n: replace(find("heavier").runs["light"], settings={"peak": p}) for n, p in widths.items()
+    }
+    return replace(
+        find("heavier"),
+        runs={n: replace(p, passes=("timed", "metered")) for n, p in plans.items()},
+        forecast=lambda plan: Work(peak_bytes=plan.settings["peak"], num_operations=10),
+        choices=(Choice("small", "Which is smaller?", ("a", "b"), by="peak_bytes"),),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, launcher):
+    """A machine's folder in which `_experiment` is all there is."""
+    monkeypatch.setattr(predict, "measured_primitives", lambda *_: machine_of_laws())
+    monkeypatch.setattr(predict, "names", lambda: ["heavier"])
+    monkeypatch.setattr(predict, "find", lambda _: _experiment({"a": 10_000_000, "b": 20_000_000}))
+    return tmp_path / "machine"
+
+
+def _updated(folder, experiment):
+    bring_up_to_date([experiment], _Launcher(), folder, Progress(io.StringIO()))
+    return read_prediction(folder)
+
+
+def test_a_machine_without_a_prediction_gets_one_of_everything(folder):
+    told = _updated(folder, _experiment({"a": 10_000_000, "b": 20_000_000}))
+    assert {n: run.peak_bytes.expected for n, run in told.runs.items()} == {
+        "heavier.a": 10_000_000,
+        "heavier.b": 20_000_000,
+    }
+    assert [(c.name, c.expected) for c in told.choices] == [("small", "a")]
+    assert told.machine == "machine"
+
+
+def test_what_was_foretold_is_left_as_it_is_and_what_changed_says_when(folder, monkeypatch):
+    before = _updated(folder, _experiment({"a": 10_000_000, "b": 20_000_000}))
+    text = (folder / "prediction.json").read_bytes()
+    monkeypatch.setattr(predict, "_now", lambda: "2999-01-01T00:00:00Z")
+    _updated(folder, _experiment({"a": 10_000_000, "b": 20_000_000}))
+    assert (folder / "prediction.json").read_bytes() == text
+    after = _updated(folder, _experiment({"a": 10_000_000, "b": 5_000_000}))
+    assert after.recorded_at == before.recorded_at
+    assert after.runs["heavier.a"] == before.runs["heavier.a"]
+    assert after.runs["heavier.b"].recorded_at == "2999-01-01T00:00:00Z"
+    assert [(c.name, c.expected) for c in after.choices] == [("small", "b")]
