@@ -1,0 +1,67 @@
+"""Tensor parallelism, against shapes, PyTorch's own counter and a block that nobody split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from runners.experiments._split_block import block_parameters_on_a_rank
+from runners.experiments.tensor_parallel import RUNS, forecast, settle
+from runners.trace import Run
+from runners.transformer import Block, TransformerShape
+
+pytestmark = pytest.mark.ranks
+Measure = Callable[[str, str], Run]
+ACTIVATION = 4 * 2 * 64 * 512
+SPLIT = [(512, 512), (512, 512), (512, 512), (512, 512), (2048, 512), (512, 2048)]
+
+
+def held(num_ranks: int) -> int:
+    """Parameters of a rank, added up from the shapes of the block's tensors."""
+    weights = sum(a * b // num_ranks for a, b in SPLIT)
+    split_biases = (3 * 512 + 2048) // num_ranks
+    return weights + split_biases + 2 * 512 + 4 * 512
+
+
+def test_the_closed_form_of_a_block_is_what_a_block_has() -> None:
+    shape = TransformerShape(1, 1, 64, 4, 1, 256)
+    assert block_parameters_on_a_rank(shape, 1) == sum(
+        p.numel() for p in Block(shape, torch.device("meta")).parameters()
+    )
+
+
+@pytest.mark.parametrize("name", ["ranks_2", "each_input_2"])
+def test_a_rank_holds_its_share_and_computes_what_the_whole_block_does(
+    run: Measure, name: str
+) -> None:
+    for rank in run("tensor_parallel", name).ranks:
+        assert rank.num_parameters == held(2)
+        for what in ("output", "input_gradient", "gradient"):
+            assert float(str(rank.measures[f"{what}_difference"])) < 1e-6
+
+
+def test_the_meter_and_the_counter_of_pytorch_agree_on_the_sums(run: Measure) -> None:
+    for name, num_sums in (("ranks_2", 4), ("each_input_2", 6)):
+        shown = run("tensor_parallel", name).ranks[0]
+        assert [(c.operation, c.count, c.bytes) for c in shown.collectives] == [
+            ("all_reduce", num_sums, num_sums * ACTIVATION)
+        ]
+        counted = [shown.measures[f"num_{way}_collectives"] for way in ("forward", "backward")]
+        assert counted == [2, num_sums - 2]
+
+
+def test_what_is_foretold_of_memory_is_what_is_measured(run: Measure) -> None:
+    for name in ("ranks_1", "ranks_2"):
+        work = forecast(RUNS[name])
+        assert work is not None
+        memory = run("tensor_parallel", name).ranks[0].memory
+        assert memory is not None
+        assert work.peak_bytes == pytest.approx(memory.peak_bytes, rel=0.01)
+
+
+def test_heads_that_cannot_be_dealt_out_are_refused() -> None:
+    with pytest.raises(ValueError, match="num_heads 8 cannot be split over 3 ranks"):
+        settle(replace(RUNS["ranks_2"], world_size=3))
