@@ -91,12 +91,12 @@ def predicted_run(
     """What one run will need, of that which its passes measure."""
     work = experiment.forecast(plan) if experiment.forecast else None
     told = foretell(work, primitives, places)
-    return told.model_copy(
-        update={
-            "peak_bytes": told.peak_bytes if "metered" in plan.passes else None,
-            "step_seconds": told.step_seconds if "timed" in plan.passes else None,
-        }
-    )
+    peak = told.peak_bytes if "metered" in plan.passes else None
+    step = told.step_seconds if "timed" in plan.passes else None
+    reason = told.reason
+    if peak is None and step is None and reason is None:
+        reason = "what was foretold of it, none of its passes measures"
+    return RunForecast(peak_bytes=peak, step_seconds=step, reason=reason)
 
 
 def predicted(

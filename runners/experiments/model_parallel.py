@@ -14,12 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, stack_work
+from runners.experiments._model_parallel_forecast import CHOICES, forecast
 from runners.networks import ResidualLayer, description, flat, grade
 from runners.rank import Rank
 from runners.teacher import Lesson, Rows
 from runners.trace import Setting
 from runners.training import Tally, num_right, scaled_lesson, train_epoch, validate
+
+__all__ = ["CHOICES", "QUESTION", "RUNS", "STRATEGIES", "TRIED_WITH", "forecast", "settle"]
 
 QUESTION = "What does it take to train one model whose layers live on four ranks?"
 
@@ -79,52 +81,6 @@ RUNS = {
     "curve": settle(RunPlan("stages", 4, CURVE, passes=("timed",))),
     "single": settle(RunPlan("single", 1, CURVE, passes=("timed",))),
 }
-
-
-CHOICES = (
-    Choice(
-        "faster",
-        "Which step is faster, one model on four ranks or on one?",
-        ("full", "full_single"),
-    ),
-    Choice(
-        "smaller",
-        "Which has the lower peak on its fullest rank?",
-        ("full", "full_single"),
-        by="peak_bytes",
-    ),
-)
-
-
-def forecast(plan: RunPlan) -> Work:
-    """The layers of one stage; a batch goes through all of them one after another, and back."""
-    settings = plan.settings
-    width, features, rows, num_stages = (
-        whole_number(settings, name)
-        for name in ("width", "num_features", "batch_size", "num_stages")
-    )
-    ranks = plan.world_size
-    stages = num_stages // ranks
-    hidden = [width] * (stages * HIDDEN_LAYERS_PER_STAGE + 1)
-    # What the ends add is spread over the stages: the step passes through all.
-    own = stack_work(hidden, rows, momentum=bool(settings["momentum"]))
-    added = 5 * BYTES_PER_VALUE * rows * width * stages * HIDDEN_LAYERS_PER_STAGE
-    activation = BYTES_PER_VALUE * rows * width
-    held = BYTES_PER_VALUE * own.optimizer_parameters
-    ends = BYTES_PER_VALUE * width * (features + 1)
-    num_rows = whole_number(settings, "num_rows") + whole_number(settings, "num_validation_rows")
-    kept_rows = num_rows * (BYTES_PER_VALUE * features + 8)
-    work = replace(
-        own,
-        peak_bytes=2 * held + ends + (6 if ranks > 1 else 4) * activation + kept_rows,
-        moved_bytes=own.moved_bytes + added,
-        num_operations=own.num_operations + 2 * stages * HIDDEN_LAYERS_PER_STAGE + 9,
-    )
-    if ranks == 1:
-        return replace(work, flops=work.flops + 4.0 * rows * features * width)
-    messages = 2 * (ranks - 1)
-    passing = Exchange("send", messages * activation // ranks, -(-messages // ranks), ranks)
-    return replace(work, exchanges=(passing,), num_sequential=float(ranks))
 
 
 def _placement(num_stages: int) -> list[int]:

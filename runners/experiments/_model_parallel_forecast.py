@@ -1,0 +1,53 @@
+"""What each run of `model_parallel` should need, by closed forms from its settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runners.experiment import RunPlan, whole_number
+from runners.forecast import FLOAT_BYTES, Choice, Exchange, Work, stack_work
+
+CHOICES = (
+    Choice(
+        "faster",
+        "Which step is faster, one model on four ranks or on one?",
+        ("full", "full_single"),
+    ),
+    Choice(
+        "smaller",
+        "Which has the lower peak on its fullest rank?",
+        ("full", "full_single"),
+        by="peak_bytes",
+    ),
+)
+
+
+def forecast(plan: RunPlan) -> Work:
+    """The layers of one stage; a batch goes through all of them one after another, and back."""
+    settings = plan.settings
+    width, features, rows = (
+        whole_number(settings, name) for name in ("width", "num_features", "batch_size")
+    )
+    ranks = plan.world_size
+    # Every stage holds as many hidden layers; the first and the last layer stand at the ends.
+    num_hidden = (whole_number(settings, "num_layers") - 2) // ranks
+    hidden = [width] * (num_hidden + 1)
+    # What the ends add is spread over the stages: the step passes through all.
+    own = stack_work(hidden, rows, momentum=bool(settings["momentum"]))
+    added = 5 * FLOAT_BYTES * rows * width * num_hidden
+    activation = FLOAT_BYTES * rows * width
+    held = FLOAT_BYTES * own.optimizer_parameters
+    ends = FLOAT_BYTES * width * (features + 1)
+    num_rows = whole_number(settings, "num_rows") + whole_number(settings, "num_validation_rows")
+    kept_rows = num_rows * (FLOAT_BYTES * features + 8)
+    work = replace(
+        own,
+        peak_bytes=2 * held + ends + (6 if ranks > 1 else 4) * activation + kept_rows,
+        moved_bytes=own.moved_bytes + added,
+        num_operations=own.num_operations + 2 * num_hidden + 9,
+    )
+    if ranks == 1:
+        return replace(work, flops=work.flops + 4.0 * rows * features * width)
+    messages = 2 * (ranks - 1)
+    passing = Exchange("send", messages * activation // ranks, -(-messages // ranks), ranks)
+    return replace(work, exchanges=(passing,), num_sequential=float(ranks))
