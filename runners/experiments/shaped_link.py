@@ -208,7 +208,6 @@ def _train(rank: Rank, model: nn.Module, backward: Callable[[], float]) -> None:
     assert after is not None
     passed = after - before
     rank.measure("sent_bytes", passed.sent_payload_bytes / num_settled)
-    rank.measure("sent_with_headers_bytes", passed.sent_bytes / num_settled)
     per_microbatch = passed.sent_payload_bytes / num_settled / settings.num_microbatches
     rank.measure("sent_a_microbatch_bytes", per_microbatch)
     rank.count_samples(settings.batch_size * settings.num_microbatches * settings.num_steps)

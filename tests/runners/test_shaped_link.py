@@ -93,7 +93,6 @@ def test_bytes_depend_on_neither_rate_nor_buckets(committed: dict[str, Run]) -> 
         expected = GRADIENT_BYTES * (4 if name == "exchanged_each" else 1)
         for rank in (0, 1):
             assert sent(one, rank) == pytest.approx(expected, rel=0.01)
-            assert sent(one, rank, "sent_with_headers_bytes") > sent(one, rank)
 
 
 def test_the_same_rows_teach_the_same_over_every_link(committed: dict[str, Run]) -> None:
