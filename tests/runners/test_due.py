@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,10 +17,10 @@ from runners import due as dues
 from runners import machine, measure
 from runners import run as running
 from runners.due import due, lacking, part_of
-from runners.experiment import find, on_device, whole_is_full
+from runners.experiment import MORE, find, on_device, whole_is_full
 from runners.progress import Progress
 from runners.run import Asked
-from runners.trace import read
+from runners.trace import read, read_part
 
 pytestmark = pytest.mark.ranks
 
@@ -167,3 +172,28 @@ def test_models_grow_on_an_accelerator_and_what_follows_from_it_is_worked_out_ag
     assert grown["a"].settings == {"width": 64, "num_bytes": 256}
     assert grown["b"].settings == {"width": 128, "num_bytes": 512}
     assert grown["on_cpu"].settings == small.settings
+
+
+def test_ctrl_c_leaves_what_has_ended_and_no_half_file(tmp_path, root):
+    traces = tmp_path / "traces"
+    environment = {
+        **os.environ,
+        MORE: str(root / "tests" / "runners" / "experiments"),
+        "PROOFBOOK_TRACES": str(traces),
+    }
+    command = [sys.executable, "-m", "runners", "run", "patient"]
+    process = subprocess.Popen(
+        command, cwd=root, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + 60
+    while not (parts := list(traces.glob("*/.patient.part"))) and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.splitlines()[-1]) == (
+        130,
+        "stopped; what was measured before is kept",
+    )
+    (part,) = parts
+    assert [p.name for p in part.parent.iterdir()] == [".patient.part"]
+    assert list(read_part(part).runs) == ["quick"]
