@@ -1,0 +1,103 @@
+"""The break-even against times whose crossing is known, and DDP against one device."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from runners.experiments._too_small_break_even import break_even, spread
+from runners.experiments.too_small import RUNS, settle
+from runners.trace import Run, Setting
+
+Measure = Callable[[str, str], Run]
+SIZES = [1000 * 2**power for power in range(8)]
+
+
+def alone(size: int) -> float:
+    """Seconds that grow with the size."""
+    return 1e-6 * size
+
+
+def shared(size: int) -> float:
+    """Half of them, and a start; the same as `alone` at twenty thousand."""
+    return 0.01 + 0.5e-6 * size
+
+
+def test_two_straight_lines_meet_where_they_meet() -> None:
+    found = break_even(SIZES, [[alone(s)] for s in SIZES], [[shared(s)] for s in SIZES])
+    assert found.place == "inside"
+    assert found.size == pytest.approx(20000, rel=0.05)
+
+
+def test_a_size_that_is_met_exactly_is_the_break_even() -> None:
+    assert break_even([10, 20, 40], [[1], [1], [1]], [[2], [1], [0.5]]).size == pytest.approx(20)
+
+
+def test_where_nothing_is_met_the_nearest_size_is_a_bound() -> None:
+    never = break_even([10, 20], [[1], [1]], [[2], [2]])
+    always = break_even([10, 20], [[2], [2]], [[1], [1]])
+    assert (never.size, never.place) == (20, "beyond")
+    assert (always.size, always.place) == (10, "below")
+
+
+def test_what_counts_is_the_last_size_that_loses() -> None:
+    found = break_even([10, 20, 40, 80], [[1]] * 4, [[0.5], [2], [2], [0.5]])
+    assert 40 < found.size < 80
+
+
+def noisy(seconds: Callable[[int], float], spread_share: float, seed: int) -> list[list[float]]:
+    """Samples about a line."""
+    source = random.Random(seed)
+    return [[seconds(s) * source.gauss(1, spread_share) for _ in range(20)] for s in SIZES]
+
+
+def test_noisier_samples_spread_wider_about_the_same_break_even() -> None:
+    calm, loud = (
+        spread(SIZES, noisy(alone, share, 1), noisy(shared, share, 2), seed=3)
+        for share in (0.01, 0.1)
+    )
+    for one in (calm, loud):
+        assert one.low < 20600
+        assert one.high > 19400
+        assert one.inside_share == 1
+    assert loud.high / loud.low > 2 * (calm.high / calm.low - 1) + 1
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", ["sweep", "sweep_few_rows"])
+def test_both_ways_train_the_same_and_every_size_has_its_times(run: Measure, name: str) -> None:
+    shown = run("too_small", name)
+    measures = shown.ranks[0].measures
+    apart = measures["relative_differences"]
+    assert isinstance(apart, list)
+    assert len(apart) == 5
+    assert max(float(one) for one in apart) < 0.01
+    widths = shown.settings["widths"]
+    assert isinstance(widths, list)
+    times = shown.timing.measures
+    assert sorted(times) == sorted(f"{way}_{w}" for way in ("single", "ddp") for w in widths)
+    assert {samples.num_samples for samples in times.values()} == {15}
+    sizes = [4 * (w * w + w) for w in (16, 32, 64, 128, 256)]
+    assert shown.settings["num_parameters"] == sizes
+    found = [measures[f"num_break_even{end}"] for end in ("_low", "", "_high")]
+    assert all(isinstance(one, int) and sizes[0] <= one <= sizes[-1] for one in found)
+    (reduced,) = shown.ranks[0].collectives
+    assert (reduced.operation, reduced.bytes) == ("all_reduce", 4 * sizes[-1])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"widths": [16, 16]}, "must ascend"),
+        ({"widths": [16]}, "at least two"),
+        ({"widths": [0, 16]}, "above zero"),
+        ({"global_batch_size": 9}, "not divisible by 2 ranks"),
+    ],
+)
+def test_what_is_no_sweep_is_refused(changed: dict[str, Setting], said: str) -> None:
+    plan = RUNS["sweep"]
+    with pytest.raises(ValueError, match=said):
+        settle(replace(plan, settings={**plan.settings, **changed}))
