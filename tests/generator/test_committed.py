@@ -17,6 +17,7 @@ from generator.quiz_balance import at_least
 from runners.trace import Trace
 
 CONTENT = Path(__file__).parents[2] / "content"
+FACTORS = (0.001, 0.1, 0.5, 2, 10, 1000)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,39 @@ def test_every_claim_stops_holding_once_the_change_it_names_is_made(real, outcom
 
 
 def made_to_hold(real, claim):
-    """The traces with what the claim observes and predicts exchanged, so that it turns round."""
+    """The traces changed so that a claim holds which does not; as they were where nothing helps."""
+    for candidate in (*exchanged(real, claim), *moved(real, claim)):
+        if Evidence(replace(real, traces=candidate)).outcome(claim.id).verdict == "holds":
+            return candidate
+    return real.traces
+
+
+def exchanged(real, claim):
+    """What the claim observes and predicts exchanged, where both are fields of one trace."""
+    try:
+        yield _exchanged(real, claim)
+    except (ValueError, TypeError, KeyError):
+        return  # one of them is a number, a formula, or a field found by name
+
+
+def moved(real, claim):
+    """The field that the claim's own falsifier changes, moved to either side, or onto the word."""
+    outcome = Evidence(real).outcome(claim.id)
+    numbers = [outcome.predicted.number, outcome.observed.number]
+    values = [
+        value * factor for value in numbers for factor in FACTORS if not isinstance(value, str)
+    ]
+    for value in [*numbers, *values, *map(round, values), 0, 1]:
+        listed = claim.falsified_by.value
+        put = [float(value)] * len(listed) if isinstance(listed, list) else value
+        change = claim.falsified_by.model_copy(update={"value": put, "same_as": None})
+        try:
+            yield falsify(real.traces, claim.model_copy(update={"falsified_by": change}))
+        except ValueError:
+            continue  # no such value may stand there
+
+
+def _exchanged(real, claim):
     experiment, *observed = steps_of(claim.observed.partition("|")[0].strip())
     _, *predicted = steps_of(claim.predicted.partition("|")[0].strip())
     shown = real.traces[experiment]
