@@ -16,9 +16,11 @@ from generator import (
     listed_code,
     prose,
     quiz_balance,
+    repeats,
 )
 from generator.book import Book, Topic
-from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile
+from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
+from generator.claim_topics import CLAIM_KEYS
 from generator.documents import Document, Field
 from generator.errors import ContentError, nearest, sort_errors
 from generator.exhibit import Listing
@@ -30,7 +32,6 @@ from generator.quiz import QuizFile
 if TYPE_CHECKING:
     from generator.evidence import Evidence
 
-_CLAIM_KEYS = frozenset({"claims", "claim", "refuted_by"})
 _SOURCE_KEYS = frozenset({"source", "sources"})
 _RUN_KEYS = frozenset({"run", "runs", "budgeted", "current_metrics", "output"})
 
@@ -99,7 +100,7 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
         if problem:
             yield document.error(one.path, problem)
     named: tuple[tuple[frozenset[str], Mapping[str, object], str], ...] = (
-        (_CLAIM_KEYS, book.claims, "claim"),
+        (CLAIM_KEYS, book.claims, "claim"),
         (_SOURCE_KEYS, book.references, "reference"),
         (frozenset({"misconception", "misconceptions"}), book.misconceptions, "misconception"),
     )
@@ -216,5 +217,6 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (QuizFile, _items),
     (MisconceptionFile, _backed),
     (ReferenceFile, _cited),
+    (RetractionFile, repeats.mistakes),
     (tuple(MODES.values()), _lesson),
 )

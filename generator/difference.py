@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from generator.claim import Claim
+from generator.units import UnitError
 from generator.value import ExpressionError, Value
 
 
@@ -21,3 +23,21 @@ def relative_difference(predicted: Value | None, measured: Value | None) -> Valu
     if measured.number == 0:
         return difference if difference.number == 0 else None
     return (difference / measured).shown(way="percent")
+
+
+def off_by(claim: Claim, predicted: Value | None, observed: Value | None) -> Value | None:
+    """How far a claim's observation lies from its prediction, signed.
+
+    As a share of the prediction; as it is where the claim tolerates an absolute distance, or where
+    nothing was predicted that it could be a share of. None where the two are words.
+    """
+    if predicted is None or observed is None or isinstance(predicted.number, str):
+        return None
+    try:
+        difference = observed - predicted
+        is_absolute = claim.tolerance is not None and claim.tolerance.absolute is not None
+        if is_absolute or predicted.number == 0:
+            return difference
+        return (difference / predicted).shown(way="percent")
+    except (ExpressionError, UnitError):
+        return None

@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from generator import figures, given_away
 from generator.book import Book, Topic
+from generator.elsewhere import Elsewhere
 from generator.evidence import Evidence
 from generator.exhibit import Figure
 from generator.lesson import Mode
@@ -27,11 +28,17 @@ from generator.verdicts import Outcome
 from generator.views import (
     calculator_form,
     claims,
+    comparison,
     costs,
     decisions,
     frame,
     listing,
+    machines,
+    proof,
     question,
+    retractions,
+    runs,
+    sift,
     stages,
     tables,
     trials,
@@ -84,6 +91,11 @@ class Sheet:
         code: the listed code that it shows, and that its items are about: path and text.
         minutes: for pages that lead to others, the minutes that each of those takes.
         claim_groups: for the page of all claims: claims by experiment.
+        claim_topics: for pages with filters: the topics of every claim.
+        machine: for the page of one machine, its name.
+        experiment: for the page of one experiment's runs, its name.
+        styles: style sheets that this page needs beyond the one of all pages.
+        is_brief: whether its values leave their command and trace to their experiment's page.
         has_toc: whether a table of contents stands beside it.
     """
 
@@ -98,6 +110,11 @@ class Sheet:
     code: tuple[tuple[str, str | None], ...] = ()
     minutes: Mapping[str, int] = field(default_factory=dict)
     claim_groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    claim_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    machine: str | None = None
+    experiment: str | None = None
+    styles: tuple[str, ...] = ()
+    is_brief: bool = False
     has_toc: bool = False
 
 
@@ -112,27 +129,27 @@ class Printed:
 
 @dataclass(frozen=True)
 class Judged:
-    """The evidence, and what it says of each claim; on the reference machine too."""
+    """The evidence, and what it says of each claim; on the other machines too."""
 
     evidence: Evidence
     outcomes: dict[str, Outcome]
-    on_reference: dict[str, Outcome]
+    elsewhere: dict[str, Elsewhere]
 
 
 def printed(sheet: Sheet, judged: Judged) -> Printed:
     """Print one page: the template's body inside the frame."""
     depth = sheet.path.count("/")
-    text = PageText(judged.evidence, depth)
+    text = PageText(judged.evidence, depth, is_brief=sheet.is_brief)
     folio = Folio(
         sheet.book, judged.evidence, judged.outcomes, environment(), text,
-        reference_outcomes=judged.on_reference,
+        elsewhere=judged.elsewhere,
     )  # fmt: skip
     topic, book = sheet.topic, sheet.book
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     context: dict[str, Any] = {
         "folio": folio, "book": book, "topic": topic, "root": "../" * depth, "mode": sheet.mode,
-        "lesson": lesson, "source": sheet.source, "claim_groups": sheet.claim_groups,
-        **_tools(folio, topic, lesson, sheet.minutes),
+        "lesson": lesson, "source": sheet.source,
+        **_tools(folio, topic, lesson, sheet.minutes), **_of_the_book(folio, sheet),
     }  # fmt: skip
     body = _kept_together(environment().get_template(sheet.template).render(context))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
@@ -144,6 +161,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         body=Markup(body),
         ways=row,
         has_toc=sheet.has_toc,
+        styles=sheet.styles,
+        compared_claims=comparison.comparison(folio) if sheet.mode else [],
         minutes=minutes,
         scripts=frame.scripts(body, has_ways=bool(row)),
         origins=found,
@@ -172,7 +191,6 @@ def _tools(
         "prediction": lambda written: tables.prediction(written, folio),
         "epochs": lambda training: tables.epochs(training, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
-        "changed_claims": lambda: claims.changed(folio),
         "failing": lambda paths: tables.failing(paths, folio),
         "compared": lambda written: tables.compared(written, folio),
         "program": lambda written: listing.listing(written, folio),
@@ -182,13 +200,31 @@ def _tools(
         "output": lambda path: listing.printed(path, folio),
         "cost_rows": lambda table: costs.cost_rows(table, folio),
         "calculator": lambda written: calculator_form.calculator(written, folio),
-        "standing": lambda one: claims.standing(one, folio.outcomes[one.claim]),
         "line": folio.line,
         "prose": folio.prose,
         "cell": folio.cell,
         "strategy": folio.strategy,
         "ways_into": lambda one: _ways_into(one, minutes, folio),
         "marks_of": lambda one: ways.marks(ways.asked_anywhere(one), one, folio.evidence),
+    }
+
+
+def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
+    """What the templates of the book's own pages call: proof, runs, machines, sentences."""
+    topics = sheet.claim_topics
+    measured = folio.book.machines.get(sheet.machine or "")
+    return {
+        "measured": measured,
+        "experiment": sheet.experiment,
+        "choices": lambda words: sift.choices(words, topics, folio),
+        "proof_groups": lambda: proof.groups(sheet.claim_groups, topics, folio),
+        "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
+        "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
+        "retractions": lambda: retractions.retractions(topics, folio),
+        "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),
+        "claims_of": lambda: runs.claims_of(sheet.experiment or "", folio),
+        "machines": machines,
+        "folio": folio,
     }
 
 

@@ -16,9 +16,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from generator import checks, given_away, listed_code, verdicts
+from generator import checks, given_away, listed_code, repeats, verdicts
 from generator.book import Book, Topic
+from generator.claim import RetractionFile
+from generator.claim_topics import topics_by_claim
 from generator.documents import Document
+from generator.elsewhere import elsewhere
 from generator.errors import ContentError, ContentErrors
 from generator.evidence import Evidence
 from generator.lesson import HomeFile
@@ -28,9 +31,11 @@ from generator.verdicts import Outcome
 from generator.views.folio import interface_words
 
 _SHARED = (
-    "root", "traces", "machine", "reference", "claims", "misconceptions", "references",
+    "root", "traces", "machine", "reference", "machines", "claims", "misconceptions",
+    "references",
 )  # fmt: skip
 _ELSEWHERE = HomeFile.model_construct()  # what a page holds that has nothing of the home page
+SIFT = "assets/sift.css"  # what the filters of a page hide
 Code = tuple[tuple[str, str | None], ...]
 
 
@@ -88,7 +93,7 @@ class Press:
             environment().globals["ui"] = base.words
             evidence = Evidence(book)
             outcomes = verdicts.judge(book, evidence)
-            self._judged = Judged(evidence, outcomes, _on_reference(book, outcomes))
+            self._judged = Judged(evidence, outcomes, elsewhere(book, outcomes))
             self._base, self._found, self._pages = base, {}, {}
         else:  # stand the book on the base that is known, so that comparing it takes no time
             shared: dict[str, Any] = {name: self._base.shared[name] for name in _SHARED}
@@ -171,13 +176,21 @@ class _Files:
 
     def code(self, documents: Iterable[Document[Any]]) -> Code:
         """The text of every file that documents list, or None where there is none."""
-        paths = dict.fromkeys(one.path for document in documents for one in document.listings)
+        paths = dict.fromkeys(path for document in documents for path in _listed(document))
         return tuple((path, self._text(path)) for path in paths)
 
     def _text(self, path: str) -> str | None:
         if path not in self._texts:
             self._texts[path] = listed_code.text(self.book.root, path)
         return self._texts[path]
+
+
+def _listed(document: Document[Any]) -> Iterator[str]:
+    """The files whose text a document shows."""
+    yield from (one.path for one in document.listings)
+    if isinstance(document.model, RetractionFile):
+        named = (one.program for one in document.model.retractions)
+        yield from (repeats.path_of(name) for name in named if name)
 
 
 def _sheets(files: _Files, judged: Judged, minutes: Mapping[str, int]) -> Iterator[Sheet]:
@@ -204,15 +217,44 @@ def _sheets(files: _Files, judged: Judged, minutes: Mapping[str, int]) -> Iterat
         "topics/index.md", "topics.md.j2", outlined, words["topics"]["title"],
         words["topics"]["lede"], None, code=about_items, minutes=dict(minutes),
     )  # fmt: skip
+    yield from _of_the_book(files, bare, judged)
+
+
+def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
+    """The pages of claims, of experiments' runs, of retracted sentences and of machines."""
+    book, words, claim_topics = files.book, interface_words(), topics_by_claim(files.book)
+    named = replace(
+        bare,
+        topics=tuple(replace(one, lessons={}, items={}, asked={}) for one in book.topics),
+    )
     yield Sheet(
-        "evidence.md", "evidence.md.j2", bare, words["evidence"]["title"],
+        "evidence.md", "evidence.md.j2", named, words["evidence"]["title"],
         words["evidence"]["lede"], "content/claims", claim_groups=_by_experiment(judged.outcomes),
+        claim_topics=claim_topics, styles=(SIFT,), is_brief=True,
         has_toc=True,
     )  # fmt: skip
+    sentences = [one for one in book.documents if isinstance(one.model, RetractionFile)]
     yield Sheet(
-        "retracted.md", "retracted.md.j2", replace(bare, retractions=book.retractions),
+        "retracted.md", "retracted.md.j2", replace(named, retractions=book.retractions),
         words["retracted"]["title"], words["retracted"]["lede"], "content/retracted.yml",
+        claim_topics=claim_topics, code=files.code(sentences), styles=(SIFT,),
     )  # fmt: skip
+    for name, shown in book.traces.items():
+        yield Sheet(
+            f"evidence/{name}.md", "runs.md.j2", bare,
+            words["runs"]["title"].format(experiment=name.replace("_", " ")),
+            shown.trace.question, None, experiment=name,
+        )  # fmt: skip
+    yield Sheet(
+        "machines/index.md", "machines.md.j2", bare, words["machines"]["title"],
+        words["machines"]["lede"], None,
+    )  # fmt: skip
+    for name in book.machines:
+        yield Sheet(
+            f"machines/{name}.md", "machine.md.j2", bare,
+            words["machines"]["one"].format(name=name), words["machines"]["about"], None,
+            machine=name, is_brief=True,
+        )  # fmt: skip
 
 
 def _of_topic(
@@ -246,21 +288,3 @@ def _by_experiment(outcomes: Mapping[str, Outcome]) -> tuple[tuple[str, tuple[st
         experiment = outcome.runs[0].split(".")[0] if outcome.runs else ""
         groups.setdefault(experiment, []).append(name)
     return tuple((name, tuple(claims)) for name, claims in sorted(groups.items()))
-
-
-def _on_reference(book: Book, outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
-    """The verdicts on the reference machine of claims that this machine judged on its own runs."""
-    own = {
-        name: replace(shown, trace=shown.reference, machine=book.reference, is_stale=False)
-        for name, shown in book.traces.items()
-        if shown.reference is not None and shown.reference is not shown.trace
-    }
-    if not own:
-        return {}
-    reference = replace(book, traces={**book.traces, **own}, machine=book.reference)
-    judged = verdicts.judge(reference, Evidence(reference))
-    return {
-        name: judged[name]
-        for name, outcome in outcomes.items()
-        if any(run.partition(".")[0] in own for run in outcome.runs)
-    }

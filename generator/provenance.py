@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from generator import prose
 from generator.filters import Label, Showed
 from generator.prose import Fill
-from generator.value import Value
+from generator.value import Origin, Value
 
 if TYPE_CHECKING:
     from generator.evidence import Evidence
@@ -32,27 +32,33 @@ NATURES = {
     "simulated": "simulated: fake tensors, on one rank of as many as it says",
 }
 
+NUM_BRIEF = 4  # inputs that a brief popover lists
 LONG = 24  # letters that fit any line; what has more may break
 
 
 class PageText:
     """Renders the texts of one page and gathers the provenance of what they print."""
 
-    def __init__(self, evidence: Evidence, depth: int) -> None:
+    def __init__(self, evidence: Evidence, depth: int, *, is_brief: bool = False) -> None:
         """Start a page.
 
         Args:
             evidence: what expressions are evaluated by.
             depth: folders below the site's root, for links to the raw traces.
+            is_brief: whether a value's trace and command stand on its experiment's own page, which
+                its popover then links: for a page of a thousand values.
         """
         self._evidence = evidence
         self._root = "../" * depth
+        self._is_brief = is_brief
+        self.claims: set[str] = set()  # whose sentences the page prints
+        self._shared: dict[str, Markup] = {}
         self._numbers: dict[object, int] = {}
         self._values: list[Value] = []
 
-    def line(self, text: str) -> Markup:
-        """Inline HTML of a Line."""
-        return Markup(prose.render(text, self._fill(text), inline=True))
+    def line(self, text: str, evidence: Evidence | None = None) -> Markup:
+        """Inline HTML of a Line; over another machine's evidence where that is given."""
+        return Markup(prose.render(text, self._fill(text, evidence), inline=True))
 
     def prose(self, text: str) -> Markup:
         """Paragraphs of a Prose."""
@@ -60,7 +66,7 @@ class PageText:
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""
-        return self._shown(self._evidence.printable(expression))
+        return self._shown(self._evidence.printable(expression), self._evidence)
 
     def show(self, value: Value) -> Markup:
         """A value made in Python, printed with its provenance."""
@@ -73,23 +79,33 @@ class PageText:
             f'popovertarget="pb-v{number}">{escape(printed)}{_mark(value)}</button>'
         )
 
+    def shown_alike(self, value: Value, name: str, says: str) -> Markup:
+        """A computed value that stands beside its inputs; all of one name share a popover."""
+        body = Markup("<p>{}</p><p><code>{}</code></p>").format(KINDS[value.kind], says)
+        self._shared[name] = Markup('<div popover id="pb-{}">{}</div>').format(name, body)
+        return Markup(
+            '<button type="button" class="pb-value pb-{}" popovertarget="pb-{}">{}{}</button>'
+        ).format(value.kind, name, str(value), _mark(value))
+
     def provenances(self) -> Markup:
         """The popovers of every value printed so far, for the page's end."""
-        return Markup("\n").join(
-            self._popover(number, value) for number, value in enumerate(self._values, 1)
-        )
+        own = (self._popover(number, value) for number, value in enumerate(self._values, 1))
+        return Markup("\n").join([*own, *self._shared.values()])
 
-    def _fill(self, text: str) -> Fill:
+    def _fill(self, text: str, evidence: Evidence | None = None) -> Fill:
+        by = evidence or self._evidence
+
         def fill(expression: str) -> str:
-            return str(self._shown(self._evidence.printable(expression, text)))
+            return str(self._shown(by.printable(expression, text), by))
 
         return fill
 
-    def _shown(self, thing: Value | Label | Showed) -> Markup:
+    def _shown(self, thing: Value | Label | Showed, by: Evidence) -> Markup:
         if isinstance(thing, Value):
             return self.show(thing)
         if isinstance(thing, Showed):
-            return self.line(self._evidence.sentence(thing.claim))
+            self.claims.add(thing.claim)
+            return self.line(by.sentence(thing.claim), by)
         return escape(thing.text)
 
     def _number(self, value: Value) -> int:
@@ -100,7 +116,8 @@ class PageText:
         return self._numbers[key]
 
     def _popover(self, number: int, value: Value) -> Markup:
-        body = self._evidence.remembered((self._root, value), lambda: self._body(value))
+        known = (self._root, self._is_brief, value)
+        body = self._evidence.remembered(known, lambda: self._body(value))
         return Markup(f'<div popover id="pb-v{number}">{body}</div>')
 
     def _body(self, value: Value) -> str:
@@ -131,6 +148,10 @@ class PageText:
             return
         place = " · ".join(part for part in (origin.experiment, origin.run, origin.field) if part)
         yield "from", _code(place)
+        if self._is_brief:
+            yield "on", escape(origin.machine)
+            yield "run", self._run_link(origin)
+            return
         yield "on", escape(f"{origin.machine}, {origin.recorded_at}, torch {origin.torch}")
         yield "again", _code(f"python -m runners run {origin.experiment}")
         yield "trace", self._trace_link(origin.machine, origin.experiment)
@@ -139,14 +160,24 @@ class PageText:
         """The values that a computed one is made of, its machine and its traces, as HTML."""
         if value.origin is not None:
             return
-        for leaf in value.leaves:
+        for leaf in value.leaves[: NUM_BRIEF if self._is_brief else None]:
             yield "from", f"{_code(leaf.formula)} = {escape(str(leaf))} ({leaf.kind})"
+        if self._is_brief and len(value.leaves) > NUM_BRIEF:
+            yield "from", f"and {len(value.leaves) - NUM_BRIEF} more"
         for machine in sorted(value.machines):
             yield "on", escape(machine)
+        if self._is_brief:
+            return
         origins = [leaf.origin for leaf in value.leaves if leaf.origin]
         for machine, experiment in dict.fromkeys((o.machine, o.experiment) for o in origins):
             if experiment:
                 yield "trace", self._trace_link(machine, experiment)
+
+    def _run_link(self, origin: Origin) -> str:
+        place = f"evidence/{origin.experiment}.html"
+        if origin.run:
+            place += f"#run-{origin.experiment}-{origin.run}"
+        return f'<a href="{self._root}{place}">{escape(origin.run or origin.experiment)}</a>'
 
     def _trace_link(self, machine: str, experiment: str) -> str:
         name = escape(f"{experiment}.json")

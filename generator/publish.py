@@ -13,13 +13,15 @@ import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from generator import rerun
+from generator import rerun, sifting
 from generator.book import Book
-from generator.press import Press
+from generator.claim import Verdict
+from generator.press import SIFT, Press
+from generator.views.claims import STANDINGS
 from generator.views.folio import interface_words
 
 ASSETS = Path(__file__).resolve().parent / "assets"
@@ -95,6 +97,9 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     for path in sorted(ASSETS.rglob("*")):
         if path.is_file():
             files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
+    files[SIFT] = sifting.css(
+        [topic.id for topic in book.topics], len(book.machines), [*get_args(Verdict), *STANDINGS]
+    ).encode()
     files[SPEAKING] = words_for_scripts(interface_words()["script"]) + files[SPEAKING]
     for name, trace in sorted(raw_traces(book, content).items()):
         files[name] = trace.read_bytes()
@@ -103,15 +108,12 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:
     """The raw traces that pages link, by their path under the site's root."""
-    shown = {(one.folder, experiment) for experiment, one in book.traces.items()}
-    beside = {
-        (book.reference.name, experiment)
-        for experiment, one in book.traces.items()
-        if one.reference is not None and one.reference is not one.trace
+    measured = {
+        (folder, experiment) for folder, one in book.machines.items() for experiment in one.traces
     }
     return {
         f"traces/{folder}/{experiment}.json": content / "traces" / folder / f"{experiment}.json"
-        for folder, experiment in sorted(shown | beside)
+        for folder, experiment in sorted(measured)
     }
 
 

@@ -66,7 +66,7 @@ def growth(series: Sequence[Grown], axes: Axes, layout: Layout) -> Spec:
     x["axis"] |= {"titleAlign": "right", "titleAnchor": "end", "format": f",.{axes.x_digits}~r"}
     y["axis"] |= {"title": None, "grid": True, "domain": False, "ticks": False}
     if axes.is_logarithmic:
-        y["axis"]["values"] = _powers(*y["scale"]["domain"])
+        y["axis"]["values"] = powers(*y["scale"]["domain"])
     else:
         y["axis"]["tickCount"] = 5
     layers = [part for i, line in enumerate(series) for part in _marks(line, MARKS[i], x, y)]
@@ -115,7 +115,7 @@ def _ticks(values: Sequence[float], scale: Spec, width: float) -> list[float]:
     return kept[::-1]
 
 
-def _powers(low: float, high: float) -> list[float]:
+def powers(low: float, high: float) -> list[float]:
     """Round numbers between two: tens and, where they are few, their doubles and fives too."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     tens = [10.0**e for e in exponents if low <= 10.0**e <= high]

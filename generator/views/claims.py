@@ -45,57 +45,35 @@ class VerdictRow:
     domain: Markup
     formula: Markup | None
     source: str | None
-    reference: OnReference | None
-
-
-@dataclass(frozen=True)
-class OnReference:
-    """The same claim on the reference machine, where this machine has measured for itself."""
-
-    observed: Markup
-    words: str
-    css: str
-    differs: bool
 
 
 def verdict_row(name: str, folio: Folio) -> VerdictRow:
     """One claim, judged on the runs this book shows."""
     claim, outcome = folio.book.claims[name], folio.outcomes[name]
     folio.runs.update(outcome.runs)
+    folio.text.claims.add(name)
     relation = RELATIONS[claim.relation]
-    predicted, observed = _told_apart(outcome)
+    predicted, observed = told_apart(outcome)
     return VerdictRow(
         claim=claim,
         outcome=outcome,
         says=folio.line(claim.says),
-        predicted=Markup("{}{}").format(relation, _side(predicted, folio)),
-        observed=_side(observed, folio),
+        predicted=Markup("{}{}").format(relation, side(predicted, folio)),
+        observed=side(observed, folio),
         words=folio.ui["verdicts"][outcome.verdict],
-        css=_css(outcome),
+        css=css_of(outcome),
         verdict=outcome.verdict,
         runs=outcome.runs,
         explanation=folio.line(outcome.explanation),
-        tolerance=_tolerance(claim),
-        domain=_domain(claim, folio),
+        tolerance=tolerance_of(claim),
+        domain=domain_of(claim, folio),
         formula=folio.line(claim.formula) if claim.formula else None,
         source=claim.source,
-        reference=_on_reference(name, outcome, folio),
     )
 
 
-def _on_reference(name: str, here: Outcome, folio: Folio) -> OnReference | None:
-    there = folio.reference_outcomes.get(name)
-    if there is None:
-        return None
-    return OnReference(
-        observed=_side(there.observed, folio),
-        words=folio.ui["verdicts"][there.verdict],
-        css=_css(there),
-        differs=there.verdict != here.verdict,
-    )
-
-
-def _css(outcome: Outcome) -> str:
+def css_of(outcome: Outcome) -> str:
+    """The class of a verdict, which colours it."""
     return f"pb-{outcome.verdict.replace('_', '-')}"
 
 
@@ -104,7 +82,7 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[VerdictRow]:
     return [verdict_row(name, folio) for name in names]
 
 
-def _told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
+def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
     """Both sides, with digits enough to differ where the verdict says that they do."""
     predicted, observed = outcome.predicted, outcome.observed
     if predicted is None or observed is None or predicted.number == observed.number:
@@ -118,18 +96,8 @@ def _told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
     return predicted, observed
 
 
-def changed(folio: Folio) -> list[VerdictRow] | None:
-    """Claims with another verdict than on the reference machine; None where there is but one."""
-    if not folio.reference_outcomes:
-        return None
-    return [
-        verdict_row(name, folio)
-        for name, there in folio.reference_outcomes.items()
-        if there.verdict != folio.outcomes[name].verdict
-    ]
-
-
-def _side(value: Value | None, folio: Folio) -> Markup:
+def side(value: Value | None, folio: Folio) -> Markup:
+    """What a claim predicts or observes, printed; words without their underscores."""
     if value is None:
         return Markup("–")
     if isinstance(value.number, str):
@@ -137,7 +105,8 @@ def _side(value: Value | None, folio: Folio) -> Markup:
     return folio.show(value)
 
 
-def _tolerance(claim: Claim) -> str:
+def tolerance_of(claim: Claim) -> str:
+    """How far observed may lie from predicted; empty where it may not."""
     if claim.tolerance is None:
         return ""
     written = units.Form(way="written")
@@ -149,12 +118,16 @@ def _tolerance(claim: Claim) -> str:
     return f"{units.printed(relative, units.PLAIN, written)} of predicted"
 
 
-def _domain(claim: Claim, folio: Folio) -> Markup:
+def domain_of(claim: Claim, folio: Folio) -> Markup:
+    """Where a claim holds, and why not elsewhere; empty where it holds everywhere."""
     if claim.domain is None:
         return Markup("")
     parts = [*(claim.domain.device or []), *(claim.domain.backend or [])]
     because = folio.line(claim.domain.because) if claim.domain.because else Markup("")
     return Markup("{} {}").format(escape(", ".join(parts)), because)
+
+
+STANDINGS = ("retracted", "confirmed", "untested")
 
 
 @dataclass(frozen=True)

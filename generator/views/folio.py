@@ -7,6 +7,7 @@ runs the page used, so that the foot of the page can name them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from generator.book import Book
+from generator.elsewhere import Elsewhere
 from generator.evidence import Evidence
 from generator.provenance import PageText
 from generator.value import AbsentError, Value
@@ -48,7 +50,7 @@ class Folio:
     environment: Environment
     text: PageText
     topic: str | None = None
-    reference_outcomes: dict[str, Outcome] = field(default_factory=dict)
+    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)

@@ -114,8 +114,8 @@ def test_every_decision_cites_the_run_that_shows_it_and_how_its_claim_stands(
     assert len(html) == len(decisions)
     for row, written in zip(html, decisions, strict=True):
         experiment, run = written["run"].split(".")
-        assert f'href="../../evidence.html#run-{experiment}-{run}"' in row
-        assert f'id="run-{experiment}-{run}"' in rendered["evidence.md"]
+        assert f'href="../../evidence/{experiment}.html#run-{experiment}-{run}"' in row
+        assert f'id="run-{experiment}-{run}"' in rendered[f"evidence/{experiment}.md"]
         assert plain(row).startswith(written["situation"])
         if "claim" in written:
             words = verdicts.WORDS[judged[written["claim"]].verdict]

@@ -1,0 +1,85 @@
+"""Filters that need no script: a form of choices, and a style sheet that hides all else.
+
+Pages mark each thing with a class for every choice it belongs to; the sheet looks with `:has()` at
+what the form has chosen. A thing's verdict belongs to a machine, so there is a rule for each pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+FORM = "pb-sift"
+THING = ".pb-one"  # what is hidden
+ON = ".pb-on"  # a line of a thing that is about one machine
+ANY = ""  # the choice that hides nothing
+_CHOSEN = '.md-typeset:has(.{form} option[value="{choice}"]:checked)'
+
+
+@dataclass(frozen=True)
+class Choices:
+    """One list of choices: the words of each, by the class of what it leaves."""
+
+    name: str
+    label: str
+    words: dict[str, str]
+
+
+def machine_class(place: int) -> str:
+    """The class of what the machine at a place of `Book.machines` says."""
+    return f"m{place}"
+
+
+def verdict_class(verdict: str) -> str:
+    """The class of what has a verdict, or a standing."""
+    return f"v-{verdict.replace('_', '-')}"
+
+
+def topic_class(topic: str) -> str:
+    """The class of what belongs to a topic."""
+    return f"t-{topic}"
+
+
+def classes(
+    topics: Iterable[str], kind: str, verdicts: Sequence[tuple[str, str]], *, differs: bool
+) -> str:
+    """The classes of one thing.
+
+    Args:
+        topics: the ids of its topics.
+        kind: law or observation.
+        verdicts: the class of each machine that judged it, with its verdict.
+        differs: whether two machines disagree about it.
+    """
+    found = [THING[1:], f"k-{kind}", *map(topic_class, topics)]
+    for machine, verdict in verdicts:
+        judged = verdict_class(verdict)
+        found += [machine, judged, f"{machine}-{judged}"]
+    return " ".join(dict.fromkeys([*found, *(["v-differs"] if differs else [])]))
+
+
+def css(topics: Sequence[str], num_machines: int, verdicts: Sequence[str]) -> str:
+    """The style sheet for every choice that a page may offer."""
+    return "\n".join(_rules(topics, num_machines, verdicts)) + "\n"
+
+
+def _rules(topics: Sequence[str], num_machines: int, verdicts: Sequence[str]) -> Iterator[str]:
+    machines = [machine_class(place) for place in range(num_machines)]
+    judged = [verdict_class(one) for one in (*verdicts, "differs")]
+    kinds = ["k-law", "k-observation"]
+    for choice in (*kinds, *map(topic_class, topics), *machines, *judged):
+        yield _hidden([choice], f"{THING}:not(.{choice})")
+    for machine in machines:
+        yield _hidden([machine], f"{ON}:not(.{machine})")
+        for verdict in judged[:-1]:
+            yield _hidden([machine, verdict], f"{THING}:not(.{machine}-{verdict})")
+
+
+def _hidden(chosen: Sequence[str], what: str) -> str:
+    where = "".join(
+        _CHOSEN.format(form=FORM, choice=choice)
+        if place == 0
+        else f':has(.{FORM} option[value="{choice}"]:checked)'
+        for place, choice in enumerate(chosen)
+    )
+    return f"{where} {what}{{display:none}}"
