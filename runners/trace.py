@@ -168,7 +168,7 @@ def _loaded(path: Path, text: str) -> object:
 RecordT = TypeVar("RecordT", bound=Record)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
     """The record in a file's text; the same text is read once, and records never change."""
     document = _loaded(path, text)
