@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, perceptron_flops, perceptron_parameters
+from runners.forecast import Choice, Exchange, Work, stack_work
 from runners.teacher import Rows
 from runners.trace import Setting
 
@@ -151,19 +151,20 @@ CHOICES = (
 )
 
 
-def forecast(plan: RunPlan) -> Work | None:
+def forecast(plan: RunPlan) -> Work:
     """A paced step takes what was set, and a little model beside it."""
-    settings = dict(plan.settings)
-    widths = [whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes")]
-    model = 8 * perceptron_parameters(widths)
-    rows = whole_number(settings, "batch_size" if plan.strategy == "joined" else "num_rows")
-    talks = plan.strategy != "local"
-    return Work(
-        flops=perceptron_flops(widths, rows),
-        num_operations=60,
-        optimizer_parameters=perceptron_parameters(widths),
-        exchanges=(Exchange("all_reduce", model, 1, plan.world_size),) if talks else (),
-        num_busy_ranks=plan.world_size,
+    settings, n = plan.settings, plan.world_size
+    widths = tuple(whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes"))
+    is_joined = plan.strategy == "joined"
+    alone = stack_work(widths, whole_number(settings, "batch_size" if is_joined else "num_rows"))
+    gradients = Exchange("all_reduce", 8 * alone.optimizer_parameters, 1, n)
+    # Who may have joined is asked in every step, beside the gradients.
+    asked = (Exchange("all_reduce", 4, 2, n),) if is_joined else ()
+    return replace(
+        alone,
+        num_operations=alone.num_operations + 9,
+        exchanges=() if plan.strategy == "local" else (gradients, *asked),
+        num_busy_ranks=n if is_joined else 1,  # asleep, ranks share no core
         extra_seconds=_foretell_typical(plan),
     )
 

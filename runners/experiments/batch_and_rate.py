@@ -16,14 +16,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
-from runners.forecast import (
-    FLOAT_BYTES,
-    Choice,
-    Exchange,
-    Work,
-    perceptron_flops,
-    perceptron_parameters,
-)
+from runners.forecast import Choice, Exchange, Work, stack_work
 from runners.rank import Rank
 from runners.trace import Setting
 from runners.training import (
@@ -171,19 +164,17 @@ def warmed(rank: Rank) -> None:
 STRATEGIES = {"fixed": fixed, "scaled": scaled, "warmed": warmed}
 
 
-def forecast(plan: RunPlan) -> Work | None:
+def forecast(plan: RunPlan) -> Work:
     """The work of one update: a small perceptron, its gradients averaged."""
-    settings = dict(plan.settings)
-    widths = [whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes")]
-    rows = whole_number(settings, "batch_size")
-    model = 8 * perceptron_parameters(widths)
-    return Work(
-        flops=perceptron_flops(widths, rows),
-        moved_bytes=8.0 * FLOAT_BYTES * rows * sum(widths),
-        num_operations=60,
-        optimizer_parameters=perceptron_parameters(widths),
-        exchanges=(Exchange("all_reduce", model, 1, plan.world_size),)
-        if plan.world_size > 1
-        else (),
-        num_busy_ranks=plan.world_size,
+    settings, n = plan.settings, plan.world_size
+    widths = tuple(whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes"))
+    alone = stack_work(
+        widths, whole_number(settings, "batch_size"), momentum=bool(settings["momentum"])
+    )
+    gradients = Exchange("all_reduce", 8 * alone.optimizer_parameters, 1, n)
+    return replace(
+        alone,
+        num_operations=alone.num_operations + 9,  # the batch is cut out, and its rows are graded
+        exchanges=(gradients,) if n > 1 else (),
+        num_busy_ranks=n,
     )

@@ -20,14 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
 from runners.experiments._synchronization_replica import Replica
-from runners.forecast import (
-    FLOAT_BYTES,
-    Choice,
-    Exchange,
-    Work,
-    perceptron_flops,
-    perceptron_parameters,
-)
+from runners.forecast import Choice, Exchange, Work, perceptron_parameters, stack_work
 from runners.networks import flat
 from runners.rank import Rank
 from runners.trace import Setting
@@ -227,17 +220,17 @@ def forecast(plan: RunPlan) -> Work | None:
     """The work of a typical step: a small perceptron, and what is exchanged with it."""
     if plan.strategy == "parabola":
         return None
-    settings = dict(plan.settings)
-    widths = [whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes")]
-    rows = whole_number(settings, "batch_size") * (4 if plan.world_size == 1 else 1)
-    model = whole_number(settings, "model_bytes")
-    exchanges = (Exchange("all_reduce", model, 1, plan.world_size),)
+    settings, n = plan.settings, plan.world_size
+    widths = tuple(whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes"))
+    shards = whole_number(settings, "num_shards") if n == 1 else 1
+    alone = stack_work(widths, shards * whole_number(settings, "batch_size"))
+    exchange = Exchange("all_reduce", whole_number(settings, "model_bytes"), 1, n)
     talks = plan.strategy in ("synchronous", "stale") or settings.get("steps_between") == 1
-    return Work(
-        flops=perceptron_flops(widths, rows),
-        moved_bytes=8.0 * FLOAT_BYTES * rows * sum(widths),
-        num_operations=60,
-        optimizer_parameters=perceptron_parameters(widths),
-        exchanges=exchanges if talks else (),
-        num_busy_ranks=plan.world_size,
+    # The batch is put together, the gradient laid out in a row and measured.
+    own = 8 + 2 * shards + (10 if talks and plan.strategy != "synchronous" else 0)
+    return replace(
+        alone,
+        num_operations=alone.num_operations + own,
+        exchanges=(exchange,) if talks else (),
+        num_busy_ranks=n,
     )
