@@ -14,10 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage
 
 from runners.rank import Rank
+
+# A machine that needs longer to hand a tensor over does something else besides: try again.
+LONGEST_HANDOVER_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,21 @@ class Pace:
     forward_seconds: float = 0.0
     input_seconds: float = 0.0  # the gradient of what came in
     weight_seconds: float = 0.0  # the gradients of the parameters
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How one rank spent one paced step, from one barrier to the next.
+
+    Attributes:
+        idle_share: of the step, spent in no forward and no backward.
+        handover_share: the part of it that the machine took to hand tensors over.
+        handover_seconds: the same for one action, at the mean.
+    """
+
+    idle_share: float
+    handover_share: float
+    handover_seconds: float
 
 
 @dataclass
@@ -72,6 +91,14 @@ class Diary:
         self._last = time.perf_counter()
         self.busy_seconds += self._last - start
         self.num_actions += 1
+
+    def attempt(self, whole_seconds: float) -> Attempt:
+        """What the step just ended came to, which took so long as a whole."""
+        return Attempt(
+            1 - self.busy_seconds / whole_seconds,
+            self.handover_seconds / whole_seconds,
+            self.handover_seconds / self.num_actions,
+        )
 
     def hold(self, stage: int, microbatch: int) -> None:
         """A forward is done: its activations wait for the backward."""
@@ -139,3 +166,21 @@ class DiaryStage(PipelineStage):
         with self._acting("backward", seconds):
             super().backward_weight_one_chunk(bwd_chunk_id, last_backward=last_backward)
         self.diary.held.remove((self.stage_index, bwd_chunk_id))
+
+
+def was_disturbed(rank: Rank, attempts: list[Attempt]) -> bool:
+    """Whether some rank waited for the machine itself in every paced step; ranks agree on it."""
+    least = min((one.handover_seconds for one in attempts), default=0.0)
+    longest = torch.tensor(least, device=rank.device)
+    dist.all_reduce(longest, dist.ReduceOp.MAX)
+    return longest.item() > LONGEST_HANDOVER_SECONDS
+
+
+def measure(rank: Rank, attempts: list[Attempt]) -> None:
+    """What else the machine does only adds to a step: the least disturbed one tells most."""
+    if not attempts:
+        return
+    best = min(attempts, key=lambda one: one.idle_share)
+    rank.measure("idle_share", round(best.idle_share, 5))
+    rank.measure("handover_share", round(best.handover_share, 5))
+    rank.measure("idle_shares", [round(one.idle_share, 5) for one in attempts])

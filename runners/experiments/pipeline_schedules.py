@@ -25,7 +25,14 @@ from torch.distributed.pipelining import (
 
 from runners.experiment import RunPlan
 from runners.experiments._pipeline_plans import NUM_UNPACED_STEPS, RUNS, settle
-from runners.experiments._pipeline_stages import Diary, DiaryStage, Pace
+from runners.experiments._pipeline_stages import (
+    Attempt,
+    Diary,
+    DiaryStage,
+    Pace,
+    measure,
+    was_disturbed,
+)
 from runners.forecast import Choice, Work
 from runners.networks import ResidualLayer, description
 from runners.rank import Rank
@@ -33,6 +40,7 @@ from runners.rank import Rank
 __all__ = ["CHOICES", "ON_CUDA", "QUESTION", "RUNS", "STRATEGIES", "forecast", "settle"]
 
 QUESTION = "How long do the ranks of a pipeline stand idle, and what does each schedule keep?"
+NUM_MORE_ATTEMPTS = 2  # of a paced step that something else on the machine disturbed
 ON_CUDA = {"*": {"width": 1024, "batch_size": 16384}}
 
 
@@ -153,44 +161,32 @@ def _train(rank: Rank, kind: type, place: Callable[..., list[int]]) -> None:
     forward = settings.forward_seconds / settings.num_chunks * slow
     # The gradients of a layer's input and of its parameters cost about as much as each other.
     pace = Pace(forward, *[forward * settings.backward_ratio / 2] * 2)
-    seen = _Seen()
+    attempts: list[Attempt] = []
     num_steps = 0
-    for index in rank.steps(settings.num_steps):
-        is_paced = index >= NUM_UNPACED_STEPS
+
+    def step(pace: Pace) -> None:
+        nonlocal num_steps
         dist.barrier()
         start = time.perf_counter()
-        pipeline.step(pace if is_paced else Pace())
+        pipeline.step(pace)
         dist.barrier()
-        if is_paced:
-            seen.add(pipeline.diary, time.perf_counter() - start)
+        if pace.forward_seconds:
+            attempts.append(pipeline.diary.attempt(time.perf_counter() - start))
         with rank.phase("optimizer"):
             optimizer.step()
             optimizer.zero_grad()
         num_steps += 1
+
+    for index in rank.steps(settings.num_steps):
+        step(pace if index >= NUM_UNPACED_STEPS else Pace())
+    for _ in range(NUM_MORE_ATTEMPTS):
+        if not was_disturbed(rank, attempts):
+            break
+        step(pace)
     rank.measure("num_in_flight", pipeline.diary.most_held)
     rank.measure("num_actions", pipeline.diary.num_actions)
-    seen.measure(rank)
+    measure(rank, attempts)
     _compare(rank, pipeline, num_steps)
-
-
-class _Seen:
-    """How this rank spent each paced step, from one barrier to the next."""
-
-    def __init__(self) -> None:
-        self._idle: list[float] = []
-        self._handed_over: list[float] = []
-
-    def add(self, diary: Diary, whole_seconds: float) -> None:
-        self._idle.append(round(1 - diary.busy_seconds / whole_seconds, 5))
-        self._handed_over.append(round(diary.handover_seconds / whole_seconds, 5))
-
-    def measure(self, rank: Rank) -> None:
-        """What else the machine does only adds to a step: the least disturbed one tells most."""
-        if self._idle:
-            best = self._idle.index(min(self._idle))
-            rank.measure("idle_share", self._idle[best])
-            rank.measure("handover_share", self._handed_over[best])
-            rank.measure("idle_shares", self._idle)
 
 
 def _compare(rank: Rank, pipeline: Pipeline, num_steps: int) -> None:
