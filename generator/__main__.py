@@ -2,6 +2,7 @@
 
     python -m generator build     content/ → site/pages/, written only where bytes changed
     python -m generator check     every mistake and verdict, and what no misconception has met yet
+    python -m generator compare A B    which claims machine B judges otherwise than machine A
     python -m generator items FILE…    what readers' exported answers say about each item
     python -m generator new topic NAME     a topic's first files
     python -m generator schema    the JSON Schemas of what authors write
@@ -18,7 +19,16 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import checks, coverage, pages, publish, reader_report, scaffold, verdicts
+from generator import (
+    checks,
+    comparison,
+    coverage,
+    pages,
+    publish,
+    reader_report,
+    scaffold,
+    verdicts,
+)
 from generator.book import Book, load
 from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.errors import ContentErrors
@@ -58,20 +68,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
-    verbs = parser.add_subparsers(required=True, metavar="build | check | items | new | schema")
+    verbs = parser.add_subparsers(
+        required=True, metavar="build | check | compare | items | new | schema"
+    )
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
+    comparing = verbs.add_parser("compare", help="list claims that two machines judge otherwise")
     items = verbs.add_parser("items", help="report on items from readers' exported answers")
     new = verbs.add_parser("new", help="start a topic")
     schema = verbs.add_parser("schema", help="print the JSON Schemas of the YAML files")
-    for verb in (build, check, items, new):
+    for verb in (build, check, comparing, items, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
+    for verb in (build, check, items, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
+    comparing.add_argument("machine", metavar="A", help="a folder's name")
+    comparing.add_argument("other", metavar="B", help="another folder's name")
     items.add_argument("files", nargs="+", type=Path, metavar="FILE")
     new.add_argument("what", choices=["topic"])
     new.add_argument("name")
-    commands = {build: _build, check: _check, items: _items, new: _new, schema: _schema}
+    commands = {
+        build: _build,
+        check: _check,
+        comparing: _compare,
+        items: _items,
+        new: _new,
+        schema: _schema,
+    }
     for verb, command in commands.items():
         verb.set_defaults(command=command)
     return parser
@@ -122,6 +145,18 @@ def _report(book: Book, evidence: Evidence) -> int:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
     print(f"numbers of {book.machine.name}")
     return 1 if problems else 0
+
+
+def _compare(asked: argparse.Namespace) -> int:
+    book = load(asked.content, asked.machine)
+    try:
+        found = comparison.compared(book, asked.other)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for line in found.lines():
+        print(line)
+    return 1 if found.breaks_law else 0
 
 
 def _items(asked: argparse.Namespace) -> int:

@@ -7,15 +7,15 @@ update, and what of its exchanges no computing hides. Between two measured sizes
 interpolated on logarithms; beyond the last it stays.
 
 Intervals should hold nine of ten outcomes. Their width is the spread of the primitives that weigh
-most, and beside it `STEP_ERROR` and `PEAK_ERROR`, what the model itself is wrong by: its parts are
-added up as if they never disturbed one another.
+most, and beside it what the model itself is wrong by, since it adds its parts up as if they never
+disturbed one another: `COMPUTING_ERROR`, `EXCHANGE_ERROR` and `PEAK_ERROR`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from runners.forecast import Exchange, Work
@@ -29,9 +29,13 @@ from runners.primitive_sizes import (
 )
 from runners.trace import Interval, RunForecast, Samples
 
-# One standard deviation of the logarithm of outcome over forecast, beyond the primitives' spread.
-STEP_ERROR = 0.2
+# One standard deviation of the logarithm of outcome over forecast, beyond the primitives' spread:
+# of what a rank does by itself, of what it waits for, and of bytes.
+COMPUTING_ERROR = 0.15
+EXCHANGE_ERROR = 0.3
 PEAK_ERROR = 0.005
+# What is set to last so long lasts longer by the time that waking up takes.
+SET_SHARE = 0.03
 NINE_OF_TEN = 1.645  # standard deviations to either side
 QUARTILES_PER_DEVIATION = 1.349
 LEAST_BYTES = 65_536  # small tensors that no closed form counts
@@ -51,6 +55,7 @@ class _Part:
 
     seconds: float
     spread: float = 0.0
+    is_exchange: bool = False
 
 
 def foretell(work: Work | None, primitives: Primitives, num_places: int) -> RunForecast:
@@ -81,15 +86,21 @@ def _peak(num_bytes: int) -> Interval:
 
 def _interval(parts: Sequence[_Part], work: Work) -> Interval:
     once = sum(p.seconds for p in parts)
-    spread = math.sqrt(sum((p.seconds * p.spread) ** 2 for p in parts)) / once
-    factor = math.exp(NINE_OF_TEN * math.hypot(spread, STEP_ERROR))
     step = once * work.num_sequential
-    set_seconds = work.extra_seconds  # what is set is no guess
+    factor = math.exp(NINE_OF_TEN * _deviation(parts, once))
+    set_seconds = work.extra_seconds
     return Interval(
         expected=_rounded(step + set_seconds),
         low=_rounded(step / factor + set_seconds),
-        high=_rounded(step * factor + set_seconds),
+        high=_rounded(step * factor + (1 + SET_SHARE) * set_seconds),
     )
+
+
+def _deviation(parts: Sequence[_Part], once: float) -> float:
+    """Of a step's logarithm: primitives err each for itself, the model alike for all of a kind."""
+    exchanged = sum(p.seconds for p in parts if p.is_exchange) / once
+    model = math.hypot(COMPUTING_ERROR * (1 - exchanged), EXCHANGE_ERROR * exchanged)
+    return math.hypot(model, *(p.seconds * p.spread / once for p in parts))
 
 
 def _rounded(seconds: float) -> float:
@@ -259,7 +270,8 @@ def _exchange(exchange: Exchange, primitives: Primitives) -> _Part:
         )
 
     one = _between(known, exchange.num_ranks, among)
-    return _times(one, exchange.count * (1 - exchange.hidden_share))
+    calls = _times(one, exchange.count * (1 - exchange.hidden_share))
+    return replace(calls, is_exchange=True)
 
 
 def best(forecasts: Iterable[tuple[str, Interval | None]]) -> str | None:

@@ -40,7 +40,7 @@ def forecast(plan: RunPlan) -> Work:
     )
     if plan.strategy == "stages":
         messages = 2 * (n - 1)
-        passing = (Exchange("send", messages * activation // n, messages // n, n),)
+        passing = (Exchange("send", messages * activation // n, -(-messages // n)),)
         return replace(alone, num_busy_ranks=1, num_sequential=float(n), exchanges=passing)
     extra = {"single": (0.0, 0), "ddp": (6.0, 6), "fsdp": (9.0, 60), "split": (0.0, 0)}
     moved, operations = extra[plan.strategy]

@@ -49,5 +49,5 @@ def forecast(plan: RunPlan) -> Work:
     if ranks == 1:
         return replace(work, flops=work.flops + 4.0 * rows * features * width)
     messages = 2 * (ranks - 1)
-    passing = Exchange("send", messages * activation // ranks, -(-messages // ranks), ranks)
+    passing = Exchange("send", messages * activation // ranks, -(-messages // ranks))
     return replace(work, exchanges=(passing,), num_sequential=float(ranks))
