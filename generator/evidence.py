@@ -6,6 +6,7 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ NOT_MEASURED = "not measured here"
 CITED_UNITS = {
     "bytes": units.BYTES, "count": units.COUNT, "share": units.SHARE, "plain": units.PLAIN,
 }  # fmt: skip
+_FULL = re.compile(r"^FULL\b.*= True$", re.MULTILINE)  # an experiment that waits for --full
 Printable = Value | Label | Showed
 
 
@@ -246,6 +248,12 @@ class Evidence:
         """Title and publisher of what is cited."""
         found = self.book.references[reference]
         return f"{found.title} ({found.where})"
+
+    def again(self, experiment: str) -> str:
+        """The command that measures an experiment again."""
+        path = self.book.root / "runners" / "experiments" / f"{experiment}.py"
+        is_full = path.is_file() and _FULL.search(path.read_text(encoding="utf-8"))
+        return f"python -m runners run {experiment}{' --full' if is_full else ''}"
 
     def remembered(self, key: Hashable, make: Callable[[], str]) -> str:
         """A text made once for a key: what many pages of one book print alike."""

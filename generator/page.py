@@ -200,6 +200,7 @@ def _tools(
         "output": lambda path: listing.printed(path, folio),
         "cost_rows": lambda table: costs.cost_rows(table, folio),
         "calculator": lambda written: calculator_form.calculator(written, folio),
+        "again": folio.evidence.again,
         "line": folio.line,
         "prose": folio.prose,
         "cell": folio.cell,

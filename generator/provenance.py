@@ -153,7 +153,7 @@ class PageText:
             yield "run", self._run_link(origin)
             return
         yield "on", escape(f"{origin.machine}, {origin.recorded_at}, torch {origin.torch}")
-        yield "again", _code(f"python -m runners run {origin.experiment}")
+        yield "again", _code(self._evidence.again(origin.experiment))
         yield "trace", self._trace_link(origin.machine, origin.experiment)
 
     def _inputs(self, value: Value) -> Iterator[tuple[str, str]]:
