@@ -108,7 +108,7 @@ RUNS = {
 }
 CHOICES = (
     Choice(
-        "fastest", "Whose typical step is the shortest?", ("synchronous", "local_32", "stale_8")
+        "fastest", "Whose typical step is the shortest?", ("synchronous", "local_32", "stale_4")
     ),
 )
 
