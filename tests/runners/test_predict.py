@@ -40,7 +40,7 @@ def test_every_run_is_foretold_from_its_settings_or_not_at_all(book, monkeypatch
     foretold = Counter(e.name for e in experiments for n in e.runs if _says(runs[f"{e.name}.{n}"]))
     assert foretold.total() > 100
     for interval in (i for told in runs.values() for i in (told.peak_bytes, told.step_seconds)):
-        assert interval is None or 0 <= interval.low < interval.expected < interval.high
+        assert interval is None or 0 <= interval.low <= interval.expected < interval.high
     for choice in choices:
         assert choice.expected in choice.runs
         assert set(choice.runs) <= set(find(choice.experiment).runs)
