@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
 from runners.experiments._accumulation_gradients import gradients
-from runners.forecast import Choice, Exchange, Work, perceptron_flops, perceptron_parameters
+from runners.forecast import Choice, Exchange, Work, perceptron_parameters, stack_work
 from runners.networks import description, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
@@ -135,15 +135,18 @@ def forecast(plan: RunPlan) -> Work | None:
         return None
     settings = {k: v for k, v in plan.settings.items() if isinstance(v, int)}
     parts, layers = settings["num_microbatches"], settings["num_layers"]
-    widths = (settings["width"],) * (layers + 1)
-    model, one = settings["model_bytes"], settings["activation_bytes"]
+    one = stack_work((settings["width"],) * (layers + 1), settings["microbatch_size"])
+    model = settings["model_bytes"]
     exchanges = parts if settings["exchanges_each"] else 1
-    return Work(
+    # Every microbatch but the first adds its gradients to those that are there.
+    added, copied = 3 * (parts - 1) * model, 4 * exchanges * model
+    return replace(
+        one,
         peak_bytes=settings["row_bytes"] + model + _foretell_rest(settings),
-        flops=perceptron_flops(widths, settings["num_rows"]),
-        moved_bytes=parts * 6 * layers * one + 3 * (parts - 1) * model + 4 * exchanges * model,
-        num_operations=parts * 12 * layers,
-        optimizer_parameters=perceptron_parameters(widths),
+        flops=parts * one.flops,
+        num_products=parts * one.num_products,
+        moved_bytes=parts * one.moved_bytes + added + copied,
+        num_operations=parts * one.num_operations + 2 * layers * exchanges,
         exchanges=(Exchange("all_reduce", exchanges * model, exchanges, plan.world_size),),
         num_busy_ranks=plan.world_size,
     )

@@ -104,17 +104,19 @@ def forecast(plan: RunPlan) -> Work:
     """One step: what is kept, passing and gathered as gradients at the worst moment."""
     settings = {k: v for k, v in plan.settings.items() if isinstance(v, int)}
     layers, width = settings["num_layers"], settings["width"]
-    segments = settings.get("num_segments", 1)
-    recomputed = 0 if plan.strategy == "kept" else 2 * layers
-    if plan.settings.get("stops_early"):
-        recomputed -= segments
+    segments, is_cut = settings.get("num_segments", 1), plan.strategy == "recomputed"
+    spared = segments if plan.settings.get("stops_early") else 0
+    products = 6 * layers - 1 + (2 * layers - spared if is_cut else 0)
     parameters = layers * (2 * WIDENING * width * width + WIDENING * width + width)
     border = settings["border_bytes"]
     return Work(
         peak_bytes=_foretell_peak(settings, segments, BYTES_PER_VALUE * parameters // layers),
-        flops=settings["num_product_flops"] * (6 * layers - 1 + recomputed),
-        moved_bytes=border * (26 * layers + 5 * recomputed + 10),
-        num_operations=30 * layers + 12 * recomputed,
+        flops=settings["num_product_flops"] * products,
+        matrix_rows=settings["batch_size"],
+        num_products=products,
+        moved_bytes=border * (41 * layers + 10 + (15 * layers if is_cut else 0)),
+        block_bytes=WIDENING * border,
+        num_operations=34 * layers + 8 + (14 * layers - 4 - 2 * spared if is_cut else 0),
         optimizer_parameters=parameters,
     )
 

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
 from runners.experiments._too_small_break_even import break_even, spread
-from runners.forecast import Exchange, Work, perceptron_flops, perceptron_parameters
+from runners.forecast import Work, perceptron_parameters
 from runners.networks import description, flat, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
@@ -87,27 +87,15 @@ ON_CUDA = {"*": {"widths": [128, 256, 512, 1024, 2048, 4096], "global_batch_size
 
 
 def forecast(plan: RunPlan) -> Work:
-    """One step of the largest model under DDP: what the metered pass takes."""
+    """The peak of the largest model under DDP; what is timed here are turns and no steps."""
     settings = plan.settings
     widths, layers = settings["widths"], whole_number(settings, "num_layers")
     assert isinstance(widths, list)
-    width, rows = int(widths[-1]), whole_number(settings, "batch_size")
-    stack = _layers(width, layers)
-    count = perceptron_parameters(stack)
-    model, one = BYTES_PER_VALUE * count, BYTES_PER_VALUE * rows * width
-    layer = model // layers
+    width, rows = _whole(widths[-1]), whole_number(settings, "batch_size")
+    model = BYTES_PER_VALUE * perceptron_parameters(_layers(width, layers))
+    one, layer = BYTES_PER_VALUE * rows * width, model // layers
     worst = max((layers + 2) * one, 3 * one + (layers - 1) * layer, model + one)
-    return Work(
-        peak_bytes=2 * model + one + rows * LABEL_BYTES + worst,
-        flops=perceptron_flops(stack, rows),
-        moved_bytes=6 * layers * one + 4 * model,
-        num_operations=12 * layers,
-        optimizer_parameters=count,
-        exchanges=(Exchange("all_reduce", model, 1, plan.world_size),),
-        num_busy_ranks=plan.world_size,
-        matrix_rows=rows,
-        num_products=3 * layers - 1,
-    )
+    return Work(peak_bytes=2 * model + one + rows * LABEL_BYTES + worst)
 
 
 class Trainee:
