@@ -157,7 +157,8 @@ def forecast(plan: RunPlan) -> Work:
     widths = tuple(whole_number(settings, f"num_{of}") for of in ("features", "hidden", "classes"))
     is_joined = plan.strategy == "joined"
     alone = stack_work(widths, whole_number(settings, "batch_size" if is_joined else "num_rows"))
-    gradients = Exchange("all_reduce", 8 * alone.optimizer_parameters, 1, n)
+    value_bytes = 8 if settings["dtype"] == "float64" else 4
+    gradients = Exchange("all_reduce", value_bytes * alone.optimizer_parameters, 1, n)
     # Who may have joined is asked in every step, beside the gradients.
     asked = (Exchange("all_reduce", 4, 2, n),) if is_joined else ()
     return replace(

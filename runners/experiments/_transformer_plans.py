@@ -39,11 +39,14 @@ LONG: dict[str, Setting] = {
 
 def shape_of(settings: dict[str, Setting]) -> TransformerShape:
     """The transformer that settings ask for."""
-    context, width, num_heads, num_layers, hidden = (
-        whole_number(settings, name)
-        for name in ("context", "width", "num_heads", "num_layers", "hidden")
+    return TransformerShape(
+        vocabulary=VOCABULARY,
+        context=whole_number(settings, "context"),
+        width=whole_number(settings, "width"),
+        num_heads=whole_number(settings, "num_heads"),
+        num_layers=whole_number(settings, "num_layers"),
+        hidden=whole_number(settings, "hidden"),
     )
-    return TransformerShape(VOCABULARY, context, width, num_heads, num_layers, hidden)
 
 
 def settle(plan: RunPlan) -> RunPlan:
@@ -58,6 +61,10 @@ def settle(plan: RunPlan) -> RunPlan:
     rows = whole_number(settings, "global_batch_size")
     own_rows = rows // plan.world_size if plan.strategy in ("ddp", "fsdp") else rows
     tokens = rows * shape.context
+    fullest = max(
+        range(plan.world_size),
+        key=lambda rank: state_bytes(plan, rank) + activation_bytes(plan, rank),
+    )
     weights = shape.num_layers * (4 * shape.width**2 + 2 * shape.width * shape.hidden)
     settings |= {
         "num_tokens_per_step": tokens,
@@ -69,10 +76,10 @@ def settle(plan: RunPlan) -> RunPlan:
         "num_weight_flops": 3 * 2 * tokens * weights,
         "num_attention_flops": 3 * 2 * tokens * shape.num_layers * 2 * shape.context * shape.width,
         "num_head_flops": 3 * 2 * tokens * VOCABULARY * shape.width,
-        "activation_bytes": max(activation_bytes(plan, rank) for rank in range(plan.world_size)),
         "row_bytes": 8 * own_rows * (shape.context + 1),
         "block_bytes": FLOAT * _block_parameters(shape),
-        "state_bytes": state_bytes(plan, shape),
+        "state_bytes": state_bytes(plan, fullest),
+        "activation_bytes": activation_bytes(plan, fullest),
     }
     return replace(plan, settings=settings)
 
@@ -116,12 +123,13 @@ def held(strategy: str, shape: TransformerShape, ranks: int) -> list[int]:
     return [whole] * ranks
 
 
-def state_bytes(plan: RunPlan, shape: TransformerShape) -> int:
-    """What the fullest rank keeps between steps, and what its wrapper adds: the closed form.
+def state_bytes(plan: RunPlan, rank: int) -> int:
+    """What a rank keeps between steps, and what its wrapper adds: the closed form.
 
     Parameters and Adam's two moments; DDP's buckets; what FSDP's root group has gathered.
     """
-    own = FLOAT * max(held(plan.strategy, shape, plan.world_size))
+    shape = shape_of(dict(plan.settings))
+    own = FLOAT * held(plan.strategy, shape, plan.world_size)[rank]
     added = {"ddp": own, "fsdp": FLOAT * (shape.num_parameters() - _block_parameters(shape))}
     return 3 * own + added.get(plan.strategy, 0)
 
@@ -211,22 +219,23 @@ def forecast(plan: RunPlan) -> Work | None:
     if strategy == "tensor_parallel":
         blocks //= ranks
     parts = whole_number(settings, "num_microbatches") if strategy == "pipelined" else 1
-    rows = shape.num_layers * (40 * shape.width + 6 * shape.hidden) + 8 * VOCABULARY
-    own = whole_number(settings, "num_rank_parameters")
-    operations = 37 + 132 * shape.num_layers
+    layers = shape.num_layers // ranks if strategy == "pipelined" else shape.num_layers
+    tokens = int(share * whole_number(settings, "num_tokens_per_step"))
     if strategy == "pipelined":
-        operations = parts * (20 + 132 * shape.num_layers // ranks)
+        tokens = whole_number(settings, "num_tokens_per_step") // parts
+    features = shape.num_layers * (40 * shape.width + 6 * shape.hidden) + 8 * VOCABULARY
+    operations = parts * (37 + 132 * layers)
     if strategy == "tensor_parallel":
         operations += 700  # the optimizer goes through every parameter by itself
     return Work(
-        peak_bytes=sum(
-            whole_number(settings, name)
-            for name in ("state_bytes", "activation_bytes", "row_bytes")
-        ),
+        peak_bytes=sum(whole_number(settings, f"{what}_bytes") for what in PEAK),
         flops=share * (blocks + whole_number(settings, "num_head_flops")),
-        moved_bytes=share * 4.0 * whole_number(settings, "num_tokens_per_step") * rows,
+        matrix_rows=tokens,
+        num_products=parts * 3 * (6 * layers + 1),
+        moved_bytes=share * 4.0 * whole_number(settings, "num_tokens_per_step") * features,
+        block_bytes=FLOAT * tokens * shape.hidden,
         num_operations=operations,
-        optimizer_parameters=own,
+        optimizer_parameters=whole_number(settings, "num_rank_parameters"),
         optimizer="adam" if strategy == "tensor_parallel" else "fused_adam",
         exchanges=_foretell_exchanges(plan),
         num_busy_ranks=ranks,

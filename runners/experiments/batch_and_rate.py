@@ -171,7 +171,8 @@ def forecast(plan: RunPlan) -> Work:
     alone = stack_work(
         widths, whole_number(settings, "batch_size"), momentum=bool(settings["momentum"])
     )
-    gradients = Exchange("all_reduce", 8 * alone.optimizer_parameters, 1, n)
+    value_bytes = 8 if settings["dtype"] == "float64" else 4
+    gradients = Exchange("all_reduce", value_bytes * alone.optimizer_parameters, 1, n)
     return replace(
         alone,
         num_operations=alone.num_operations + 9,  # the batch is cut out, and its rows are graded
