@@ -1,6 +1,6 @@
 """The short programs behind retracted sentences: where they lie, and what the build refuses.
 
-A program is a file of `content/retracted/`, at most twenty lines of it, and a run of the experiment
+A program is a file of `content/retracted/`, at most twenty lines that are not blank, and a run of the experiment
 `repeats` executed it as it stands.
 """
 
@@ -33,7 +33,7 @@ def problem(book: Book, name: str) -> str | None:
         folder = book.root / "content" / "retracted"
         known = sorted(path.stem for path in folder.glob("*.py"))
         return f"no file {path_of(name)}{nearest(name, known)}"
-    num_lines = len(text.splitlines())
+    num_lines = sum(bool(line.strip()) for line in text.splitlines())
     if num_lines > MAX_LINES:
         return f"{path_of(name)} has {num_lines} lines; at most {MAX_LINES} are read at a glance"
     run = book.run(f"{EXPERIMENT}.{name}")
