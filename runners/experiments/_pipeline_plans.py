@@ -76,7 +76,7 @@ def settle(plan: RunPlan) -> RunPlan:
 
 def _paced(strategy: str, parts: int = 8, world_size: int = 4, **more: Setting) -> RunPlan:
     """Actions long enough that handing tensors over hardly counts, in every one of its stages."""
-    seconds = 0.03 * NUM_CHUNKS.get(strategy, 1)
+    seconds = 0.027 * NUM_CHUNKS.get(strategy, 1)
     plan = RunPlan(
         strategy,
         world_size,
@@ -120,8 +120,8 @@ HEAVIER = {
     "paced_zero_bubble_long": _paced("zero_bubble", forward_seconds=LONG),
     "paced_zero_bubble_v": _paced("zero_bubble_v", forward_seconds=LONG),
     # As much work for a rank as under GPipe and 1F1B: its two stages take half as long each.
-    "paced_interleaved_short": _paced("interleaved", forward_seconds=0.03),
-    "paced_zero_bubble_short": _paced("zero_bubble", forward_seconds=0.03),
+    "paced_interleaved_short": _paced("interleaved", forward_seconds=0.027),
+    "paced_zero_bubble_short": _paced("zero_bubble", forward_seconds=0.027),
     "paced_gpipe_two_ranks": _paced("gpipe", world_size=2),
     "paced_1f1b_two_ranks": _paced("one_f_one_b", world_size=2),
     "paced_gpipe_equal": _paced("gpipe", forward_seconds=0.04, backward_ratio=1.0),
@@ -133,6 +133,8 @@ HEAVIER = {
     "real_zero_bubble_v": _real("zero_bubble_v"),
     "real_gpipe_16": _real("gpipe", 16),
     "real_1f1b_16": _real("one_f_one_b", 16),
+    "real_gpipe_two_ranks": _real("gpipe", world_size=2),
+    "real_1f1b_two_ranks": _real("one_f_one_b", world_size=2),
 }
 RUNS = {
     "paced_one_batch": _paced("gpipe", 1),
