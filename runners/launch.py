@@ -44,11 +44,13 @@ ALLOCATORS: dict[PassName, dict[str, str]] = {
 POLL_SECONDS = 0.02
 SETTLE_SECONDS = 1.0  # peers of a failed rank that burn no processor time this long are waiting
 GRACE_SECONDS = 15.0  # the longest that peers of a failed rank may work on
+DEATH_GRACE_SECONDS = 3.0  # the same where a rank died: what its peers meet says nothing more
 CLEAN_SECONDS = 2.0  # the longest that files of killed ranks may take to go
 QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this long hangs
 EXPECTED_QUIET_SECONDS = 2.5  # the same for a run that is meant to hang
 # gloo's threads wake up a hundred times a second while they wait; that little is not work.
 IDLE_SHARE = 0.02
+MAX_WORDS = 300  # characters kept of what a process wrote before it ended itself
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 Watch = Callable[[list[Beat]], None]
 
@@ -203,13 +205,16 @@ class Launcher:
             for request, namespace in zip(requests, namespaces or (), strict=False):
                 request["namespace"] = namespace
             ranks, hung = self._live(self._server(pass_name), requests, watch)
-        outcomes = [_settled(rank, live, hung) for rank, live in enumerate(ranks)]
+        outcomes = [
+            _settled(request["rank"], live, hung, _said(Path(request["errors"])))
+            for request, live in zip(requests, ranks, strict=True)
+        ]
         printed = _said(attempt / "rank0.out").splitlines()
         self._keep_errors(requests)
         shutil.rmtree(attempt, ignore_errors=True)
         return PassResult(
             outcomes,
-            _root_cause(outcomes, [r.beat.count for r in ranks]),
+            cause_among(outcomes, [live.beat.count for live in ranks]),
             printed,
             time.monotonic() - start,
         )
@@ -229,6 +234,7 @@ class Launcher:
                 "device": self.device_of(plan),
                 "backend": self.backend_of(plan),
                 "store": str(attempt / "store"),
+                "rendezvous": None,
                 "record": str(attempt / f"rank{rank}.json"),
                 "heart": str(attempt / f"rank{rank}.heart"),
                 "output": str(attempt / f"rank{rank}.out"),
@@ -277,7 +283,9 @@ class Launcher:
             if any(live.is_broken for live in ranks):
                 failed_at = failed_at or time.monotonic()
                 waited = time.monotonic() - failed_at
-                if waited > GRACE_SECONDS or all(r.is_quiet(SETTLE_SECONDS) for r in working):
+                died = any(live.exit_code not in (None, 0) for live in ranks)
+                longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
+                if waited > longest or all(r.is_quiet(SETTLE_SECONDS) for r in working):
                     return False
             elif all(live.is_quiet(patience) for live in working):
                 return True
@@ -298,7 +306,14 @@ def _said(path: Path) -> str:
         return ""
 
 
-def _settled(rank: int, live: _Live, hung: bool) -> RankOutcome:
+def _last_words(errors: str) -> str:
+    """What a process that ended itself wrote last: why, as a library saw it."""
+    lines = [line.strip().removeprefix("what():").strip() for line in errors.splitlines()]
+    lines = [line for line in lines if line]
+    return f" ({lines[-1][:MAX_WORDS]})" if lines else ""
+
+
+def _settled(rank: int, live: _Live, hung: bool, errors: str) -> RankOutcome:
     """The outcome of a rank, made up from what is known where it left no record."""
     if live.outcome is not None:
         return live.outcome
@@ -307,6 +322,8 @@ def _settled(rank: int, live: _Live, hung: bool) -> RankOutcome:
     if live.exit_code is not None:
         code = live.exit_code
         what = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if code == -signal.SIGABRT:
+            what += _last_words(errors)
         failure = Failure(
             kind="signal" if code < 0 else "exception",
             message=f"rank {rank} died in {beat.phase}: {what}",
@@ -342,15 +359,18 @@ _GRAVITY = (
 )
 
 
-def _root_cause(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None:
+def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None:
     """The failure that explains the others: a broken connection never does if anything else can.
 
     Of hanging ranks it is the one that fell behind: it spoke the fewest times.
+
+    Args:
+        outcomes: one a rank.
+        beats: how often each of these ranks spoke.
     """
-    failures = [o.failure for o in outcomes if o.failure is not None]
-
-    def order(failure: Failure) -> tuple[int, int, int]:
-        rank = failure.rank or 0
-        return _GRAVITY.index(failure.kind), beats[rank], rank
-
-    return min(failures, key=order, default=None)
+    failures = [
+        (_GRAVITY.index(o.failure.kind), count, o.rank, o.failure)
+        for o, count in zip(outcomes, beats, strict=True)
+        if o.failure is not None
+    ]
+    return min(failures, key=lambda one: one[:3])[3] if failures else None

@@ -55,6 +55,7 @@ class Rank(Recorder):
         self.device = device
         self.phase_name = "build"
         self.scratch = Path()  # a folder of this pass alone, which goes when it ends
+        self.has_lost_peers = False  # then nobody is left to meet at the end
         self.followed: dict[str, list[float]] = {}  # seconds, of the run that this one follows
         self._heart = heart
         self._memory: MemoryMeter | None = None
@@ -152,12 +153,20 @@ class Rank(Recorder):
         """What has passed this rank's link so far; None where it has no link of its own."""
         return count() if self.plan.own_network else None
 
+    def beat(self) -> None:
+        """Say that this rank is alive: for one that waits for processes which it started itself."""
+        self._heart.beat(self.phase_name, self.step_index)
+
     # --- memory
 
-    def start_memory(self) -> None:
-        """Enter the memory meter; the process body does this in a metered pass."""
-        self._kernel = KernelPeak() if self.device.type == "cpu" else None
-        self._memory = MemoryMeter().__enter__()
+    def start_memory(self, meter: MemoryMeter | None = None) -> None:
+        """Enter the memory meter; the process body does this in a metered pass.
+
+        Args:
+            meter: one that follows fake tensors, from inside their mode; no kernel knows of those.
+        """
+        self._kernel = KernelPeak() if self.device.type == "cpu" and meter is None else None
+        self._memory = (meter or MemoryMeter()).__enter__()
 
     def stop_memory(self) -> None:
         """Leave the memory meter and keep what it saw."""

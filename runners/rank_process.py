@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import FileStore
+from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, find
@@ -178,6 +178,14 @@ def _write(path: Path, outcome: RankOutcome) -> None:
     write_json(path, outcome.model_dump(mode="json"))
 
 
+def _store(request: dict[str, Any]) -> Store:
+    """Where ranks find each other: in a file, or through the node that torchrun chose."""
+    if request["rendezvous"] is None:
+        return FileStore(request["store"], request["plan"]["world_size"])
+    host, port, prefix = request["rendezvous"]
+    return PrefixStore(prefix, TCPStore(host, port, is_master=False, timeout=PATIENCE))
+
+
 def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     """Join the group, warm up, and set the budget or start the meter."""
     plan = rank.plan
@@ -188,7 +196,7 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     if plan.needs_group and plan.world_size > 1:
         dist.init_process_group(
             request["backend"],
-            store=FileStore(request["store"], plan.world_size),
+            store=_store(request),
             rank=rank.rank,
             world_size=plan.world_size,
             timeout=PATIENCE,
@@ -241,7 +249,7 @@ def live(request: dict[str, Any]) -> None:
     _lift_limit(device)
     _write(record, rank.outcome)
     heart.beat("done", rank.step_index)
-    if dist.is_initialized():
+    if dist.is_initialized() and not rank.has_lost_peers:
         dist.barrier()
     sys.stdout.flush()
     # destroy_process_group() sometimes aborts after FSDP in bf16, and nothing is left to save.

@@ -53,7 +53,9 @@ class Software(Record):
 class Failure(Record):
     """Why a rank or a run ended otherwise than by completing."""
 
-    kind: str = Field(description="out_of_memory, peer_lost, hang, timed_out, signal, exception, diverged")
+    kind: str = Field(
+        description="out_of_memory, peer_lost, hang, timed_out, signal, exception, diverged"
+    )
     message: str = Field(description="the first line of what was raised, as it was raised")
     asked_bytes: int | None = Field(description="bytes the refused allocation asked for")
     rank: int | None

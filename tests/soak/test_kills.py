@@ -1,4 +1,4 @@
-"""Ranks and launchers killed at any moment: one clear end, a whole trace, no process left."""
+"""Ranks and launchers killed while the command runs: it ends or goes on, with nothing torn."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import pytest
 
 from runners.trace import read
 from tests.conftest import copy_of_the_book
+from tests.soak.processes import below, none_left
 
-NUM_KILLS = 12
+NUM_KILLS = 6  # tests/soak/test_any_rank.py kills ranks of every experiment
 PATIENCE_SECONDS = 180
 pytestmark = [
     pytest.mark.soak,
@@ -26,34 +27,11 @@ pytestmark = [
 ]
 
 
-def _parents() -> dict[int, int]:
-    """Process id → its parent's."""
-    found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != "Z":
-            found[int(stat.parent.name)] = int(fields[1])
-    return found
-
-
-def _below(pid: int) -> list[set[int]]:
-    """Children, grandchildren, … of a process."""
-    parents = _parents()
-    generations: list[set[int]] = []
-    current = {pid}
-    while current := {child for child, parent in parents.items() if parent in current}:
-        generations.append(current)
-    return generations
-
-
 def _wait_for_ranks(launcher: subprocess.Popen) -> list[int]:
     """Ranks are the children of forkservers, which are children of the launcher."""
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end and launcher.poll() is None:
-        generations = _below(launcher.pid)
+        generations = below(launcher.pid)
         if len(generations) > 1:
             return sorted(generations[1])
         time.sleep(0.01)
@@ -80,15 +58,6 @@ def launcher(copy) -> Iterator[subprocess.Popen]:
     process.communicate()
 
 
-def _none_left(pids: set[int]) -> bool:
-    end = time.monotonic() + 5
-    while time.monotonic() < end:
-        if not pids & set(_parents()):
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def _half_files(copy: Path) -> list[Path]:
     """A trace in the making is a hidden file beside its place."""
     return list((copy / "content" / "traces").rglob(".*.json.*"))
@@ -99,8 +68,8 @@ def test_a_killed_rank_ends_its_run_and_not_the_experiment(copy, launcher, attem
     chance = random.Random(attempt)
     ranks = _wait_for_ranks(launcher)
     time.sleep(chance.uniform(0, 2))
-    family = set().union(*_below(launcher.pid))
-    alive = sorted(_below(launcher.pid)[-1]) if len(_below(launcher.pid)) > 1 else ranks
+    family = set().union(*below(launcher.pid))
+    alive = sorted(below(launcher.pid)[-1]) if len(below(launcher.pid)) > 1 else ranks
     try:
         os.kill(chance.choice(alive), signal.SIGKILL)
     except ProcessLookupError:
@@ -109,7 +78,7 @@ def test_a_killed_rank_ends_its_run_and_not_the_experiment(copy, launcher, attem
     assert launcher.returncode in (0, 1), said  # 0: killed between two passes
     if launcher.returncode == 1:
         assert "died" in said or "SIGKILL" in said, said
-    assert _none_left(family)
+    assert none_left(family)
     assert _half_files(copy) == []
     for path in (copy / "content" / "traces").glob("cpu-*/batch_split.json"):
         read(path)
@@ -119,8 +88,8 @@ def test_a_killed_rank_ends_its_run_and_not_the_experiment(copy, launcher, attem
 def test_a_killed_launcher_leaves_no_process_and_no_half_file(copy, launcher, attempt):
     _wait_for_ranks(launcher)
     time.sleep(random.Random(attempt).uniform(0, 2))
-    family = set().union(*_below(launcher.pid))
+    family = set().union(*below(launcher.pid))
     launcher.kill()
     launcher.wait()
-    assert _none_left(family)
+    assert none_left(family)
     assert _half_files(copy) == []
