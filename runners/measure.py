@@ -81,7 +81,8 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def _code(name: str) -> Code:
+def code_of(name: str) -> Code:
+    """Which code an experiment's trace comes from, as it now stands."""
     status = _git("status", "--porcelain", "--", "runners", "content/topics")
     return Code(
         digest=source_digest(name),
@@ -167,11 +168,12 @@ def measure(
         UnknownExperimentError, LaunchError, OSError.
     """
     name = due.experiment.name
-    code = _code(name)  # before it runs: who edits it meanwhile gets a stale trace, not a false one
+    # Before it runs: who edits it meanwhile gets a stale trace, not a false one.
+    code = code_of(name)
     experiment = on_device(due.experiment, launcher.device)
     here = machine.describe(as_reference=as_reference)
     where = folder(as_reference=as_reference)
-    since = due.since or _now()
+    since = due.since or now()
     runs: dict[str, Run] = {}
     progress.begin(experiment)
     for run_name in experiment.runs:
@@ -185,8 +187,8 @@ def measure(
             else measure_run(launcher, experiment, run_name, progress, runs)
         )
         progress.ended(run_name, runs[run_name])
-        write_part(part_of(name, where), _trace(experiment, code, here, runs, since))
-    trace = _trace(experiment, code, here, runs, since)
+        write_part(part_of(name, where), trace_of(experiment, code, here, runs, since))
+    trace = trace_of(experiment, code, here, runs, since)
     write_machine(where, here)
     write(where / f"{name}.json", trace)
     part_of(name, where).unlink(missing_ok=True)
@@ -209,7 +211,7 @@ def measure_trial(
     Raises:
         LaunchError, OSError.
     """
-    code = _code(experiment.name)
+    code = code_of(experiment.name)
     tried = replace(experiment, runs={trial.run: trial.plan})
     launcher.device = machine.device_kind()
     if launcher.device == "cpu":
@@ -217,16 +219,26 @@ def measure_trial(
     progress.begin(tried)
     run = measure_run(launcher, tried, trial.run, progress)
     progress.clear()
-    return _trace(tried, code, machine.describe(), {trial.run: run}, _now())
+    return trace_of(tried, code, machine.describe(), {trial.run: run}, now())
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, UTC, as traces keep it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _trace(
+def trace_of(
     experiment: Experiment, code: Code, here: Machine, runs: dict[str, Run], since: str
 ) -> Trace:
+    """A trace of these runs.
+
+    Args:
+        experiment: what was measured.
+        code: by which code.
+        here: on which machine.
+        runs: by name.
+        since: when the first of them began.
+    """
     import torch
 
     return Trace(
