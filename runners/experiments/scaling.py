@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
 from runners.experiments._alpha_beta import fit
-from runners.forecast import Choice, Exchange, Work, perceptron_flops
+from runners.forecast import Choice, Exchange, Work, stack_work
 from runners.meters.link import LinkCount
 from runners.networks import description, num_parameters, perceptron
 from runners.rank import Rank
@@ -116,19 +116,18 @@ CHOICES = (
 def forecast(plan: RunPlan) -> Work | None:
     """A rank's rows, the update of all parameters, and one exchange of them."""
     settings = plan.settings
-    width, layers = whole_number(settings, "width"), whole_number(settings, "num_layers")
-    rows = whole_number(settings, "batch_size")
-    widths = [width] * (layers + 1)
-    parameters = sum(num_parameters(widths))
+    widths = [whole_number(settings, "width")] * (whole_number(settings, "num_layers") + 1)
+    alone = stack_work(widths, whole_number(settings, "batch_size"))
+    if plan.world_size == 1:
+        return alone
+    gradients = whole_number(settings, "gradient_bytes")
     transfer = settings.get("transfer_seconds", 0.0)
-    exchange = Exchange("all_reduce", VALUE_BYTES * parameters, num_ranks=plan.world_size)
     assert isinstance(transfer, float)
-    return Work(
-        flops=perceptron_flops(widths, rows),
-        moved_bytes=3.0 * VALUE_BYTES * rows * width * layers,
-        num_operations=12 * layers,
-        optimizer_parameters=parameters,
-        exchanges=(exchange,) if plan.world_size > 1 and not transfer else (),
+    return replace(
+        alone,
+        moved_bytes=alone.moved_bytes + 6 * gradients,  # into the bucket, divided, and back
+        num_operations=alone.num_operations + 6 * len(widths),
+        exchanges=() if transfer else (Exchange("all_reduce", gradients, 2, plan.world_size),),
         num_busy_ranks=plan.world_size,
         extra_seconds=transfer * 1514 / 1448,  # a full frame, and its payload
     )

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Work, perceptron_flops
+from runners.forecast import Choice, Work, stack_work
 from runners.networks import description, num_parameters, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
@@ -123,38 +123,46 @@ CHOICES = (
 )
 
 
-def _foretell_flops(plan: RunPlan) -> float:
+def _foretell_computing(plan: RunPlan) -> Work:
+    """All microbatches of a step, and one update; gradients go into buckets and back."""
     settings = plan.settings
     widths = [whole_number(settings, "width")] * (whole_number(settings, "num_layers") + 1)
-    rows = whole_number(settings, "batch_size") * whole_number(settings, "num_microbatches")
-    return perceptron_flops(widths, rows)
+    one = stack_work(widths, whole_number(settings, "batch_size"))
+    parts = whole_number(settings, "num_microbatches")
+    gradients = 6 * whole_number(settings, "gradient_bytes")
+    return replace(
+        one,
+        flops=one.flops * parts,
+        num_products=one.num_products * parts,
+        moved_bytes=one.moved_bytes * parts + gradients,
+        num_operations=one.num_operations * parts,
+        num_busy_ranks=plan.world_size,
+    )
+
+
+def _foretell_hidden_flops(plan: RunPlan) -> float:
+    """What backward still computes once the last layer's gradients are on their way."""
+    settings = plan.settings
+    if settings.get("bucket_bytes", WHOLE_MODEL) == WHOLE_MODEL:
+        return 0.0
+    width, rows = whole_number(settings, "width"), whole_number(settings, "batch_size")
+    num_products = 2 * (whole_number(settings, "num_layers") - 1) - 1
+    return 2.0 * rows * width**2 * num_products * whole_number(settings, "num_exchanges")
 
 
 def forecast(plan: RunPlan) -> Work | None:
     """What is computed, and on top of it as much of the transfer as cannot hide in backward."""
-    settings = plan.settings
-    transfer = settings["transfer_seconds"]
+    transfer = plan.settings["transfer_seconds"]
     if not isinstance(transfer, float):
         return None
     transfer *= 1514 / 1448  # a full frame, and its payload
-    flops = _foretell_flops(plan)
-    layers = whole_number(settings, "num_layers")
-    by_layer = settings.get("bucket_bytes", WHOLE_MODEL) == EACH_LAYER
-    one = perceptron_flops([whole_number(settings, "width")] * 2, 1) / 2  # a row's forward, a layer
-    rows = whole_number(settings, "batch_size")
-    hidden = 2 * one * rows * (layers - 1) if by_layer else 0.0
+    computing, hidden = _foretell_computing(plan), _foretell_hidden_flops(plan)
+    last_share = 1 / whole_number(plan.settings, "num_layers")
     # Which of the two passes first differs by machine; that a core makes tens of billions of
     # operations a second decides it wherever the two are not alike.
-    if by_layer and hidden / 5e10 > transfer * (layers - 1) / layers:
-        hidden, transfer = 0.0, transfer / layers
-    return Work(
-        flops=flops - hidden,
-        moved_bytes=12.0 * rows * whole_number(settings, "width") * layers,
-        num_operations=12 * layers * whole_number(settings, "num_microbatches"),
-        optimizer_parameters=whole_number(settings, "gradient_bytes") // VALUE_BYTES,
-        num_busy_ranks=plan.world_size,
-        extra_seconds=transfer,
-    )
+    if hidden / 5e10 > transfer * (1 - last_share):
+        return replace(computing, extra_seconds=transfer * last_share)
+    return replace(computing, flops=computing.flops - hidden, extra_seconds=transfer)
 
 
 def _model(rank: Rank) -> nn.Module:
