@@ -44,6 +44,9 @@ class Work:
         moved_bytes: read and written by everything elementwise.
         block_bytes: of the typical tensor that is so passed over; large ones are slow. 0: not said,
             then as many bytes as an operation moves on average.
+        smooth_values: that go through a GELU, a softmax or a layer norm, forward or backward; their
+            arithmetic takes longer than passing over them. A score of attention counts for some
+            fifteen: fused attention goes over it several times in both directions.
         matrix_rows: rows of its typical matrix product, as many as a batch has; few rows are slow.
             0: not said, then as many as it has columns.
         num_products: how many matrix products the flops are. 0: not said, then a sixth of all
@@ -67,6 +70,7 @@ class Work:
     optimizer: Literal["sgd", "adam", "fused_adam"] = "sgd"
     exchanges: tuple[Exchange, ...] = ()
     block_bytes: int = 0
+    smooth_values: float = 0.0
     matrix_rows: int = 0
     num_products: int = 0
     num_busy_ranks: int = 1
@@ -110,6 +114,27 @@ def stack_work(widths: Sequence[int], rows: int, *, momentum: bool = False) -> W
         num_operations=(22 if momentum else 18) * num_layers + 6,
         optimizer_parameters=perceptron_parameters(widths),
     )
+
+
+SCORE_PASSES = 15
+
+
+def transformer_values(
+    *,
+    tokens: int,
+    layers: int,
+    width: int,
+    hidden: int,
+    num_heads: int,
+    length: int,
+    vocabulary: int,
+) -> float:
+    """Values of a transformer's step that pass through smooth functions, forward and backward.
+
+    A block's GELU and its two norms, and every score of attention; at the end a norm and the loss.
+    """
+    block = 2 * hidden + 2 * 2 * width + SCORE_PASSES * num_heads * length
+    return float(tokens * (layers * block + 2 * width + 2 * vocabulary))
 
 
 def teacher_bytes(num_rows: int, num_features: int, num_classes: int) -> int:

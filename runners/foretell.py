@@ -26,6 +26,7 @@ from runners.primitive_sizes import (
     EXCHANGED_BYTES,
     MATRICES,
     OPTIMIZED_PARAMETERS,
+    SMOOTH_VALUES,
 )
 from runners.trace import Interval, RunForecast, Samples
 
@@ -124,6 +125,7 @@ def _addends(work: Work, primitives: Primitives, together: _Together) -> list[_P
         _times(together.part("operation_{}_seconds"), work.num_operations),
         _products(work, together),
         _passes(work, together),
+        _smoothed(work, together),
         _update(work, together),
         *(_exchange(one, primitives) for one in work.exchanges),
     ]
@@ -241,6 +243,13 @@ def _passes(work: Work, together: _Together) -> _Part:
     start = together.part(name.format(ELEMENTWISE_BYTES[0])).seconds
     number = work.moved_bytes / 2 / max(at_once, 1.0)
     return _Part(number * max(0.0, one.seconds - start), one.spread)
+
+
+def _smoothed(work: Work, together: _Together) -> _Part:
+    """Values through smooth functions; a GELU and its gradient were measured, which are two."""
+    if not work.smooth_values:
+        return _Part(0.0)
+    return _times(together.part("smooth_{}_seconds"), work.smooth_values / 2 / SMOOTH_VALUES)
 
 
 def _update(work: Work, together: _Together) -> _Part:

@@ -7,6 +7,7 @@ and memory; what cores too few for that cost, `crowded` tells. About half a minu
 
     matrix_{rows}x{size}_{busy}_seconds      the three products of one linear layer's step
     elementwise_{bytes}_{busy}_seconds       a ReLU over so many bytes, and its result's memory
+    smooth_{busy}_seconds                    a GELU of 65,536 values, and its gradient
     operation_{busy}_seconds                 one operation that computes next to nothing
     step_{busy}_seconds                      a step of such operations, beside them
     {optimizer}_{parameters}_{busy}_seconds  one update
@@ -34,6 +35,7 @@ from runners.primitive_sizes import (
     MATRICES,
     OPTIMIZED_PARAMETERS,
     OPTIMIZERS,
+    SMOOTH_VALUES,
 )
 from runners.rank import Rank
 
@@ -106,6 +108,7 @@ def compute(rank: Rank) -> None:
         name = f"elementwise_{num_bytes}_{busy}_seconds"
         _timed(rank, name, _rectified(values), calls=CHAIN)
         del values
+    _timed(rank, f"smooth_{busy}_seconds", _smoothed(rank))
     for optimizer in OPTIMIZERS:
         for num_parameters in OPTIMIZED_PARAMETERS:
             update = _update(rank, optimizer, num_parameters)
@@ -146,6 +149,16 @@ def _rectified(values: Tensor) -> Callable[[], object]:
         return kept
 
     return chain
+
+
+def _smoothed(rank: Rank) -> Callable[[], object]:
+    values = torch.randn(SMOOTH_VALUES, device=rank.device)
+    backward = torch.ops.aten.gelu_backward
+
+    def there_and_back() -> tuple[Tensor, Tensor]:
+        return nn.functional.gelu(values), backward(values, values)
+
+    return there_and_back
 
 
 def _update(rank: Rank, optimizer: str, num_parameters: int) -> Callable[[], object]:

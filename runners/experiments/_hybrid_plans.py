@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work
+from runners.forecast import Choice, Exchange, Work, transformer_values
 from runners.trace import Setting
 from runners.transformer import TransformerShape
 
@@ -138,13 +138,20 @@ def forecast(plan: RunPlan) -> Work | None:
     parts = whole_number(settings, "num_microbatches") if plan.strategy == "ddp_pipeline" else 1
     busy = plan.world_size
     layers = shape.num_layers // (SIDE if parts > 1 else 1)
-    operations = {"ddp_pipeline": 1250, "fsdp_tensor": 1700, "hsdp": 980, "fsdp": 970}
     return Work(
         peak_bytes=_foretell_peak(plan, shape, tokens),
         flops=3 * shape.forward_flops(rows, shape.context) / split,
         moved_bytes=4.0 * tokens * layers * (40 * shape.width + 6 * shape.hidden),
-        # Those of four blocks, counted; each block has its part of them.
-        num_operations=operations.get(plan.strategy, 560) * shape.num_layers // 4,
+        smooth_values=transformer_values(
+            tokens=tokens,
+            layers=layers,
+            width=shape.width,
+            hidden=shape.hidden // split,
+            num_heads=max(1, shape.num_heads // split),
+            length=shape.context,
+            vocabulary=shape.vocabulary,
+        ),
+        num_operations=_foretell_operations(plan, shape.num_layers, parts),
         matrix_rows=tokens // parts,
         num_products=3 * 6 * layers * parts,
         optimizer_parameters=_foretell_held(plan, shape) // FLOAT_BYTES,
@@ -153,6 +160,21 @@ def forecast(plan: RunPlan) -> Work | None:
         num_busy_ranks=busy,
         num_sequential=(parts + SIDE - 1) / parts if parts > 1 else 1.0,
     )
+
+
+def _foretell_operations(plan: RunPlan, num_layers: int, parts: int) -> int:
+    """Operations of a step, and what Python does around them in as many operations of its time.
+
+    FSDP's hooks about each of its units, DTensor about every operation on one, a pipeline's
+    schedule about each microbatch: none of them is an operation, and each takes longer than one.
+    """
+    plain = {"single": 140, "ddp_pipeline": 310, "fsdp_tensor": 425, "hsdp": 245, "fsdp": 245}
+    count = plain[plan.strategy] * num_layers
+    if plan.strategy == "fsdp_tensor":
+        count *= 5
+    if plan.strategy in ("hsdp", "fsdp", "fsdp_tensor"):
+        count += 700 * (num_layers + 1)
+    return count + (250 * parts if parts > 1 else 0)
 
 
 def _foretell_held(plan: RunPlan, shape: TransformerShape) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runners.experiment import PassName, RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work
+from runners.forecast import Choice, Exchange, Work, transformer_values
 from runners.text import VOCABULARY
 from runners.trace import Setting
 from runners.transformer import TransformerShape
@@ -233,6 +233,17 @@ def forecast(plan: RunPlan) -> Work | None:
         matrix_rows=tokens,
         num_products=parts * 3 * (6 * layers + 1),
         moved_bytes=share * 4.0 * whole_number(settings, "num_tokens_per_step") * features,
+        smooth_values=parts
+        / (ranks if strategy == "tensor_parallel" else 1)
+        * transformer_values(
+            tokens=tokens,
+            layers=layers,
+            width=shape.width,
+            hidden=shape.hidden,
+            num_heads=shape.num_heads,
+            length=shape.context,
+            vocabulary=VOCABULARY,
+        ),
         block_bytes=FLOAT * tokens * shape.hidden,
         num_operations=operations,
         optimizer_parameters=whole_number(settings, "num_rank_parameters"),

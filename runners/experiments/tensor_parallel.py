@@ -26,7 +26,7 @@ from runners.experiments._split_block import (
     split_block,
     whole_block_parameters,
 )
-from runners.forecast import Choice, Exchange, Work
+from runners.forecast import Choice, Exchange, Work, transformer_values
 from runners.rank import Rank
 from runners.trace import Layer, Model, Setting
 from runners.transformer import Block, TransformerShape
@@ -255,7 +255,18 @@ def forecast(plan: RunPlan) -> Work | None:
         peak_bytes=settings["held_bytes"]
         + (settings["num_whole_activations"] * n + 1) * settings["activation_bytes"] // n,
         flops=flops,
+        matrix_rows=tokens,
+        num_products=3 * 6 * shape.num_layers,
         moved_bytes=30.0 * BYTES_PER_VALUE * tokens * shape.width,
+        smooth_values=transformer_values(
+            tokens=tokens,
+            layers=shape.num_layers,
+            width=shape.width,
+            hidden=shape.hidden // n,
+            num_heads=shape.num_heads // n,
+            length=settings["length"],
+            vocabulary=shape.vocabulary,
+        ),
         num_operations=400 if n > 1 else 120,
         optimizer_parameters=held,
         optimizer="fused_adam",

@@ -16,6 +16,7 @@ from runners.primitive_sizes import (
     MATRICES,
     OPTIMIZED_PARAMETERS,
     OPTIMIZERS,
+    SMOOTH_VALUES,
 )
 from runners.trace import Interval, Samples
 
@@ -25,6 +26,7 @@ OPERATION_SECONDS = 1e-6
 STEP_SECONDS = 1e-4
 PARAMETERS_PER_SECOND = 1e9
 ALPHA_SECONDS, SECONDS_PER_BYTE = 1e-3, 1e-9
+SECONDS_PER_VALUE = 1e-9
 NUM_PLACES = 2
 
 
@@ -53,6 +55,7 @@ def _computing(busy):
         **passes,
         **updates,
         f"operation_{busy}_seconds": OPERATION_SECONDS,
+        f"smooth_{busy}_seconds": 2 * SMOOTH_VALUES * SECONDS_PER_VALUE,
         f"step_{busy}_seconds": STEP_SECONDS,
         f"crowded_{busy}_seconds": 0.001,
     }
@@ -105,6 +108,12 @@ def test_passing_over_memory_takes_bytes_by_the_machines_rate():
     work = Work(moved_bytes=2e8, block_bytes=1 << 22, num_operations=50)
     expected = 2e8 / BYTES_PER_SECOND + 50 * OPERATION_SECONDS + STEP_SECONDS
     assert _step(work) == pytest.approx(expected, rel=0.03)
+
+
+def test_smooth_functions_take_their_values_by_the_machines_rate():
+    work = Work(smooth_values=5e6, num_operations=1)
+    expected = 5e6 * SECONDS_PER_VALUE + OPERATION_SECONDS + STEP_SECONDS
+    assert _step(work) == pytest.approx(expected, rel=0.001)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
