@@ -74,6 +74,9 @@ def foretell(work: Work | None, primitives: Primitives, num_places: int) -> RunF
             reason="no closed form says what its steps need, or it has none",
         )
     peak = None if work.peak_bytes is None else _peak(work.peak_bytes)
+    if any(one.num_ranks > 1 and not _known_ranks(one, primitives) for one in work.exchanges):
+        reason = "how fast ranks exchange could not be measured here"
+        return RunForecast(peak_bytes=peak, step_seconds=None, reason=reason)
     parts = _parts(work, primitives, num_places)
     step = _interval(parts, work) if sum(p.seconds for p in parts) > 0 else None
     return RunForecast(peak_bytes=peak, step_seconds=step)
@@ -263,11 +266,20 @@ def _update(work: Work, together: _Together) -> _Part:
     )
 
 
+def _collective(exchange: Exchange) -> str:
+    return exchange.operation if exchange.operation in COLLECTIVES else "all_reduce"
+
+
+def _known_ranks(exchange: Exchange, primitives: Primitives) -> list[int]:
+    """Numbers of ranks among which an exchange of its kind was measured."""
+    name = f"{_collective(exchange)}_{{}}_{EXCHANGED_BYTES[0]}_seconds"
+    return [n for n in BUSY if name.format(n) in primitives]
+
+
 def _exchange(exchange: Exchange, primitives: Primitives) -> _Part:
     """Calls of one collective; what passes while the rank computes costs it no time."""
-    name = exchange.operation if exchange.operation in COLLECTIVES else "all_reduce"
-    known = [n for n in BUSY if f"{name}_{n}_{EXCHANGED_BYTES[0]}_seconds" in primitives]
-    if not known or exchange.num_ranks < 2 or not exchange.count:
+    name, known = _collective(exchange), _known_ranks(exchange, primitives)
+    if exchange.num_ranks < 2 or not exchange.count:
         return _Part(0.0)
     each = exchange.num_bytes / exchange.count
 

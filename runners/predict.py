@@ -16,6 +16,7 @@ from runners import machine
 from runners.experiment import PRIMITIVES, Experiment, RunPlan, find, names, on_device
 from runners.foretell import best, foretell
 from runners.launch import Launcher
+from runners.primitive_sizes import needed
 from runners.progress import Progress
 from runners.trace import (
     ChoiceForecast,
@@ -52,8 +53,7 @@ def measured_primitives(launcher: Launcher, progress: Progress) -> dict[str, Sam
     taken: dict[str, Samples | float] = {}
     progress.begin(experiment)
     for name, plan in experiment.runs.items():
-        # What does not fit side by side is measured as a crowd, since it takes turns.
-        if plan.strategy == ("crowd" if plan.world_size <= places else "compute"):
+        if _is_left_out(plan, launcher.device, places):
             continue
         result = launcher.run_pass(experiment, name, "timed", progress.watcher(name, "timed"))
         if result.root_cause is not None:
@@ -62,6 +62,18 @@ def measured_primitives(launcher: Launcher, progress: Progress) -> dict[str, Sam
         taken |= {known: Samples.of(samples) for known, samples in seconds.items()}
         progress.said(f"{name}: {len(seconds)} primitives in {result.seconds:.1f} s")
     return taken | summary(taken)
+
+
+def _is_left_out(plan: RunPlan, device: str, places: int) -> bool:
+    """Whether a primitive means nothing here.
+
+    What does not fit side by side is measured as a crowd, since it takes turns; ranks that share an
+    accelerator lack most collectives.
+    """
+    fits = plan.world_size <= places
+    if device == "cuda" and not fits:
+        return True
+    return plan.strategy == ("crowd" if fits else "compute")
 
 
 def summary(taken: Mapping[str, Samples | float]) -> dict[str, Samples | float]:
@@ -168,7 +180,7 @@ def bring_up_to_date(
         PrimitiveError: a primitive could not be measured.
     """
     before = read_prediction(where)
-    if before is None:
+    if before is None or needed() - set(before.primitives):  # or it is of an earlier model
         predict(launcher, where, progress)
         return
     waiting = [on_device(one, launcher.device) for one in experiments]

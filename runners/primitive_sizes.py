@@ -24,3 +24,13 @@ COLLECTIVES = (
     "send",
 )
 EXCHANGED_BYTES = (4_096, 262_144, 4_194_304, 16_777_216)
+
+
+def needed() -> set[str]:
+    """The primitives that every forecast may ask for: what one rank does by itself."""
+    return {
+        *(f"matrix_{rows}x{size}_1_seconds" for rows, size in MATRICES),
+        *(f"elementwise_{num_bytes}_1_seconds" for num_bytes in ELEMENTWISE_BYTES),
+        *(f"{name}_{size}_1_seconds" for name in OPTIMIZERS for size in OPTIMIZED_PARAMETERS),
+        *(f"{name}_1_seconds" for name in ("operation", "step", "smooth", "crowded")),
+    }

@@ -83,19 +83,20 @@ def _timed(
     calls: int = 1,
 ) -> None:
     """Repeat something, itself so many calls, and record what one call took, several times."""
-    for _ in range(NUM_SETTLING):
-        do()
-    repeats = max(1, int(least_seconds / _sample(rank, do, 1)))
-    _together(rank)
-    samples: list[float] = []
-    end = time.perf_counter() + max(POINT_SECONDS, FEWEST_SAMPLES * least_seconds)
-    while len(samples) < FEWEST_SAMPLES or (
-        len(samples) < MOST_SAMPLES and time.perf_counter() < end
-    ):
-        samples.append(_sample(rank, do, repeats) / calls)
-    while time.perf_counter() < end:  # who is done early keeps its core busy: all are measured so
-        do()
-    rank.measure_seconds(name, samples)
+    with rank.phase(name):  # a heartbeat, and what a person sees on the terminal
+        for _ in range(NUM_SETTLING):
+            do()
+        repeats = max(1, int(least_seconds / _sample(rank, do, 1)))
+        _together(rank)
+        samples: list[float] = []
+        end = time.perf_counter() + max(POINT_SECONDS, FEWEST_SAMPLES * least_seconds)
+        while len(samples) < FEWEST_SAMPLES or (
+            len(samples) < MOST_SAMPLES and time.perf_counter() < end
+        ):
+            samples.append(_sample(rank, do, repeats) / calls)
+        while time.perf_counter() < end:  # who is done early keeps its core busy for the others
+            do()
+        rank.measure_seconds(name, samples)
 
 
 def compute(rank: Rank) -> None:
@@ -200,7 +201,8 @@ def _tiny_steps(rank: Rank) -> None:
         with _Counting() as counting:  # type: ignore[no-untyped-call]
             step()
         counts.append(counting.num_operations)
-        steps.append(_tiny_seconds(rank, step))
+        with rank.phase("tiny steps"):
+            steps.append(_tiny_seconds(rank, step))
     shallow, deep = steps
     per_operation = [(d - s) / (counts[1] - counts[0]) for s, d in zip(shallow, deep, strict=True)]
     busy = rank.world_size
@@ -252,13 +254,14 @@ def exchange(rank: Rank) -> None:
     for num_bytes in EXCHANGED_BYTES:
         for name in COLLECTIVES:
             do, calls = _collective(rank, name, num_bytes // FLOAT_BYTES)
-            for _ in range(NUM_SETTLING):
-                do()
-            _together(rank)
             samples = []
-            for _ in range(NUM_REPEATS[num_bytes]):
-                step()
-                samples.append(_sample(rank, do, 1) / calls)
+            with rank.phase(f"{name} of {num_bytes} bytes"):
+                for _ in range(NUM_SETTLING):
+                    do()
+                _together(rank)
+                for _ in range(NUM_REPEATS[num_bytes]):
+                    step()
+                    samples.append(_sample(rank, do, 1) / calls)
             kept = samples[:: -(-len(samples) // MOST_SAMPLES)]
             rank.measure_seconds(f"{name}_{rank.world_size}_{num_bytes}_seconds", kept)
 

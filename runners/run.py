@@ -15,7 +15,7 @@ from runners.dry import estimated, said, together
 from runners.due import Due, due, lacking, left_out_of, part_of
 from runners.experiment import check_name, names
 from runners.launch import Launcher
-from runners.predict import bring_up_to_date
+from runners.predict import PrimitiveError, bring_up_to_date
 from runners.progress import Progress
 from runners.trace import Trace, read, read_prediction
 from runners.tried import how_it_ended
@@ -125,9 +125,17 @@ def _measure(waiting: list[Due], where: Path, asked: Asked) -> None:
     with Launcher(machine.device_kind()) as launcher:
         progress = Progress()
         if not asked.names:  # who names experiments works on them, and has no time for it
-            bring_up_to_date([one.experiment for one in waiting], launcher, where, progress)
+            _foretell(waiting, launcher, where, progress)
         for one in waiting:
             measure.measure(one, launcher, progress, as_reference=asked.as_reference)
+
+
+def _foretell(waiting: list[Due], launcher: Launcher, where: Path, progress: Progress) -> None:
+    """Foretell what waits; a machine on which that fails is measured all the same."""
+    try:
+        bring_up_to_date([one.experiment for one in waiting], launcher, where, progress)
+    except PrimitiveError as error:
+        progress.said(f"nothing is foretold here: {error}")
 
 
 def dry(asked: Asked) -> list[str]:

@@ -185,6 +185,15 @@ def test_what_no_closed_form_says_is_not_foretold_and_says_why():
     assert told.reason
 
 
+def test_a_step_whose_exchanges_could_not_be_measured_is_not_foretold():
+    alone = {n: s for n, s in machine_of_laws().items() if not n.startswith(COLLECTIVES)}
+    work = Work(peak_bytes=10_000_000, exchanges=(Exchange("all_reduce", 8, 1, 2),))
+    told = foretell(work, alone, NUM_PLACES)
+    assert told.peak_bytes.expected == 10_000_000
+    assert told.step_seconds is None
+    assert "could not be measured" in told.reason
+
+
 def test_the_best_run_is_named_only_where_all_are_foretold():
     def interval(expected):
         return Interval(expected=expected, low=0.0, high=9.0)

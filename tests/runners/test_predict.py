@@ -12,7 +12,13 @@ from runners import predict, trace
 from runners.experiment import PRIMITIVES, find
 from runners.forecast import Choice, Work
 from runners.predict import bring_up_to_date, predicted
-from runners.primitive_sizes import COLLECTIVES, ELEMENTWISE_BYTES, EXCHANGED_BYTES, MATRICES
+from runners.primitive_sizes import (
+    COLLECTIVES,
+    ELEMENTWISE_BYTES,
+    EXCHANGED_BYTES,
+    MATRICES,
+    needed,
+)
 from runners.progress import Progress
 from runners.trace import Run, Trace, read, read_prediction
 from tests.runners.test_foretell import machine_of_laws
@@ -80,8 +86,7 @@ def test_the_primitives_are_those_that_forecasts_need(launcher):
         result = launcher.run_pass(experiment, run, "timed")
         assert result.root_cause is None
         taken |= {n: sorted(s)[0] for n, s in result.outcomes[0].measured_seconds.items()}
-    known = {n for n in machine_of_laws() if "_1_seconds" in n or n.split("_")[-3] == "2"}
-    assert known <= set(taken) | {"operation_1_seconds", "step_1_seconds"}
+    assert needed() <= set(taken)
     assert {f"{c}_2_{b}_seconds" for c in COLLECTIVES for b in EXCHANGED_BYTES} <= set(taken)
     few, many = (f"matrix_{r}x{s}_1_seconds" for r, s in (MATRICES[0], MATRICES[-1]))
     assert taken[many] > 10 * taken[few]
@@ -133,6 +138,26 @@ def test_a_machine_without_a_prediction_gets_one_of_everything(folder):
     }
     assert [(c.name, c.expected) for c in told.choices] == [("small", "a")]
     assert told.machine == "machine"
+
+
+def test_primitives_of_an_earlier_model_are_measured_anew(folder):
+    whole = _updated(folder, _experiment({"a": 10_000_000, "b": 20_000_000}))
+    fewer = {n: s for n, s in whole.primitives.items() if n != "smooth_1_seconds"}
+    trace.write_prediction(folder, whole.model_copy(update={"primitives": fewer}))
+    after = _updated(folder, _experiment({"a": 10_000_000, "b": 20_000_000}))
+    assert after.primitives == whole.primitives
+
+
+def test_primitives_that_mean_nothing_on_a_machine_are_left_out():
+    runs = find(PRIMITIVES).runs
+
+    def taken(device, places):
+        return {n for n, plan in runs.items() if not predict._is_left_out(plan, device, places)}
+
+    assert taken("cpu", 2) == {"compute_1", "compute_2", "crowd_4", "exchange_2", "exchange_4"}
+    assert taken("cpu", 8) == {"compute_1", "compute_2", "compute_4", "exchange_2", "exchange_4"}
+    assert taken("cuda", 1) == {"compute_1"}
+    assert taken("cuda", 2) == {"compute_1", "compute_2", "exchange_2"}
 
 
 def test_what_was_foretold_is_left_as_it_is_and_what_changed_says_when(folder, monkeypatch):
