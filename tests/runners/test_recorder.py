@@ -59,7 +59,7 @@ def test_a_trace_that_outgrows_its_size_is_refused_in_one_line(root, tmp_path) -
 def test_code_edited_while_it_runs_leaves_a_stale_trace(monkeypatch, tmp_path) -> None:
     """The digest is that of the code that was started, not of what stands there in the end."""
     order: list[str] = []
-    monkeypatch.setattr(measure, "_code", lambda _: order.append("digest"))
+    monkeypatch.setattr(measure, "code_of", lambda _: order.append("digest"))
     monkeypatch.setattr(measure, "measure_run", lambda *_: order.append("run"))
 
     class Silent:
