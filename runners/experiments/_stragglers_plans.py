@@ -25,12 +25,12 @@ PACED: dict[str, Setting] = {
     "num_rows": 16,
     "num_validation_rows": 1,
     "num_steps": 24,
-    "pace_seconds": 0.01,
-    "slow_seconds": 0.05,
+    "pace_seconds": 0.005,
+    "slow_seconds": 0.03,
 }
 ALWAYS: dict[str, Setting] = {
     **PACED,
-    "num_steps": 12,
+    "num_steps": 8,
     "pace_seconds": 0.02,
     "slow_seconds": 0.08,
     "slow_rank": 3,

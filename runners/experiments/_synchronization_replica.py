@@ -27,12 +27,20 @@ def _rows(rank: Rank) -> tuple[list[Rows], Rows]:
     settings = rank.settings
     lesson = scaled_lesson(rank)
     rows = lesson.training
-    if settings.order == "sorted":  # as a careless export leaves them: class after class
-        rows = rows.take(rows.labels.argsort(stable=True))
+    if settings.order == "by_class":
+        rows = _by_class(rows, rank.world_size, rank.seed)
     if rank.world_size > 1:
         return [shard_of(rank, rows)], lesson.validation
     size = settings.num_rows // settings.num_shards
     return [batch_of(rows, shard, size) for shard in range(settings.num_shards)], lesson.validation
+
+
+def _by_class(rows: Rows, num_shards: int, seed: int) -> Rows:
+    """Rows dealt out by their class, so that each shard holds other classes, in any order there."""
+    source = torch.Generator().manual_seed(seed)
+    shards = rows.labels.argsort(stable=True).chunk(num_shards)
+    mixed = [shard[torch.randperm(len(shard), generator=source)] for shard in shards]
+    return rows.take(torch.cat(mixed))
 
 
 def _batch(rank: Rank, shards: list[Rows], index: int) -> Rows:

@@ -1,6 +1,6 @@
 """When ranks agree: in every step, now and then, late, once at the end, or never.
 
-Four ranks train one small classifier on their own shards with plain SGD. `synchronous` is DDP; in
+Two ranks train one small classifier on their own shards with plain SGD. `synchronous` is DDP; in
 `local_H` each rank trains alone for H steps before parameters are averaged; in `stale_T` the mean
 gradient is applied T steps after it was computed, so that nobody waits for it; `at_end` averages
 once, `never` not at all. Beside them one device, a bound on how far replicas drift, and the largest
@@ -33,15 +33,15 @@ SETTINGS: dict[str, Setting] = {
     "num_features": 10,
     "num_hidden": 64,
     "num_classes": 4,
-    "batch_size": 25,
+    "batch_size": 50,
     "num_steps": 128,
     "learning_rate": 0.2,
     "teacher_temperature": 0.15,
     "dtype": "float64",
     "order": "shuffled",
 }
-ONE_DEVICE: dict[str, Setting] = {**SETTINGS, "num_shards": 4}
-ORDERS = ("shuffled", "sorted")
+ONE_DEVICE: dict[str, Setting] = {**SETTINGS, "num_shards": 2}
+ORDERS = ("shuffled", "by_class")
 PARABOLA: dict[str, Setting] = {"delays": [0, 1, 4, 16], "num_steps": 4000, "num_halvings": 14}
 
 
@@ -86,7 +86,7 @@ def largest_rate(delay: int) -> float:
     return 2 * math.sin(math.pi / (2 * (2 * delay + 1)))
 
 
-def _plan(strategy: str, settings: dict[str, Setting], ranks: int = 4, **set_: Setting) -> RunPlan:
+def _plan(strategy: str, settings: dict[str, Setting], ranks: int = 2, **set_: Setting) -> RunPlan:
     plan = RunPlan(strategy, ranks, {**settings, **set_}, passes=("timed",), keeps_steps=True)
     return settle(replace(plan, has_timeline=False))
 
@@ -102,8 +102,8 @@ RUNS = {
     "stale_0": _plan("stale", SETTINGS, delay=0),
     "stale_4": _plan("stale", SETTINGS, delay=4),
     "stale_16": _plan("stale", SETTINGS, delay=16),
-    "synchronous_sorted": _plan("synchronous", SETTINGS, order="sorted"),
-    "local_32_sorted": _plan("local", SETTINGS, steps_between=32, order="sorted"),
+    "synchronous_by_class": _plan("synchronous", SETTINGS, order="by_class"),
+    "local_32_by_class": _plan("local", SETTINGS, steps_between=32, order="by_class"),
     "parabola": _plan("parabola", PARABOLA, 1),
 }
 CHOICES = (

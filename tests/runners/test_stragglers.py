@@ -41,7 +41,7 @@ def test_chance_makes_a_step_slow_as_often_as_the_closed_form_says() -> None:
     slow = total = 0
     for seed in range(400):
         own = lengths(replace(plan, seed=seed))
-        slow += sum(max(of_step) > 0.01 for of_step in zip(*own, strict=True))
+        slow += sum(max(of_step) > 0.005 for of_step in zip(*own, strict=True))
         total += 24
     assert slow / total == pytest.approx(float(str(plan.settings["slow_step_share"])), abs=0.02)
 
@@ -58,7 +58,7 @@ def test_no_step_ends_before_its_slowest_rank(run: Measure) -> None:
     assert slow.nature == "paced"
     assert slow.timing.step is not None
     assert min(slow.timing.step.samples) >= 0.08
-    assert slow.ranks[0].measures["num_long_steps"] == 12
+    assert slow.ranks[0].measures["num_long_steps"] == 8
     assert slow.ranks[0].measures["num_own_slow_steps"] == 0
 
 
