@@ -103,6 +103,7 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
         (CLAIM_KEYS, book.claims, "claim"),
         (_SOURCE_KEYS, book.references, "reference"),
         (frozenset({"misconception", "misconceptions"}), book.misconceptions, "misconception"),
+        (frozenset({"topics"}), {topic.id: topic for topic in book.topics}, "topic"),
     )
     for keys_of, known, word in named:
         if one.name in keys_of and one.text not in known:

@@ -1,7 +1,7 @@
 """The short programs behind retracted sentences: where they lie, and what the build refuses.
 
-A program is a file of `content/retracted/`, at most twenty lines that are not blank, and a run of the experiment
-`repeats` executed it as it stands.
+A program is a file of `content/retracted/`, at most twenty lines that are not blank, and a run of
+the experiment `repeats` executed it as it stands.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Filters that need no script: a form of choices, and a style sheet that hides all else.
 
-Pages mark each thing with a class for every choice it belongs to; the sheet looks with `:has()` at
-what the form has chosen. A thing's verdict belongs to a machine, so there is a rule for each pair.
+Pages mark each thing, in `data-is`, with every choice it belongs to; the sheet looks with `:has()`
+at what the form has chosen. A verdict belongs to a machine, so there is a rule for each pair.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ _CHOSEN = '.md-typeset:has(.{form} option[value="{choice}"]:checked)'
 
 @dataclass(frozen=True)
 class Choices:
-    """One list of choices: the words of each, by the class of what it leaves."""
+    """One list of choices: the words of each, by the mark of what it leaves."""
 
     name: str
     label: str
     words: dict[str, str]
 
 
-def machine_class(place: int) -> str:
-    """The class of what the machine at a place of `Book.machines` says."""
+def machine_mark(place: int) -> str:
+    """The mark of what the machine at a place of `Book.machines` says."""
     return f"m{place}"
 
 
-def verdict_class(verdict: str) -> str:
-    """The class of what has a verdict, or a standing."""
+def verdict_mark(verdict: str) -> str:
+    """The mark of what has a verdict, or a standing."""
     return f"v-{verdict.replace('_', '-')}"
 
 
-def topic_class(topic: str) -> str:
-    """The class of what belongs to a topic."""
+def topic_mark(topic: str) -> str:
+    """The mark of what belongs to a topic."""
     return f"t-{topic}"
 
 
-def classes(
+def marks(
     topics: Iterable[str], kind: str, verdicts: Sequence[tuple[str, str]], *, differs: bool
 ) -> str:
-    """The classes of one thing.
+    """The marks of one thing, as its `data-is` holds them.
 
     Args:
         topics: the ids of its topics.
         kind: law or observation.
-        verdicts: the class of each machine that judged it, with its verdict.
+        verdicts: the mark of each machine that judged it, with its verdict.
         differs: whether two machines disagree about it.
     """
-    found = [THING[1:], f"k-{kind}", *map(topic_class, topics)]
+    found = [f"k-{kind}", *map(topic_mark, topics)]
     for machine, verdict in verdicts:
-        judged = verdict_class(verdict)
+        judged = verdict_mark(verdict)
         found += [machine, judged, f"{machine}-{judged}"]
     return " ".join(dict.fromkeys([*found, *(["v-differs"] if differs else [])]))
 
@@ -64,15 +64,15 @@ def css(topics: Sequence[str], num_machines: int, verdicts: Sequence[str]) -> st
 
 
 def _rules(topics: Sequence[str], num_machines: int, verdicts: Sequence[str]) -> Iterator[str]:
-    machines = [machine_class(place) for place in range(num_machines)]
-    judged = [verdict_class(one) for one in (*verdicts, "differs")]
+    machines = [machine_mark(place) for place in range(num_machines)]
+    judged = [verdict_mark(one) for one in (*verdicts, "differs")]
     kinds = ["k-law", "k-observation"]
-    for choice in (*kinds, *map(topic_class, topics), *machines, *judged):
-        yield _hidden([choice], f"{THING}:not(.{choice})")
+    for choice in (*kinds, *map(topic_mark, topics), *machines, *judged):
+        yield _hidden([choice], f'{THING}:not([data-is~="{choice}"])')
     for machine in machines:
-        yield _hidden([machine], f"{ON}:not(.{machine})")
+        yield _hidden([machine], f'{ON}:not([data-is~="{machine}"])')
         for verdict in judged[:-1]:
-            yield _hidden([machine, verdict], f"{THING}:not(.{machine}-{verdict})")
+            yield _hidden([machine, verdict], f'{THING}:not([data-is~="{machine}-{verdict}"])')
 
 
 def _hidden(chosen: Sequence[str], what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,13 @@ SCALES: dict[Quantity, tuple[str, float]] = {
     "peak_bytes": ("MiB", 2.0**20),
     "step_seconds": ("ms", 1e-3),
 }
+PER_SECOND, BYTES_PER_SECOND = Unit(0, -1), Unit(1, -1)
+PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
+    (r"matrix_flops_per_second", PER_SECOND, "matrix"),
+    (r"memory_bytes_per_second", BYTES_PER_SECOND, "memory"),
+    (r"all_reduce_(?P<n>\d+)_alpha_seconds", units.SECONDS, "start"),
+    (r"all_reduce_(?P<n>\d+)_beta_seconds_per_byte", None, "rate"),
+)
 ERROR = "foretold-off"
 ERROR_SAYS = "(expected − measured) / measured"
 SHARED = "calibration"
@@ -186,6 +194,31 @@ def _topology(
     for place, link in enumerate(topology.links):
         name = words["link"].format(first=link.first, second=link.second)
         yield name, link.kind, units.TEXT, f"topology.links[{place}].kind"
+
+
+def primitives(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
+    """The rates that a machine foretold from, as far as people read their units."""
+    words = folio.ui["machines"]["primitives"]
+    found = measured.prediction.primitives if measured.prediction else {}
+    shown = []
+    for name, number in found.items():
+        if isinstance(number, float) and number > 0:
+            origin = Origin(measured.machine.name, field=f"prediction.primitives[{name!r}]")
+            for pattern, unit, word in PRIMITIVES:
+                told = re.fullmatch(pattern, name)
+                if told:
+                    value = _primitive(number, unit, origin)
+                    shown.append((words[word].format(**told.groupdict()), folio.show(value)))
+    return shown
+
+
+def _primitive(number: float, unit: Unit | None, origin: Origin) -> Value:
+    """A rate; one told in seconds a byte reads better as bytes a second."""
+    if unit is not None:
+        return Value(number, unit, "measured", origin.field, origin=origin)
+    formula = f"1 / {origin.field}"
+    turned = origin._replace(field=formula)
+    return Value(1 / number, BYTES_PER_SECOND, "computed", formula, origin=turned)
 
 
 def foretold(measured: Measured, folio: Folio) -> list[ForetoldGroup]:

@@ -34,7 +34,7 @@ class Judgement:
 
     Attributes:
         machine: its name.
-        place: its class among the choices of the filters.
+        place: its mark among the choices of the filters.
         relation: how observed should lie to predicted.
         off: how far it lies off, or None where the two are words.
         says: for an observation what this machine showed; else why the claim does not hold.
@@ -61,7 +61,7 @@ class Proof:
     formula: Markup | None
     domain: Markup
     tolerance: str
-    classes: str
+    marks: str
     topics: tuple[str, ...]
     judged: tuple[Judgement, ...]
 
@@ -125,7 +125,7 @@ def _proof(name: str, topics: tuple[str, ...], folio: Folio) -> Proof:
         formula=folio.line(claim.formula) if claim.formula else None,
         domain=domain_of(claim, folio),
         tolerance=tolerance_of(claim),
-        classes=sifting.classes(topics, claim.kind, verdicts, differs=differs),
+        marks=sifting.marks(topics, claim.kind, verdicts, differs=differs),
         topics=topics,
         judged=judged,
     )
@@ -168,7 +168,7 @@ def _judgement(
     relation = folio.ui["relations"][claim.relation]
     return Judgement(
         machine=machine,
-        place=sifting.machine_class(place),
+        place=sifting.machine_mark(place),
         predicted=Markup("{}{}").format(relation, side(predicted, folio)),
         observed=side(observed, folio),
         off=_off(claim, off_by(claim, outcome.predicted, outcome.observed), folio),

@@ -52,7 +52,7 @@ class RetractionOnPage:
     source: Reference | None
     correction: Markup
     claim: VerdictRow
-    classes: str
+    marks: str
     standings: tuple[OnMachine, ...]
     program: ProgramOnPage | None
 
@@ -75,7 +75,7 @@ def _on_page(
         source=folio.book.references[one.source] if one.source else None,
         correction=folio.prose(one.correction),
         claim=verdict_row(one.claim, folio),
-        classes=sifting.classes(
+        marks=sifting.marks(
             topics.get(one.claim, ()), kind, judged, differs=any(s.differs for s in standings)
         ),
         standings=standings,
@@ -89,11 +89,11 @@ def _standings(one: Retraction, folio: Folio) -> Iterator[OnMachine]:
     places = {machine: place for place, machine in enumerate(folio.book.machines)}
     holder = measured_by(here, folio)
     first = standing(one, here)
-    yield OnMachine(holder, sifting.machine_class(places.get(holder, 0)), first, differs=False)
+    yield OnMachine(holder, sifting.machine_mark(places.get(holder, 0)), first, differs=False)
     for machine, there in folio.elsewhere.items():
         if one.claim in there.outcomes:
             stands = standing(one, there.outcomes[one.claim])
-            place = sifting.machine_class(places[machine])
+            place = sifting.machine_mark(places[machine])
             yield OnMachine(machine, place, stands, differs=_parts(first, stands))
 
 

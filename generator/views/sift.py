@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from generator.sifting import Choices, machine_class, topic_class, verdict_class
+from generator.sifting import Choices, machine_mark, topic_mark, verdict_mark
 from generator.views.folio import Folio
 from generator.views.picture import plain
 
@@ -30,20 +30,20 @@ def _choices(
     titles = {topic.id: plain(folio.line(topic.file.title)) for topic in book.topics}
     yield Choices(
         "topic", words["topic"],
-        {topic_class(one): title for one, title in titles.items() if one in named},
+        {topic_mark(one): title for one, title in titles.items() if one in named},
     )  # fmt: skip
     judging = [book.machine.name, book.reference.name, *folio.elsewhere]
     yield Choices(
         "machine", words["machine"],
         {
-            machine_class(place): name
+            machine_mark(place): name
             for place, name in enumerate(book.machines)
             if name in judging
         },
     )  # fmt: skip
-    judged = {verdict_class(one): said for one, said in verdicts.items()}
+    judged = {verdict_mark(one): said for one, said in verdicts.items()}
     if folio.elsewhere:
-        judged[verdict_class("differs")] = words["differs"]
+        judged[verdict_mark("differs")] = words["differs"]
     yield Choices("verdict", words["verdict"], judged)
     yield Choices(
         "kind", words["kind"], {"k-law": words["laws"], "k-observation": words["observations"]}
