@@ -1,7 +1,8 @@
 """Gradient accumulation: several microbatches, one exchange, one update.
 
 Two ranks under DDP take the same rows of an update whole, in microbatches with `no_sync` until the
-last, and in microbatches that are exchanged each. What travels, what is held, how long it takes.
+last, and in microbatches that are exchanged each. What travels, what is held, how long it takes;
+and the same under FSDP, which gathers parameters for every microbatch anyhow.
 
 Then one update in double precision, on parts of unequal size: rows of a classifier, and tokens of
 a small language model, whose loss is a mean over tokens. Is the gradient that of the whole batch?
@@ -11,11 +12,14 @@ a small language model, whose loss is a mean over tokens. Is the gradient that o
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
@@ -93,6 +97,11 @@ def _train(num_microbatches: int, *, exchanges_each: bool = False, timed: bool =
     return settle(RunPlan("train", 2, settings, passes=passes, has_timeline=False))
 
 
+def _sharded_plan(*, exchanges_each: bool) -> RunPlan:
+    plan = _train(4, exchanges_each=exchanges_each, timed=False)
+    return replace(plan, strategy="sharded", can_share_device=False)
+
+
 def _gradients(**changed: Setting) -> RunPlan:
     settings = {**GRADIENTS, **changed}
     return settle(RunPlan("gradients", 2, settings, passes=("timed",), has_timeline=False))
@@ -104,6 +113,8 @@ RUNS = {
     "exchanged": _train(4, exchanges_each=True),
     "accumulated_16": _train(16, timed=False),
     "exchanged_16": _train(16, exchanges_each=True, timed=False),
+    "sharded": _sharded_plan(exchanges_each=False),
+    "sharded_exchanged": _sharded_plan(exchanges_each=True),
     "rows": _gradients(),
     "rows_equal": _gradients(parts=[24] * 8),
     "tokens": _gradients(task="tokens", parts=[3, 16, 8, 12, 5, 16, 2, 10]),
@@ -167,9 +178,11 @@ def _foretell_rest(settings: dict[str, int]) -> int:
 
 def train(rank: Rank) -> None:
     """Train to the end; a step is one update on all the rows of this rank."""
-    settings = rank.settings
+    settings, is_sharded = rank.settings, rank.plan.strategy == "sharded"
     widths = (settings.width,) * (settings.num_layers + 1)
-    rank.describe(description(widths, [range(rank.world_size)] * settings.num_layers))
+    everywhere = [range(rank.world_size)] * settings.num_layers
+    sharded = [is_sharded] * settings.num_layers
+    rank.describe(description(widths, everywhere, sharded=sharded))
     with rank.phase("build"):
         torch.manual_seed(rank.seed)
         model = perceptron(widths, device=rank.device)
@@ -180,7 +193,7 @@ def train(rank: Rank) -> None:
         labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
         rank.rows(features, labels)
     with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
+        wrapped = _sharded(rank, model) if is_sharded else DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(model, optimizer)
     losses = []
@@ -190,9 +203,9 @@ def train(rank: Rank) -> None:
             part = slice(index * settings.microbatch_size, (index + 1) * settings.microbatch_size)
             is_last = index == settings.num_microbatches - 1
             exchanges = is_last or settings.exchanges_each
-            with nullcontext() if exchanges else replica.no_sync():
+            with nullcontext() if exchanges else _silent(wrapped):
                 with rank.phase("forward"):
-                    own = nn.functional.cross_entropy(replica(features[part]), labels[part])
+                    own = nn.functional.cross_entropy(wrapped(features[part]), labels[part])
                     mean = own / settings.num_microbatches
                 with rank.phase("backward"):
                     mean.backward()
@@ -207,4 +220,27 @@ def train(rank: Rank) -> None:
     )
 
 
-STRATEGIES = {"train": train, "gradients": gradients}
+def _sharded(rank: Rank, model: nn.Module) -> nn.Module:
+    """The model itself, each of its layers in shards."""
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    for layer in model.children():
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+@contextmanager
+def _silent(wrapped: nn.Module) -> Iterator[None]:
+    """Add gradients up on this rank alone."""
+    if isinstance(wrapped, DistributedDataParallel):
+        with wrapped.no_sync():
+            yield
+        return
+    assert isinstance(wrapped, FSDPModule)
+    wrapped.set_requires_gradient_sync(False)
+    yield
+    wrapped.set_requires_gradient_sync(True)
+
+
+STRATEGIES = {"train": train, "sharded": train, "gradients": gradients}

@@ -60,6 +60,19 @@ def test_parts_hold_their_share_of_activations_beside_all_gradients(run: Measure
 
 
 @pytest.mark.ranks
+def test_fsdp_gathers_for_every_part_and_holds_whole_gradients_meanwhile(run: Measure) -> None:
+    silent, loud = (run("accumulation", name) for name in ("sharded", "sharded_exchanged"))
+    for shown, scattered in ((silent, 1), (loud, 4)):
+        travelled = {c.operation: c.bytes for c in shown.ranks[0].collectives}
+        assert travelled == {
+            "all_gather": 2 * 4 * MODEL_BYTES,
+            "reduce_scatter": scattered * MODEL_BYTES,
+        }
+    more = (memory_of(silent).peak_bytes or 0) - (memory_of(loud).peak_bytes or 0)
+    assert MODEL_BYTES // 4 < more < MODEL_BYTES
+
+
+@pytest.mark.ranks
 def test_equal_parts_train_as_the_whole_batch_does(run: Measure) -> None:
     whole, *others = (
         run("accumulation", name).epochs[-1].loss for name in ("whole", "accumulated", "exchanged")
