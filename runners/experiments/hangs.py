@@ -10,7 +10,7 @@ whom is found in the flight recorder. Beside each stands its repair.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 
 import torch
@@ -50,7 +50,16 @@ def settle(plan: RunPlan) -> RunPlan:
     for name, allowed in (("order", ORDERS), ("second_operation", SECONDS)):
         if settings.get(name, allowed[0]) not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(allowed)}")
+    if plan.strategy == "shaped":
+        _check_shapes(settings)
     return plan
+
+
+def _check_shapes(settings: Mapping[str, Setting]) -> None:
+    rows, columns = settings["num_rows"], whole_number(settings, "num_columns")
+    assert isinstance(rows, list)
+    if int(rows[0]) * columns % int(rows[1]):
+        raise ValueError(f"{rows[0]} rows of num_columns {columns} do not go into {rows[1]} rows")
 
 
 def _is_pair(value: Setting) -> bool:
@@ -121,39 +130,39 @@ def _num_wrong(found: Tensor, right: float | Tensor) -> int:
 
 def ordered(rank: Rank) -> None:
     """Two collectives, which the second rank calls in the order of the run."""
-    s = rank.settings
-    summed = torch.full((s.num_values,), 1.0 + rank.rank)
-    second = torch.full((s.num_values,), 10.0 + rank.rank)
+    settings = rank.settings
+    summed = torch.full((settings.num_values,), 1.0 + rank.rank)
+    second = torch.full((settings.num_values,), 10.0 + rank.rank)
     with diagnosed(rank) as group:
         calls: list[Callable[[], object]] = [
             lambda: dist.all_reduce(summed, group=group),
             (lambda: dist.broadcast(second, 0, group=group))
-            if s.second_operation == "broadcast"
+            if settings.second_operation == "broadcast"
             else (lambda: dist.all_reduce(second, group=group)),
         ]
-        if s.order == "swapped" and rank.rank == 1:
+        if settings.order == "swapped" and rank.rank == 1:
             calls.reverse()
         for call in calls:
             with rank.phase("collective"):
                 call()
-    right = 10.0 if s.second_operation == "broadcast" else 21.0
+    right = 10.0 if settings.second_operation == "broadcast" else 21.0
     rank.measure("num_wrong", _num_wrong(summed, 3.0) + _num_wrong(second, right))
 
 
 def stepped(rank: Rank) -> None:
     """A sum a step; in one step the second rank has nothing to give, and goes on to the next."""
-    s = rank.settings
+    settings = rank.settings
     num_wrong_steps = num_steps = 0
     with diagnosed(rank) as group:
-        for step in rank.steps(s.num_steps):
-            is_good = not (rank.rank == 1 and step == s.bad_step)
-            if s.asks_first:
+        for step in rank.steps(settings.num_steps):
+            is_good = not (rank.rank == 1 and step == settings.bad_step)
+            if settings.asks_first:
                 votes = torch.tensor(int(is_good))
                 dist.all_reduce(votes, dist.ReduceOp.MIN, group=group)
                 is_good = bool(votes)
             if not is_good:
                 continue
-            values = torch.full((s.num_values,), 10.0 * step + rank.rank)
+            values = torch.full((settings.num_values,), 10.0 * step + rank.rank)
             with rank.phase("collective"):
                 dist.all_reduce(values, group=group)
             num_steps += 1
@@ -173,10 +182,10 @@ def summed(rank: Rank) -> None:
 
 def shaped(rank: Rank) -> None:
     """A sum of tables with as many elements on each rank, in as many rows as the run says."""
-    s = rank.settings
-    num_columns = s.num_rows[0] * s.num_columns // s.num_rows[rank.rank]
+    settings = rank.settings
+    num_columns = settings.num_rows[0] * settings.num_columns // settings.num_rows[rank.rank]
     row, column = torch.meshgrid(
-        torch.arange(s.num_rows[rank.rank]), torch.arange(num_columns), indexing="ij"
+        torch.arange(settings.num_rows[rank.rank]), torch.arange(num_columns), indexing="ij"
     )
     table = (100.0 * row + column).contiguous()
     right = 2 * table
@@ -188,17 +197,19 @@ def shaped(rank: Rank) -> None:
 
 def uneven(rank: Rank) -> None:
     """Replicas, of which the second has fewer batches."""
-    s = rank.settings
+    settings = rank.settings
     with diagnosed(rank) as group:
         torch.manual_seed(rank.seed)
-        replica = DistributedDataParallel(nn.Linear(s.width, s.width), process_group=group)
-        optimizer = torch.optim.SGD(replica.parameters(), lr=s.learning_rate)
+        replica = DistributedDataParallel(
+            nn.Linear(settings.width, settings.width), process_group=group
+        )
+        optimizer = torch.optim.SGD(replica.parameters(), lr=settings.learning_rate)
         rank.watch(replica, optimizer)
-        num_batches = s.num_batches[rank.rank]
-        with Join([replica]) if s.joins else nullcontext():
+        num_batches = settings.num_batches[rank.rank]
+        with Join([replica]) if settings.joins else nullcontext():
             for index in rank.steps(num_batches):
                 with rank.phase("step"):
-                    replica(torch.ones(4, s.width)).pow(2).mean().backward()
+                    replica(torch.ones(4, settings.width)).pow(2).mean().backward()
                     optimizer.step()
                     optimizer.zero_grad()
                 rank.measure("num_steps", index + 1)

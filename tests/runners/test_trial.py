@@ -140,7 +140,7 @@ def _other(value: object) -> str:
     if isinstance(value, int | float):
         return str(value * 2 + 2)
     if isinstance(value, list):
-        return ",".join(str(part * 2) for part in value)
+        return ",".join(str(part * 2 + 2) for part in value)
     return f"{value}_other"
 
 
