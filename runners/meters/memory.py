@@ -140,8 +140,16 @@ class MemoryMeter(TorchDispatchMode):
         if func.namespace in ("c10d", "_c10d_functional"):
             self._see_collective(func.__name__.split(".")[0], args)
         for tensor in _tensors(result):
-            self._see_storage(local(tensor).untyped_storage())
+            if self._sees(tensor):
+                self._see_storage(local(tensor).untyped_storage())
         return result
+
+    def _sees(self, tensor: torch.Tensor) -> bool:
+        """Whether what an operation gave is the rank's own; a meter of fake tensors is choosier."""
+        return True
+
+    def _lies_nowhere(self, storage: torch.UntypedStorage) -> bool:
+        return storage.device.type == "meta"
 
     def _see_collective(self, name: str, args: Any) -> None:
         operation = OPERATIONS.get(name)
@@ -156,7 +164,7 @@ class MemoryMeter(TorchDispatchMode):
                 self._see_storage(tensor.untyped_storage(), "buckets")
 
     def _see_storage(self, storage: torch.UntypedStorage, kind: str | None = None) -> None:
-        if storage.device.type == "meta":
+        if self._lies_nowhere(storage):
             return
         address = storage._cdata
         size = storage.nbytes()

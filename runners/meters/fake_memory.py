@@ -1,0 +1,53 @@
+"""The memory meter for tensors that hold nothing: what a rank would hold, were it there.
+
+In: the operations of a pass inside a `FakeTensorMode`, over a process group that pretends. Out:
+the same `Memory` as the real meter's. Fake tensors lie on the meta device with their sizes, and
+the same log of allocations and frees follows them; there is no kernel to hold it against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
+
+from runners.meters.memory import MemoryMeter
+
+
+class FakeMemoryMeter(MemoryMeter):
+    """Follows the storages of fake tensors; enter it inside the fake mode, so that it sees them.
+
+    Two things are no memory of the rank: what lies on the meta device in name as well, and the
+    whole-sized tensors from which DTensor works out, once an operation, what shape comes out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asks_for_shapes = False
+        self._propagate: Callable[..., Any] = ShardingPropagator._propagate_tensor_meta_non_cached
+
+    def __enter__(self) -> FakeMemoryMeter:
+        propagate, meter = self._propagate, self
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            meter._asks_for_shapes = True
+            try:
+                return propagate(*args, **kwargs)
+            finally:
+                meter._asks_for_shapes = False
+
+        ShardingPropagator._propagate_tensor_meta_non_cached = watched  # type: ignore[method-assign]
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        ShardingPropagator._propagate_tensor_meta_non_cached = self._propagate  # type: ignore[method-assign]
+        super().__exit__(*exception)
+
+    def _sees(self, tensor: torch.Tensor) -> bool:
+        return not self._asks_for_shapes and tensor.device.type != "meta"
+
+    def _lies_nowhere(self, storage: torch.UntypedStorage) -> bool:
+        return False
