@@ -70,7 +70,7 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def _foretells(node: ast.stmt) -> bool:
-    """Whether a statement only says what a run will need: a better forecast makes no trace stale."""
+    """Whether a statement only says what a run will need: it decides no result."""
     if isinstance(node, ast.FunctionDef):
         return node.name == "forecast" or node.name.startswith("_foretell")
     if isinstance(node, ast.Assign):
