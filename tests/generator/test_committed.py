@@ -1,5 +1,6 @@
 """The real book over the committed traces: invariants only, since every rerun changes numbers."""
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -67,20 +68,34 @@ def exchanged(real, claim):
 
 
 def moved(real, claim):
-    """The field that the claim's own falsifier changes, moved to either side, or onto the word."""
+    """The field that the claim's own falsifier changes, moved to either side, or onto the word.
+
+    On its rank alone, and on every rank.
+    """
     outcome = Evidence(real).outcome(claim.id)
     numbers = [outcome.predicted.number, outcome.observed.number]
     values = [
         value * factor for value in numbers for factor in FACTORS if not isinstance(value, str)
     ]
+    field, listed = claim.falsified_by.field, claim.falsified_by.value
+    ranks = [re.sub(r"\branks\[\d+\]", f"ranks[{rank}]", field) for rank in range(8)]
     for value in [*numbers, *values, *map(round, values), 0, 1]:
-        listed = claim.falsified_by.value
         put = [float(value)] * len(listed) if isinstance(listed, list) else value
-        change = claim.falsified_by.model_copy(update={"value": put, "same_as": None})
+        yield from _put(real.traces, claim, [field], put)
+        yield from _put(real.traces, claim, ranks, put)
+
+
+def _put(traces, claim, fields, value):
+    """The traces with a value in all those of the fields that there are and that can hold it."""
+    for field in dict.fromkeys(fields):
+        change = claim.falsified_by.model_copy(
+            update={"field": field, "value": value, "same_as": None}
+        )
         try:
-            yield falsify(real.traces, claim.model_copy(update={"falsified_by": change}))
+            traces = falsify(traces, claim.model_copy(update={"falsified_by": change}))
         except ValueError:
-            continue  # no such value may stand there
+            continue
+    yield traces
 
 
 def _exchanged(real, claim):
