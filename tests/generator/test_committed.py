@@ -78,11 +78,21 @@ def moved(real, claim):
         value * factor for value in numbers for factor in FACTORS if not isinstance(value, str)
     ]
     field, listed = claim.falsified_by.field, claim.falsified_by.value
+    numbers += [n for n in [in_proportion(real, field, *numbers)] if n is not None]
     ranks = [re.sub(r"\branks\[\d+\]", f"ranks[{rank}]", field) for rank in range(8)]
     for value in [*numbers, *values, *map(round, values), 0, 1]:
         put = [float(value)] * len(listed) if isinstance(listed, list) else value
         yield from _put(real.traces, claim, [field], put)
         yield from _put(real.traces, claim, ranks, put)
+
+
+def in_proportion(real, field, predicted, observed):
+    """The field were the observed number the predicted one; None for what is no number."""
+    evidence = Evidence(real)
+    now = evidence.comparable(evidence.evaluate(field))
+    if not all(isinstance(n, int | float) for n in (getattr(now, "number", None), predicted)):
+        return None
+    return now.number * predicted / observed if observed else None
 
 
 def _put(traces, claim, fields, value):
