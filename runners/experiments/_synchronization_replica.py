@@ -55,7 +55,7 @@ class Replica:
     """This rank's model, how it updates, and what is seen of the replicas on the way.
 
     Attributes:
-        distances: from the replicas' mean to the farthest of them, just before each average.
+        distances: of this replica from the mean of all, just before each average.
         exchanged_bytes: what this rank has handed to collectives to train.
         largest_norm: of a gradient that this rank computed.
     """
@@ -121,16 +121,15 @@ class Replica:
         dist.all_reduce(mean)
         mean /= self.rank.world_size
         self.exchanged_bytes += mean.nbytes
-        self.distances.append(_largest(torch.linalg.norm(own - mean)))
+        self.distances.append(float(torch.linalg.norm(own - mean)))
         nn.utils.vector_to_parameters(mean, self.model.parameters())
 
     def report(self) -> None:
         """Record what the replicas are worth in the end, and how they came there."""
         rank = self.rank
         graded = validate(self.model, self.validation)
-        everyone = _of_all(rank, torch.tensor([*self._losses, graded[1]], dtype=torch.float64))
-        for loss in torch.stack(everyone).mean(0)[:-1].tolist():
-            rank.step_loss(loss)
+        for losses in zip(*_of_all(rank, self._losses), strict=True):
+            rank.step_loss(sum(losses) / rank.world_size)
         rank.epoch(
             1,
             loss=sum(self._losses) / len(self._losses),
@@ -138,30 +137,25 @@ class Replica:
             validation=graded if rank.rank == 0 else None,
             parameters=self.model.parameters(),
         )
-        rank.measure("validation_losses", [float(one[-1]) for one in everyone])
+        rank.measure("validation_losses", [own[0] for own in _of_all(rank, [graded[1]])])
         rank.measure("exchanged_bytes", self.exchanged_bytes)
-        rank.measure("largest_gradient_norm", _largest(torch.tensor(self.largest_norm)))
-        if self.distances:
-            rank.measure("largest_distance", max(self.distances))
-            rank.measure("mean_distance", sum(self.distances) / len(self.distances))
+        norms = [own[0] for own in _of_all(rank, [self.largest_norm])]
+        rank.measure("largest_gradient_norm", max(norms))
+        farthest = [max(of_ranks) for of_ranks in zip(*_of_all(rank, self.distances), strict=True)]
+        if farthest:
+            rank.measure("largest_distance", max(farthest))
+            rank.measure("mean_distance", sum(farthest) / len(farthest))
         rank.measure("num_distinct", _num_distinct(rank, self.model))
         if rank.rank == 0:
             print(f"validation loss {graded[1]:.4f}, {graded[2]:.1%} right, on rank 0")
 
 
-def _of_all(rank: Rank, values: Tensor) -> list[Tensor]:
-    if rank.world_size == 1:
-        return [values]
-    gathered = [torch.empty_like(values) for _ in range(rank.world_size)]
-    dist.all_gather(gathered, values)
+def _of_all(rank: Rank, values: list[float]) -> list[list[float]]:
+    """The values of every rank, on every rank; as objects, which any backend carries."""
+    gathered = [values] * rank.world_size
+    if rank.world_size > 1:
+        dist.all_gather_object(gathered, values)
     return gathered
-
-
-def _largest(value: Tensor) -> float:
-    """The largest of the ranks' values, on every rank."""
-    if dist.is_initialized():
-        dist.all_reduce(value, dist.ReduceOp.MAX)
-    return float(value)
 
 
 def _num_distinct(rank: Rank, model: nn.Module) -> int:

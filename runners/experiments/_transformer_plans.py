@@ -174,8 +174,8 @@ def _plan(strategy: str, ranks: int, settings: dict[str, Setting], **changed: ob
 RUNS = {
     "single": _plan("single", 1, SETTINGS),
     "ddp": _plan("ddp", 2, SETTINGS),
-    "fsdp": _plan("fsdp", 2, SETTINGS),
-    "tensor_parallel": _plan("tensor_parallel", 2, SETTINGS),
+    "fsdp": _plan("fsdp", 2, SETTINGS, can_share_device=False),
+    "tensor_parallel": _plan("tensor_parallel", 2, SETTINGS, can_share_device=False),
     "pipelined": _plan("pipelined", 2, PIPELINED, has_timeline=True),
     "long": _plan("ddp", 2, LONG, full=True, passes=("timed",), keeps_steps=False),
 }

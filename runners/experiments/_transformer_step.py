@@ -84,7 +84,7 @@ def train(
             optimizer.zero_grad()
         rank.count_samples(len(tokens))
     if not rank.is_metered:
-        seen = _of_the_batch([loss for loss in losses if loss is not None], averages=averages)
+        seen = _of_the_batch(rank, [loss for loss in losses if loss is not None], averages=averages)
         held_out = held_out_starts(text.held_out, settings.num_held_out_rows, length)
         graded = grade_with(
             rank, model, *_on_device(rank, *windows(text.held_out, held_out, length))
@@ -99,13 +99,13 @@ def _on_device(rank: Rank, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Ten
     return moved
 
 
-def _of_the_batch(losses: list[float], *, averages: bool) -> list[float]:
+def _of_the_batch(rank: Rank, losses: list[float], *, averages: bool) -> list[float]:
     """The loss of each global batch: the mean over the ranks, asked for once, after training."""
     if not averages:
         return losses
-    sums = torch.tensor(losses, dtype=torch.float64)
-    dist.all_reduce(sums)
-    return [float(one) for one in sums / dist.get_world_size()]
+    of_ranks = [losses] * rank.world_size
+    dist.all_gather_object(of_ranks, losses)
+    return [sum(of_step) / rank.world_size for of_step in zip(*of_ranks, strict=True)]
 
 
 def _report(rank: Rank, losses: list[float], graded: tuple[float, float] | None) -> None:
