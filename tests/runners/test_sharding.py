@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiments.sharding import RUNS, SETTINGS, forecast, parts, settle
+from runners.experiments._sharding_plans import RUNS, SETTINGS, parts, settle
+from runners.experiments.sharding import forecast
 from runners.networks import perceptron
 from runners.trace import Run
 
