@@ -155,8 +155,10 @@ RUNS = {
 
 
 def _shape(rank: Rank) -> Shape:
-    s = rank.settings
-    return Shape(s.width, s.num_layers, s.batch_size, s.learning_rate, rank.seed)
+    settings = rank.settings
+    return Shape(
+        settings.width, settings.num_layers, settings.batch_size, settings.learning_rate, rank.seed
+    )
 
 
 def _describe(rank: Rank, num_ranks: int) -> None:
@@ -207,17 +209,17 @@ def resumed(rank: Rank) -> None:
 
 def elastic(rank: Rank) -> None:
     """Ranks of the elastic launcher train, die as planned, and are started again."""
-    s = rank.settings
-    _describe(rank, s.num_ranks)
+    settings = rank.settings
+    _describe(rank, settings.num_ranks)
     deaths = [
-        {"step": step, "rank": one, "moment": s.moment}
-        for step, one in zip(s.death_steps, s.death_ranks, strict=True)
+        {"step": step, "rank": one, "moment": settings.moment}
+        for step, one in zip(settings.death_steps, settings.death_ranks, strict=True)
     ]
     plan = {
         "shape": asdict(_shape(rank)),
-        "num_steps": s.num_steps,
-        "num_ranks": s.num_ranks,
-        "checkpoint_every": s.checkpoint_every,
+        "num_steps": settings.num_steps,
+        "num_ranks": settings.num_ranks,
+        "checkpoint_every": settings.checkpoint_every,
         "deaths": deaths,
     }
     record(rank, launch(rank, plan))
@@ -291,8 +293,10 @@ def forecast(plan: RunPlan) -> Work | None:
     num_bytes = FLOAT_BYTES * num_parameters
     return Work(
         flops=perceptron_flops(widths, rows),
+        matrix_rows=rows,
+        num_products=3 * (len(widths) - 1) - 1,
         moved_bytes=4.0 * num_bytes,
-        num_operations=200,
+        num_operations=_foretell_operations(len(widths) - 1),
         optimizer_parameters=num_parameters // plan.world_size,
         optimizer="adam",
         exchanges=(
@@ -301,3 +305,8 @@ def forecast(plan: RunPlan) -> Work | None:
         ),
         num_busy_ranks=plan.world_size,
     )
+
+
+def _foretell_operations(num_layers: int) -> int:
+    """Torch operations of a step, as a dispatch mode counts them: a layer's, and the group's."""
+    return 34 * num_layers + 39
