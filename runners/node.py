@@ -35,7 +35,7 @@ from runners.experiment import Experiment, RunPlan, find, on_device
 from runners.forkserver import LaunchError
 from runners.gather import skipped
 from runners.launch import Launcher
-from runners.measure import alone, code_of, measure_run, now, trace_of
+from runners.measure import BusyError, alone, code_of, measure_run, now, trace_of
 from runners.torchrun import NodeError, NodeLauncher, Place
 from runners.trace import Machine, Run, TraceError, read, source_digest, write, write_machine
 from runners.tried import how_it_ended
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(parsed.names, full=parsed.full)
     except KeyboardInterrupt:
         return 130
-    except (ValueError, LaunchError, OSError) as error:
+    except (ValueError, BusyError, LaunchError, OSError) as error:
         sys.stderr.write(f"python -m runners.node: {error}\n")
         return 2
 
