@@ -39,7 +39,7 @@ SETTINGS: dict[str, Setting] = {
     "num_rows": 512,
     "num_microbatches": 4,
     "exchanges_each": False,
-    "num_updates": 12,
+    "num_updates": 9,
     "learning_rate": 0.1,
 }
 UNEQUAL = [8, 24, 40, 56, 4, 12, 20, 28]
@@ -111,8 +111,8 @@ RUNS = {
     "whole": _train(1),
     "accumulated": _train(4),
     "exchanged": _train(4, exchanges_each=True),
-    "accumulated_16": _train(16, timed=False),
-    "exchanged_16": _train(16, exchanges_each=True, timed=False),
+    "accumulated_8": _train(8, timed=False),
+    "exchanged_8": _train(8, exchanges_each=True, timed=False),
     "sharded": _sharded_plan(exchanges_each=False),
     "sharded_exchanged": _sharded_plan(exchanges_each=True),
     "rows": _gradients(),

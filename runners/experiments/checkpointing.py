@@ -33,8 +33,8 @@ WIDENING = 4  # of a block's inside
 SETTINGS: dict[str, Setting] = {
     "num_layers": 16,
     "width": 32,
-    "batch_size": 1024,
-    "num_steps": 10,
+    "batch_size": 512,
+    "num_steps": 9,
     "learning_rate": 0.1,
 }
 
@@ -128,7 +128,7 @@ def _foretell_peak(settings: dict[str, int], segments: int, layer_bytes: int) ->
     held = settings["num_layers"] * layer_bytes + border + LABEL_BYTES * settings["batch_size"]
     moments = (
         (before * border + (segments - 1 - before) * length * layer_bytes)
-        for before in range(1 if segments > 1 else 0, segments)
+        for before in range(1 if length == 1 else 0, segments)  # rows need no gradient
     )
     return held + kept + max(moments) + layer_bytes // 2
 

@@ -37,7 +37,7 @@ def number(run: Run, name: str) -> float:
 @pytest.mark.ranks
 @pytest.mark.parametrize(
     ("name", "exchanges"),
-    [("whole", 1), ("accumulated", 1), ("exchanged", 4), ("accumulated_16", 1)],
+    [("whole", 1), ("accumulated", 1), ("exchanged", 4), ("accumulated_8", 1)],
 )
 def test_gradients_travel_once_an_update_unless_each_part_is_exchanged(
     run: Measure, name: str, exchanges: int
@@ -136,7 +136,7 @@ def test_what_cannot_be_dealt_out_is_refused(
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("name", ["whole", "accumulated", "accumulated_16"])
+@pytest.mark.parametrize("name", ["whole", "accumulated", "accumulated_8"])
 def test_the_peak_is_foretold(run: Measure, name: str) -> None:
     work = forecast(find("accumulation").runs[name])
     assert work is not None

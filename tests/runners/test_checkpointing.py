@@ -12,8 +12,8 @@ from runners.experiments.checkpointing import RUNS, Block, forecast, settle
 from runners.trace import Run
 
 Measure = Callable[[str, str], Run]
-BORDER_BYTES = 4 * 1024 * 32
-PRODUCT_FLOPS = 2 * 1024 * 32 * 128
+BORDER_BYTES = 4 * 512 * 32
+PRODUCT_FLOPS = 2 * 512 * 32 * 128
 
 
 def activations(run: Run) -> int:
