@@ -42,7 +42,7 @@ SETTINGS: dict[str, Setting] = {
     "width": 320,
     "num_layers": 4,
     "global_batch_size": ROWS,
-    "num_steps": 9,
+    "num_steps": 8,
     "learning_rate": 0.1,
 }
 
