@@ -28,7 +28,7 @@ OPENED = """() => {
 # A template's tenth row is as accessible as its third: axe asks each kind of row and of popover.
 THINNED = """() => {
     const seen = {};
-    document.querySelectorAll('[popover], .pb-claim, tbody > tr').forEach(one => {
+    document.querySelectorAll('[popover], .pb-claim, .pb-retraction, .pb-foretold, tbody > tr').forEach(one => {
         const inside = [one, ...one.querySelectorAll('*')].map(e => e.tagName + e.classList);
         const kind = [...new Set(inside)].sort().join();
         seen[kind] = (seen[kind] || 0) + 1;
