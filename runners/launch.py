@@ -65,6 +65,15 @@ def _cpu_ticks(pid: int) -> int | None:
     return int(fields[11]) + int(fields[12])
 
 
+def _wants_processor(pid: int) -> bool:
+    """Whether a thread of a process would run if it could: on a busy machine some get no turn."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # the thread may have ended a moment ago
+            if stat.read_text(encoding="ascii").rpartition(")")[2].split()[0] in "RD":
+                return True
+    return False
+
+
 @dataclass
 class _Live:
     """One rank's process as the launcher sees it."""
@@ -98,7 +107,12 @@ class _Live:
     def is_quiet(self, seconds: float) -> bool:
         # Where the kernel does not say who works, only heartbeats tell, and they come seldom.
         patience = seconds if self.ticks is not None else seconds * 10
-        return time.monotonic() - self.quiet_since > patience
+        if time.monotonic() - self.quiet_since <= patience:
+            return False
+        if _wants_processor(self.pid):  # starved by others, not waiting for anybody
+            self.quiet_since = time.monotonic()
+            return False
+        return True
 
     @property
     def has_failed(self) -> bool:
