@@ -14,7 +14,7 @@ import pytest
 
 from runners.experiment import find
 from runners.forkserver import ForkServer, LaunchError
-from runners.launch import Launcher
+from runners.launch import Launcher, _wants_processor
 from runners.trace import Run
 
 pytestmark = pytest.mark.ranks
@@ -274,3 +274,22 @@ def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move() -> None:
     assert "share an accelerator" in reason
     assert measure.cannot_run(plans["wide_ddp"], device="cuda", backend="gloo") is None
     assert measure.cannot_run(plans["wide_fsdp"], device="cuda", backend="nccl") is None
+
+
+def test_a_process_that_would_run_is_told_from_one_that_waits() -> None:
+    ready = "import time; print(flush=True); "
+    children = [
+        subprocess.Popen([sys.executable, "-c", ready + code], stdout=subprocess.PIPE)
+        for code in ("exec('while True: pass')", "time.sleep(60)")
+    ]
+    try:
+        for child in children:
+            assert child.stdout is not None
+            child.stdout.readline()
+        time.sleep(0.2)
+        seen = [{_wants_processor(child.pid) for _ in range(5)} for child in children]
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+    assert seen == [{True}, {False}]
