@@ -1,0 +1,169 @@
+"""One rank of many: what a large transformer needs there, worked out with empty tensors.
+
+A process is rank 0 of a group that pretends to be large, and trains a transformer of fake tensors:
+every allocation is made in size and in no memory, and the meter follows it. The same functions
+train a small transformer on real ranks, and there the two meters are held against each other.
+
+    python -m runners run at_scale
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from runners.experiment import RunPlan
+from runners.experiments._at_scale_plans import RUNS, settle, shape_of
+from runners.experiments._split_block import groups_of_a_kind, split_transformer
+from runners.forecast import Choice, Work
+from runners.meters.fake_memory import FakeMemoryMeter
+from runners.meters.memory import local
+from runners.rank import Rank
+from runners.transformer import Transformer, TransformerShape, next_token_loss
+
+__all__ = ["CHOICES", "QUESTION", "RUNS", "STRATEGIES", "forecast", "settle"]
+
+QUESTION = "What does one of many ranks hold of a transformer that no single device could train?"
+
+
+def _mesh(rank: Rank, device_type: str) -> DeviceMesh:
+    """The ranks as replicas × shards × parts of a layer, without what is not divided."""
+    settings = rank.settings
+    sizes = {
+        "replica": settings.num_replicas,
+        "shard": settings.num_shards,
+        "tensor": settings.num_tensor_ranks,
+    }
+    used = {name: size for name, size in sizes.items() if size > 1}
+    return init_device_mesh(device_type, tuple(used.values()), mesh_dim_names=tuple(used))
+
+
+def _wrap(model: Transformer, mesh: DeviceMesh) -> None:
+    """Split the layers over the tensor ranks, then shard what is left over the others."""
+    names = mesh.mesh_dim_names or ()
+    if "tensor" in names:
+        split_transformer(model, mesh["tensor"])
+    over = tuple(name for name in names if name != "tensor")
+    if over:
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh[over])
+        fully_shard(model, mesh=mesh[over])
+
+
+@torch.no_grad()
+def _initialise(model: Transformer) -> None:
+    for parameter in model.parameters():
+        local(parameter).normal_(std=0.02)
+
+
+def _train(rank: Rank, model: Transformer, tokens: Tensor) -> None:
+    """A few steps with Adam; what is held between steps has a phase of its own."""
+    update = torch.optim.Adam(groups_of_a_kind(model), lr=0.001, fused=True)
+    rank.rows(tokens)
+    rank.watch(model, update)
+    for _ in rank.steps(1):
+        with rank.phase("forward"):
+            loss = next_token_loss(model(tokens), tokens)
+        with rank.phase("backward"):
+            loss.backward()
+        with rank.phase("optimizer"):
+            update.step()
+        if rank.plan.strategy == "real":
+            time.sleep(0.02)  # gloo's own threads let the last buffers go
+        with rank.phase("held", computes=False):
+            del loss
+        update.zero_grad()
+
+
+def _build(shape: TransformerShape, mesh: DeviceMesh) -> Transformer:
+    """A transformer without memory, wrapped; tensors come when the meter is there to see them."""
+    with torch.device("meta"):
+        model = Transformer(shape)
+    _wrap(model, mesh)
+    return model
+
+
+def _run(rank: Rank, mesh: DeviceMesh) -> None:
+    """The same for real and for fake tensors."""
+    settings = rank.settings
+    rank.stop_memory()  # what wrapping touches for so many ranks is code and objects, no tensors
+    with rank.phase("wrap"):
+        model = _build(shape_of(vars(settings)), mesh)
+    with _tensors_of(rank, mesh):
+        with rank.phase("build"):
+            model.to_empty(device=rank.device)
+            _initialise(model)
+        size = (settings.num_rows, settings.length)
+        _train(rank, model, torch.zeros(size, dtype=torch.long, device=rank.device))
+
+
+@contextmanager
+def _tensors_of(rank: Rank, mesh: DeviceMesh) -> Iterator[None]:
+    """Real tensors under the real meter, or fake ones under theirs."""
+    if rank.plan.strategy == "real":
+        _touch_once(rank, mesh)
+        rank.start_memory()
+        yield
+        rank.stop_memory()
+        return
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        rank.start_memory(FakeMemoryMeter())
+        yield
+        rank.stop_memory()
+
+
+def _touch_once(rank: Rank, mesh: DeviceMesh) -> None:
+    """A tiny model's step, so that the kernel's mark holds no code that is touched first."""
+    width = 8 * mesh.size()
+    model = _build(TransformerShape(width, width, width, mesh.size(), 1, width), mesh)
+    model.to_empty(device=rank.device)
+    _initialise(model)
+    tokens = torch.zeros((1, width), dtype=torch.long, device=rank.device)
+    next_token_loss(model(tokens), tokens).backward()
+    torch.optim.Adam(groups_of_a_kind(model), lr=0.0, fused=True).step()
+
+
+def real(rank: Rank) -> None:
+    """Ranks that exist, and tensors that hold numbers."""
+    _run(rank, _mesh(rank, rank.device.type))
+
+
+def fake(rank: Rank) -> None:
+    """Rank 0 of a group that pretends, and tensors without memory."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=rank.settings.num_ranks)
+    _run(rank, _mesh(rank, "cpu"))
+
+
+STRATEGIES = {"real": real, "fake": fake}
+
+
+def forecast(plan: RunPlan) -> Work | None:
+    """The closed form of a rank's peak; nothing here is timed."""
+    peak = plan.settings["peak_bytes"]
+    assert isinstance(peak, int)
+    return Work(peak_bytes=peak)
+
+
+CHOICES = (
+    Choice(
+        "least_for_seven_billion",
+        "Of seven billion parameters over 64 ranks, where does a rank peak lower?",
+        ("seven_fsdp_tensor_64", "seven_hsdp_64"),
+        by="peak_bytes",
+    ),
+    Choice(
+        "least_for_seventy_billion",
+        "Of seventy billion parameters over 1024 ranks, where does a rank peak lowest?",
+        tuple(f"seventy_{way}_1024" for way in ("fsdp", "fsdp_tensor", "hsdp")),
+        by="peak_bytes",
+    ),
+)

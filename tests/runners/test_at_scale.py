@@ -1,0 +1,114 @@
+"""One rank of many: the simulation against real ranks, and closed forms against shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from runners.experiments._at_scale_plans import (
+    RUNS,
+    activations_of_a_block,
+    parameters_on_a_rank,
+    settle,
+    shape_of,
+)
+from runners.meters.fake_memory import FakeMemoryMeter
+from runners.trace import Memory, Run
+from runners.transformer import Block, Transformer, TransformerShape
+
+pytestmark = pytest.mark.ranks
+Measure = Callable[[str, str], Run]
+SHAPE = TransformerShape(64, 16, 32, 4, 3, 128)
+
+
+def memory(run: Run, rank: int = 0) -> Memory:
+    """What a rank needed."""
+    found = run.ranks[rank].memory
+    assert found is not None
+    return found
+
+
+def test_parameters_on_a_rank_are_those_of_the_model_dealt_out() -> None:
+    model = Transformer(SHAPE, torch.device("meta"))
+    whole = sum(p.numel() for p in model.parameters())
+    assert parameters_on_a_rank(SHAPE, 1, 1) == whole
+    assert parameters_on_a_rank(SHAPE, 8, 1) == whole // 8
+    # Over four tensor ranks norms, positions and the biases that follow split rows stay whole.
+    split = sum(
+        p.numel()
+        for name, p in model.named_parameters()
+        if "norm" not in name
+        and "positions" not in name
+        and not name.endswith(("out.bias", "down.bias"))
+    )
+    assert parameters_on_a_rank(SHAPE, 1, 4) == whole - split + split // 4
+
+
+def test_what_a_block_keeps_for_backward_is_what_autograd_saves() -> None:
+    block = Block(SHAPE)
+    tokens = torch.randn(2, 16, 32, requires_grad=True)
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    weights = {p.untyped_storage()._cdata for p in block.parameters()}
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        block(tokens)
+    saved = sum(size for place, size in kept.items() if place not in weights)
+    assert saved == pytest.approx(4 * 2 * 16 * activations_of_a_block(SHAPE, 1), rel=0.01)
+
+
+def test_the_meter_of_fake_tensors_counts_what_would_be_there() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        meter = FakeMemoryMeter().__enter__()
+        kept = torch.empty(1000, 1000)
+        let_go = kept + 1
+        del let_go
+        torch.empty(10**6, device="meta")
+        again = kept * 2
+        meter.__exit__(None, None, None)
+    assert again.shape == kept.shape
+    assert meter.memory(None).peak_bytes == 2 * 4 * 10**6
+
+
+def test_fake_ranks_need_what_real_ones_do(run: Measure) -> None:
+    real, fake = run("at_scale", "real_fsdp_tensor"), run("at_scale", "fake_fsdp_tensor")
+    assert fake.world_size == 1
+    assert real.world_size == 4
+    assert memory(real).largest is not None
+    for field in ("peak_bytes", "largest", "phases"):
+        ours, theirs = getattr(memory(fake), field), getattr(memory(real), field)
+        if field == "peak_bytes":
+            # gloo's threads may hold a buffer of a real rank a little longer
+            least = min(memory(real, rank).peak_bytes or 0 for rank in range(4))
+            assert ours == pytest.approx(least, rel=0.01)
+        elif field == "largest":
+            assert ours.parameters_bytes == theirs.parameters_bytes
+            assert ours.optimizer_bytes == theirs.optimizer_bytes
+    counted = [(c.operation, c.count, c.bytes) for c in real.ranks[0].collectives]
+    assert [(c.operation, c.count, c.bytes) for c in fake.ranks[0].collectives] == counted
+
+
+def test_a_few_layers_of_a_large_model_peak_where_the_closed_form_says(run: Measure) -> None:
+    few = run("at_scale", "seventy_layers_4")
+    assert few.nature == "simulated"
+    assert memory(few).peak_bytes == pytest.approx(int(str(few.settings["peak_bytes"])), rel=0.01)
+
+
+def test_seven_and_seventy_billion_are_what_they_are_called() -> None:
+    for name, size in (("seven_fsdp_8", 7e9), ("seventy_tensor_8", 70e9)):
+        settings = RUNS[name].settings
+        assert shape_of(settings).num_parameters() == pytest.approx(size, rel=0.05)
+
+
+def test_ranks_that_cannot_be_dealt_out_are_refused() -> None:
+    plan = RUNS["fake_hsdp"]
+    with pytest.raises(ValueError, match="cannot be 3 replicas"):
+        settle(replace(plan, settings={**plan.settings, "num_replicas": 3}))
