@@ -118,14 +118,25 @@ class PageText:
     def _popover(self, number: int, value: Value) -> Markup:
         known = (self._root, self._is_brief, value)
         body = self._evidence.remembered(known, lambda: self._body(value))
-        return Markup(f'<div popover id="pb-v{number}">{body}</div>')
+        brief = ' class="pb-brief"' if self._is_brief else ""
+        return Markup(f'<div popover id="pb-v{number}"{brief}>{body}</div>')
 
     def _body(self, value: Value) -> str:
+        if self._is_brief:
+            return self._brief(value)
         rows = "".join(
             f"<dt>{name}</dt><dd>{content}</dd>"
             for name, content in (*self._facts(value), *self._inputs(value))
         )
         return f"<p><b>{escape(str(value))}</b>: {KINDS[value.kind]}</p><dl>{rows}</dl>"
+
+    def _brief(self, value: Value) -> str:
+        """The same in lines of text: a page of a thousand values has few elements to spare."""
+        told = (
+            f"{name} {content}" for name, content in (*self._facts(value), *self._inputs(value))
+        )
+        head = f"<b>{escape(str(value))}</b>: {KINDS[value.kind]}"
+        return "\n".join([head, *told])
 
     def _facts(self, value: Value) -> Iterator[tuple[str, str]]:
         """What is known of a value read off, or the formula of a computed one, as HTML."""

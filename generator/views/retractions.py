@@ -40,6 +40,7 @@ class ProgramOnPage:
     status: str
     printed: str
     machine: str
+    first: str | None  # the sentence beside which the same program stands already
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,18 @@ class RetractionOnPage:
 
 def retractions(topics: Mapping[str, tuple[str, ...]], folio: Folio) -> list[RetractionOnPage]:
     """Every sentence of the book."""
-    return [_on_page(one, topics, folio) for one in folio.book.retractions.values()]
+    first: dict[str, str] = {}
+    for one in folio.book.retractions.values():
+        if one.program:
+            first.setdefault(one.program, one.id)
+    return [_on_page(one, topics, first, folio) for one in folio.book.retractions.values()]
 
 
 def _on_page(
-    one: Retraction, topics: Mapping[str, tuple[str, ...]], folio: Folio
+    one: Retraction,
+    topics: Mapping[str, tuple[str, ...]],
+    first: Mapping[str, str],
+    folio: Folio,
 ) -> RetractionOnPage:
     standings = tuple(_standings(one, folio))
     judged = [(stands.place, stands.standing.word) for stands in standings]
@@ -79,7 +87,7 @@ def _on_page(
             topics.get(one.claim, ()), kind, judged, differs=any(s.differs for s in standings)
         ),
         standings=standings,
-        program=_program(one.program, folio) if one.program else None,
+        program=_program(one, one.program, first, folio) if one.program else None,
     )
 
 
@@ -101,7 +109,7 @@ def _parts(first: Standing, other: Standing) -> bool:
     return first.word != other.word and "untested" not in (first.word, other.word)
 
 
-def _program(name: str, folio: Folio) -> ProgramOnPage:
+def _program(one: Retraction, name: str, first: Mapping[str, str], folio: Folio) -> ProgramOnPage:
     path = repeats.path_of(name)
     run = folio.run(f"{repeats.EXPERIMENT}.{name}")
     assert run is not None, name  # `repeats.problem` has looked
@@ -116,4 +124,5 @@ def _program(name: str, folio: Folio) -> ProgramOnPage:
         status=folio.ui["statuses"][run.status],
         printed="\n".join(said),
         machine=shown.machine.name,
+        first=first[name] if first[name] != one.id else None,
     )
