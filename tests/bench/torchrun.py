@@ -1,8 +1,9 @@
 """What the runners cost, against the same runs as plain scripts started by torchrun.
 
 Each experiment in `PLAIN` has a script in `tests/bench/plain/` that trains the same models on the
-same rows for as long, and records nothing. The runners do more: they also take the metered passes.
-They run in a copy of the tree, so this machine's own traces stay as they are.
+same rows for as long, and records nothing. Written by hand, with none of the experiments' code, they
+check what the bench `suite` finds. The runners do more: they also take the metered passes. They run
+in a copy of the tree, so this machine's own traces stay as they are.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from runners.experiment import RunPlan, find
+from tests.bench.plainly import plainly
 from tests.bench.ratio import Ratio, seconds_of
-from tests.conftest import ROOT, copy_of_the_book
+from tests.conftest import copy_of_the_book
 
 SCRIPTS = Path(__file__).resolve().parent / "plain"
 
@@ -43,9 +45,7 @@ PLAIN: dict[str, Callable[[RunPlan], list[str]]] = {"ddp": _ddp, "batch_split": 
 def _torchrun(name: str) -> None:
     """Every run of an experiment as a plain script, one after another."""
     for plan in find(name).runs.values():
-        ranks = ["--standalone", f"--nproc-per-node={plan.world_size}"]
-        script = [str(SCRIPTS / f"{name}.py"), *PLAIN[name](plan)]
-        _quietly([sys.executable, "-m", "torch.distributed.run", *ranks, *script], ROOT)
+        plainly(plan.world_size, [str(SCRIPTS / f"{name}.py"), *PLAIN[name](plan)])
 
 
 def _quietly(command: list[str], folder: Path) -> None:

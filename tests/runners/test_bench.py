@@ -1,0 +1,43 @@
+"""The plain scripts that `make bench` holds the runners against do the same work, unrecorded."""
+
+import pytest
+
+from runners.experiment import Experiment, RunPlan
+from runners.launch import Launcher
+from runners.rank import Rank
+from tests.bench.bare import BareRank, pass_of
+from tests.bench.suite import cases, plain_run, reason_against
+
+# What a strategy needs of a rank to do its work; all else marks, meters or records.
+WORKS = {"epochs", "send", "receive", "link_count", "beat", "is_metered"}
+AFTER = {"finish", "keep_peak", "start_kernel"}  # the process body calls them, no strategy does
+
+
+def test_a_bare_rank_overrides_all_that_records() -> None:
+    public = {name for name in dir(Rank) if not name.startswith("_")}
+    assert public - WORKS - AFTER == {name for name in vars(BareRank) if not name.startswith("_")}
+
+
+def test_what_a_plain_script_cannot_repeat_is_left_out_with_a_reason() -> None:
+    experiment = Experiment("one", "", {}, {})
+    assert reason_against(experiment, RunPlan("train")) is None
+    for plan in (
+        RunPlan("train", expected="deadlocked"),
+        RunPlan("train", full=True),
+        RunPlan("train", nature="simulated"),
+        RunPlan("train", own_network=True),
+        RunPlan("train", follows="other"),
+    ):
+        assert reason_against(experiment, plan)
+    assert reason_against(Experiment("one", "", {}, {}, full=True), RunPlan("train"))
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", ["batch_split.split", "checkpointing.each_16"])
+def test_a_plain_script_trains_the_same_parameters(name: str) -> None:
+    case = next(case for case in cases("cpu")[0] if str(case) == name)
+    with Launcher() as launcher:
+        printed = plain_run(launcher, case, case.plan, digest=True)
+        outcomes = launcher.run_pass(case.experiment, case.run, pass_of(case.plan)).outcomes
+    assert sorted(printed.splitlines()) == [f"{o.rank} {o.parameter_digest}" for o in outcomes]
+    assert all(o.parameter_digest for o in outcomes)
