@@ -12,6 +12,9 @@ import re
 import sys
 import warnings
 
+from runners.measure import BusyError
+from tests.bench.plainly import PlainError
+
 BENCHES = {
     "meters": "a step under each meter, against the same step without it",
     "suite": "every run that `run` measures, against the same run as a plain torchrun script",
@@ -23,7 +26,7 @@ SAMPLE = re.compile(r"suite:[1-9]\d*(:\d+)?")  # the one bench that takes an arg
 
 
 def main() -> int:
-    """Run the benches named on the command line, or all."""
+    """Run the benches named on the command line, or all; one that cannot run ends with 2."""
     chosen = sys.argv[1:] or list(BENCHES)
     unknown = [word for word in chosen if word not in BENCHES and not SAMPLE.fullmatch(word)]
     if unknown:
@@ -35,8 +38,12 @@ def main() -> int:
         name, _, argument = word.partition(":")
         print(f"\n{word}: {BENCHES[name]}", flush=True)
         bench = importlib.import_module(f"tests.bench.{name}")
-        for line in bench.ratios(argument) if argument else bench.ratios():
-            print(f"  {line}", flush=True)
+        try:
+            for line in bench.ratios(argument) if argument else bench.ratios():
+                print(f"  {line}", flush=True)
+        except (BusyError, PlainError) as error:
+            print(f"{word}: {error}", file=sys.stderr)
+            return 2
     return 0
 
 

@@ -117,8 +117,9 @@ def _take(launcher: Launcher, case: Case) -> Taken | str:
     return Taken(case, runners, plain)
 
 
-def _loading(launcher: Launcher, case: Case) -> float:
-    """Seconds until the launcher can start ranks at once, which `run` spends once."""
+def _loading(launcher: Launcher, known: list[Case]) -> float:
+    """Seconds until the launcher can start ranks of any pass at once, which `run` spends once."""
+    case = max(known, key=lambda one: len(one.plan.passes))
     cold, warm = (
         seconds_of(lambda: measure_run(launcher, case.experiment, case.run)) for _ in range(2)
     )
@@ -154,7 +155,7 @@ def ratios(argument: str = "1") -> Iterator[Ratio | str]:
     found: list[Taken] = []
     failed: list[str] = []
     with alone(), Launcher(device) as launcher:
-        loading = _loading(launcher, chosen[0])
+        loading = _loading(launcher, all_cases)
         for number, case in enumerate(chosen, start=1):
             one = _take(launcher, case)
             if isinstance(one, str):
