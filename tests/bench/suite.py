@@ -131,7 +131,7 @@ def _sample(taken: list[Case], argument: str) -> list[Case]:
     step = min(int(every), len(taken))
     start = (int(first) if first else int(time.time())) % step
     if step > 1:
-        _say(f"every {step}th run from number {start}: `suite:{step}:{start}` takes the same")
+        _say(f"one run in {step}, from number {start}: `suite:{step}:{start}` takes the same")
     return taken[start::step]
 
 
