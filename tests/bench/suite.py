@@ -109,7 +109,7 @@ def _take(launcher: Launcher, case: Case) -> Taken | str:
     run = measure_run(launcher, case.experiment, case.run)
     runners = time.perf_counter() - started
     if run.status != "completed":
-        return f"{case}: {run.status.replace('_', ' ')} by the runners: {run.reason or run.failure}"
+        return f"{case}: {run.status.replace('_', ' ')} by the runners: {run.reason or run.error}"
     try:
         plain = seconds_of(lambda: plain_run(launcher, case, case.plan))
     except PlainError as error:
