@@ -26,6 +26,7 @@ from generator import (
     pages,
     publish,
     reader_report,
+    repeats,
     scaffold,
     verdicts,
 )
@@ -119,7 +120,7 @@ def _check(asked: argparse.Namespace) -> int:
     for name, outcome in verdicts.judge(book, evidence).items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
-    for lack in coverage.lacks(evidence):
+    for lack in (*coverage.lacks(evidence), *repeats.lacks(book)):
         print(lack)
     return _report(book, evidence)
 

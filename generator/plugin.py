@@ -29,7 +29,7 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 from watchdog.observers.polling import PollingObserver
 
-from generator import asides, coverage, csp, publish, verdicts
+from generator import asides, coverage, csp, publish, repeats, verdicts
 from generator import book as books
 from generator.errors import ContentErrors
 from generator.press import Press
@@ -135,7 +135,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             log.warning(lost)
         published = publish.publish(book, self.content, folder, self.press, self.seen)
         evidence = self.press.judged(book).evidence
-        lacks = [] if self.is_serving else coverage.lacks(evidence)
+        lacks = [] if self.is_serving else [*coverage.lacks(evidence), *repeats.lacks(book)]
         for problem in (*verdicts.problems(book, evidence), *lacks):
             log.warning(problem)
         for line in published.rerun:

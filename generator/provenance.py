@@ -47,10 +47,13 @@ class PageText:
             depth: folders below the site's root, for links to the raw traces.
             is_brief: whether a value's trace and command stand on its experiment's own page, which
                 its popover then links: for a page of a thousand values.
+
+        While `leads_to` is set, a value is a link to that place, where it opens.
         """
         self._evidence = evidence
         self._root = "../" * depth
         self._is_brief = is_brief
+        self.leads_to: str | None = None  # where a number stands with its provenance, if not here
         self.claims: set[str] = set()  # whose sentences the page prints
         self._shared: dict[str, Markup] = {}
         self._numbers: dict[object, int] = {}
@@ -70,10 +73,14 @@ class PageText:
 
     def show(self, value: Value) -> Markup:
         """A value made in Python, printed with its provenance."""
-        number = self._number(value)
         printed = str(value)
         absent = " pb-absent" if value.absent else ""
         long = " pb-long" if len(printed) > LONG else ""
+        if self.leads_to:
+            return Markup('<a class="pb-value pb-{}{}{}" href="{}">{}{}</a>').format(
+                value.kind, absent, long, self.leads_to, printed, _mark(value)
+            )
+        number = self._number(value)
         return Markup(
             f'<button type="button" class="pb-value pb-{value.kind}{absent}{long}" '
             f'popovertarget="pb-v{number}">{escape(printed)}{_mark(value)}</button>'

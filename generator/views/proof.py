@@ -107,10 +107,29 @@ def groups(
             experiment=name,
             question=folio.book.traces[name].trace.question if name in folio.book.traces else "",
             tally=tally(claims, folio),
-            proofs=tuple(_proof(claim, topics.get(claim, ()), folio) for claim in claims),
+            proofs=tuple(_leading(claim, name, topics.get(claim, ()), folio) for claim in claims),
         )
         for name, claims in by_experiment
     ]
+
+
+def proofs_of(experiment: str, folio: Folio) -> list[Proof]:
+    """The claims that rest on an experiment first of all, whose numbers open where they stand."""
+    names = [
+        name
+        for name, outcome in folio.outcomes.items()
+        if outcome.runs and outcome.runs[0].partition(".")[0] == experiment
+    ]
+    return [_proof(name, (), folio) for name in names]
+
+
+def _leading(name: str, experiment: str, topics: tuple[str, ...], folio: Folio) -> Proof:
+    """A claim whose numbers open on its experiment's page: here there are too many of them."""
+    folio.text.leads_to = f"evidence/{experiment}.html#claim-{name}"
+    try:
+        return _proof(name, topics, folio)
+    finally:
+        folio.text.leads_to = None
 
 
 def _proof(name: str, topics: tuple[str, ...], folio: Folio) -> Proof:

@@ -10,7 +10,6 @@ from markupsafe import Markup
 from generator import units
 from generator.calibration import outcome_of
 from generator.value import Kind, Origin, Value
-from generator.views.claims import VerdictRow, verdict_rows
 from generator.views.folio import ABSENT, Folio
 from runners.trace import Run, Trace
 
@@ -115,13 +114,3 @@ def _kind(field: str, run: Run) -> Kind:
     if field == "world_size":
         return "given"
     return "simulated" if run.nature == "simulated" else "measured"
-
-
-def claims_of(experiment: str, folio: Folio) -> list[VerdictRow]:
-    """The claims that rest on an experiment first of all."""
-    names = [
-        name
-        for name, outcome in folio.outcomes.items()
-        if outcome.runs and outcome.runs[0].partition(".")[0] == experiment
-    ]
-    return verdict_rows(names, folio)

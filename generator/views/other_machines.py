@@ -35,7 +35,7 @@ class ComparedClaim:
     differs: bool
 
 
-def comparison(folio: Folio) -> list[ComparedClaim]:
+def compared(folio: Folio) -> list[ComparedClaim]:
     """The claims that this page names, as far as another machine judged them too."""
     named = [name for name in folio.book.claims if name in folio.text.claims]
     found = (_compared(name, folio) for name in named)

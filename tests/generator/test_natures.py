@@ -1,0 +1,88 @@
+"""Numbers of paced and simulated runs: wherever one stands, a word behind it says so."""
+
+import re
+
+import pytest
+
+from generator import pages
+from generator.evidence import Evidence
+from generator.provenance import PageText
+
+PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
+
+
+def shown(copy, expression):
+    """What a page prints for an expression, and the popover that it opens."""
+    text = PageText(Evidence(copy.load()), 0)
+    button = str(text.expression(expression))
+    return button, str(text.provenances())
+
+
+@pytest.fixture
+def setting(book):
+    name = next(iter(book.traces["tiny_memory"].trace.runs["whole"].settings))
+    return f"tiny_memory.whole.settings.{name}"
+
+
+@pytest.mark.parametrize(
+    ("nature", "kind"), [("paced", "pb-measured"), ("simulated", "pb-simulated")]
+)
+def test_a_number_says_its_runs_nature_and_opens_to_what_that_means(copy, nature, kind):
+    copy.change_run("tiny_memory.whole", nature=nature)
+    button, popover = shown(copy, PEAK)
+    assert kind in button
+    assert f'<small class="pb-nature">{nature}</small>' in button
+    assert f"<dt>nature</dt><dd>{nature}:" in popover
+
+
+def test_what_is_computed_from_such_a_number_says_so_too(copy):
+    copy.change_run("tiny_memory.whole", nature="paced")
+    button, _ = shown(copy, f"{PEAK} / tiny_memory.halves.ranks[0].memory.peak_bytes")
+    assert "pb-computed" in button
+    assert ">paced</small>" in button
+    button, _ = shown(copy, "tiny_memory.halves.ranks | each('memory.peak_bytes') | largest")
+    assert "paced" not in button
+
+
+def test_simulated_weighs_more_than_paced(copy):
+    copy.change_run("tiny_memory.whole", nature="paced")
+    copy.change_run("tiny_memory.halves", nature="simulated")
+    button, _ = shown(copy, f"{PEAK} / tiny_memory.halves.ranks[0].memory.peak_bytes")
+    assert ">simulated</small>" in button
+
+
+def test_what_was_given_to_such_a_run_is_still_only_given(copy, setting):
+    copy.change_run("tiny_memory.whole", nature="simulated")
+    button, _ = shown(copy, setting)
+    assert "pb-given" in button
+    assert "simulated" not in button
+
+
+def test_a_simulated_number_counts_as_observed_by_a_claim(copy):
+    copy.change_run("tiny_memory.whole", nature="simulated")
+    book = copy.load()
+    named = [c for c in book.claims.values() if "tiny_memory.whole." in c.observed]
+    assert named
+    assert not any(Evidence(book).outcome(claim.id).error for claim in named)
+
+
+def test_a_page_says_over_its_text_what_the_word_means_and_figures_bear_it(copy):
+    before = pages.render(copy.load())["topics/sharding/experiment.md"]
+    assert "pb-nature" not in before
+    for run in copy.load().traces["tiny_memory"].trace.runs:
+        copy.change_run(f"tiny_memory.{run}", nature="paced")
+    text = pages.render(copy.load())["topics/sharding/experiment.md"]
+    notice = text[: text.index("pb-lede")]
+    assert "<strong>Paced.</strong>" in notice
+    assert "as long as they were told" in notice
+    captions = re.findall(r"<figcaption.*?</figcaption>", text, re.DOTALL)
+    assert captions
+    assert all(">paced</small>" in caption for caption in captions)
+
+
+def test_a_run_of_another_nature_is_marked_in_the_table_of_runs(copy):
+    copy.change_run("tiny_memory.whole", nature="simulated")
+    row = pages.render(copy.load())["evidence/tiny_memory.md"].split('id="run-tiny_memory-whole"')[
+        1
+    ]
+    assert '<small class="pb-nature">simulated</small>' in row.split("</tr>")[0]

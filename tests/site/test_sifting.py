@@ -1,0 +1,63 @@
+"""Filters over claims and sentences, which work where no script may run."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(params=["evidence.html", "retracted.html"])
+def page(request, frozen_site, open_page):
+    return open_page(frozen_site / request.param, java_script_enabled=False)
+
+
+def visible(page):
+    return page.locator(".pb-one:visible").count()
+
+
+def test_every_choice_leaves_what_belongs_to_it_and_nothing_else(page):
+    whole = page.locator(".pb-one").count()
+    assert visible(page) == whole
+    for select in page.locator(".pb-sift select").all():
+        values = [option.get_attribute("value") for option in select.locator("option").all()]
+        assert values[0] == ""
+        for value in filter(None, values):
+            select.select_option(value)
+            assert visible(page) == page.locator(f'.pb-one[data-is~="{value}"]').count(), value
+        select.select_option("")
+        assert visible(page) == whole
+
+
+def test_two_choices_leave_what_belongs_to_both(page):
+    page.select_option("#sift-kind", "k-law")
+    verdict = page.locator("#sift-verdict option").nth(1).get_attribute("value")
+    page.select_option("#sift-verdict", verdict)
+    both = page.locator(f'.pb-one[data-is~="k-law"][data-is~="{verdict}"]').count()
+    assert visible(page) == both
+    assert page.locator(".pb-shown").is_visible()
+
+
+def test_show_all_shows_all_again(page):
+    page.select_option("#sift-kind", "k-observation")
+    page.locator(".pb-sift [type=reset]").click()
+    assert visible(page) == page.locator(".pb-one").count()
+    assert not page.locator(".pb-shown").is_visible()
+
+
+def test_a_link_to_a_claim_shows_it_whatever_is_chosen(frozen_site, open_page):
+    page = open_page(frozen_site / "evidence.html")
+    law = page.locator('.pb-one[data-is~="k-law"]').first.get_attribute("id")
+    page.select_option("#sift-kind", "k-observation")
+    assert not page.locator(f"#{law}").is_visible()
+    page.evaluate("id => { location.hash = id }", law)
+    assert page.locator(f"#{law}").is_visible()
+
+
+def test_choices_have_names_and_are_worked_with_the_keyboard(page):
+    for select in page.locator(".pb-sift select").all():
+        label = page.locator(f'label[for="{select.get_attribute("id")}"]')
+        assert label.inner_text().strip()
+    page.locator("#sift-kind").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#sift-kind").input_value() == "k-law"
