@@ -123,6 +123,7 @@ def run(asked: Asked) -> Ran:
 
 def _measure(waiting: list[Due], where: Path, asked: Asked) -> None:
     with Launcher(machine.device_kind()) as launcher:
+        launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
         progress = Progress()
         if not asked.names:  # who names experiments works on them, and has no time for it
             _foretell(waiting, launcher, where, progress)

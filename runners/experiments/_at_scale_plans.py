@@ -254,7 +254,7 @@ def _plans() -> dict[str, RunPlan]:
         plans[f"fake_{way}"] = _plan("small", 4, replicas, parts, full=full)
     for num_layers in SHALLOW:
         plans[f"seventy_layers_{num_layers}"] = _plan(
-            "seventy", *LARGE["seventy"]["fsdp_tensor_1024"], num_layers=num_layers
+            "seventy", *LARGE["seventy"]["fsdp_tensor_1024"], num_layers=num_layers, full=True
         )
     for model, ways in LARGE.items():
         for way, ranks in ways.items():

@@ -17,6 +17,8 @@ from runners.programs import found
 
 QUESTION = "What do the programs that the lessons show really do when they run?"
 
+FULL = True
+
 PROGRAMS = found(ROOT, "content/topics/*/code/*.py")  # the digest covers them by this pattern
 RUNS = plans(PROGRAMS)
 

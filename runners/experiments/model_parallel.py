@@ -39,14 +39,15 @@ SETTINGS: dict[str, Setting] = {
 FULL: dict[str, Setting] = {
     **SETTINGS,
     "width": 2236,
-    "num_rows": 512,
+    "batch_size": 32,
+    "num_rows": 256,
     "num_validation_rows": 64,
     "num_epochs": 1,
 }
 CURVE: dict[str, Setting] = {
     **SETTINGS,
     "width": 64,
-    "num_rows": 10000,
+    "num_rows": 8000,
     "num_validation_rows": 1000,
     "num_epochs": 5,
     "momentum": 0.9,
