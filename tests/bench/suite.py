@@ -3,7 +3,9 @@
 Every run that `run` measures by default and that is meant to complete is taken twice, one right
 after the other: by the runners with all its passes, through one launcher, as `run` does it; and
 once to its end by `plain/strategy.py`, one start of torchrun a run, with nothing recorded. A run
-that has no pass to the end is as short there as its metered pass. Neither writes a trace.
+that has no pass to the end is as short there as its metered pass. Neither writes a trace. Since a
+strategy imports what the runners import, its script starts later than one that needs torch alone;
+how much later is told too.
 
 `suite:10` takes every tenth run, another tenth each time; `suite:10:3` the same tenth again.
 """
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -26,9 +28,9 @@ from runners.experiment import Experiment, RunPlan, find, names, on_device
 from runners.launch import Launcher
 from runners.measure import alone, measure_run
 from tests.bench.plainly import PlainError, plainly
-from tests.bench.ratio import Ratio, seconds_of
+from tests.bench.ratio import Ratio, in_turn, seconds_of
 
-SCRIPT = Path(__file__).resolve().parent / "plain" / "strategy.py"
+SCRIPTS = Path(__file__).resolve().parent / "plain"
 NUM_STARTS = 3  # of each number of ranks, to know what a start alone takes
 
 
@@ -91,7 +93,7 @@ def plain_run(launcher: Launcher, case: Case | None, plan: RunPlan, *, digest: b
         }
         path = Path(folder) / "request.json"
         path.write_text(json.dumps(request), encoding="utf-8")
-        return plainly(plan.world_size, [str(SCRIPT), str(path)])
+        return plainly(plan.world_size, [str(SCRIPTS / "strategy.py"), str(path)])
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ def ratios(argument: str = "1") -> Iterator[Ratio | str]:
             times = f"runners {one.runners:.1f} s, torchrun {one.plain:.1f} s"
             _say(f"{number} of {len(chosen)}  {case}: {times}")
         yield from _in_all(found, loading, _starts(launcher, found))
+        yield _barest(launcher)
     yield from _by_experiment(found)
     num_left_out = sum(left_out.values())
     why = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
@@ -183,6 +186,20 @@ def _starts(launcher: Launcher, found: list[Taken]) -> float:
         seconds = [seconds_of(start) for _ in range(min(count, NUM_STARTS))]
         total += count * statistics.median(seconds)
     return total
+
+
+def _barest(launcher: Launcher) -> Ratio:
+    works: dict[str, Callable[[], object]] = {
+        "strategy": partial(plain_run, launcher, None, RunPlan("start")),
+        "barest": partial(plainly, 1, [str(SCRIPTS / "start.py")]),
+    }
+    seconds = in_turn(works, NUM_STARTS)
+    return Ratio(
+        "torchrun's start of one such script",
+        "of one that needs torch alone",
+        seconds["strategy"],
+        seconds["barest"],
+    )
 
 
 def _in_all(found: list[Taken], loading: float, starts: float) -> Iterator[Ratio]:
