@@ -21,7 +21,7 @@ from torch.distributed.pipelining import PipelineStage
 from runners.rank import Rank
 
 # A machine that needs longer to hand a tensor over does something else besides: try again.
-LONGEST_HANDOVER_SECONDS = 0.001
+LONGEST_HANDOVER_SECONDS = 0.002
 
 
 @dataclass(frozen=True)

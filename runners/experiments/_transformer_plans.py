@@ -19,7 +19,7 @@ SETTINGS: dict[str, Setting] = {
     "num_layers": 4,
     "hidden": 256,
     "global_batch_size": 8,
-    "num_steps": 40,
+    "num_steps": 32,
     "learning_rate": 0.003,
     "num_held_out_rows": 32,
     "num_sample_bytes": 100,
