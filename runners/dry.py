@@ -56,6 +56,8 @@ def estimated(due: Due, where: Path, traces: Path, prediction: Prediction | None
             if last
             else _foretold_seconds(forecast, plan.settings, len(plan.passes))
         )
+        if plan.nature == "simulated":
+            continue  # fake tensors take no memory
         peaks.append(_peak_bytes(last) if last else _foretold_bytes(forecast, plan.world_size))
     return Estimate(
         len(due.measured),
