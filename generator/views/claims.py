@@ -65,7 +65,7 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
         verdict=outcome.verdict,
         runs=outcome.runs,
         explanation=folio.line(outcome.explanation),
-        tolerance=tolerance_of(claim),
+        tolerance=tolerance_of(claim, outcome.observed),
         domain=domain_of(claim, folio),
         formula=folio.line(claim.formula) if claim.formula else None,
         source=claim.source,
@@ -83,8 +83,8 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[VerdictRow]:
 
 
 def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
-    """Both sides, with digits enough to differ where the verdict says that they do."""
-    predicted, observed = outcome.predicted, outcome.observed
+    """Both sides, in one form, with digits enough to differ where the verdict says they do."""
+    predicted, observed = _in_one_form(outcome.predicted, outcome.observed)
     if predicted is None or observed is None or predicted.number == observed.number:
         return predicted, observed
     if outcome.claim.relation == "equals" and outcome.verdict == "holds":
@@ -93,6 +93,17 @@ def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
         if str(predicted) != str(observed) or isinstance(predicted.number, str):
             break
         predicted, observed = predicted.shown(digits=digits), observed.shown(digits=digits)
+    return predicted, observed
+
+
+def _in_one_form(
+    predicted: Value | None, observed: Value | None
+) -> tuple[Value | None, Value | None]:
+    """What is predicted of a share is a share too, though a formula made a plain number of it."""
+    if predicted is None or observed is None or observed.unit != units.SHARE:
+        return predicted, observed
+    if predicted.unit.is_number and predicted.form.way is None:
+        return predicted.shown(way="percent"), observed
     return predicted, observed
 
 
@@ -105,12 +116,20 @@ def side(value: Value | None, folio: Folio) -> Markup:
     return folio.show(value)
 
 
-def tolerance_of(claim: Claim) -> str:
+def points(share: float) -> str:
+    """A difference between two shares, which is no share of either."""
+    sign = "−" if share < 0 else ""
+    return f"{sign}{abs(share) * 100:.3g}{units.NBSP}points"
+
+
+def tolerance_of(claim: Claim, observed: Value | None) -> str:
     """How far observed may lie from predicted; empty where it may not."""
     if claim.tolerance is None:
         return ""
     written = units.Form(way="written")
     relative = claim.tolerance.relative
+    if relative is None and observed is not None and observed.unit == units.SHARE:
+        return points(claim.tolerance.absolute or 0)
     if relative is None:
         return units.printed(claim.tolerance.absolute or 0, units.PLAIN, written)
     if relative >= SMALLEST_PERCENTAGE:

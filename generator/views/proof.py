@@ -7,18 +7,18 @@ come to: how many laws hold, how many observations there are, and where a law wa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from generator import sifting
+from generator import sifting, units
 from generator.claim import Claim
 from generator.difference import off_by
 from generator.elsewhere import parts
 from generator.evidence import Evidence
 from generator.value import Value, numeric
 from generator.verdicts import Outcome
-from generator.views.claims import css_of, domain_of, side, told_apart, tolerance_of
+from generator.views.claims import css_of, domain_of, points, side, told_apart, tolerance_of
 from generator.views.folio import Folio
 
 NUM_FURTHEST = 5
@@ -143,7 +143,7 @@ def _proof(name: str, topics: tuple[str, ...], folio: Folio) -> Proof:
         says=folio.line(claim.says),
         formula=folio.line(claim.formula) if claim.formula else None,
         domain=domain_of(claim, folio),
-        tolerance=tolerance_of(claim),
+        tolerance=tolerance_of(claim, here.observed),
         marks=sifting.marks(topics, claim.kind, verdicts, differs=differs),
         topics=topics,
         judged=judged,
@@ -202,6 +202,9 @@ def _off(claim: Claim, value: Value | None, folio: Folio) -> Markup | None:
     if value is None:
         return None
     is_share = value.form.way == "percent"
+    if not is_share and value.unit == units.SHARE:
+        told = points(float(numeric(value)))
+        value = replace(value, number=told, unit=units.TEXT)
     return folio.text.shown_alike(
         value, OFF if is_share else APART, OFF_SAYS if is_share else APART_SAYS
     )
