@@ -4,7 +4,7 @@
 
 The request names the experiment and holds the run's plan, where ranks run and what they speak
 through, and a folder of theirs. Without an experiment the ranks only meet: a start alone. With
-`tells_digest` each rank prints its number and the digest of what it trained.
+`tells_digest` each rank prints a line: its number, and the digest of what it trained.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def main() -> None:
     if request["experiment"] is not None:
         find(request["experiment"]).strategies[plan.strategy](rank)
     if request["tells_digest"] and rank._module is not None:
-        sys.stdout.write(f"{place} {parameter_digest(rank._module.parameters())}\n")  # whole lines
+        # In one piece, since the ranks share their output.
+        sys.stdout.write(f"digest {place} {parameter_digest(rank._module.parameters())}\n")
     if dist.is_initialized() and not rank.has_lost_peers:
         dist.barrier()
     sys.stdout.flush()
