@@ -40,7 +40,9 @@ from tests.bench.ratio import Ratio, in_turn
 ROUNDS = 15
 NUM_STARTS = 3  # of ranks with each environment
 SCRIPT = Path(__file__).resolve().parent / "plain" / "meters.py"
-# What the environment switches, for all of a process's life.
+# What the environment switches, for all of a process's life; torch's own flight recorder is on
+# unless it is told otherwise.
+OFF = {flight_recorder.SIZE: "0"}
 SWITCHED: dict[str, dict[str, str]] = {
     "the flight recorder": {flight_recorder.SIZE: flight_recorder.NUM_KEPT},
     "an allocator that gives back at once": RETURNING,
@@ -191,7 +193,8 @@ def _in_ranks() -> Iterator[Ratio]:
     seconds: dict[tuple[str, str], dict[str, list[float]]] = {}
     for _ in range(NUM_STARTS):
         for switched, environment in {"": {}, **SWITCHED}.items():
-            for name, loops in json.loads(plainly(2, [str(SCRIPT)], environment)).items():
+            printed = plainly(2, [str(SCRIPT)], {**OFF, **environment})
+            for name, loops in json.loads(printed).items():
                 known = seconds.setdefault((name, switched), {loop: [] for loop in loops})
                 for loop, samples in loops.items():
                     known[loop] += samples

@@ -16,9 +16,11 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.experiments import _hangs_recorder as flight_recorder
 from runners.meters.axes import AxisMeter
 from tests.bench.meters import SIZES, Size, bare_step
 from tests.bench.ratio import in_turn
@@ -42,6 +44,20 @@ def _loops(size: Size, meter: AxisMeter) -> dict[str, Callable[[], object]]:
     return {"bare": bare, "by_axis": by_axis}
 
 
+def _check(meter: AxisMeter) -> None:
+    """See that what is measured was at work, and what is switched off was not.
+
+    Raises:
+        RuntimeError: it is otherwise.
+    """
+    if not meter.calls:
+        raise RuntimeError("the meter saw no collective")
+    dump = json.loads(_distributed_c10d._dump_fr_trace_json())  # type: ignore[attr-defined]
+    recorded = bool(dump.get("entries"))
+    if recorded == (os.environ[flight_recorder.SIZE] == "0"):
+        raise RuntimeError(f"the flight recorder is on: {recorded}, and should not be so")
+
+
 def main() -> None:
     """Take the steps; both ranks do the same at every moment."""
     torch.set_num_threads(1)
@@ -53,8 +69,7 @@ def main() -> None:
         in_turn(loops, 2)  # settle caches, allocators and DDP's buckets
         seconds = in_turn(loops, ROUNDS)
         taken[name] = {loop: [s / size.num_steps for s in seconds[loop]] for loop in seconds}
-    if not meter.calls:
-        raise RuntimeError("the meter saw no collective")
+    _check(meter)
     if dist.get_rank() == 0:
         print(json.dumps(taken))
     dist.barrier()
