@@ -107,7 +107,7 @@ def _of_run(path: str, forecast: RunForecast, measured: Measured) -> Iterator[Fo
         expected: Interval | None = getattr(forecast, quantity)
         if expected is not None:
             outcome, field = outcome_of(run, quantity)
-            left_out = _left_out(run, quantity, outcome)
+            left_out = _left_out(run, outcome)
             is_before = trace.recorded_at >= said
             yield Foretold(path, quantity, expected, outcome, field, is_before, left_out)
 
@@ -128,10 +128,12 @@ def outcome_of(run: Run, quantity: Quantity) -> tuple[float | None, str]:
     return most, f"ranks[{place}].memory.peak_bytes"
 
 
-def _left_out(run: Run, quantity: Quantity, outcome: float | None) -> str | None:
+def _left_out(run: Run, outcome: float | None) -> str | None:
     """Why an outcome, or its absence, is not held against the forecast."""
     if run.status == "skipped":
         return run.reason or "the run was skipped"
+    if run.nature == "simulated":
+        return "simulated: nothing ran"
     if outcome is None:
         return f"the run ended {run.status.replace('_', ' ')} and measured none"
     return None

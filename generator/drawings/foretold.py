@@ -48,4 +48,4 @@ def foretold(dots: Sequence[Dot], expected_title: str, measured_title: str) -> S
         mark = {"type": "point", "size": 42, "shape": shape, "filled": True, "fill": colour}
         if rows:
             layers.append(layer({**mark, "opacity": 1}, rows, x=x, y=y))
-    return chart(layers, WIDTH, HEIGHT, {"left": 62, "right": 12, "top": 10, "bottom": 44})
+    return chart(layers, WIDTH, HEIGHT, {"left": 80, "right": 12, "top": 10, "bottom": 44})

@@ -99,6 +99,14 @@ def test_a_run_that_was_skipped_or_measured_nothing_says_why_and_is_not_counted(
     assert not one.counts
 
 
+def test_a_simulated_run_stands_there_but_is_no_outcome(copy):
+    copy.change_run("tiny_memory.whole", nature="simulated")
+    measured = foretell(copy, {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}})
+    (one,) = foretold(measured)
+    assert one.outcome == peak(measured, "tiny_memory", "whole")
+    assert not one.counts
+
+
 def test_a_choice_among_runs_that_were_not_all_measured_is_left_open(copy):
     choice = {**CHOICE, "runs": ["whole", "elsewhere"], "expected": "whole"}
     measured = foretell(copy, {}, [choice])
