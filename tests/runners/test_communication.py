@@ -62,7 +62,9 @@ def test_every_operation_is_timed_at_every_size_and_fitted_in_every_turn(run: Me
         left = [m - whole.seconds(size) for size, m in zip(SIZES, medians, strict=True)]
         assert taken[f"{operation}_residual"].samples == pytest.approx(left, rel=1e-3, abs=2e-6)
         first = fit(SIZES, [taken[f"{operation}_{size}"].samples[0] for size in SIZES])
-        assert taken[f"{operation}_alpha"].samples[0] == pytest.approx(first.alpha, rel=1e-3, abs=2e-6)
+        assert taken[f"{operation}_alpha"].samples[0] == pytest.approx(
+            first.alpha, rel=1e-3, abs=2e-6
+        )
         beta = taken[f"{operation}_beta_a_mebibyte"].samples[0]
         assert beta == pytest.approx(first.beta * MEBIBYTE, rel=1e-3, abs=2e-6)
 
