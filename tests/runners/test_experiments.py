@@ -216,7 +216,7 @@ def test_the_full_model_is_a_hundred_million_in_four_near_equal_parts(
     assert [r.num_parameters for r in full.ranks] == [pytest.approx(25e6, rel=0.02)] * 4
     assert sum(r.num_parameters or 0 for r in full.ranks) == full.model.num_parameters
     assert full.timing.step is not None
-    assert full.timing.step.num_samples >= 10
+    assert full.timing.step.num_samples >= 5  # below, times are not told apart
     assert full.step_losses == pytest.approx(
         committed["model_parallel"].runs["full_single"].step_losses, rel=1e-5
     )
@@ -224,7 +224,7 @@ def test_the_full_model_is_a_hundred_million_in_four_near_equal_parts(
 
 def test_what_ranks_pass_is_the_activation_and_its_gradient(committed: dict[str, Trace]) -> None:
     full = committed["model_parallel"].runs["full"]
-    activation = 4 * 64 * int(str(full.settings["width"]))
+    activation = 4 * 32 * int(str(full.settings["width"]))
     passed = [{c.operation: c.bytes for c in r.collectives} for r in full.ranks]
     assert passed[0] == {"send": activation, "recv": activation}
     assert passed[1] == passed[2] == {"send": 2 * activation, "recv": 2 * activation}
