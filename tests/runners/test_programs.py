@@ -88,7 +88,7 @@ def test_step_times_of_a_program_are_kept(run: Measure) -> None:
     for name in ("too_many_ranks_wrong", "too_many_ranks_right"):
         samples = run("listings", name).timing.step
         assert samples is not None
-        assert samples.num_samples > 100
+        assert samples.num_samples > 50
 
 
 def test_keeping_everything_costs_an_activation_a_layer(run: Measure) -> None:
