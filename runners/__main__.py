@@ -138,12 +138,20 @@ def _run(asked: Asked) -> int:
         f"{len(ran.surprises)} surprises; traces in {shown(ran.where)}"
     )
     if ran.heavier:
-        print(f"left to --full: {', '.join(ran.heavier)}")
+        print(f"left to --full: {_told(ran.heavier)}")
     for line in ran.surprises:
         print(f"surprise: {line}", file=sys.stderr)
     for line in ran.lacking:
         print(f"the reference set lacks {line}", file=sys.stderr)
     return ran.exit_code
+
+
+def _told(heavier: Sequence[str]) -> str:
+    """Experiments by name, single runs by their number: there may be many."""
+    whole = [name for name in heavier if "." not in name]
+    single = len(heavier) - len(whole)
+    runs = [f"{single} runs; `run --dry --full` names their experiments"] if single else []
+    return ", ".join([*whole, *runs])
 
 
 def _repeat(wanted: Sequence[str], times: int) -> int:
