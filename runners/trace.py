@@ -20,18 +20,17 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from runners.digest import source_digest
+from runners.prediction import ChoiceForecast, Interval, Prediction, RunForecast
 from runners.records import (
     Accelerator,
     AcceleratorLink,
     Activity,
     Cache,
-    ChoiceForecast,
     Code,
     Collective,
     Epoch,
     Failure,
     Held,
-    Interval,
     Layer,
     Loss,
     Machine,
@@ -42,14 +41,12 @@ from runners.records import (
     Nature,
     NonFinite,
     NumaNode,
-    Prediction,
     PredictionStep,
     RankEpoch,
     RankRecord,
     RankTime,
     Record,
     Run,
-    RunForecast,
     Samples,
     Setting,
     Shape,
