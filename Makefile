@@ -8,6 +8,7 @@ REFERENCE := $(notdir $(firstword $(wildcard content/traces/reference-*)))
 NAMES ?=
 FULL ?=
 ARGS ?=
+SITE_URL ?=
 
 # Material announces its end of life at each build; CONTRIBUTING.md says what follows for us.
 export NO_MKDOCS_2_WARNING := 1
@@ -16,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 RED := printf '\033[31m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help site test browser serve traces pages check bench soak locks clean
+.PHONY: help site test browser serve traces pages publish check bench soak pythons locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
@@ -43,8 +44,15 @@ traces: .venv/.run  ## run what is missing or stale here (NAMES='ddp' picks, FUL
 	@$(PY) -m runners run $(NAMES) $(if $(FULL),--full) $(ARGS)
 
 pages: .venv/.pages  ## the book from the committed traces, strictly; no torch, no experiments
-	@PROOFBOOK_MACHINE=$(REFERENCE) $(PY) -m mkdocs build --strict
+	@PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true $(PY) -m mkdocs build --strict
 	@echo "Open $(CURDIR)/site/html/index.html"
+
+publish: .venv/.pages  ## the book for a web server, and a zip of it (SITE_URL=https://example.org/book/)
+	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)}; \
+	[ -n "$$SOURCE_DATE_EPOCH" ] || unset SOURCE_DATE_EPOCH; \
+	PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true PROOFBOOK_SITE_URL='$(SITE_URL)' \
+		$(PY) -m mkdocs build --strict --site-dir site/book && \
+	$(PY) -m generator.archive site/book site/proofbook.zip
 
 check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/ruff check
@@ -54,14 +62,18 @@ check: .venv/.test  ## ruff, ruff format, mypy strict
 bench: .venv/.test  ## what measuring and generating cost, as ratios
 	@$(PY) -m tests.bench $(ARGS)
 
-soak: .venv/.test  ## what takes long: repeated outcomes and kills, a thousand pages
+soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property tests from a new seed (ARGS='-k killed --kills 20')
 	@$(PY) -m pytest tests/soak -m soak -s $(ARGS)
+
+pythons: .venv/.test  ## a smoke run on each Python found here (ARGS=--ends: oldest and newest)
+	@$(PY) requirements/pythons.py $(ARGS)
 
 locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 	@$(PY) requirements/lock.py
 
-clean:  ## remove the built site and the caches; .venv and traces stay
-	@find site -mindepth 2 ! -name .gitkeep -delete
+clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
+	@[ ! -f site/pages/.written ] || { $(PYTHON) -m generator.manifest site/pages && rm -f site/pages/.standing.json; }
+	@find site -mindepth 1 ! -path 'site/pages*' ! -path site/html ! -name .gitkeep -delete
 	@rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.

@@ -8,10 +8,15 @@
     python -m generator schema    the JSON Schemas of what authors write
 
 Exit codes: 0 sound; 1 built, but a run surprised or a law does not hold; 2 mistakes, or a wrong
-call.
+call; 130 Ctrl-C; 143 SIGTERM.
 """
 
 from __future__ import annotations
+
+from runners import stopping
+
+if __name__ == "__main__":
+    stopping.listen("stopped; run the same command again")  # before all else is loaded
 
 import argparse
 import json
@@ -60,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(errors, file=sys.stderr)
         num = len(errors.errors)
         print(f"{num} mistake{'s' if num != 1 else ''} in the content", file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        return stopping.told(stopped)
     except scaffold.CannotScaffoldError as error:
         print(error, file=sys.stderr)
     except OSError as error:
@@ -188,4 +195,4 @@ def _schema(_: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    stopping.leave(main())

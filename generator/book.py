@@ -6,13 +6,13 @@ Whether its expressions make sense is asked later, by `evidence.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from generator import tries
+from generator import handwritten, tries
 from generator.asked import asked
 from generator.claim import (
     Claim,
@@ -26,6 +26,7 @@ from generator.claim import (
 )  # fmt: skip
 from generator.documents import Document, read
 from generator.errors import ContentError, ContentErrors, nearest
+from generator.handwritten import HandWritten
 from generator.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.paths import Measured, TraceOnPage
 from generator.quiz import Item, QuizFile
@@ -79,6 +80,7 @@ class Book:
         reference: the machine that stands in where that one has no trace.
         machines: every machine that has a folder: the one shown, the reference, the others.
         documents: every YAML file, for checks that need places.
+        handwritten: the pages of content/pages.
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
     """
@@ -95,6 +97,7 @@ class Book:
     reference: Machine
     machines: dict[str, Measured] = field(default_factory=dict)
     documents: tuple[Document[Any], ...] = field(default=(), repr=False)
+    handwritten: tuple[HandWritten, ...] = ()
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
 
@@ -224,6 +227,15 @@ class _Loader:
                 found[mode] = Lesson(document.model, document.source, document.items_named)
         return found
 
+    def handwritten(self) -> Iterator[HandWritten]:
+        folder = self.content / "pages"
+        for path in handwritten.files(folder):
+            if path.suffix == ".md":
+                try:
+                    yield handwritten.read(folder, path, self.name(path))
+                except ContentErrors as error:
+                    self.errors += error.errors
+
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
         if not path.is_file():
@@ -239,6 +251,7 @@ def load(
     is_stale: IsStale = traces.is_stale,
     *,
     with_tries: bool = False,
+    only: Collection[str] | None = None,
 ) -> Book:
     """Read a content folder.
 
@@ -248,12 +261,13 @@ def load(
             traces/this-machine, then the reference machine.
         is_stale: tells whether the code of a trace's experiment has changed since.
         with_tries: whether to read what readers tried; only while serving.
+        only: the machines that may be shown; all of them by default.
 
     Raises:
         ContentErrors: everything wrong with any file.
     """
     loader = _Loader(content.resolve())
-    shelf = Shelf(loader.content, is_stale, loader.errors)
+    shelf = Shelf(loader.content, is_stale, loader.errors, only)
     home = loader.home()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     claims: dict[str, Claim] = {}
@@ -268,10 +282,12 @@ def load(
         loader.parts(believed, "misconceptions", misconceptions, "misconception")
     for cited in loader.split(loader.content, "references", ReferenceFile):
         loader.parts(cited, "references", references, "reference")
+    written = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
     if loader.errors or not (home and shown and reference):
-        faults = (fault for document in loader.documents for fault in document.text_faults())
+        faults = [fault for document in loader.documents for fault in document.text_faults()]
+        faults += [fault for page in written for fault in page.faults()]
         raise ContentErrors([*loader.errors, *faults])
     tried, lost = tries.read(loader.content / "tries") if with_tries else ((), ())
     return Book(
@@ -279,5 +295,5 @@ def load(
         retractions=retractions, misconceptions=misconceptions, references=references,
         traces=shelf.on_pages(shown, reference), machine=shown.machine,
         reference=reference.machine, machines=machines, documents=tuple(loader.documents),
-        tries=tried, lost_tries=lost,
+        handwritten=written, tries=tried, lost_tries=lost,
     )  # fmt: skip

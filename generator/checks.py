@@ -25,8 +25,9 @@ from generator.documents import Document, Field
 from generator.errors import ContentError, nearest, sort_errors
 from generator.exhibit import Listing
 from generator.filters import Label, Showed
+from generator.handwritten import HandWritten
 from generator.item_seen import seen
-from generator.lesson import MODES
+from generator.lesson import MODES, HomeFile
 from generator.quiz import QuizFile
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
         yield from of_document(evidence, document)
     for topic in evidence.book.topics:
         yield from of_writing(evidence, topic)
+    for page in evidence.book.handwritten:
+        yield from of_handwritten(evidence, page)
 
 
 def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -55,6 +58,15 @@ def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[Content
         yield from _reference(evidence.book, document, one)
     yield from document.text_faults()
     yield from _document(evidence, document)
+
+
+def of_handwritten(evidence: Evidence, page: HandWritten) -> Iterator[ContentError]:
+    """Every mistake in a page of content/pages; where its links lead, MkDocs looks."""
+    yield from page.faults()
+    for one in page.expressions():
+        problem = evidence.unprintable(evidence.evaluate(one.text)) if one.text else None
+        if problem:
+            yield page.error(one.start, f"{one.text}: {problem}")
 
 
 def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
@@ -132,6 +144,19 @@ def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentEr
     for kind, check in _BY_FILE:
         if isinstance(model, kind):
             yield from check(evidence, document)
+
+
+def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """The item that the home page asks, and the topic that has it."""
+    topics = {topic.id: topic for topic in evidence.book.topics}
+    home = document.model
+    if home.topic not in topics:
+        message = f"no topic {home.topic!r}{nearest(home.topic, topics)}"
+        yield document.error(("topic",), message)
+    elif home.commit not in topics[home.topic].items:
+        items = topics[home.topic].items
+        message = f"no item in {home.topic}/quiz.yml is {home.commit!r}"
+        yield document.error(("commit",), f"{message}{nearest(home.commit, items)}")
 
 
 def _claims(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -219,5 +244,6 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (MisconceptionFile, _backed),
     (ReferenceFile, _cited),
     (RetractionFile, repeats.mistakes),
+    (HomeFile, _home),
     (tuple(MODES.values()), _lesson),
 )

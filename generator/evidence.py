@@ -6,7 +6,6 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from generator.documents import Document, Field
 from generator.errors import ContentError, nearest
 from generator.filters import LABELS, Label, Showed, described
 from generator.paths import Key, Node, Reading
+from generator.repeating import command
 from generator.units import Unit
 from generator.value import AbsentError, ExpressionError, Origin, Value, constant
 from generator.verdicts import Outcome
@@ -27,7 +27,6 @@ NOT_MEASURED = "not measured here"
 CITED_UNITS = {
     "bytes": units.BYTES, "count": units.COUNT, "share": units.SHARE, "plain": units.PLAIN,
 }  # fmt: skip
-_FULL = re.compile(r"^FULL\b.*= True$", re.MULTILINE)  # an experiment that waits for --full
 Printable = Value | Label | Showed
 
 
@@ -250,10 +249,8 @@ class Evidence:
         return f"{found.title} ({found.where})"
 
     def again(self, experiment: str) -> str:
-        """The command that measures an experiment again."""
-        path = self.book.root / "runners" / "experiments" / f"{experiment}.py"
-        is_full = path.is_file() and _FULL.search(path.read_text(encoding="utf-8"))
-        return f"python -m runners run {experiment}{' --full' if is_full else ''}"
+        """The command that measures an experiment again and compares it with this page's trace."""
+        return command([experiment], self.book.traces[experiment].folder, self.book.reference.name)
 
     def remembered(self, key: Hashable, make: Callable[[], str]) -> str:
         """A text made once for a key: what many pages of one book print alike."""

@@ -5,7 +5,6 @@ The tests apply every claim's change and see that the claim no longer holds and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,29 +14,9 @@ from pydantic import ValidationError
 from generator.book import Book
 from generator.claim import Claim, Falsifier
 from generator.paths import NAMES, Key, TraceOnPage
-from runners.trace import Run, Samples, Trace
+from runners.trace import Run, Samples, Trace, steps_of
 
-_STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\])")
-
-
-def steps_of(path: str) -> list[Key]:
-    """The steps of a plain path: `ddp.single.epochs[-1].loss`.
-
-    Raises:
-        ValueError: it is not a plain path of experiment, run and field.
-    """
-    steps: list[Key] = []
-    position = 0
-    while position < len(path):
-        match = _STEP.match(path, position)
-        if match is None:
-            raise ValueError(f"{path!r} is not a plain path to one field of a trace")
-        name, index, *quoted = match.groups()
-        steps.append(int(index) if index else name or next(q for q in quoted if q))
-        position = match.end()
-    if len(steps) < 3:
-        raise ValueError(f"{path!r} names no field of a run")
-    return steps
+__all__ = ["falsified_problem", "falsify", "steps_of"]
 
 
 def falsify(traces: Mapping[str, TraceOnPage], claim: Claim) -> dict[str, TraceOnPage]:

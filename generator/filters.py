@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from generator import units
-from generator.paths import Node
+from generator.paths import Node, field_name
 from generator.value import ExpressionError, Kind, Value, computed, numeric, quotient
 from runners.trace import Samples
 
@@ -112,7 +112,8 @@ def _count(thing: Thing) -> Value:
         number = len(thing.thing)  # nothing counts too: an empty list has none
         thing.refuse_if_skipped()
         kind: Kind = "simulated" if thing.origin.nature == "simulated" else "measured"
-        node = Value(number, units.COUNT, kind, thing.formula, origin=thing.origin)
+        origin = thing.origin._replace(field=field_name(thing.steps))
+        node = Value(number, units.COUNT, kind, thing.formula, origin=origin)
         return computed(number, units.COUNT, f"count({thing.formula})", (node,))
     found = elements(thing)
     values = tuple(one for one in found if isinstance(one, Value))

@@ -146,22 +146,31 @@ def _value(tree: Tree, inputs: Mapping[str, float]) -> float:
 
 
 def _written(tree: Tree, words: Mapping[str, str]) -> tuple[str, int]:
-    """The text of a tree, and how strongly it holds together."""
+    """The text of a tree, which reads back as the same tree, and how strongly it holds together.
+
+    What stands on the right of a sign keeps its brackets whatever the sign: rounded sums and
+    products are not associative, so `a + (b + c)` is not always `a + b + c`.
+    """
     if isinstance(tree, float):
-        return f"{tree:.15g}", _ATOM
+        return _digits(tree), _ATOM
     if isinstance(tree, str):
         return words.get(tree, tree), _ATOM
     if len(tree) == 2:
-        return f"-{_bracketed(tree[1], 2, words)}", 1
+        return f"-{_bracketed(tree[1], _ATOM, words)}", 1
     sign, left, right = tree
     if sign in FUNCTIONS:
         return f"{sign}({_written(left, words)[0]}, {_written(right, words)[0]})", _ATOM
     binding = _BINDING[sign]
-    stronger = binding + (sign in "-/")
     return (
-        f"{_bracketed(left, binding, words)} {sign} {_bracketed(right, stronger, words)}",
+        f"{_bracketed(left, binding, words)} {sign} {_bracketed(right, binding + 1, words)}",
         binding,
     )
+
+
+def _digits(number: float) -> str:
+    """A number without the point of a whole one, with no digit lost."""
+    short = f"{number:.15g}"
+    return short if float(short) == number else repr(number)
 
 
 def _bracketed(tree: Tree, binding: int, words: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from generator.modes.recall import RecallFile
 from generator.modes.trace import TraceFile
 from generator.modes.trials import TryFile
 from generator.modes.why import WhyFile
-from generator.words import Line, Prose, Written
+from generator.words import Id, Line, Prose, Written
 
 __all__ = [
     "MODES", "ChallengeFile", "CostFile", "DeepFile", "ExperimentFile", "HomeFile", "LearnFile",
@@ -38,12 +38,29 @@ class TopicFile(Written):
 
 
 class HomeFile(Written):
-    """content/home.yml."""
+    """content/home.yml.
+
+    Attributes:
+        title: the page's.
+        about: what the book is, for search engines and previews.
+        topic: the topic whose item the page asks first.
+        commit: that item; the figure stays closed until the reader has answered.
+        figure: the runs behind the answer.
+        seen: what the figure shows.
+        numbers: what the numbers of this book are.
+        how: how the book works.
+        repeat: what a reader needs to measure a number again; every popover leads here.
+    """
 
     title: Line
-    promise: Prose
+    about: Line
+    topic: Id
+    commit: Id
     figure: Figure
+    seen: Prose
+    numbers: Prose
     how: Prose
+    repeat: Prose
 
 
 LessonFile = (

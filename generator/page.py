@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from generator import figures, given_away
+from generator import figures, given_away, handwritten
 from generator.book import Book, Topic
 from generator.elsewhere import Elsewhere
 from generator.evidence import Evidence
@@ -31,6 +31,7 @@ from generator.views import (
     costs,
     decisions,
     frame,
+    home,
     listing,
     machines,
     other_machines,
@@ -90,6 +91,7 @@ class Sheet:
         mode: the mode, for the page of a lesson.
         code: the listed code that it shows, and that its items are about: path and text.
         minutes: for pages that lead to others, the minutes that each of those takes.
+        text: for a page that somebody writes by hand, its Markdown.
         claim_groups: for the page of all claims: claims by experiment.
         claim_topics: for pages with filters: the topics of every claim.
         machine: for the page of one machine, its name.
@@ -109,6 +111,7 @@ class Sheet:
     mode: Mode | None = None
     code: tuple[tuple[str, str | None], ...] = ()
     minutes: Mapping[str, int] = field(default_factory=dict)
+    text: str = ""
     claim_groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     claim_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     machine: str | None = None
@@ -148,7 +151,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     context: dict[str, Any] = {
         "folio": folio, "book": book, "topic": topic, "root": "../" * depth, "mode": sheet.mode,
-        "lesson": lesson, "source": sheet.source,
+        "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, text),
         **_tools(folio, topic, lesson, sheet.minutes), **_of_the_book(folio, sheet),
     }  # fmt: skip
     body = _kept_together(environment().get_template(sheet.template).render(context))
@@ -215,6 +218,7 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
     topics = sheet.claim_topics
     measured = folio.book.machines.get(sheet.machine or "")
     return {
+        "home": lambda: home.home(folio),
         "measured": measured,
         "experiment": sheet.experiment,
         "choices": lambda words: sift.choices(words, topics, folio),
@@ -234,6 +238,11 @@ def _ways_into(topic: Topic, minutes: Mapping[str, int], folio: Folio) -> list[w
     places = {mode: f"topics/{topic.id}/{mode}.md" for mode in topic.asked}
     read: dict[str, int] = {mode: minutes[path] for mode, path in places.items() if path in minutes}
     return ways.ways(topic, None, folio, read)
+
+
+def _markdown(sheet: Sheet, text: PageText) -> Markup:
+    """The Markdown that somebody wrote by hand, with its values as HTML in it."""
+    return Markup(handwritten.filled(sheet.text, lambda one: escaped_heading(text.expression(one))))
 
 
 def _kept_together(html: str) -> str:

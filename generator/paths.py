@@ -17,9 +17,10 @@ from generator import units
 from generator.errors import nearest
 from generator.units import AS_RULED, Form, Unit
 from generator.value import AbsentError, ExpressionError, Kind, Origin, Value
-from runners.trace import Machine, Prediction, Run, Samples, Trace
+from runners.trace import NAMES, Key, Machine, Prediction, Samples, Trace, at, measure_of
 
-Key = str | int
+__all__ = ["NAMES", "Key", "Measured", "Node", "Reading", "TraceOnPage", "field_name", "unit_of"]
+
 GIVEN = frozenset(
     {
         "settings", "model", "world_size", "seed", "budget_bytes", "strategy", "backend",
@@ -28,7 +29,6 @@ GIVEN = frozenset(
 )  # fmt: skip
 _ORDINALS = frozenset({"rank", "epoch", "step", "seed"})
 _TRACE_FIELDS = frozenset({"experiment", "question", "recorded_at", "machine", "code", "software"})
-NAMES = ("name", "operation", "rank")
 
 
 @dataclass(frozen=True)
@@ -253,25 +253,9 @@ class Node:
             return False
         run = shown.reference.runs.get(str(self.origin.run))
         try:
-            return run is not None and find(run, steps) is not None
+            return run is not None and at(run, steps) is not None
         except (KeyError, IndexError, AttributeError, TypeError):
             return False
-
-
-def find(run: Run, steps: tuple[Key, ...]) -> object:
-    """The plain thing at the end of steps that start at a run; raises where they lead nowhere."""
-    thing: Any = run
-    for key in steps:
-        if isinstance(thing, BaseModel):
-            thing = getattr(thing, str(key))
-        elif isinstance(thing, list) and isinstance(key, str):
-            thing = next(
-                (e for e in thing if any(str(getattr(e, name, None)) == key for name in NAMES)),
-                None,
-            )
-        else:
-            thing = thing[key]
-    return thing
 
 
 def field_name(steps: tuple[Key, ...]) -> str:
@@ -287,13 +271,9 @@ def unit_of(steps: tuple[Key, ...], thing: int | float | str) -> Unit:
     if isinstance(thing, str):
         return units.TEXT
     names = [key for key in steps if isinstance(key, str)]
-    last, above = names[-1], names[-2] if len(names) > 1 else ""
-    if last.endswith("bytes") or "_bytes_per_" in last or above == "phases":
-        return units.BYTES
-    if last.endswith("_seconds") or last == "samples":
-        return units.SECONDS
-    if "timing" in names and above in ("stages", "prediction"):
-        return units.SECONDS
+    last = names[-1]
+    if measure := measure_of(steps):
+        return units.BYTES if measure == "bytes" else units.SECONDS
     if last.endswith(("_share", "accuracy")):
         return units.SHARE
     if "loss" in last:

@@ -1,10 +1,11 @@
 """MkDocs' view of Proofbook, and the only file that knows MkDocs.
 
-Before a build it loads the book, renders it, and brings `docs_dir` to exactly that: pages and
-assets are written only where their bytes changed, raw traces are copied beside them, what no book
-made is deleted (files that begin with a dot stay). After a build, but not under `mkdocs serve`,
-each page gets its Content-Security-Policy. Content errors are printed one a line, all at once, and
-end a build with exit code 2; under `serve` the last good pages stay, with the errors on top.
+Before a build it loads the book, renders it, and writes it to `docs_dir`: pages and assets where
+their bytes changed, raw traces beside them. It deletes what it wrote there earlier and the book no
+longer has; pages that somebody else put there stay, and are built. After a build, but not under
+`mkdocs serve`, each page gets its Content-Security-Policy. Content errors are printed one a line,
+all at once, and end a build with exit code 2; under `serve` the last good pages stay, with the
+errors on top.
 
     mkdocs build --strict      mkdocs serve      mkdocs serve --dirty --no-strict
 """
@@ -12,6 +13,7 @@ end a build with exit code 2; under `serve` the last good pages stay, with the e
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -29,7 +31,7 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 from watchdog.observers.polling import PollingObserver
 
-from generator import asides, coverage, csp, publish, repeats, verdicts
+from generator import asides, committed, coverage, csp, publish, repeats, verdicts
 from generator import book as books
 from generator.errors import ContentErrors
 from generator.press import Press
@@ -39,6 +41,7 @@ from runners.trace import source_digest
 GENERATOR = Path(__file__).resolve().parent
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
+EDIT_URIS_OF_HOSTS = ("edit/master/docs/", "src/default/docs/")
 log = get_plugin_logger("proofbook")
 
 
@@ -67,12 +70,17 @@ class ContentAbort(Abort):
     code = 2
     exit_code = 2
 
+    def show(self, *_: object, **__: object) -> None:
+        """Print what is wrong where errors belong; MkDocs' own goes to standard output."""
+        sys.stderr.write(f"{self.format_message()}\n")
+
 
 class ProofbookConfig(Config):
     """Options of the plugin in mkdocs.yml."""
 
     content = config_options.Type(str, default="content")
-    edit_base = config_options.Type(str, default="")
+    machine = config_options.Type(str, default="")  # PROOFBOOK_MACHINE comes before it
+    committed_only = config_options.Type(bool, default=False)
 
 
 class ProofbookPlugin(BasePlugin[ProofbookConfig]):
@@ -80,6 +88,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     def __init__(self) -> None:
         self.is_serving = False
+        self.is_deploying = False
         self.mistakes = ""
         self.root = Path()
         self.press = Press()
@@ -87,14 +96,21 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.code: dict[Path, bytes] = {}
         self.compiled = CompiledTemplates()
         self.asides: dict[str, tuple[str, ...]] = {}
+        self.copied: set[str] = set()
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
-        """Remember whether a person is watching."""
+        """Remember whether a person is watching, and whether the world will."""
         self.is_serving = command == "serve"
+        self.is_deploying = command == "gh-deploy"
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Find the project's root, which is where mkdocs.yml stands."""
+        """Find the project's root, where mkdocs.yml stands, and what edit links begin with.
+
+        Where none is given, MkDocs takes it for granted that sources stand in `docs/`.
+        """
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
+        if config.edit_uri in EDIT_URIS_OF_HOSTS:
+            config.edit_uri = config.edit_uri.removesuffix("docs/")
         return config
 
     @property
@@ -129,8 +145,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if not self.is_serving:
             self.press, self.seen = Press(), {}
         self._forget_edited()
-        machine = os.environ.get("PROOFBOOK_MACHINE")
-        book = books.load(self.content, machine, with_tries=self.is_serving)
+        book = books.load(
+            self.content,
+            os.environ.get("PROOFBOOK_MACHINE") or self.config.machine,
+            with_tries=self.is_serving,
+            only=committed.machines(self.content) if self._is_published() else None,
+        )
         for lost in book.lost_tries:
             log.warning(lost)
         published = publish.publish(book, self.content, folder, self.press, self.seen)
@@ -140,6 +160,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             log.warning(problem)
         for line in published.rerun:
             log.info(line)
+
+    def _is_published(self) -> bool:
+        return self.is_deploying or self.config.committed_only
 
     def _forget_edited(self) -> None:
         """Read again what somebody may have edited while serving: words, and experiments' code."""
@@ -166,20 +189,35 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Keep the theme's compiled templates from one build to the next."""
+        """Keep the theme's compiled templates from one build to the next; note what is copied."""
         env.bytecode_cache = self.compiled
+        self.copied = {file.abs_dest_path for file in files if not file.is_documentation_page()}
         return env
+
+    def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
+        """Say where each page is edited: in the file that an author wrote, if there is one."""
+        sources = self.press.sources
+        for file in files.documentation_pages():
+            put_there = os.path.relpath(file.abs_src_path or "", self.root)
+            file.edit_uri = sources.get(file.src_uri, put_there)
+        return files
 
     def on_page_markdown(
         self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
-    ) -> str:
-        """Point the edit link at the YAML a page was made from, and set aside what is HTML."""
-        source = page.meta.get("source")
-        base = self.config.edit_base
-        page.edit_url = f"{base.rstrip('/')}/{source}" if base and source else None
-        aside = asides.set_aside(markdown)
+    ) -> str | None:
+        """Show the sidebar beside a page that the nav puts into a section; set aside what is HTML.
+
+        A page that somebody put into `docs_dir` is left to MkDocs.
+        """
+        if page.file.src_uri not in self.press.sources:
+            return None
+        if page.parent or "navigation.tabs" not in config.theme.get("features", ()):
+            page.meta["hide"] = [one for one in page.meta["hide"] if one != "navigation"]
+        by_hand = page.file.src_uri in self.press.handwritten
+        begins = markdown.rfind('<div class="pb-provenances"') if by_hand else 0
+        aside = asides.set_aside(markdown[begins:])
         self.asides[page.file.src_uri] = aside.blocks
-        return aside.text
+        return markdown[:begins] + aside.text
 
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
@@ -191,11 +229,15 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
         """Put back what was set aside."""
-        return asides.put_back(output, self.asides.pop(page.file.src_uri, ()))
+        blocks = self.asides.pop(page.file.src_uri, None)
+        return asides.put_back(output, blocks) if blocks else output
 
     @event_priority(-200)
     def on_post_build(self, *, config: MkDocsConfig) -> None:
-        """Give each page its policy; `serve` injects a script of its own, so not there."""
+        """Give each page its policy; `serve` injects a script of its own, so not there.
+
+        HTML that somebody put into `docs_dir` is copied as it is.
+        """
         if self.is_serving:
             return
         site = Path(config.site_dir)
@@ -203,4 +245,6 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             for name in ("sitemap.xml", "sitemap.xml.gz"):
                 (site / name).unlink(missing_ok=True)
         for path in sorted(site.rglob("*.html")):
+            if str(path) in self.copied:
+                continue
             path.write_text(csp.with_policy(path.read_text(encoding="utf-8")), encoding="utf-8")

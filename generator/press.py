@@ -35,6 +35,7 @@ _SHARED = (
     "references",
 )  # fmt: skip
 _ELSEWHERE = HomeFile.model_construct()  # what a page holds that has nothing of the home page
+TAKEN = "the book has a page of this name already; choose another"
 SIFT = "assets/sift.css"  # what the filters of a page hide
 Code = tuple[tuple[str, str | None], ...]
 
@@ -86,6 +87,16 @@ class Press:
         _raise_any(given_away.mistakes(book, told))
         return {path: page.content for path, page in pages.items()}
 
+    @property
+    def handwritten(self) -> frozenset[str]:
+        """The pages that somebody wrote as Markdown."""
+        return frozenset(path for path, (sheet, _) in self._pages.items() if sheet.text)
+
+    @property
+    def sources(self) -> dict[str, str | None]:
+        """The file that an author edits, by page; None for a page that no author wrote."""
+        return {path: sheet.source for path, (sheet, _) in self._pages.items()}
+
     def judged(self, book: Book) -> Judged:
         """The evidence over a book, with every verdict; what is known of its base stays."""
         base = _base(book)
@@ -119,6 +130,10 @@ class Press:
             yield from self._looked_for(
                 topic.id, asked, partial(checks.of_writing, evidence, topic)
             )
+        for page in book.handwritten:
+            yield from self._looked_for(
+                page.file, page, partial(checks.of_handwritten, evidence, page)
+            )
 
     def _looked_for(
         self, name: str, made_from: object, look: Callable[[], Iterable[ContentError]]
@@ -134,6 +149,9 @@ class Press:
         minutes: dict[str, int] = {}
         errors: list[ContentError] = []
         for sheet in _sheets(files, judged, minutes):
+            if sheet.path in pages:
+                errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
+                continue
             try:
                 pages[sheet.path] = self._print(sheet, judged)
                 minutes[sheet.path] = pages[sheet.path].minutes
@@ -203,21 +221,27 @@ def _sheets(files: _Files, judged: Judged, minutes: Mapping[str, int]) -> Iterat
     """
     book, words = files.book, interface_words()
     bare = replace(
-        book, home=_ELSEWHERE, topics=(), retractions={}, tries=(), lost_tries=(), documents=()
-    )
+        book, home=_ELSEWHERE, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
+        handwritten=(),
+    )  # fmt: skip
     for topic in book.topics:
         yield from _of_topic(files, bare, topic, minutes)
     outlined = replace(bare, topics=tuple(replace(topic, lessons={}) for topic in book.topics))
     about_items = files.code(one for topic in book.topics for one in files.questions(topic))
     yield Sheet(
         "index.md", "home.md.j2", replace(outlined, home=book.home), book.home.title,
-        book.home.promise, "content/home.yml", code=about_items, minutes=dict(minutes),
+        book.home.about, "content/home.yml", code=about_items, minutes=dict(minutes),
     )  # fmt: skip
     yield Sheet(
         "topics/index.md", "topics.md.j2", outlined, words["topics"]["title"],
         words["topics"]["lede"], None, code=about_items, minutes=dict(minutes),
     )  # fmt: skip
     yield from _of_the_book(files, bare, judged)
+    for page in book.handwritten:
+        yield Sheet(
+            page.path, "handwritten.md.j2", bare, page.title, page.description, page.file,
+            text=page.body or "\n", has_toc=True,
+        )  # fmt: skip
 
 
 def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:

@@ -116,6 +116,12 @@ def faults(text: str, *, inline: bool = False) -> tuple[Fault, ...]:
     return tuple(sorted(found))
 
 
+def code(text: str) -> Iterator[re.Match[str]]:
+    """The code blocks and code spans of a text of several paragraphs."""
+    yield from _FENCE.finditer(text)
+    yield from _CODE.finditer(_FENCE.sub(_blank, text))
+
+
 def masked(text: str, *, inline: bool = False) -> str:
     """The text with everything exempt from the rule on numerals blanked out, place by place."""
     blocks = () if inline else (_FENCE, _LISTED)

@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from generator import prose
 from generator.filters import Label, Showed
 from generator.prose import Fill
+from generator.repeating import command_for
 from generator.value import Origin, Value
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ NATURES = {
     "simulated": "simulated: fake tensors, on one rank of as many as it says",
 }
 
+REPEAT = "repeat"  # the part of the home page that says how to measure a number again
 NUM_BRIEF = 4  # inputs that a brief popover lists
 LONG = 24  # letters that fit any line; what has more may break
 
@@ -58,6 +60,12 @@ class PageText:
         self._shared: dict[str, Markup] = {}
         self._numbers: dict[object, int] = {}
         self._values: list[Value] = []
+
+    def over(self, evidence: Evidence) -> PageText:
+        """The same page, for a part of it that another machine's evidence fills."""
+        part = PageText(evidence, 0)
+        part.__dict__.update(self.__dict__, _evidence=evidence)
+        return part
 
     def line(self, text: str, evidence: Evidence | None = None) -> Markup:
         """Inline HTML of a Line; over another machine's evidence where that is given."""
@@ -171,7 +179,7 @@ class PageText:
             yield "run", self._run_link(origin)
             return
         yield "on", escape(f"{origin.machine}, {origin.recorded_at}, torch {origin.torch}")
-        yield "again", _code(self._evidence.again(origin.experiment))
+        yield from self._again(value)
         yield "trace", self._trace_link(origin.machine, origin.experiment)
 
     def _inputs(self, value: Value) -> Iterator[tuple[str, str]]:
@@ -186,10 +194,17 @@ class PageText:
             yield "on", escape(machine)
         if self._is_brief:
             return
+        yield from self._again(value)
         origins = [leaf.origin for leaf in value.leaves if leaf.origin]
         for machine, experiment in dict.fromkeys((o.machine, o.experiment) for o in origins):
             if experiment:
                 yield "trace", self._trace_link(machine, experiment)
+
+    def _again(self, value: Value) -> Iterator[tuple[str, str]]:
+        """The command that measures it again, beside a link to what that needs."""
+        line = command_for(value, self._evidence.book.reference.name)
+        if line:
+            yield f'<a href="{self._root}index.html#{REPEAT}">again</a>', _code(line)
 
     def _run_link(self, origin: Origin) -> str:
         place = f"evidence/{origin.experiment}.html"

@@ -1,7 +1,7 @@
 """The book on disk: every file that a site is built from, written only where its bytes changed.
 
-A book in; `site/pages/` out, which then holds exactly the pages, the assets and the raw traces.
-A page that no book makes any more is deleted; files that begin with a dot stay.
+A book in; `site/pages/` out, which then holds the pages, the assets and the raw traces. What the
+generator wrote and no book makes any more is deleted; what anybody else put there stays.
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ from typing import NamedTuple, get_args
 
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from generator import rerun, sifting
+from generator import handwritten, manifest, rerun, sifting
 from generator.book import Book
 from generator.claim import Verdict
-from generator.press import SIFT, Press
+from generator.errors import ContentError, ContentErrors
+from generator.press import SIFT, TAKEN, Press
 from generator.views.claims import STANDINGS
 from generator.views.folio import interface_words
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 SPEAKING = "assets/proofbook.js"
 VENDORED = "iframe-worker"
+OCCUPIED = (
+    "a page of the book belongs here, and this file was written or edited by hand; move it to "
+    "content/pages under another name, or delete it"
+)
 
 
 class Change(NamedTuple):
@@ -43,6 +48,7 @@ class Seen(NamedTuple):
     content: bytes
     changed: int
     num_bytes: int
+    digest: str
 
 
 class Published(NamedTuple):
@@ -69,7 +75,8 @@ def publish(
         seen: how files of the folder were left before; see `bring_to`.
 
     Raises:
-        ContentErrors: a text of the book has a mistake.
+        ContentErrors: a text of the book has a mistake, or a file that somebody else wrote stands
+            where one of the book's belongs.
         OSError: the disk refused, and no file is torn; or the folder holds the content, of which
             nothing would be left.
     """
@@ -83,7 +90,7 @@ def publish(
 
 
 def site_files(book: Book, content: Path, press: Press | None = None) -> dict[str, bytes]:
-    """Every file of `site/pages/`, by its path there: pages, assets, raw traces.
+    """Every file of `site/pages/`, by its path there: pages with their images, assets, raw traces.
 
     Args:
         book: what pages are made from.
@@ -101,8 +108,16 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
         [topic.id for topic in book.topics], len(book.machines), [*get_args(Verdict), *STANDINGS]
     ).encode()
     files[SPEAKING] = words_for_scripts(interface_words()["script"]) + files[SPEAKING]
-    for name, trace in sorted(raw_traces(book, content).items()):
-        files[name] = trace.read_bytes()
+    for name, path in sorted(raw_traces(book, content).items()):
+        files[name] = path.read_bytes()
+    folder = content / "pages"
+    for path in handwritten.files(folder):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix != ".md":
+            if name in files:
+                at = path.relative_to(content.parent).as_posix()
+                raise ContentErrors([ContentError(at, 0, 0, TAKEN)])
+            files[name] = path.read_bytes()
     return files
 
 
@@ -138,7 +153,7 @@ def words_for_scripts(words: Mapping[str, object]) -> bytes:
 def bring_to(
     folder: Path, files: Mapping[str, bytes], seen: dict[str, Seen] | None = None
 ) -> Change:
-    """Make a folder hold these files and, but for dotfiles, nothing else; equal bytes stay.
+    """Make a folder hold these files; equal bytes stay, and so does what somebody else put there.
 
     Args:
         folder: where they go.
@@ -147,20 +162,32 @@ def bring_to(
             has touched since is not read again.
 
     Raises:
+        ContentErrors: files that somebody else wrote, or edited, stand where these should go;
+            nothing was written.
         OSError: the disk refused; each file then is either the old one or the new one.
     """
     seen = {} if seen is None else seen
-    written = 0
-    for name, content in files.items():
-        path = folder / name
-        if _is_as_seen(path, content, seen.get(name)):
-            continue
-        if not path.is_file() or path.read_bytes() != content:
-            _replace(path, content)
-            written += 1
-        now = path.stat()
-        seen[name] = Seen(content, now.st_mtime_ns, now.st_size)
-    return Change(written, _delete_others(folder, files), len(files) - written)
+    changed = {
+        name: content
+        for name, content in files.items()
+        if not _is_as_seen(folder / name, content, seen.get(name))
+    }
+    digests = {name: manifest.digest(content) for name, content in changed.items()}
+    before = manifest.read(folder)
+    after = {(name, digests[name] if name in digests else seen[name].digest) for name in files}
+    old = {name: (folder / name).read_bytes() for name in changed if (folder / name).is_file()}
+    to_write = [name for name, content in changed.items() if old.get(name) != content]
+    _refuse_others(folder, {name: old[name] for name in to_write if name in old}, before)
+    _note(folder, before, before | after)  # first of all, in case this is the last we do
+    for name in to_write:
+        _replace(folder / name, changed[name])
+    for name, content in changed.items():
+        stat = (folder / name).stat()
+        seen[name] = Seen(content, stat.st_mtime_ns, stat.st_size, digests[name])
+    gone = manifest.unchanged(folder, {entry for entry in before if entry[0] not in files})
+    num_deleted = manifest.delete(folder, list(dict.fromkeys(gone)))
+    _note(folder, before | after, after)
+    return Change(len(to_write), num_deleted, len(files) - len(to_write))
 
 
 def _is_as_seen(path: Path, content: bytes, before: Seen | None) -> bool:
@@ -173,18 +200,24 @@ def _is_as_seen(path: Path, content: bytes, before: Seen | None) -> bool:
     return (now.st_mtime_ns, now.st_size) == (before.changed, before.num_bytes)
 
 
-def _delete_others(folder: Path, files: Mapping[str, bytes]) -> int:
-    deleted = 0
-    for path in sorted(folder.rglob("*"), reverse=True):
-        inside = path.relative_to(folder)
-        if inside.as_posix() in files or any(part.startswith(".") for part in inside.parts):
-            continue
-        if path.is_file() or path.is_symlink():
-            path.unlink()
-            deleted += 1
-        elif not any(path.iterdir()):
-            path.rmdir()
-    return deleted
+def _refuse_others(folder: Path, old: Mapping[str, bytes], written: set[manifest.Entry]) -> None:
+    """Refuse to overwrite what the generator did not write.
+
+    A version without the list kept a folder to itself: what it left there is the generator's.
+    """
+    if not (folder / manifest.NOTE).is_file() and (folder / rerun.NOTE).is_file():
+        return
+    others = [name for name, held in old.items() if (name, manifest.digest(held)) not in written]
+    if others:
+        path = (folder / others[0]).resolve()
+        at = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise ContentErrors([ContentError(f"{at}{more}", 0, 0, OCCUPIED)])
+
+
+def _note(folder: Path, before: set[manifest.Entry], now: set[manifest.Entry]) -> None:
+    if before != now or not (folder / manifest.NOTE).is_file():
+        _replace(folder / manifest.NOTE, manifest.text(now))
 
 
 def _replace(path: Path, content: bytes) -> None:

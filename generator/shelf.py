@@ -8,7 +8,7 @@ show it, whole from one of these two. What cannot be read is an error of the boo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +19,14 @@ from runners import trace as traces
 from runners.trace import Machine, Prediction, Trace, TraceError
 
 RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None)
+NO_MACHINE = "no machine has measured yet; run `make traces`"
+NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
+NOT_COMMITTED = (
+    "not in the commit, and a published book shows no other machine; `git add --force` its "
+    "JSON files and commit them, or choose another machine"
+)
 IsStale = Callable[[Trace], bool]
+REFERENCE = "reference-*"  # what the reference machine's folder is called
 NOT_TRACES = frozenset({"machine", "prediction"})  # what else lies in a machine's folder
 
 
@@ -31,11 +38,13 @@ class Shelf:
         content: the folder of content.
         is_stale: tells whether the code of a trace's experiment has changed since.
         errors: where mistakes are put.
+        only: the folders that may be shown; all of them where it is None.
     """
 
     content: Path
     is_stale: IsStale
     errors: list[ContentError]
+    only: Collection[str] | None = None
 
     @property
     def folder(self) -> Path:
@@ -47,13 +56,17 @@ class Shelf:
 
         Args:
             asked: the folder to show; by default PROOFBOOK_MACHINE, then the name in
-                traces/this-machine, then the reference machine.
+                traces/this-machine, then the reference machine. Where only some folders may be
+                shown, `this-machine` is not asked.
         """
         name, reference = self._chosen(asked), self._reference_name()
         if name is None:
-            self._refuse(self.folder, "no machine has measured yet; run `make traces`")
+            self._refuse(self.folder, NO_MACHINE if self.only is None else NONE_COMMITTED)
             return {}
-        folders = sorted(path.parent.name for path in self.folder.glob("*/machine.json"))
+        if not self._may_show(name):
+            self._refuse(self.folder / name, NOT_COMMITTED)
+            return {}
+        folders = [one for one in traces.machine_folders(self.folder) if self._may_show(one)]
         names = dict.fromkeys((name, *([reference] if reference else []), *folders))
         found = {one: self._measured(one) for one in names}
         if found[name] is None:  # without it there is nothing to show
@@ -77,15 +90,20 @@ class Shelf:
         }
 
     def _reference_name(self) -> str | None:
-        folders = sorted(path.parent.name for path in self.folder.glob("reference-*/machine.json"))
-        return folders[0] if folders else None
+        return next(filter(self._may_show, self._folders(REFERENCE)), None)
+
+    def _folders(self, called: str) -> list[str]:
+        return sorted(path.parent.name for path in self.folder.glob(f"{called}/machine.json"))
+
+    def _may_show(self, name: str) -> bool:
+        return self.only is None or name in self.only
 
     def _chosen(self, asked: str | None) -> str | None:
         name = asked or os.environ.get("PROOFBOOK_MACHINE")
         if name:
             return name
         note = self.folder / "this-machine"
-        if note.is_file():
+        if note.is_file() and self.only is None:
             name = note.read_text(encoding="utf-8").strip()
             if name and (self.folder / name / "machine.json").is_file():
                 return name
@@ -117,8 +135,9 @@ class Shelf:
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
         """Numbers must not pass for another machine's: a file says where it was measured."""
-        if name != path.parent.name:
-            self._refuse(path, f"{field}: is {name!r}, the folder says {path.parent.name!r}")
+        folder = path.parent.relative_to(self.folder).as_posix()
+        if name != folder:
+            self._refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
 
     def _refuse(self, path: Path, message: str) -> None:
         name = path.relative_to(self.content.parent).as_posix()

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from runners.trace import as_written, exactly
+
 NBSP = "\u00a0"
 Style = Literal["plain", "count", "ordinal", "share", "ratio", "loss", "text"]
 Way = Literal["percent", "times", "exact", "written"]
@@ -157,7 +159,7 @@ def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
     if unit.style == "ordinal" and isinstance(number, int):
         return str(number)
     if form.way == "written" and form.digits is None and number < 1_000_000:
-        return _as_written(number)
+        return as_written(number)
     return _count(number, digits)
 
 
@@ -202,19 +204,6 @@ def _seconds(number: float, digits: int) -> str:
     raise AssertionError(number)
 
 
-def _as_written(number: float) -> str:
-    if isinstance(number, int):
-        return f"{number:,}"
-    mantissa, _, exponent = repr(number).partition("e")
-    if not exponent:
-        return mantissa.removesuffix(".0")
-    return (
-        f"{mantissa.removesuffix('.0')}{NBSP}×{NBSP}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
-    )
-
-
 def _exact(number: float, unit: Unit) -> str:
-    if any((unit.num_bytes, unit.num_seconds)):
-        name = str(unit) if number != 1 else str(unit).removesuffix("s")
-        return f"{_as_written(number)}{NBSP}{name}"
-    return _as_written(number)
+    is_plain = not any((unit.num_bytes, unit.num_seconds))
+    return exactly(number, None if is_plain else str(unit))

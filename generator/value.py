@@ -145,7 +145,7 @@ class Value:
         return _combine(other, "/", self)
 
     def __neg__(self) -> Value:
-        return computed(-numeric(self), self.unit, f"-{_wrapped(self, _PRODUCT)}", (self,), _SUM)
+        return computed(-numeric(self), self.unit, f"-{_wrapped(self, _ATOM)}", (self,), _SUM)
 
 
 def computed(
@@ -219,7 +219,8 @@ _NUMBERS: dict[str, Callable[[float, float], float]] = {
 def _combine(left: object, sign: str, right: object) -> Value:
     first, second = _operand(left), _operand(right)
     binding = _SUM if sign in "+-" else _PRODUCT
-    formula = f"{_wrapped(first, binding)} {sign} {_wrapped(second, binding + (sign in '-/'))}"
+    # The right side keeps its brackets: rounded sums and products are not associative.
+    formula = f"{_wrapped(first, binding)} {sign} {_wrapped(second, binding + 1)}"
     numbers = numeric(first), numeric(second)
     try:
         number = _NUMBERS[sign](*numbers)

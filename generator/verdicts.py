@@ -128,7 +128,9 @@ def _settle(
     evidence: Evidence, claim: Claim, predicted: Evaluation, observed: Evaluation
 ) -> tuple[Verdict | None, str, Value | None]:
     """The verdict where there is nothing to compare, why, and what the trace itself says."""
-    because = _outside(evidence.book, claim.domain, observed.runs)
+    because = _outside(evidence.book, claim.domain, observed.runs) or _incomparable(
+        evidence.book, claim, predicted, observed
+    )
     if because:
         return "does_not_apply", because, None
     for name in (*predicted.runs, *observed.runs):
@@ -158,6 +160,19 @@ def _outside(book: Book, domain: Domain | None, runs: tuple[str, ...]) -> str | 
             if allowed is not None and actual not in allowed:
                 return domain.because or f"it is a law of {', '.join(allowed)}"
     return None
+
+
+def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
+    """Why times are not compared: ranks communicate over NCCL in one run and over gloo in another.
+
+    Where ranks outnumber the accelerators they share them, over gloo. One rank communicates with
+    nobody.
+    """
+    runs = filter(None, (book.run(name) for side in sides for name in side.runs))
+    over = {(run.device, run.backend) for run in runs if run.world_size > 1}
+    if claim.relation not in _TIMED or len(over) < 2:
+        return None
+    return "the runs communicate over different backends here"
 
 
 def _said(evidence: Evidence, run: str | None) -> Value | None:

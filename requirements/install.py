@@ -1,8 +1,9 @@
 """Make `.venv` and install one requirements file into it: `python3 requirements/install.py pages`.
 
-Takes `pages`, `run` or `test`: which file beside this one. The Makefile calls it when that file is
-newer than its stamp, so a second call costs nothing. Prints each large download, and in the end
-what was fetched and how long it took. Exits 2 with one line where this Python cannot do it.
+Takes `pages`, `run` or `test`: which file beside this one; and a folder, where it is not `.venv`.
+The Makefile calls it when that file is newer than its stamp, so a second call costs nothing. Prints
+each large download, and in the end what was fetched and how long it took. Exits 2 with one line
+where this Python cannot do it.
 
 Runs under whatever Python the machine has, so its syntax is that of Python 3.7: it must be able to
 say that a Python is too old.
@@ -49,15 +50,15 @@ def check_python(version: tuple[int, ...]) -> None:
         refuse("this Python lacks venv; on Debian or Ubuntu: apt-get install python3-venv")
 
 
-def make_environment() -> Path:
-    """Make `.venv` unless a working one is there; return its Python."""
-    python = VENV / "bin" / "python"
+def make_environment(folder: Path = VENV) -> Path:
+    """Make the environment unless a working one is there; return its Python."""
+    python = folder / "bin" / "python"
     if python.exists():
         return python
     check_python(sys.version_info)
-    say(f"Making .venv with Python {sys.version.split()[0]}")
-    if subprocess.call([sys.executable, "-m", "venv", "--clear", str(VENV)]):
-        refuse("could not make .venv (see above)")
+    say(f"Making {folder.name} with Python {sys.version.split()[0]}")
+    if subprocess.call([sys.executable, "-m", "venv", "--clear", str(folder)]):
+        refuse(f"could not make {folder} (see above)")
     return python
 
 
@@ -105,8 +106,9 @@ def main() -> None:
     """Set up for the purpose named on the command line."""
     started = time.monotonic()
     purpose = sys.argv[1]
-    python = make_environment()
-    say(f"Installing requirements/{purpose}.txt into .venv")
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else VENV
+    python = make_environment(folder)
+    say(f"Installing requirements/{purpose}.txt into {folder.name}")
     megabytes = pip(python, "-r", str(HERE / f"{purpose}.txt"))
     megabytes += pip(python, "--no-build-isolation", "--no-deps", "-e", str(ROOT))
     say(f"Set up: {megabytes:.0f} MB fetched, {time.monotonic() - started:.0f} s")

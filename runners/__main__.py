@@ -9,6 +9,9 @@
     python -m runners try EXPERIMENT.RUN --set key=value [--set …]
                                                one run with settings of your own, in seconds
     python -m runners try --forget             delete what you have tried
+    python -m runners reproduce EXPERIMENT.RUN.FIELD […]
+                                               measure values of a page again: the page's, the new
+                                               one, the tolerance, and "same" or "differs"
     python -m runners show NAME                every value of a trace, with what an author pastes
     python -m runners compare A B              what two machines measured otherwise, and which
                                                claims changed their verdict
@@ -16,29 +19,44 @@
     python -m runners machine                  what this machine is
     python -m runners schema                   the JSON Schema of a trace
 
-Exit codes: 0 every run ended as declared, 1 a surprise, 2 a wrong call, 130 Ctrl-C.
+Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
+or a run that could not be measured for want of the machine; 2 a wrong call, or a run that this
+machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 """
 
 from __future__ import annotations
 
+from runners import limits, stopping
+
+if __name__ == "__main__":  # before all else is loaded
+    stopping.listen("stopped; what was measured before is kept")
+    limits.explain("python -m runners")
+
 import argparse
+import importlib.util
 import json
-import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+if importlib.util.find_spec("torch") is None:  # `make pages` sets up without it
+    sys.stderr.write("python -m runners: torch is not installed here; run `make .venv/.run` once\n")
+    sys.exit(2)
+
 from runners import machine, measure, tries
 from runners.compare import compare, traces_in
 from runners.due import due, left_out_of
 from runners.experiment import UnknownExperimentError, check_name, find, names, on_device
 from runners.forkserver import LaunchError
+from runners.identity import IdentityError
 from runners.launch import Launcher
+from runners.not_measured import NotMeasuredError
 from runners.predict import PrimitiveError, predict
 from runners.programs import ProgramError
 from runners.progress import Progress
+from runners.reproduce import ReproduceError, reproduce
 from runners.run import Asked, check_names, dry, run, shown
 from runners.show import lines
 from runners.trace import TraceError, json_schema, read, tried, write_machine
@@ -47,13 +65,17 @@ from runners.tried import how_it_ended
 
 # What a person can mend: one line, and exit code 2.
 CAN_BE_MENDED = (
+    machine.AcceleratorError,
     UnknownExperimentError,
     ProgramError,
     TrialError,
     TraceError,
     measure.BusyError,
+    IdentityError,
+    machine.PartOfMachineError,
     PrimitiveError,
     LaunchError,
+    ReproduceError,
 )
 
 
@@ -87,6 +109,19 @@ def _parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of your own"
     )
     trial.add_argument("--forget", action="store_true", help="delete all tries")
+    again = commands.add_parser("reproduce", help="measure values of a page again, and compare")
+    again.add_argument(
+        "paths",
+        nargs="+",
+        metavar="EXPERIMENT.RUN.FIELD",
+        help="as pages and `show` print them; [] is every element; without a field, all of a run",
+    )
+    again.add_argument(
+        "--from",
+        dest="on",
+        metavar="MACHINE",
+        help="whose trace the page shows; by default the reference machine's",
+    )
     show = commands.add_parser("show", help="every value of a trace, with its expression")
     show.add_argument("name", metavar="NAME")
     comparing = commands.add_parser("compare", help="what two machines measured otherwise")
@@ -116,7 +151,8 @@ def _list() -> int:
         print(f"{name:<18} {len(experiment.runs):>3} runs{heavier}  {_state(name, where)}")
         print(f"    {experiment.question}")
         print(f"    {', '.join(experiment.runs)}")
-    print(f"traces of this machine: {shown(where)}")
+    known = shown(where) if where.exists() else "none yet; `python -m runners run` measures them"
+    print(f"traces of this machine: {known}")
     return 0
 
 
@@ -133,14 +169,19 @@ def _state(name: str, where: Path) -> str:
 
 def _run(asked: Asked) -> int:
     ran = run(asked)
+    lost = f", {len(ran.not_measured)} not measured" if ran.not_measured else ""
     print(
         f"{ran.num_measured} measured, {ran.num_fresh} already fresh, "
-        f"{len(ran.surprises)} surprises; traces in {shown(ran.where)}"
+        f"{len(ran.surprises)} surprises{lost}; traces in {shown(ran.where)}"
     )
     if ran.heavier:
         print(f"left to --full: {_told(ran.heavier)}")
     for line in ran.surprises:
         print(f"surprise: {line}", file=sys.stderr)
+    for line in ran.not_measured:
+        print(f"not measured: {line}", file=sys.stderr)
+    if ran.not_measured:
+        print("traces are as before; the next `run` measures what is missing", file=sys.stderr)
     for line in ran.lacking:
         print(f"the reference set lacks {line}", file=sys.stderr)
     return ran.exit_code
@@ -163,7 +204,12 @@ def _repeat(wanted: Sequence[str], times: int) -> int:
             for run_name, plan in experiment.runs.items():
                 counts: Counter[str] = Counter()
                 for turn in range(times):
-                    run = measure.measure_run(launcher, experiment, run_name)
+                    try:
+                        run = measure.measure_run(launcher, experiment, run_name)
+                    except NotMeasuredError as error:
+                        counts[f"not measured: {error}"] += 1
+                        worst = 1
+                        continue
                     counts[how_it_ended(run)] += 1
                     worst = max(worst, int(run.is_surprise))
                     if sys.stderr.isatty():
@@ -197,6 +243,13 @@ def _forget() -> int:
     return 0
 
 
+def _reproduce(paths: Sequence[str], on: str | None) -> int:
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    return 0 if reproduce(paths, on, Progress(), say) else 1
+
+
 def _show(name: str) -> int:
     find(name)
     where = measure.folder()
@@ -211,7 +264,7 @@ def _show(name: str) -> int:
 
 def _compare(first: str, second: str) -> int:
     """What was measured otherwise; then the generator, which judges, says what that changes."""
-    found = compare(*(traces_in(machine.TRACES / name) for name in (first, second)))
+    found = compare(*(traces_in(machine.TRACES / name, machine.TRACES) for name in (first, second)))
     print(f"{first} | {second}")
     print("\n".join(found.lines()), flush=True)
     judging = [sys.executable, "-m", "generator", "compare", first, second]
@@ -220,8 +273,8 @@ def _compare(first: str, second: str) -> int:
 
 
 def _predict(*, as_reference: bool) -> int:
-    where = measure.folder(as_reference=as_reference)
     with measure.alone(), Launcher(machine.device_kind()) as launcher:
+        where = measure.folder(as_reference=as_reference)
         prediction = predict(launcher, where, Progress())
         write_machine(where, machine.describe(as_reference=as_reference))
     peaks = sum(run.peak_bytes is not None for run in prediction.runs.values())
@@ -277,6 +330,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "list": lambda _: _list(),
     "run": _dispatch_run,
     "try": _dispatch_try,
+    "reproduce": lambda arguments: _reproduce(arguments.paths, arguments.on),
     "show": lambda arguments: _show(arguments.name),
     "compare": lambda arguments: _compare(arguments.first, arguments.second),
     "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
@@ -285,29 +339,26 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 
-def _stop(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; what a person can mend is one line and exit code 2."""
     parsed = _parser().parse_args(arguments)
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed
-        signal.signal(ending, _stop)
     try:
         return COMMANDS[parsed.command](parsed)
-    except KeyboardInterrupt:
-        print("\nstopped; what was measured before is kept", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stopped:
+        return stopping.told(stopped)
     except CAN_BE_MENDED as error:
         print(f"python -m runners: {error}", file=sys.stderr)
         return 2
+    except NotMeasuredError as error:
+        print(f"python -m runners: not measured: {error}", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         return 0
     except OSError as error:
-        print(f"python -m runners: {error}; nothing half-written is left", file=sys.stderr)
+        line = limits.blamed(str(error)) or f"{error}; nothing half-written is left"
+        print(f"python -m runners: {line}", file=sys.stderr)
         return 2
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    stopping.leave(main())

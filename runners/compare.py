@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.trace import Run, Samples, Trace, TraceError, read
+from runners.trace import Run, Samples, Trace, TraceError, machine_folders, read
 
 FEWEST_SAMPLES = 5
 # Fields of a run that are set, or are words for people, or that the kernel rounds.
-NOT_COMPARED = frozenset({"settings", "timing", "printed", "allocator", "error", "model", "reason"})
+NOT_COMPARED = frozenset(
+    {"settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances"}
+)
 KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off
 
 
@@ -65,15 +67,20 @@ def _indented(rows: list[str]) -> list[str]:
     return [f"  {row}" for row in rows]
 
 
-def traces_in(folder: Path) -> dict[str, Trace]:
+def traces_in(folder: Path, traces: Path | None = None) -> dict[str, Trace]:
     """Every trace of a machine's folder, by experiment.
+
+    Args:
+        folder: the machine's.
+        traces: the folder of all machines' folders; the one above where None.
 
     Raises:
         TraceError: the folder is none of a machine's, or a trace cannot be read.
     """
     if not (folder / "machine.json").is_file():
-        known = sorted(p.parent.name for p in folder.parent.glob("*/machine.json"))
-        raise TraceError(f"no machine {folder.name!r}; there are: {', '.join(known) or 'none'}")
+        traces = traces or folder.parent
+        name, known = folder.relative_to(traces).as_posix(), machine_folders(traces)
+        raise TraceError(f"no machine {name!r}; there are: {', '.join(known) or 'none'}")
     paths = sorted(folder.glob("*.json"))
     return {p.stem: read(p) for p in paths if p.stem not in ("machine", "prediction")}
 
@@ -173,7 +180,7 @@ def _compare_times(path: str, one: Run, other: Run, found: Difference) -> None:
         a, b = left[name], right[name]
         if min(a.num_samples, b.num_samples) < FEWEST_SAMPLES:
             found.num_too_few += 1
-        elif _overlap(a, b):
+        elif overlap(a, b):
             found.num_overlapping += 1
         else:
             found.times.append(
@@ -188,7 +195,8 @@ def _times(run: Run) -> dict[str, Samples]:
     return {**steps, **measured}
 
 
-def _overlap(one: Samples, other: Samples) -> bool:
+def overlap(one: Samples, other: Samples) -> bool:
+    """Whether the quartile ranges of two times have anything in common."""
     return (
         one.first_quartile_seconds <= other.third_quartile_seconds
         and other.first_quartile_seconds <= one.third_quartile_seconds

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from runners.programs import declared
 
-METER_VERSION = 3
+METER_VERSION = 4
 ROOT = Path(__file__).resolve().parent.parent
 COVERED = (
     "runners.experiments",

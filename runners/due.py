@@ -11,14 +11,22 @@ the one who measures on writes it whole after each run and deletes it with the l
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
 from runners.experiment import Experiment, RunPlan, find, whole_is_full
-from runners.trace import Run, Trace, TraceError, read, read_part, source_digest
+from runners.machine import name_of
+from runners.trace import (
+    Circumstances,
+    Run,
+    Trace,
+    TraceError,
+    read,
+    read_part,
+    source_digest,
+)
 
 NEEDS_FULL = "a heavier run, left out here; "
 
@@ -39,10 +47,11 @@ class Due:
 
     Attributes:
         experiment: as loaded.
-        reason: missing, stale, unreadable, unfinished, forced, or that its full runs are missing.
+        reason: missing, stale, of another torch, unreadable, unfinished, forced, or that its full
+            runs are missing.
         measured: the runs that will be, in their order.
         left_out: the runs that only `--full` measures.
-        kept: what was measured already by this code.
+        kept: what was measured already by this code and this torch, each with its circumstances.
         since: when the first of the kept runs was measured; None where none is.
     """
 
@@ -70,13 +79,14 @@ def due(name: str, where: Path, *, full: bool = False, force: bool = False) -> D
     trace, problem = _trace(path)
     if not full and trace is None and problem is None and part is None and whole_is_full(name):
         return None
-    is_fresh = trace is not None and _is_by_this_code(trace)
-    reason = _reason(trace, problem, part, is_fresh=is_fresh, force=force)
+    outdated = staleness(trace) if trace is not None else None
+    is_fresh = trace is not None and outdated is None
+    reason = _reason(trace, problem, part, outdated=outdated, force=force)
     if reason is None and not full:
         return None
     experiment = find(name)
     source = part if part is not None else trace if is_fresh and not force else None
-    kept = {n: r for n, r in source.runs.items() if not _was_left_out(r)} if source else {}
+    kept = _with_circumstances(source) if source else {}
     known = [t for t in (trace, part) if t is not None]
     wanted = [n for n, plan in experiment.runs.items() if full or not plan.full or _had(known, n)]
     missing = tuple(n for n in wanted if n not in kept)
@@ -97,7 +107,7 @@ def _reason(
     problem: str | None,
     part: Trace | None,
     *,
-    is_fresh: bool,
+    outdated: str | None,
     force: bool,
 ) -> str | None:
     """Why an experiment must run whatever is asked of full runs; None where it need not."""
@@ -107,9 +117,7 @@ def _reason(
         return problem
     if trace is None:
         return "missing"
-    if not is_fresh:
-        return "stale"
-    return "forced" if force else None
+    return outdated or ("forced" if force else None)
 
 
 def _trace(path: Path) -> tuple[Trace | None, str | None]:
@@ -123,7 +131,7 @@ def _trace(path: Path) -> tuple[Trace | None, str | None]:
 
 
 def _part(name: str, where: Path) -> Trace | None:
-    """What an interrupted measurement left, where this code and this software measured it."""
+    """What an interrupted measurement left, where this code and this torch measured it."""
     path = part_of(name, where)
     if not path.exists():
         return None
@@ -131,14 +139,42 @@ def _part(name: str, where: Path) -> Trace | None:
         part = read_part(path)
     except TraceError:
         return None
-    software = (platform.python_version(), metadata.version("torch"))
-    is_ours = part.experiment == name and part.machine == where.name
-    same = (part.software.python, part.software.torch) == software
-    return part if is_ours and same and _is_by_this_code(part) else None
+    is_ours = part.experiment == name and part.machine == name_of(where)
+    return part if is_ours and staleness(part) is None else None
 
 
-def _is_by_this_code(trace: Trace) -> bool:
-    return trace.code.digest == source_digest(trace.experiment)
+def staleness(trace: Trace) -> str | None:
+    """Why a trace must be measured again; None where this code and this torch measured it.
+
+    Another Python measures the same, and so does another build of the same release of torch, such
+    as one for CUDA on a machine without a device.
+    """
+    if trace.code.digest != source_digest(trace.experiment):
+        return "stale"
+    installed = metadata.version("torch")
+    if _release(trace.software.torch) != _release(installed):
+        return f"measured with torch {trace.software.torch}; {installed} is installed"
+    return None
+
+
+def _release(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _with_circumstances(source: Trace) -> dict[str, Run]:
+    """What a trace has measured, each run with its circumstances as far as they are known."""
+    known = source.circumstances or Circumstances(
+        python=source.software.python,
+        torch=source.software.torch,
+        affinity=None,
+        visible_devices=None,
+        huge_pages=None,
+    )
+    return {
+        name: run.model_copy(update={"circumstances": run.circumstances or known})
+        for name, run in source.runs.items()
+        if not _was_left_out(run)
+    }
 
 
 def _was_left_out(run: Run) -> bool:
@@ -156,14 +192,14 @@ def left_out_of(trace: Trace) -> list[str]:
 
 
 def lacking(names: list[str], where: Path) -> list[str]:
-    """What a folder lacks to be a whole set: missing or stale traces, and full runs left out."""
+    """What a folder lacks to be a whole set: traces that are missing or stale, and full runs."""
     lines = []
     for name in names:
         trace, problem = _trace(where / f"{name}.json")
         if trace is None:
             lines.append(f"{name}: {problem or 'not measured'}")
-        elif not _is_by_this_code(trace):
-            lines.append(f"{name}: stale")
+        elif outdated := staleness(trace):
+            lines.append(f"{name}: {outdated}")
         else:
             lines += [f"{name}.{run}: measured only with --full" for run in left_out_of(trace)]
     return lines

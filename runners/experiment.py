@@ -27,13 +27,13 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from runners.forecast import Choice, Work
-from runners.trace import Nature, Setting, Status
+from runners.trace import Death, Nature, Setting, Status
 
 if TYPE_CHECKING:
     from runners.rank import Rank
@@ -58,6 +58,9 @@ class RunPlan:
         world_size: the number of ranks.
         settings: what the strategy reads; also what the page may state as given.
         expected: how the run is meant to end; anything else is a surprise.
+        expected_death: of a run that is meant to end as `died`, and of no other: which rank dies,
+            in which phase, by which signal or with which exit code. Another death is a surprise
+            where a process brought it about itself; one from outside is not measured.
         budget_bytes: what each rank may allocate above its start; None is no limit.
         passes: `timed` trains to the end with no meter, `metered` takes a few steps under the
             meters, `budgeted` trains to the end under the budget. Each is its own set of processes.
@@ -95,6 +98,30 @@ class RunPlan:
     own_network: bool = False
     link_bits_per_second: int | None = None
     follows: str | None = None
+    expected_death: Death | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a run that is meant to die without saying how.
+
+        Raises:
+            ValueError: it does not declare its death, or declares one that it does not expect.
+        """
+        if (self.expected == "died") != (self.expected_death is not None):
+            raise ValueError(
+                'expected="died" and expected_death belong together; write for example '
+                'expected_death=Death(rank=1, phase="forward", signal="SIGKILL")'
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        """All that is declared, as JSON carries it."""
+        death = self.expected_death.model_dump() if self.expected_death else None
+        return {**asdict(self), "expected_death": death}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> RunPlan:
+        """A run from what `as_json` made of it."""
+        death = document["expected_death"]
+        return cls(**{**document, "expected_death": Death(**death) if death else None})
 
 
 @dataclass(frozen=True)

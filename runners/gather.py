@@ -38,7 +38,7 @@ def gather(
     *,
     backend: str,
     device: str,
-    num_cores: int,
+    num_places: int,
 ) -> Run:
     """One run from its passes.
 
@@ -47,7 +47,7 @@ def gather(
         results: each pass that ran; the pass that failed, if one did, is the last.
         backend: gloo or nccl.
         device: cpu or cuda.
-        num_cores: of the machine; more ranks than that are oversubscribed.
+        num_places: cores, or accelerators on cuda; more ranks than that are oversubscribed.
     """
     error = next((r.root_cause for r in results.values() if r.root_cause is not None), None)
     main = results.get("timed") or results.get("budgeted") or results["metered"]
@@ -73,7 +73,7 @@ def gather(
         non_finite=[n for o in main.outcomes for n in o.non_finite],
         timing=Timing(
             wall_seconds=round(sum(r.seconds for r in results.values()), 3),
-            oversubscribed=device == "cpu" and plan.world_size > num_cores,
+            oversubscribed=plan.world_size > num_places,
             step=_samples(first.step_seconds) if "timed" in results else None,
             stages=_first_seconds([o.stage_seconds for o in main.outcomes]),
             prediction=_first_seconds([o.prediction_seconds for o in main.outcomes]),
@@ -126,6 +126,7 @@ def _declared(plan: RunPlan, backend: str, device: str) -> dict[str, Any]:
         "budget_bytes": plan.budget_bytes,
         "expected_status": plan.expected,
         "nature": plan.nature,
+        "expected_death": plan.expected_death,
     }
 
 
@@ -136,7 +137,7 @@ def _environment(name: PassName) -> str:
 def _status(results: dict[PassName, PassResult], error: Failure | None) -> Status:
     outcomes = [o for r in results.values() for o in r.outcomes]
     if error is not None:
-        return next(o.status for o in outcomes if o.failure == error)
+        return next(o.status for o in outcomes if o.failure and o.failure.kind == error.kind)
     return "diverged" if any(o.non_finite for o in outcomes) else "completed"
 
 

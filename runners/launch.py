@@ -11,23 +11,24 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
 
+from runners import limits, machine, not_measured, processes, stopping
 from runners.experiment import Experiment, PassName, RunPlan
 from runners.forkserver import ForkServer, LaunchError
 from runners.heartbeat import Beat, listen
 from runners.links import linked
 from runners.outcome import RankOutcome
-from runners.trace import Failure
+from runners.scratch import Scratch
+from runners.trace import Failure, Status
 
 # Freed blocks must go back to the kernel where peaks are read or budgets set. The kernel then
 # clears every page anew, which is most of an FSDP step; with huge pages that takes half as long,
@@ -45,33 +46,17 @@ POLL_SECONDS = 0.02
 SETTLE_SECONDS = 1.0  # peers of a failed rank that burn no processor time this long are waiting
 GRACE_SECONDS = 15.0  # the longest that peers of a failed rank may work on
 DEATH_GRACE_SECONDS = 3.0  # the same where a rank died: what its peers meet says nothing more
-CLEAN_SECONDS = 2.0  # the longest that files of killed ranks may take to go
 QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this long hangs
 EXPECTED_QUIET_SECONDS = 2.5  # the same for a run that is meant to hang
+# NCCL waits by spinning, on the device and in the process: processor time says nothing there, and
+# only heartbeats do. They come at each phase, so ranks with an accelerator are given longer.
+SPINNING_QUIET = 5.0  # times as long, before such ranks hang
+SPINNING_SETTLE_SECONDS = 3.0  # the same for peers of a failed one
 # gloo's threads wake up a hundred times a second while they wait; that little is not work.
 IDLE_SHARE = 0.02
 MAX_WORDS = 300  # characters kept of what a process wrote before it ended itself
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 Watch = Callable[[list[Beat]], None]
-
-
-def _cpu_ticks(pid: int) -> int | None:
-    """Processor time of a process; None where the kernel does not say."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def _wants_processor(pid: int) -> bool:
-    """Whether a thread of a process would run if it could: on a busy machine some get no turn."""
-    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-        with suppress(OSError):  # the thread may have ended a moment ago
-            if stat.read_text(encoding="ascii").rpartition(")")[2].split()[0] in "RD":
-                return True
-    return False
 
 
 @dataclass
@@ -84,9 +69,11 @@ class _Live:
     exit_code: int | None = None
     outcome: RankOutcome | None = None
     ticks: int | None = None
+    is_stopped: bool = False
     beat: Beat = field(default_factory=lambda: Beat(0, -1, "start"))
     quiet_since: float = field(default_factory=time.monotonic)
     quiet_ticks: int = 0
+    spins: bool = False  # whether it waits by spinning: it has an accelerator
 
     def look(self, exit_code: int | None) -> None:
         """Read its record once it is there, its heartbeat, and whether it works."""
@@ -96,23 +83,33 @@ class _Live:
                 self.outcome = RankOutcome.model_validate_json(self.record.read_bytes())
             except ValidationError as error:
                 raise LaunchError(f"a rank wrote a record that cannot be read: {error}") from None
-        beat, ticks = listen(self.heart), _cpu_ticks(self.pid)
+        beat = listen(self.heart)
+        ticks = None if self.spins else processes.cpu_ticks(self.pid)
         now = time.monotonic()
         idle_ticks = IDLE_SHARE * (now - self.quiet_since) * TICKS_PER_SECOND
         works = ticks is not None and ticks - self.quiet_ticks > max(1.0, idle_ticks)
         if beat != self.beat or works:
             self.quiet_since, self.quiet_ticks = now, ticks or 0
         self.beat, self.ticks = beat, ticks
+        self.is_stopped = processes.is_stopped(self.pid)
 
     def is_quiet(self, seconds: float) -> bool:
+        if self.spins:
+            return time.monotonic() - self.quiet_since > seconds * SPINNING_QUIET
         # Where the kernel does not say who works, only heartbeats tell, and they come seldom.
         patience = seconds if self.ticks is not None else seconds * 10
         if time.monotonic() - self.quiet_since <= patience:
             return False
-        if _wants_processor(self.pid):  # starved by others, not waiting for anybody
+        if processes.wants_processor(self.pid):  # starved by others, not waiting for anybody
             self.quiet_since = time.monotonic()
             return False
         return True
+
+    def has_settled(self, seconds: float) -> bool:
+        """Whether this peer of a failed rank only waits for it now, and has for these seconds."""
+        if self.spins:
+            return time.monotonic() - self.quiet_since > max(seconds, SPINNING_SETTLE_SECONDS)
+        return self.is_quiet(seconds)
 
     @property
     def has_failed(self) -> bool:
@@ -136,6 +133,7 @@ class PassResult:
     root_cause: Failure | None
     printed: list[str]
     seconds: float
+    not_measured: str | None = None  # why it is no evidence; None where it is
 
 
 class Launcher:
@@ -151,24 +149,33 @@ class Launcher:
         self.quiet_seconds = quiet_seconds
         self.most_bytes = most_bytes  # that the ranks of a pass may take together; None: no limit
         self._servers: dict[str, ForkServer] = {}
-        self._scratch = Path(tempfile.mkdtemp(prefix="proofbook-"))
+        self._scratch = Scratch()
 
     def __enter__(self) -> Launcher:
+        stopping.at_end.append(self.close)
         return self
 
     def __exit__(self, *exception: object) -> None:
+        try:
+            self.close()
+        except KeyboardInterrupt:  # stopped at the very end
+            self.close()
+            raise
+        finally:
+            stopping.at_end.remove(self.close)
+
+    def close(self) -> None:
+        """End the forkservers with all ranks, and remove what they left."""
         for server in self._servers.values():
             server.close()
-        end = time.monotonic() + CLEAN_SECONDS
-        while self._scratch.exists() and time.monotonic() < end:  # a dying rank may still write
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            time.sleep(POLL_SECONDS)
+        self._scratch.remove()
 
     def _server(self, pass_name: PassName) -> ForkServer:
         environment = ALLOCATORS[pass_name]
         key = json.dumps(environment)
         if key not in self._servers:
-            self._servers[key] = ForkServer(environment)
+            errors = self._scratch.path / f"forkserver{len(self._servers)}.err"
+            self._servers[key] = ForkServer(environment, errors)
         return self._servers[key]
 
     def prepare(self, passes: Iterable[PassName]) -> None:
@@ -184,9 +191,26 @@ class Launcher:
         """NCCL where every rank has a GPU of its own, gloo everywhere else."""
         if self.device_of(plan) != "cuda":
             return "gloo"
-        import torch
+        return "nccl" if machine.num_places("cuda") >= plan.world_size else "gloo"
 
-        return "nccl" if torch.cuda.device_count() >= plan.world_size else "gloo"
+    def mixture(self, experiment: Experiment) -> str | None:
+        """What to know of an experiment whose runs communicate over several backends here.
+
+        Runs with an accelerator for each rank take NCCL, and larger ones share accelerators over
+        gloo. Their results are comparable, and their times are not. One backend for all would
+        leave NCCL unmeasured, or skip what gloo cannot do between accelerators.
+        """
+        sizes: dict[str, set[int]] = {}
+        for plan in experiment.runs.values():
+            if plan.world_size > 1 and self.device_of(plan) == "cuda":
+                sizes.setdefault(self.backend_of(plan), set()).add(plan.world_size)
+        if len(sizes) < 2:
+            return None
+        over = [
+            f"runs of {' and '.join(map(str, sorted(ranks)))} ranks over {backend}"
+            for backend, ranks in sorted(sizes.items(), reverse=True)
+        ]
+        return f"{', '.join(over)}, sharing accelerators: their times are not comparable"
 
     def run_pass(
         self,
@@ -206,11 +230,13 @@ class Launcher:
             followed: times of the run that this one follows, in seconds.
 
         Raises:
-            LaunchError: the ranks could not be started.
+            LaunchError: the ranks could not be started, or a limit of the shell ended one.
         """
         plan = experiment.runs[run]
+        server = self._server(pass_name)
+        server.wait_until_ready()  # the first pass would else contain the loading of torch
         start = time.monotonic()
-        attempt = Path(tempfile.mkdtemp(dir=self._scratch))
+        attempt = self._scratch.folder()
         requests = self._requests(experiment, plan, pass_name, attempt)
         for request in requests:
             request["followed"] = dict(followed)
@@ -218,20 +244,28 @@ class Launcher:
         with links if plan.own_network else nullcontext() as namespaces:
             for request, namespace in zip(requests, namespaces or (), strict=False):
                 request["namespace"] = namespace
-            ranks, hung = self._live(self._server(pass_name), requests, watch)
+            ranks, hung = self._live(server, requests, watch)
         outcomes = [
             _settled(request["rank"], live, hung, _said(Path(request["errors"])))
             for request, live in zip(requests, ranks, strict=True)
         ]
+        is_limited = self.most_bytes is not None
+        lacking = not_measured.cause(plan, pass_name, outcomes, attempt, is_limited=is_limited)
         printed = _said(attempt / "rank0.out").splitlines()
         self._keep_errors(requests)
+        _check_limits(outcomes, requests)
         shutil.rmtree(attempt, ignore_errors=True)
         return PassResult(
             outcomes,
             cause_among(outcomes, [live.beat.count for live in ranks]),
             printed,
             time.monotonic() - start,
+            lacking,
         )
+
+    def is_full(self) -> bool:
+        """Whether ranks have no space left to write into."""
+        return not_measured.is_full(self._scratch.path)
 
     def _requests(
         self, experiment: Experiment, plan: RunPlan, pass_name: PassName, attempt: Path
@@ -240,7 +274,7 @@ class Launcher:
         return [
             {
                 "experiment": experiment.name,
-                "plan": asdict(plan),
+                "plan": plan.as_json(),
                 "most_bytes": self.most_bytes,
                 "pass": pass_name,
                 "rank": rank,
@@ -263,11 +297,14 @@ class Launcher:
         """Let the ranks live to their end; none outlives this call. Whether they hung, too."""
         pids = server.start(requests)
         ranks = [
-            _Live(pid, Path(r["record"]), Path(r["heart"]))
+            _Live(pid, Path(r["record"]), Path(r["heart"]), spins=r["device"] == "cuda")
             for pid, r in zip(pids, requests, strict=True)
         ]
         try:
-            return ranks, self._follow(server, ranks, watch, self._patience(requests))
+            # Ranks that are meant to hang meet time-outs of their own, and not all at once.
+            hangs = requests[0]["plan"]["expected"] == "deadlocked"
+            settle = EXPECTED_QUIET_SECONDS if hangs else SETTLE_SECONDS
+            return ranks, self._follow(server, ranks, watch, self._patience(requests), settle)
         finally:
             for live in ranks:
                 if live.exit_code is None:
@@ -280,7 +317,12 @@ class Launcher:
         return min(self.quiet_seconds, EXPECTED_QUIET_SECONDS) if hangs else self.quiet_seconds
 
     def _follow(
-        self, server: ForkServer, ranks: list[_Live], watch: Watch | None, patience: float
+        self,
+        server: ForkServer,
+        ranks: list[_Live],
+        watch: Watch | None,
+        patience: float,
+        settle: float = SETTLE_SECONDS,
     ) -> bool:
         """Watch until all have ended, or until those left never will; whether they hang."""
         failed_at: float | None = None
@@ -299,10 +341,10 @@ class Launcher:
                 waited = time.monotonic() - failed_at
                 died = any(live.exit_code not in (None, 0) for live in ranks)
                 longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
-                if waited > longest or all(r.is_quiet(SETTLE_SECONDS) for r in working):
+                if waited > longest or all(r.has_settled(settle) for r in working):
                     return False
             elif all(live.is_quiet(patience) for live in working):
-                return True
+                return not any(live.is_stopped for live in working)
 
     def _keep_errors(self, requests: list[dict[str, Any]]) -> None:
         """Let a person who debugs see what ranks wrote to standard error."""
@@ -327,6 +369,13 @@ def _last_words(errors: str) -> str:
     return f" ({lines[-1][:MAX_WORDS]})" if lines else ""
 
 
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # of the many real-time signals few have a name
+        return f"signal {number}"
+
+
 def _settled(rank: int, live: _Live, hung: bool, errors: str) -> RankOutcome:
     """The outcome of a rank, made up from what is known where it left no record."""
     if live.outcome is not None:
@@ -335,8 +384,9 @@ def _settled(rank: int, live: _Live, hung: bool, errors: str) -> RankOutcome:
     step = beat.step if beat.step >= 0 else None
     if live.exit_code is not None:
         code = live.exit_code
-        what = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        if code == -signal.SIGABRT:
+        name = _signal_name(-code) if code < 0 else None
+        what = name or f"exit code {code}"
+        if code in (-signal.SIGABRT, not_measured.NO_REPORT):
             what += _last_words(errors)
         failure = Failure(
             kind="signal" if code < 0 else "exception",
@@ -345,25 +395,48 @@ def _settled(rank: int, live: _Live, hung: bool, errors: str) -> RankOutcome:
             rank=rank,
             phase=beat.phase,
             step=step,
+            signal=name,
+            exit_code=code if name is None else None,
         )
         return RankOutcome(rank=rank, status="died", failure=failure)
+    kind, message = "peer_lost", f"rank {rank} was still in {beat.phase} when a peer failed"
+    if live.is_stopped:
+        kind = "stopped"
+        message = f"rank {rank} was stopped (SIGSTOP) in {beat.phase} and not continued; run again"
+    elif hung:
+        kind, message = "hang", f"rank {rank} stood still in {beat.phase}"
     failure = Failure(
-        kind="hang" if hung else "peer_lost",
-        message=(
-            f"rank {rank} stood still in {beat.phase}"
-            if hung
-            else f"rank {rank} was still in {beat.phase} when a peer failed"
-        ),
+        kind=kind,
+        message=message,
         asked_bytes=None,
         rank=rank,
         phase=beat.phase,
         step=step,
     )
-    return RankOutcome(rank=rank, status="deadlocked" if hung else "failed", failure=failure)
+    status: Status = "deadlocked" if kind == "hang" else "failed"
+    return RankOutcome(rank=rank, status=status, failure=failure)
+
+
+def _check_limits(outcomes: list[RankOutcome], requests: list[dict[str, Any]]) -> None:
+    """Refuse as evidence what a limit of the shell (`ulimit`) has ended.
+
+    Raises:
+        LaunchError: with the limit's name, and what to do.
+    """
+    for outcome, request in zip(outcomes, requests, strict=True):
+        if outcome.failure is None:
+            continue
+        line = outcome.failure.message if outcome.failure.kind == "limit" else None
+        if outcome.status == "died":
+            line = limits.blamed(_said(Path(request["errors"])))
+        if line is not None:
+            raise LaunchError(line)
 
 
 _GRAVITY = (
     "signal",
+    "stopped",
+    "limit",
     "out_of_memory",
     "budget_too_small",
     "exception",
@@ -376,7 +449,8 @@ _GRAVITY = (
 def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None:
     """The failure that explains the others: a broken connection never does if anything else can.
 
-    Of hanging ranks it is the one that fell behind: it spoke the fewest times.
+    Of hanging ranks it is the one that fell behind: it spoke the fewest times. Where several spoke
+    equally few times, no rank is to blame, and the failure names them all.
 
     Args:
         outcomes: one a rank.
@@ -387,4 +461,24 @@ def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None
         for o, count in zip(outcomes, beats, strict=True)
         if o.failure is not None
     ]
-    return min(failures, key=lambda one: one[:3])[3] if failures else None
+    if not failures:
+        return None
+    first = min(failures, key=lambda one: one[:3])
+    behind = [one[3] for one in failures if one[:2] == first[:2]]
+    return _of_nobody(behind) if first[3].kind == "hang" and len(behind) > 1 else first[3]
+
+
+def _of_nobody(hanging: list[Failure]) -> Failure:
+    """One failure of ranks that hang together, none of which is behind the others."""
+    first, *others = hanging
+    places = ", ".join(f"rank {one.rank} in {one.phase}" for one in others)
+    phases = sorted({one.phase for one in hanging})
+    steps = {one.step for one in hanging}
+    return Failure(
+        kind="hang",
+        message=f"{first.message}, {places}; no rank fell behind",
+        asked_bytes=None,
+        rank=None,
+        phase=" and ".join(phases),
+        step=steps.pop() if len(steps) == 1 else None,
+    )

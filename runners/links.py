@@ -9,17 +9,20 @@ namespaces, in the order of the ranks, for as long as `linked` is entered:
 
 A token bucket shapes both ends of each veth, so a rank sends and receives at that rate. Interfaces
 are made inside the namespaces and never on the host. A namespace's name carries the launcher's
-process id: what a dead launcher left is swept before the next is made. Linux, root, `ip` and `tc`
-are needed; `cannot_link` says what is missing. No torch.
+process id and start: what a dead launcher left is swept before the next is made. Linux, root, `ip`
+and `tc` are needed; `cannot_link` says what is missing. No torch.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import platform
 import re
 import shutil
+import socket
+import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,11 +30,12 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+from runners import processes
 from runners.forkserver import LaunchError
 
 INTERFACE = "link0"  # of every rank, in its own namespace
 NAMES = Path("/run/netns")  # where `ip netns` keeps the names of namespaces
-_OURS = re.compile(r"proofbook-(\d+)-\d+-(?:switch|\d+)")
+_OURS = re.compile(r"proofbook-(\d+)-(\d+)-\d+-(?:switch|\d+)")
 _CLONE_NEWNET = 0x40000000
 # A rank hands over some frames at once, as a batch: a timer for each would keep a core busy, and a
 # whole exchange at once would not be shaped at all.
@@ -77,10 +81,6 @@ def _names() -> list[str]:
     return [path.name for path in NAMES.iterdir()] if NAMES.is_dir() else []
 
 
-def _lives(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
-
-
 def _remove(names: list[str]) -> None:
     """Remove namespaces; one that is gone already is no mistake."""
     for name in names:
@@ -90,7 +90,8 @@ def _remove(names: list[str]) -> None:
 
 def sweep() -> list[str]:
     """Remove the namespaces that launchers left which are dead by now; their names."""
-    left = [n for n in _names() if (m := _OURS.fullmatch(n)) and not _lives(int(m.group(1)))]
+    owned = [(n, m) for n in _names() if (m := _OURS.fullmatch(n))]
+    left = [n for n, m in owned if not processes.lives(int(m.group(1)), int(m.group(2)))]
     _remove(left)
     return left
 
@@ -169,7 +170,8 @@ def linked(num_ranks: int, bits_per_second: int | None = None) -> Iterator[list[
         LinkError: they cannot be made here.
     """
     sweep()
-    start = f"proofbook-{os.getpid()}-{next(_numbers)}"
+    pid = os.getpid()
+    start = f"proofbook-{pid}-{processes.start_ticks(pid) or 0}-{next(_numbers)}"
     switch, ranks = f"{start}-switch", [f"{start}-{rank}" for rank in range(num_ranks)]
     try:
         _make(switch, ranks, bits_per_second)
@@ -196,6 +198,18 @@ def cannot_link() -> str | None:
             return None
     except LinkError as error:
         return str(error)
+
+
+def interface_of(wanted: str) -> str | None:
+    """The name of this machine's interface with an IPv4 address; None where there is none."""
+    get_address = 0x8915  # SIOCGIFADDR, Linux
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # an interface without an IPv4 address
+                told = fcntl.ioctl(any_socket, get_address, struct.pack("256s", name.encode()))
+                if socket.inet_ntoa(told[20:24]) == wanted:
+                    return name
+    return None
 
 
 def enter(namespace: str) -> None:

@@ -9,6 +9,7 @@ import fcntl
 import os
 import platform
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,14 +23,17 @@ from runners.experiment import Experiment, PassName, RunPlan, find, on_device
 from runners.gather import gather, skipped
 from runners.launch import Launcher, PassResult
 from runners.links import cannot_link
+from runners.not_measured import NotMeasuredError, UnfinishedError, lack
 from runners.progress import Progress
 from runners.trace import (
+    Circumstances,
     Code,
     Machine,
     Run,
     Software,
     Trace,
     source_digest,
+    sweep_torn,
     write,
     write_machine,
     write_part,
@@ -48,10 +52,11 @@ def folder(*, as_reference: bool = False) -> Path:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold the machine: two measurements at once would disturb each other.
+    """Hold the machine, since two measurements at once would disturb each other, and keep its id.
 
     Raises:
         BusyError: another process holds it; the message names it.
+        IdentityError: the file of local ids cannot be read.
     """
     machine.TRACES.mkdir(parents=True, exist_ok=True)
     path = machine.TRACES / ".running"
@@ -67,6 +72,8 @@ def alone() -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
+        sweep_torn(machine.TRACES)
+        machine.keep_id()
         yield
         file.truncate(0)
 
@@ -122,6 +129,10 @@ def measure_run(
         progress: who is told.
         earlier: runs of the experiment that have ended; one that this run follows, and that is not
             among them, is measured first.
+
+    Raises:
+        NotMeasuredError: it failed for want of the machine, which is no evidence.
+        LaunchError: ranks could not be started.
     """
     plan = experiment.runs[name]
     device, backend = launcher.device_of(plan), launcher.backend_of(plan)
@@ -133,6 +144,9 @@ def measure_run(
     for pass_name in plan.passes:
         watch = progress.watcher(name, pass_name) if progress else None
         results[pass_name] = launcher.run_pass(experiment, name, pass_name, watch, followed)
+        lacking = results[pass_name].not_measured
+        if lacking is not None:
+            raise NotMeasuredError(lacking)
         if results[pass_name].root_cause is not None:
             break
     return gather(
@@ -140,7 +154,7 @@ def measure_run(
         results,
         backend=backend,
         device=device,
-        num_cores=machine.num_cores(),
+        num_places=machine.num_places(device),
     )
 
 
@@ -162,9 +176,12 @@ def measure(
 ) -> Trace:
     """Measure what is due of an experiment and write its trace; what is kept stands beside it.
 
-    After each run, what has ended is kept, so that an interruption costs one run.
+    After each run, what has ended is kept in the part file, so that an interruption costs one run.
+    The trace on disk is replaced only by a whole one: where a run could not be measured, what was
+    measured waits in the part file for the next time.
 
     Raises:
+        UnfinishedError: some runs could not be measured.
         UnknownExperimentError, LaunchError, OSError.
     """
     name = due.experiment.name
@@ -175,26 +192,78 @@ def measure(
     where = folder(as_reference=as_reference)
     since = due.since or now()
     runs: dict[str, Run] = {}
+    causes: list[str] = []
     progress.begin(experiment)
-    for run_name in experiment.runs:
-        if run_name in due.kept:
-            runs[run_name] = due.kept[run_name]
-            progress.kept(run_name)
-            continue
-        runs[run_name] = (
-            _left_out(launcher, experiment, run_name)
-            if run_name in due.left_out
-            else measure_run(launcher, experiment, run_name, progress, runs)
-        )
-        progress.ended(run_name, runs[run_name])
-        write_part(part_of(name, where), trace_of(experiment, code, here, runs, since))
-    trace = trace_of(experiment, code, here, runs, since)
-    write_machine(where, here)
-    write(where / f"{name}.json", trace)
-    part_of(name, where).unlink(missing_ok=True)
-    if not as_reference:
-        machine.THIS_MACHINE.write_text(f"{here.name}\n", encoding="utf-8")
+    if mixture := launcher.mixture(experiment):
+        progress.note(mixture)
+    with _unfinished_where_the_disk_is_full(name, where):
+        for run_name in experiment.runs:
+            try:
+                runs[run_name] = _next(due, launcher, experiment, run_name, progress, runs)
+            except NotMeasuredError as error:
+                causes.append(f"{name}.{run_name}: {error}")
+                progress.not_measured(run_name, str(error))
+                if launcher.is_full():
+                    raise UnfinishedError(causes, is_lasting=True) from None
+            else:
+                write_part(part_of(name, where), trace_of(experiment, code, here, runs, since))
+        if causes:
+            raise UnfinishedError(causes, is_lasting=False)
+        write_machine(where, here)
+        trace = trace_of(experiment, code, here, runs, since)
+        write(where / f"{name}.json", trace)
+        part_of(name, where).unlink(missing_ok=True)
+        if not as_reference:
+            machine.remember(here.name)
     return trace
+
+
+def _next(
+    due: Due,
+    launcher: Launcher,
+    experiment: Experiment,
+    name: str,
+    progress: Progress,
+    runs: Mapping[str, Run],
+) -> Run:
+    """A run as it was kept, left out or measured.
+
+    Raises:
+        NotMeasuredError: it failed for want of the machine.
+        LaunchError: ranks could not be started.
+    """
+    if name in due.kept:
+        progress.kept(name)
+        return due.kept[name]
+    try:
+        run = (
+            _left_out(launcher, experiment, name)
+            if name in due.left_out
+            else measure_run(launcher, experiment, name, progress, runs)
+        )
+    except OSError as error:
+        lacking = lack(error, Path(tempfile.gettempdir()))
+        if lacking is None:
+            raise
+        raise NotMeasuredError(lacking) from None
+    progress.ended(name, run)
+    return run
+
+
+@contextmanager
+def _unfinished_where_the_disk_is_full(name: str, where: Path) -> Iterator[None]:
+    """Say that an experiment is unfinished where its folder takes no more.
+
+    Raises:
+        UnfinishedError: the disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        lacking = lack(error, where)
+        if lacking is None:
+            raise
+        raise UnfinishedError([f"{name}: {lacking}"], is_lasting=True) from None
 
 
 def _left_out(launcher: Launcher, experiment: Experiment, name: str) -> Run:
@@ -241,6 +310,7 @@ def trace_of(
     """
     import torch
 
+    under = machine.circumstances()
     return Trace(
         schema_version=1,
         experiment=experiment.name,
@@ -249,5 +319,12 @@ def trace_of(
         machine=here.name,
         code=code,
         software=Software(python=platform.python_version(), torch=str(torch.__version__)),
-        runs=dict(runs),
+        circumstances=under,
+        runs={name: _apart_from(under, run) for name, run in runs.items()},
     )
+
+
+def _apart_from(under: Circumstances, run: Run) -> Run:
+    """A run that names its circumstances only where they are not those of its trace."""
+    is_same = run.circumstances == under
+    return run.model_copy(update={"circumstances": None}) if is_same else run

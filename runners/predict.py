@@ -32,15 +32,6 @@ class PrimitiveError(RuntimeError):
     """A primitive could not be measured here."""
 
 
-def num_places(device: str) -> int:
-    """Ranks that can compute at once, each on a core or an accelerator of its own."""
-    if device != "cuda":
-        return machine.num_cores()
-    import torch
-
-    return int(torch.cuda.device_count())
-
-
 def measured_primitives(launcher: Launcher, progress: Progress) -> dict[str, Samples | float]:
     """Measure what the forecasts rest on; about half a minute.
 
@@ -49,7 +40,7 @@ def measured_primitives(launcher: Launcher, progress: Progress) -> dict[str, Sam
         PrimitiveError: ranks failed; the message is theirs.
     """
     experiment = find(PRIMITIVES)
-    places = num_places(launcher.device)
+    places = machine.num_places(launcher.device)
     taken: dict[str, Samples | float] = {}
     progress.begin(experiment)
     for name, plan in experiment.runs.items():
@@ -57,7 +48,8 @@ def measured_primitives(launcher: Launcher, progress: Progress) -> dict[str, Sam
             continue
         result = launcher.run_pass(experiment, name, "timed", progress.watcher(name, "timed"))
         if result.root_cause is not None:
-            raise PrimitiveError(f"{name}: {result.root_cause.message}")
+            why = result.not_measured or result.root_cause.message
+            raise PrimitiveError(f"{name}: {why}")
         seconds = result.outcomes[0].measured_seconds
         taken |= {known: Samples.of(samples) for known, samples in seconds.items()}
         progress.said(f"{name}: {len(seconds)} primitives in {result.seconds:.1f} s")
@@ -154,10 +146,10 @@ def predict(launcher: Launcher, where: Path, progress: Progress) -> Prediction:
     """
     primitives = measured_primitives(launcher, progress)
     experiments = [on_device(find(name), launcher.device) for name in names()]
-    runs, choices = predicted(experiments, primitives, num_places(launcher.device))
+    runs, choices = predicted(experiments, primitives, machine.num_places(launcher.device))
     prediction = Prediction(
         schema_version=1,
-        machine=where.name,
+        machine=machine.name_of(where),
         recorded_at=_now(),
         primitives=primitives,
         runs=runs,
@@ -184,7 +176,7 @@ def bring_up_to_date(
         predict(launcher, where, progress)
         return
     waiting = [on_device(one, launcher.device) for one in experiments]
-    runs, choices = predicted(waiting, before.primitives, num_places(launcher.device))
+    runs, choices = predicted(waiting, before.primitives, machine.num_places(launcher.device))
     now = _now()
     new = {
         name: told.model_copy(update={"recorded_at": now})

@@ -54,14 +54,9 @@ CHAIN = 6  # results of so many operations are kept at once
 FLOAT_BYTES = 4
 
 
-def _settle(rank: Rank) -> None:
-    if rank.device.type == "cuda":
-        torch.cuda.synchronize(rank.device)
-
-
 def _together(rank: Rank) -> None:
     """All ranks begin a point at the same time, so that they are busy at once."""
-    _settle(rank)
+    rank.settle()
     if rank.world_size > 1:
         dist.barrier()
 
@@ -71,7 +66,7 @@ def _sample(rank: Rank, do: Callable[[], object], repeats: int) -> float:
     start = time.perf_counter()
     for _ in range(repeats):
         do()
-    _settle(rank)
+    rank.settle()
     return (time.perf_counter() - start) / repeats
 
 

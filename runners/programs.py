@@ -153,6 +153,8 @@ def constants(tree: ast.Module) -> dict[str, Setting]:
 
 
 def _status(word: str) -> Status:
+    if word == "died":
+        raise ValueError("a program cannot declare how it dies; an experiment's RunPlan can")
     for status in get_args(Status):
         if word == status:
             return status  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from typing import TextIO
 from runners.experiment import Experiment
 from runners.heartbeat import Beat
 from runners.trace import Run
-from runners.tried import how_it_ended
+from runners.tried import how_it_ended, how_it_was_meant_to_end
 
 REFRESH_SECONDS = 0.2
 _RED, _GREEN, _DIM, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
@@ -70,10 +70,22 @@ class Progress:
         self.clear()
         self._write(f"  {line}\n")
 
+    def note(self, line: str) -> None:
+        """Something to know of the whole experiment, beneath its name."""
+        self.clear()
+        self._write(f"  note: {line}\n")
+
     def kept(self, name: str) -> None:
         """A run is not measured again."""
         self._number += 1
         said = self._coloured("kept as measured before", _DIM)
+        self._write(f"  [{self._number}/{self._total}] {name:<32} {'':6}    {said}\n")
+
+    def not_measured(self, name: str, cause: str) -> None:
+        """A run failed for want of the machine."""
+        self._number += 1
+        self.clear()
+        said = self._coloured(f"not measured: {cause}", _RED)
         self._write(f"  [{self._number}/{self._total}] {name:<32} {'':6}    {said}\n")
 
     def ended(self, name: str, run: Run) -> None:
@@ -85,7 +97,7 @@ class Progress:
         if run.status == "skipped":
             verdict, colour = "", _DIM
         elif run.is_surprise:
-            verdict = f"SURPRISE, expected {run.expected_status.replace('_', ' ')}"
+            verdict = f"SURPRISE, expected {how_it_was_meant_to_end(run)}"
             colour = _RED
         elif run.status == "completed":
             verdict = ""

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,11 +23,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from runners import accelerator
 from runners.experiment import PassName, RunPlan
 from runners.heartbeat import Heart
 from runners.meters.activity import ActivityMeter
-from runners.meters.link import LinkCount, count
-from runners.meters.memory import KernelPeak, MemoryMeter, local
+from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
+from runners.meters.kernel import KernelPeak, disagreement
+from runners.meters.link import LinkCount, LinkMeter
+from runners.meters.memory import MemoryMeter, local
 from runners.outcome import EventPart
 from runners.recorder import Recorder, parameter_digest
 from runners.trace import Memory
@@ -35,6 +39,24 @@ NUM_METERED_STEPS = (
     3  # the first creates state, the second rebuilds DDP's buckets, the third is steady
 )
 NUM_TIMELINE_STEPS = 2  # one to settle without the memory meter, one under the profiler
+
+
+class _Phase:
+    """One phase of a rank. A class, because a step of a small model has no time for a generator."""
+
+    __slots__ = ("_rank", "computes", "name", "outer", "start_ns")
+
+    def __init__(self, rank: Rank, name: str, computes: bool) -> None:
+        self._rank, self.name, self.computes = rank, name, computes
+        self.outer, self.start_ns = "", 0
+
+    def __enter__(self) -> None:
+        self._rank._begin(self)
+        self.start_ns = time.time_ns()
+
+    def __exit__(self, kind: type[BaseException] | None, *where: object) -> None:
+        if kind is None:  # after a failure the phase it happened in must stand
+            self._rank._end(self)
 
 
 class Rank(Recorder):
@@ -58,16 +80,21 @@ class Rank(Recorder):
         self.has_lost_peers = False  # then nobody is left to meet at the end
         self.followed: dict[str, list[float]] = {}  # seconds, of the run that this one follows
         self._heart = heart
+        self.memory_fault: str | None = None  # why meter and kernel cannot both be right
+        self.largest_collective_bytes = 0
+        self.scratch_bytes = 0  # that the backend takes beside the tensors of its collectives
         self._memory: MemoryMeter | None = None
         self._kernel: KernelPeak | None = None
+        self._allocator: AllocatorPeak | None = None
+        self._limit: AllocatorLimit | None = None
         self._activity: ActivityMeter | None = None
+        self._link: LinkMeter | None = None
         self._module: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
 
     # --- what is being done
 
-    @contextmanager
-    def phase(self, name: str, *, computes: bool = True) -> Iterator[None]:
+    def phase(self, name: str, *, computes: bool = True) -> AbstractContextManager[None]:
         """Mark what the rank does: build, wrap, forward, backward, optimizer, …
 
         Args:
@@ -75,25 +102,29 @@ class Rank(Recorder):
             computes: False for a phase that only communicates; a timeline then shows what the
                 communication does and not a computation around it.
         """
-        outer, self.phase_name = self.phase_name, name
-        self._heart.beat(name, self.step_index)
+        return _Phase(self, name, computes)
+
+    def _begin(self, phase: _Phase) -> None:
+        phase.outer, self.phase_name = self.phase_name, phase.name
+        self._heart.beat(phase.name, self.step_index)
         if self._memory is not None:
-            self._memory.enter(name)
-        start_ns = time.time_ns()
-        yield  # no finally: after a failure the phase it happened in must stand
+            self._memory.enter(phase.name)
+
+    def _end(self, phase: _Phase) -> None:
         if self._activity is not None:
-            self._settle()
-        if self._activity is not None and computes:
-            self._activity.add("compute", name, start_ns)
+            self.settle()
+            if phase.computes:
+                self._activity.add("compute", phase.name, phase.start_ns)
         if self._memory is not None:
             self._name_state()
-            self._memory.phase = outer
-        self.phase_name = outer
+            self._memory.phase = phase.outer
+            if self._kernel is not None:
+                self._kernel.look(phase.name)
+        self.phase_name = phase.outer
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Wait for an accelerator to finish, so that a clock read now means something."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        accelerator.synchronize(self.device)
 
     @contextmanager
     def stage(
@@ -115,12 +146,7 @@ class Rank(Recorder):
     def steps(self, count: int) -> Iterator[int]:
         """The steps of one epoch, each timed or metered as the pass demands."""
         if not self.is_metered:
-            for index in range(count):
-                self.step_index += 1
-                start = time.perf_counter()
-                yield index
-                self._settle()
-                self.outcome.step_seconds.append(time.perf_counter() - start)
+            yield from self._timed_steps(count)
             return
         timeline = NUM_TIMELINE_STEPS if self.plan.has_timeline else 0
         for index in range(NUM_METERED_STEPS + timeline):
@@ -133,6 +159,18 @@ class Rank(Recorder):
             if index == NUM_METERED_STEPS - 1:
                 self.stop_memory()
 
+    def _timed_steps(self, count: int) -> Iterator[int]:
+        """Steps with a clock around each, and what it costs outside the loop."""
+        clock, keep = time.perf_counter, self.outcome.step_seconds.append
+        settle = self.settle if self.device.type == "cuda" else None
+        for index in range(count):
+            self.step_index += 1
+            start = clock()
+            yield index
+            if settle is not None:
+                settle()
+            keep(clock() - start)
+
     @contextmanager
     def _timeline(self) -> Iterator[None]:
         if self.plan.world_size > 1:
@@ -140,6 +178,7 @@ class Rank(Recorder):
         self._activity = ActivityMeter(self.rank, self.device.type)
         with self._activity as meter:
             yield
+            self.settle()
         self.outcome.window_ns = (meter.start_ns, meter.end_ns)
         self.outcome.events = [
             EventPart(kind=e.kind, name=e.name, start_ns=e.start_ns, end_ns=e.end_ns, peer=e.peer)
@@ -150,8 +189,15 @@ class Rank(Recorder):
     # --- what passes its own link
 
     def link_count(self) -> LinkCount | None:
-        """What has passed this rank's link so far; None where it has no link of its own."""
-        return count() if self.plan.own_network else None
+        """What has passed this rank's link so far; None where it has no link of its own.
+
+        All ranks count together, once nothing is under way; the count itself sends nothing.
+        """
+        if not self.plan.own_network:
+            return None
+        if self._link is None:
+            self._link = LinkMeter(self.scratch, self.rank, self.world_size)
+        return self._link.count()
 
     def beat(self) -> None:
         """Say that this rank is alive: for one that waits for processes which it started itself."""
@@ -165,27 +211,59 @@ class Rank(Recorder):
         Args:
             meter: one that follows fake tensors, from inside their mode; no kernel knows of those.
         """
-        self._kernel = KernelPeak() if self.device.type == "cpu" and meter is None else None
-        self._memory = (meter or MemoryMeter()).__enter__()
+        self._kernel = self._allocator = None
+        if meter is None:
+            self._start_peak(is_metered=True)
+        self._memory = (meter or MemoryMeter(self.device)).__enter__()
+
+    def _start_peak(self, *, is_metered: bool) -> None:
+        """Start what the meter is checked against: the kernel's mark, or the allocator's."""
+        if self.device.type != "cpu":
+            self._allocator = AllocatorPeak(self.device, counts_workspaces=is_metered)
+            return
+        self._kernel = KernelPeak()
+        if is_metered:
+            self._kernel.start_looking()
 
     def stop_memory(self) -> None:
         """Leave the memory meter and keep what it saw."""
         if self._memory is None:
             return
-        kernel = self._kernel.bytes() if self._kernel else None
+        self.memory_fault = None
+        growth = self._kernel.growth(self.phase_name) if self._kernel else None
         self._memory.__exit__(None, None, None)
-        self.outcome.memory = self._memory.memory(kernel)
+        memory = self._memory.memory(growth.peak_bytes if growth else None)
+        if growth is not None:
+            num_storages = self._memory.num_storages
+            self.memory_fault = disagreement(memory, growth, num_storages, self.scratch_bytes)
+        if self._allocator is not None:
+            memory = checked(memory, self._allocator.read(self._memory.host_peak_bytes()))
+        self.largest_collective_bytes = self._memory.largest_collective_bytes
+        self.outcome.memory = memory
         self.outcome.collectives = self._memory.collective_list()
         self.outcome.stage_moves = self._memory.moves
         self._memory = None
 
+    def again(self) -> Rank:
+        """The same rank before the same pass, without a timeline: for a further call of a strategy.
+
+        What this one trained is no longer held by it.
+        """
+        plan = replace(self.plan, has_timeline=False)
+        other = Rank(self.rank, plan, self.pass_name, self.device, self._heart)
+        other.scratch, other.followed = self.scratch, self.followed
+        self._module = self._optimizer = None
+        return other
+
     def start_kernel(self) -> None:
-        """Start the kernel's high-water mark alone: what a budgeted pass can afford."""
-        self._kernel = KernelPeak() if self.device.type == "cpu" else None
+        """Start the high-water mark alone: what a budgeted pass can afford."""
+        self._start_peak(is_metered=False)
 
     def keep_peak(self) -> None:
-        """Keep the kernel's peak of a budgeted pass; a metered one has kept its own."""
-        if self._kernel is None or self.outcome.memory is not None or self._memory is not None:
+        """Keep the high-water mark of a budgeted pass; a metered one has kept its own."""
+        if self.outcome.memory is not None or self._memory is not None:
+            return
+        if self._kernel is None and self._allocator is None:
             return
         self.outcome.memory = Memory(
             peak_bytes=None,
@@ -193,11 +271,28 @@ class Rank(Recorder):
             at_peak=None,
             largest=None,
             phases={},
-            kernel_peak_bytes=self._kernel.bytes(),
+            kernel_peak_bytes=self._kernel.bytes() if self._kernel else None,
+            allocator=self._allocator.read() if self._allocator else None,
         )
 
+    def limit_allocator(self, budget_bytes: int) -> None:
+        """Enforce a budget on this rank's accelerator, from now until `lift_limit`."""
+        self._limit = AllocatorLimit(budget_bytes, self.device).__enter__()
+
+    def lift_limit(self) -> None:
+        """Let the rank write its record: the budget is for training."""
+        if self._limit is not None:
+            self._limit.__exit__(None, None, None)
+        self._limit = None
+
     def finish(self) -> None:
-        """Close what a strategy left open: meters, and the digest of what was trained."""
+        """Close what a strategy left open: meters, limits, and the digest of what was trained.
+
+        Raises:
+            torch.OutOfMemoryError: the last operation went beyond the budget of an accelerator.
+        """
+        if self._limit is not None:
+            self._limit.check()
         self.stop_memory()
         self.keep_peak()
         if self._module is not None and not self.is_metered and self.pass_name != "budgeted":
@@ -258,5 +353,6 @@ class Rank(Recorder):
         start_ns = time.time_ns()
         pass_on()
         if self._activity is not None:
+            self.settle()  # NCCL returns before the tensor has travelled
             self._activity.add("communication", operation, start_ns, peer)
         self._heart.beat(self.phase_name, self.step_index)

@@ -7,10 +7,9 @@ that its peers meet their own failures and not a broken connection.
 
 from __future__ import annotations
 
-import ctypes
 import os
+import platform
 import re
-import signal
 import sys
 import time
 from contextlib import nullcontext
@@ -24,19 +23,28 @@ from torch import nn
 from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
+from runners import accelerator, limits
+from runners.confirm import confirm_memory
 from runners.experiment import RunPlan, find
 from runners.heartbeat import Heart
 from runners.links import enter
-from runners.meters.memory import MemoryMeter, heap_bytes
+from runners.meters.kernel import heap_bytes
+from runners.meters.memory import MemoryMeter
 from runners.outcome import RankOutcome
 from runners.rank import Rank
 from runners.trace import Failure, Status, write_json
 
 PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
 _ASKED = re.compile(r"tried to allocate (\d+) bytes")
-_ASKED_CUDA = re.compile(r"Tried to allocate ([\d.]+) ([KMG]iB)")
-_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_REFUSALS = ("can't allocate memory", "out of memory", "bad_alloc", "Cannot allocate memory")
+_ASKED_CUDA = re.compile(r"Tried to allocate ([\d.]+) (bytes|[KMG]iB)")
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_REFUSALS = (
+    "can't allocate memory",
+    "out of memory",
+    "bad_alloc",
+    "Cannot allocate memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 _TIMED_OUT = ("Timed out waiting", "ran into a timeout", "Watchdog caught collective")
 _LOST_PEER = ("Connection reset by peer", "Connection closed by peer", "Broken pipe")
 
@@ -55,16 +63,10 @@ def preload() -> None:
     torch.set_num_threads(1)
 
 
-def _end_with_parent() -> None:
-    """Ask the kernel to end this process when the forkserver ends; Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
 def _device(plan: RunPlan, rank: int, kind: str) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
-    return torch.device("cuda", rank % torch.cuda.device_count())
+    return torch.device("cuda", rank % accelerator.num_devices())
 
 
 def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
@@ -92,29 +94,26 @@ def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
             optimizer.zero_grad()
 
 
-def _limit(budget_bytes: int, device: torch.device, warm_up_bytes: int) -> None:
+def _limit(rank: Rank, budget_bytes: int, heap_before: int) -> None:
     """Make the allocator refuse what goes beyond the budget.
+
+    On an accelerator the budget counts what its allocator gives out; main memory is not limited.
 
     Raises:
         BudgetTooSmallError: the warm-up alone took more.
     """
-    if budget_bytes < warm_up_bytes:
-        raise BudgetTooSmallError(
-            f"a budget of {budget_bytes} bytes is below the {warm_up_bytes} bytes that the "
-            "warm-up needs; raise the budget or shrink the warm-up"
-        )
-    if device.type == "cuda":
-        total = torch.cuda.get_device_properties(device).total_memory
-        reserved = torch.cuda.memory_reserved(device)
-        torch.cuda.set_per_process_memory_fraction((reserved + budget_bytes) / total, device)
+    if rank.device.type == "cuda":
+        rank.limit_allocator(budget_bytes)
         return
-    import resource
-
     now = heap_bytes()
     if now is None:
         raise OSError("this platform does not say how large the data segment is")
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (now + budget_bytes, hard))
+    if budget_bytes < now - heap_before:
+        raise BudgetTooSmallError(
+            f"a budget of {budget_bytes} bytes is below the {now - heap_before} bytes that the "
+            "warm-up needs; raise the budget or shrink the warm-up"
+        )
+    _limit_data(now + budget_bytes)
 
 
 def _spare_the_machine(most_bytes: int) -> None:
@@ -124,19 +123,28 @@ def _spare_the_machine(most_bytes: int) -> None:
     """
     now = heap_bytes()
     if now is not None:
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (now + most_bytes, hard))
+        _limit_data(now + most_bytes)
 
 
-def _lift_limit(device: torch.device) -> None:
+def _limit_data(num_bytes: int | None) -> None:
+    """Limit the data segment of this process, or lift that; only Linux enforces it.
+
+    Elsewhere no budget is run (`machine.can_limit_memory`), and nothing is to be lifted: to raise
+    a soft limit to an infinite hard one is an error on macOS.
+    """
+    if platform.system() != "Linux":
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard if num_bytes is None else num_bytes, hard))
+
+
+def _lift_limit(rank: Rank) -> None:
     """Let the rank write its record: the budget is for training."""
-    if device.type == "cpu":
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    rank.lift_limit()
+    if rank.device.type == "cpu":
+        _limit_data(None)
 
 
 def _asked_bytes(message: str) -> int | None:
@@ -145,6 +153,13 @@ def _asked_bytes(message: str) -> int | None:
     if match := _ASKED_CUDA.search(message):
         return int(float(match.group(1)) * _UNITS[match.group(2)])
     return None
+
+
+def _limit_behind(kind: str, message: str) -> str | None:
+    """The line that names the shell's limit which made a rank fail; None where none did."""
+    if kind == "out_of_memory" and not limits.refuses_addresses(_asked_bytes(message)):
+        return None  # a budget, or the machine
+    return limits.blamed(message) if kind in ("out_of_memory", "exception") else None
 
 
 def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
@@ -164,9 +179,13 @@ def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
         kind = "budget_too_small"
     else:
         message = f"{type(error).__name__}: {message}"
+    told = message.splitlines()[0][:300]
+    limit = _limit_behind(kind, message)
+    if limit is not None:
+        status, kind, told = "failed", "limit", limit
     return status, Failure(
         kind=kind,
-        message=message.splitlines()[0][:300],
+        message=told,
         asked_bytes=_asked_bytes(message),
         rank=rank.rank,
         phase=rank.phase_name,
@@ -191,8 +210,7 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     plan = rank.plan
     if request["namespace"] is not None:
         enter(request["namespace"])
-    if rank.device.type == "cuda":
-        torch.cuda.set_device(rank.device)
+    accelerator.select(rank.device)
     if plan.needs_group and plan.world_size > 1:
         dist.init_process_group(
             request["backend"],
@@ -204,7 +222,7 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     before = heap_bytes() or 0
     _warm_up(rank.device, plan.world_size, plan.needs_group)
     if rank.pass_name == "budgeted" and plan.budget_bytes is not None:
-        _limit(plan.budget_bytes, rank.device, max(0, (heap_bytes() or 0) - before))
+        _limit(rank, plan.budget_bytes, before)
         rank.start_kernel()
     if rank.is_metered:
         rank.start_memory()
@@ -213,14 +231,13 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
 
 def live(request: dict[str, Any]) -> None:
     """Be one rank from birth to exit; never returns."""
-    _end_with_parent()
     output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     errors = os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(output, 1)
     os.dup2(errors, 2)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
-    plan = RunPlan(**request["plan"])
+    plan = RunPlan.from_json(request["plan"])
     heart = Heart(Path(request["heart"]))
     device = _device(plan, request["rank"], request["device"])
     rank = Rank(request["rank"], plan, request["pass"], device, heart)
@@ -234,9 +251,10 @@ def live(request: dict[str, Any]) -> None:
             _prepare(rank, request)
         experiment.strategies[plan.strategy](rank)
         rank.finish()
+        confirm_memory(rank, experiment.strategies[plan.strategy])
     except BaseException as error:  # noqa: BLE001 whatever it was, the launcher must hear of it
         # Freed tensors first: the record must not be refused as the training was.
-        _lift_limit(device)
+        _lift_limit(rank)
         rank.outcome.status, rank.outcome.failure = failure_of(error, rank)
         rank.keep_peak()
         if rank.outcome.failure.kind == "exception":
@@ -246,7 +264,7 @@ def live(request: dict[str, Any]) -> None:
         _write(record, rank.outcome)
         while True:
             time.sleep(60)
-    _lift_limit(device)
+    _lift_limit(rank)
     _write(record, rank.outcome)
     heart.beat("done", rank.step_index)
     if dist.is_initialized() and not rank.has_lost_peers:

@@ -58,6 +58,9 @@ class Recorder:
         """Whether this pass is a metered one: few steps, no results of training."""
         return self.pass_name == "metered"
 
+    def settle(self) -> None:
+        """Wait until the device has finished; on CPU, what has returned has finished."""
+
     def describe(self, model: Model) -> None:
         """Record the whole model, before any split."""
         self.outcome.model = model
@@ -125,8 +128,10 @@ class Recorder:
     def _shown(self) -> Iterator[tuple[list[Tensor], list[float]]]:
         out: list[Tensor] = []
         seconds: list[float] = []
+        self.settle()
         start = time.perf_counter()
         yield out, seconds
+        self.settle()
         seconds.append(round(time.perf_counter() - start, 7))
 
     def epoch(

@@ -7,6 +7,7 @@ two traces can be compared without comparing clocks. Units are in the names: `_b
 
 from __future__ import annotations
 
+import signal as signals
 import statistics
 from typing import Annotated, Literal
 
@@ -16,6 +17,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
+    model_validator,
 )
 
 Status = Literal[
@@ -50,17 +52,69 @@ class Software(Record):
     torch: str
 
 
+class Circumstances(Record):
+    """What a result can depend on besides the machine itself; it may change with each command."""
+
+    python: str
+    torch: str
+    affinity: str | None = Field(
+        description="cores that ranks might use, as the kernel lists them: 0-3,8; null: not known"
+    )
+    visible_devices: str | None = Field(description="CUDA_VISIBLE_DEVICES; null: not set")
+    huge_pages: str | None = Field(
+        description="transparent huge pages: always, madvise or never; null: not known"
+    )
+
+
 class Failure(Record):
     """Why a rank or a run ended otherwise than by completing."""
 
     kind: str = Field(
-        description="out_of_memory, peer_lost, hang, timed_out, signal, exception, diverged"
+        description=(
+            "out_of_memory, peer_lost, hang, stopped, timed_out, signal, exception, diverged"
+        )
     )
     message: str = Field(description="the first line of what was raised, as it was raised")
     asked_bytes: int | None = Field(description="bytes the refused allocation asked for")
-    rank: int | None
+    rank: int | None = Field(description="null: ranks hang, and none is behind the others")
     phase: str = Field(description="build, wrap, forward, backward, optimizer, …")
     step: int | None = Field(description="training step of the failure, from 0; null before it")
+    signal: str | None = Field(default=None, description="that ended the process, such as SIGABRT")
+    exit_code: int | None = Field(
+        default=None, description="of a process that left without a record"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Few failures are deaths."""
+        whole: dict[str, object] = dumped(self)
+        return {k: v for k, v in whole.items() if k not in ("signal", "exit_code") or v is not None}
+
+
+class Death(Record):
+    """How a process dies that is meant to: by which signal or exit code, which rank, and where."""
+
+    rank: int
+    phase: str
+    signal: str | None = Field(default=None, description="such as SIGABRT; null: it exits")
+    exit_code: int | None = Field(default=None, description="null: a signal ends it")
+
+    @model_validator(mode="after")
+    def _ends_one_way(self) -> Death:
+        if (self.signal is None) == (self.exit_code is None):
+            raise ValueError("a death has either a signal or an exit code")
+        if self.signal is not None and self.signal not in signals.Signals.__members__:
+            raise ValueError(f"no signal is called {self.signal!r}; write it as SIGKILL is written")
+        return self
+
+    def is_that_of(self, failure: Failure) -> bool:
+        """Whether a failure is this death."""
+        return (failure.rank, failure.phase, failure.signal, failure.exit_code) == (
+            self.rank,
+            self.phase,
+            self.signal,
+            self.exit_code,
+        )
 
 
 class Layer(Record):
@@ -185,12 +239,24 @@ class MemoryClasses(Record):
     buffers_bytes: int = Field(description="module buffers and input rows")
 
 
+class AllocatorMemory(Record):
+    """What the allocator of an accelerator counted on one rank, above its start."""
+
+    peak_bytes: int = Field(description="given out at most, each block rounded up")
+    workspace_bytes: int = Field(description="of cuBLAS, in no tensor")
+    rounding_bytes: int = Field(description="that rounding may have added to the peak")
+    host_peak_bytes: int | None = Field(
+        default=None, description="of tensors in main memory, by the meter"
+    )
+
+
 class Memory(Record):
     """What one rank needed, above what it held before the model was built.
 
     `peak_bytes`, `at_peak`, `largest` and `phases` come from the dispatch-mode meter of a metered
     pass; `kernel_peak_bytes` is the kernel's own high-water mark over the same stretch, and the
-    only one a budgeted pass has.
+    only one a budgeted pass has. On an accelerator they count what lies there, and `allocator` is
+    what they are checked against.
     """
 
     peak_bytes: int | None
@@ -199,6 +265,13 @@ class Memory(Record):
     largest: MemoryClasses | None = Field(description="the most each class ever held")
     phases: dict[str, int] = Field(description="peak bytes by phase")
     kernel_peak_bytes: int | None
+    allocator: AllocatorMemory | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """On CPU there is none."""
+        whole: dict[str, object] = dumped(self)
+        return {k: v for k, v in whole.items() if k != "allocator" or v is not None}
 
 
 class Collective(Record):
@@ -291,7 +364,9 @@ class Timing(Record):
     """Every measured time of a run."""
 
     wall_seconds: float = Field(description="the run with all its passes")
-    oversubscribed: bool = Field(description="more ranks than cores: not for fits of speed")
+    oversubscribed: bool = Field(
+        description="more ranks than cores, or than accelerators: not for fits of speed"
+    )
     step: Samples | None
     stages: dict[str, float] = Field(description="seconds by stage")
     prediction: dict[str, float] = Field(description="seconds by prediction step")
@@ -345,16 +420,25 @@ class Run(Record):
         default="real",
         description="paced: stages last as long as they were told; simulated: fake tensors",
     )
+    expected_death: Death | None = Field(
+        default=None, description="of a run that is meant to die; null: none was declared"
+    )
+    circumstances: Circumstances | None = Field(
+        default=None, description="where they are not those of the whole trace"
+    )
 
     @model_serializer(mode="wrap")
     def _without_usual(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Nearly every run is real."""
+        """Nearly every run is real, is not meant to die, and was measured with the others."""
+        usual = {"nature": "real", "expected_death": None, "circumstances": None}
         whole: dict[str, object] = dumped(self)
-        return {k: v for k, v in whole.items() if k != "nature" or v != "real"}
+        return {k: v for k, v in whole.items() if k not in usual or v != usual[k]}
 
     @property
     def is_surprise(self) -> bool:
         """Whether the run ended otherwise than declared; a skipped run never surprises."""
+        if self.status == self.expected_status == "died" and self.expected_death and self.error:
+            return not self.expected_death.is_that_of(self.error)
         return self.status not in (self.expected_status, "skipped")
 
 
@@ -368,7 +452,15 @@ class Trace(Record):
     machine: str
     code: Code
     software: Software
+    circumstances: Circumstances | None = Field(
+        default=None, description="under which its runs were measured; null: not recorded"
+    )
     runs: Annotated[dict[str, Run], Field(min_length=1)]
+
+    @model_serializer(mode="wrap")
+    def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """What was not recorded then is not written now."""
+        return _without(("circumstances",), dumped(self))
 
 
 class Accelerator(Record):
@@ -422,7 +514,10 @@ class Machine(Record):
     fingerprint: str
     is_reference: bool
     cpu: str
-    num_cores: int
+    num_cores: int = Field(description="that ranks may use")
+    num_installed_cores: int | None = Field(
+        default=None, description="whether or not ranks may use them; null: not recorded"
+    )
     memory_bytes: int
     system: str
     python: str
@@ -432,3 +527,8 @@ class Machine(Record):
     libraries: dict[str, str] = Field(
         default={}, description="versions of what torch computes and communicates with"
     )
+
+    @model_serializer(mode="wrap")
+    def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """What was not recorded then is not written now."""
+        return _without(("num_installed_cores",), dumped(self))

@@ -15,10 +15,11 @@ from runners.dry import estimated, said, together
 from runners.due import Due, due, lacking, left_out_of, part_of
 from runners.experiment import check_name, names
 from runners.launch import Launcher
+from runners.not_measured import UnfinishedError
 from runners.predict import PrimitiveError, bring_up_to_date
 from runners.progress import Progress
 from runners.trace import Trace, read, read_prediction
-from runners.tried import how_it_ended
+from runners.tried import how_it_ended, how_it_was_meant_to_end
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Ran:
         surprises: runs that ended otherwise than declared, a line each.
         lacking: what a reference set still lacks, a line each.
         heavier: what only `--full` measures and has not.
+        not_measured: runs that failed for want of the machine, a line each with the cause.
     """
 
     where: Path
@@ -59,11 +61,12 @@ class Ran:
     surprises: list[str]
     lacking: list[str]
     heavier: list[str]
+    not_measured: list[str]
 
     @property
     def exit_code(self) -> int:
-        """1 where something surprised, or where a reference set is not whole; else 0."""
-        return 1 if self.surprises or self.lacking else 0
+        """1 where a run surprised or was not measured, or a reference set is not whole; else 0."""
+        return 1 if self.surprises or self.lacking or self.not_measured else 0
 
 
 def check_names(wanted: Sequence[str]) -> list[str]:
@@ -99,36 +102,46 @@ def run(asked: Asked) -> Ran:
         OSError: the disk refused.
     """
     chosen = check_names(asked.names)
-    where = measure.folder(as_reference=asked.as_reference)
     with measure.alone():
+        where = measure.folder(as_reference=asked.as_reference)
         if asked.force:
             for name in chosen:
                 part_of(name, where).unlink(missing_ok=True)
         waiting = all_due(asked, where)
-        if waiting:
-            _measure(waiting, where, asked)
-        if not asked.as_reference:
-            machine.THIS_MACHINE.write_text(f"{where.name}\n", encoding="utf-8")
-    paths = [where / f"{name}.json" for name in chosen]
+        unfinished = _measure(waiting, where, asked) if waiting else {}
+        if not asked.as_reference and (where / "machine.json").exists():
+            machine.remember(machine.name_of(where))
+    paths = [where / f"{name}.json" for name in chosen if name not in unfinished]
     traces = [read(path) for path in paths if path.exists()]
+    num_measured = len(waiting) - len(unfinished)
     return Ran(
         where,
-        len(waiting),
-        len(traces) - len(waiting),
+        num_measured,
+        len(traces) - num_measured,
         [line for trace in traces for line in surprises_of(trace)],
         lacking(chosen, where) if asked.as_reference else [],
-        _heavier(chosen, traces),
+        _heavier([name for name in chosen if name not in unfinished], traces),
+        [line for causes in unfinished.values() for line in causes],
     )
 
 
-def _measure(waiting: list[Due], where: Path, asked: Asked) -> None:
+def _measure(waiting: list[Due], where: Path, asked: Asked) -> dict[str, list[str]]:
+    """Measure what waits; the experiments that are unfinished, each with its causes."""
+    unfinished: dict[str, list[str]] = {}
     with Launcher(machine.device_kind()) as launcher:
         launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
         progress = Progress()
         if not asked.names:  # who names experiments works on them, and has no time for it
             _foretell(waiting, launcher, where, progress)
-        for one in waiting:
-            measure.measure(one, launcher, progress, as_reference=asked.as_reference)
+        for place, one in enumerate(waiting):
+            try:
+                measure.measure(one, launcher, progress, as_reference=asked.as_reference)
+            except UnfinishedError as error:
+                unfinished[one.experiment.name] = error.causes
+                if error.is_lasting:
+                    later = [left.experiment.name for left in waiting[place + 1 :]]
+                    return unfinished | {name: [f"{name}: waits until then"] for name in later}
+    return unfinished
 
 
 def _foretell(waiting: list[Due], launcher: Launcher, where: Path, progress: Progress) -> None:
@@ -174,8 +187,7 @@ def _heavier(chosen: list[str], traces: list[Trace]) -> list[str]:
 def surprises_of(trace: Trace) -> list[str]:
     """One line for each run that ended otherwise than declared."""
     return [
-        f"{trace.experiment}.{name}: {how_it_ended(run)}, "
-        f"expected {run.expected_status.replace('_', ' ')}"
+        f"{trace.experiment}.{name}: {how_it_ended(run)}, expected {how_it_was_meant_to_end(run)}"
         for name, run in trace.runs.items()
         if run.is_surprise
     ]

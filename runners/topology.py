@@ -107,10 +107,32 @@ def _numa_nodes(folder: Path) -> list[NumaNode]:
     return nodes
 
 
+def num_installed_cores(root: Path = Path("/sys/devices/system")) -> int | None:
+    """Cores that the machine has, online or not; None where the kernel does not say."""
+    present = _read(root / "cpu" / "present")
+    return len(_listed(present)) if present else None
+
+
+def installed_accelerators(names: str | None = None) -> list[str]:
+    """The name of each NVIDIA device of this machine, whether or not torch may use it.
+
+    Args:
+        names: what `nvidia-smi` prints of them; asked of it where None.
+    """
+    if names is None:
+        names = _nvidia_smi("--query-gpu=name", "--format=csv,noheader")
+    return [line.strip() for line in names.splitlines() if line.strip()]
+
+
 def _asked_links() -> str:
+    return _nvidia_smi("topo", "-m")
+
+
+def _nvidia_smi(*arguments: str) -> str:
+    """What `nvidia-smi` prints; nothing where there is none, or where it fails."""
     try:
         done = subprocess.run(
-            ["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=20, check=True
+            ["nvidia-smi", *arguments], capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ""

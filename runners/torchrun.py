@@ -1,9 +1,9 @@
 """One rank of several nodes: what torchrun told this process, and a launcher of its rank alone.
 
-In: torchrun's variables (`Place`) and its store. Out: a `Launcher` that starts one rank here, and
-whose passes end with the outcomes of all ranks, since each process tells the others how its own
-ended. So what measures a run on one machine measures it on several, and every process comes to the
-same result.
+In: torchrun's variables (`Place`) and the other processes (`peers.py`). Out: a `Launcher` that
+starts one rank here, and whose passes end with the outcomes of all ranks, since each process tells
+the others how its own ended. So what measures a run on one machine measures it on several, and
+every process comes to the same result.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from runners.experiment import Experiment, PassName, RunPlan
 from runners.heartbeat import Beat
 from runners.launch import Launcher, PassResult, Watch, cause_among
 from runners.outcome import RankOutcome
+from runners.peers import WORD_SECONDS, NodeLostError, Peers, say
 from runners.trace import Failure
 
-PATIENCE = timedelta(minutes=30)  # for the other nodes' ranks to end a pass
+STORE_SECONDS = timedelta(seconds=20)  # for torchrun's store, which has just answered torchrun
 # Ranks here may wait for a long step on another node: quiet alone does not mean that they hang.
 QUIET_SECONDS = 60.0
 LOOK_SECONDS = 0.5  # between two looks at whether a rank of another node has failed
@@ -48,6 +49,9 @@ class Place:
         rank: of the whole.
         world_size: ranks on all nodes.
         num_local: ranks on this node.
+        local: which of them, from 0.
+        node: number of this node, from 0.
+        num_nodes: nodes in all.
         host: of torchrun's store.
         port: of torchrun's store.
         has_store: torchrun itself keeps the store; else rank 0's process has to.
@@ -56,6 +60,9 @@ class Place:
     rank: int
     world_size: int
     num_local: int
+    local: int
+    node: int
+    num_nodes: int
     host: str
     port: int
     has_store: bool = True
@@ -72,38 +79,45 @@ class Place:
                 int(environment["RANK"]),
                 int(environment["WORLD_SIZE"]),
                 int(environment["LOCAL_WORLD_SIZE"]),
+                int(environment["LOCAL_RANK"]),
+                int(environment["GROUP_RANK"]),
+                int(environment["GROUP_WORLD_SIZE"]),
                 environment["MASTER_ADDR"],
                 int(environment["MASTER_PORT"]),
                 environment.get("TORCHELASTIC_USE_AGENT_STORE", "True") == "True",
             )
         except KeyError as error:
             raise NodeError(
-                f"{error} is not set; start it with `torchrun … -m runners.node EXPERIMENT.RUN`"
+                f"{error} is not set; start it on each node with `python -m runners.cluster "
+                "--nnodes 2 … EXPERIMENT.RUN`, or with `torchrun … -m runners.node EXPERIMENT.RUN`"
             ) from None
 
-    @property
-    def num_nodes(self) -> int:
-        """Nodes, each with as many ranks as this one."""
-        return self.world_size // self.num_local
-
     def store(self) -> Store:
-        """Torchrun's store, under a prefix of ours."""
+        """Torchrun's store, under a prefix of ours.
+
+        Raises:
+            NodeLostError: it does not answer.
+        """
         keeps = self.rank == 0 and not self.has_store
-        found = TCPStore(
-            self.host, self.port, is_master=keeps, timeout=PATIENCE, wait_for_workers=False
-        )
-        store = PrefixStore("proofbook", found)
-        store.set_timeout(PATIENCE)
-        return store
+        try:
+            found = TCPStore(
+                self.host, self.port, is_master=keeps, timeout=STORE_SECONDS, wait_for_workers=False
+            )
+        except RuntimeError:  # torch's message names a line of C++
+            raise NodeLostError(
+                f"node {self.node}: torchrun's store at {self.host}:{self.port} does not answer"
+            ) from None
+        return PrefixStore("proofbook", found)
 
 
 class NodeLauncher(Launcher):
-    """Starts this process's own rank, and knows of the others' through the store."""
+    """Starts this process's own rank, and hears how the others ended."""
 
-    def __init__(self, place: Place, store: Store, device: str) -> None:
+    def __init__(self, place: Place, peers: Peers, device: str) -> None:
         super().__init__(device, quiet_seconds=QUIET_SECONDS)
         self._place = place
-        self._store = store
+        self._peers = peers
+        self._said = time.monotonic()
         self._pass = ""
         self._looked = 0.0
         self._lost_at: float | None = None
@@ -133,7 +147,7 @@ class NodeLauncher(Launcher):
         start = time.monotonic()
 
         def look(beats: list[Beat]) -> None:
-            self._look()
+            self._look(beats)
             if watch is not None:
                 watch(beats)
 
@@ -146,36 +160,39 @@ class NodeLauncher(Launcher):
             own = PassResult([outcome], outcome.failure, [], time.monotonic() - start)
         return self._shared(own)
 
-    def _look(self) -> None:
-        """Stop waiting for a rank of another node that has failed."""
-        if time.monotonic() - self._looked < LOOK_SECONDS:
+    def _look(self, beats: list[Beat]) -> None:
+        """Stop waiting for a rank of another node that has failed; say what the rank here does."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
             return
-        self._looked = time.monotonic()
-        if self._lost_at is None and self._store.check([f"lost/{self._pass}"]):
-            self._lost_at = self._looked
-        if self._lost_at is not None and self._looked - self._lost_at > GRACE_SECONDS:
+        self._looked = now
+        if self._place.rank == 0 and now - self._said > WORD_SECONDS:
+            self._said = now
+            say(f"{self._pass}: rank 0 is in {beats[0].phase}, step {beats[0].step}")
+        if self._lost_at is None and self._peers.is_told(f"failure in {self._pass}"):
+            self._lost_at = now
+        if self._lost_at is not None and now - self._lost_at > GRACE_SECONDS:
             raise _PeerLostError("it still waited when a rank of another node had failed")
 
     def _shared(self, own: PassResult) -> PassResult:
         """The same pass with the outcomes of all ranks, whichever node they lived on."""
         if own.root_cause is not None:
-            self._store.set(f"lost/{self._pass}", "1")
+            self._peers.tell(f"failure in {self._pass}")
+        name = self._peers.name(self._place.rank)
         told = {
             "outcome": own.outcomes[0].model_dump(mode="json"),
             "printed": own.printed,
             "seconds": own.seconds,
+            "not_measured": own.not_measured and f"{name}: {own.not_measured}",
         }
-        self._store.set(f"ended/{self._pass}/{self._place.rank}", json.dumps(told))
-        heard = [
-            json.loads(self._store.get(f"ended/{self._pass}/{rank}"))
-            for rank in range(self._place.world_size)
-        ]
-        outcomes = [RankOutcome.model_validate_json(json.dumps(h["outcome"])) for h in heard]
+        heard = self._peers.gather(f"the end of {self._pass}", told)
+        outcomes = [RankOutcome.model_validate_json(json.dumps(one["outcome"])) for one in heard]
         return PassResult(
             outcomes,
             cause_among(outcomes, [0] * len(outcomes)),
             heard[0]["printed"],
-            max(h["seconds"] for h in heard),
+            max(one["seconds"] for one in heard),
+            next((one["not_measured"] for one in heard if one["not_measured"]), None),
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -20,14 +21,18 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from runners.digest import source_digest
+from runners.fields import NAMES, Key, as_written, at, exactly, measure_of, steps_of
 from runners.prediction import ChoiceForecast, Interval, Prediction, RunForecast
 from runners.records import (
     Accelerator,
     AcceleratorLink,
     Activity,
+    AllocatorMemory,
     Cache,
+    Circumstances,
     Code,
     Collective,
+    Death,
     Epoch,
     Failure,
     Held,
@@ -63,18 +68,23 @@ from runners.tried import tried
 
 __all__ = [
     "MAX_TRACE_BYTES",
+    "NAMES",
     "SCHEMA_VERSION",
     "Accelerator",
     "AcceleratorLink",
     "Activity",
+    "AllocatorMemory",
     "Cache",
     "ChoiceForecast",
+    "Circumstances",
     "Code",
     "Collective",
+    "Death",
     "Epoch",
     "Failure",
     "Held",
     "Interval",
+    "Key",
     "Layer",
     "Loss",
     "Machine",
@@ -104,15 +114,22 @@ __all__ = [
     "Trace",
     "TraceError",
     "Validation",
+    "as_written",
+    "at",
+    "exactly",
     "finite_or_none",
     "is_stale",
     "json_schema",
+    "machine_folders",
+    "measure_of",
     "read",
     "read_machine",
     "read_part",
     "read_prediction",
     "read_try",
     "source_digest",
+    "steps_of",
+    "sweep_torn",
     "tried",
     "write",
     "write_json",
@@ -123,6 +140,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 MAX_TRACE_BYTES = 300_000
+_TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
 
@@ -222,6 +240,12 @@ def read_part(path: Path) -> Trace:
     return trace
 
 
+def machine_folders(traces: Path) -> list[str]:
+    """The names of all machines' folders: `<machine>`, or `<machine>/<share>` for a part of one."""
+    described = [*traces.glob("*/machine.json"), *traces.glob("*/*/machine.json")]
+    return sorted(path.parent.relative_to(traces).as_posix() for path in described)
+
+
 def read_machine(folder: Path) -> Machine:
     """Read `machine.json` of a machine's folder.
 
@@ -271,6 +295,16 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sweep_torn(folder: Path) -> None:
+    """Remove the files that writers left half-written in a folder and in those below it.
+
+    Only for the process that alone may write there.
+    """
+    for path in folder.rglob(".*"):
+        if _TORN.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def write(path: Path, trace: Trace) -> None:

@@ -22,7 +22,17 @@ def how_it_ended(run: Run) -> str:
         return words
     asked = f", asking for {run.error.asked_bytes:,} bytes" if run.error.asked_bytes else ""
     cause = "" if run.error.kind == "out_of_memory" else f": {run.error.message}"
-    return f"{words} in {run.error.phase} on rank {run.error.rank}{asked}{cause}"
+    place = "" if run.error.rank is None else f" on rank {run.error.rank}"
+    return f"{words} in {run.error.phase}{place}{asked}{cause}"
+
+
+def how_it_was_meant_to_end(run: Run) -> str:
+    """The declared end of a run in words; of a death also which rank, where, and by what."""
+    words, death = run.expected_status.replace("_", " "), run.expected_death
+    if death is None:
+        return words
+    by = death.signal or f"exit code {death.exit_code}"
+    return f"{words} in {death.phase} on rank {death.rank}: {by}"
 
 
 def tried(run: Run) -> list[str]:
@@ -104,7 +114,8 @@ def _step_time(run: Run) -> Iterator[str]:
     if step is None:
         return
     low, high = step.first_quartile_seconds, step.third_quartile_seconds
-    crowd = "; more ranks than cores" if run.timing.oversubscribed else ""
+    places = "accelerators" if run.device == "cuda" else "cores"
+    crowd = f"; more ranks than {places}" if run.timing.oversubscribed else ""
     yield (
         f"step: {seconds_in_words(step.median_seconds)} in the middle of {step.num_samples}, "
         f"quartiles {seconds_in_words(low)} and {seconds_in_words(high)}{crowd}"

@@ -11,12 +11,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from hypothesis import settings
 
 from tests.browser import find_browser
 
@@ -26,6 +29,60 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 BUILT_FROM = ("content", "generator", "runners", "mkdocs.yml", "README.md", "pyproject.toml")
 LOCAL_SCHEMES = ("file:", "data:", "blob:", "about:")
+# What `_fixed_work` took on the reference machine while nothing else ran.
+NOMINAL_SECONDS = 0.1
+BROWSER_SECONDS = 30  # Playwright's own patience
+POLL_SECONDS = 0.05
+Found = TypeVar("Found")
+
+# At the gate the same examples each time, whatever the machine; `make soak` searches further with
+# a seed that it prints. What a search finds is written down as an `@example` of its test.
+settings.register_profile("gate", derandomize=True, deadline=None)
+settings.register_profile("search", max_examples=5000, deadline=None, print_blob=True)
+settings.load_profile("gate")
+
+
+def _fixed_work() -> float:
+    """Seconds that a process takes to start, calculate and end."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-S", "-c", "sum(range(2_000_000))"], check=True)
+    return time.perf_counter() - start
+
+
+@cache
+def slowness() -> float:
+    """How many times longer a fixed piece of work takes here and now; at least 1.
+
+    Measured once for a session. Tests wait for events; only what somebody else's library insists
+    on ending after a time, such as Playwright's waits, is multiplied by this.
+    """
+    return max(1.0, max(_fixed_work() for _ in range(3)) / NOMINAL_SECONDS)
+
+
+def wait_until(
+    happened: Callable[[], Found], meanwhile: Callable[[], bool] = lambda: True
+) -> Found:
+    """What `happened` gives, once it is true; however long that takes.
+
+    Args:
+        happened: is asked again and again.
+        meanwhile: whether it can still happen: fails the test where it cannot. A wait in vain is
+            ended by the time-out of the whole test.
+    """
+    while True:
+        possible = meanwhile()  # asked first: what happened before the end is seen after it
+        found = happened()
+        if found:
+            return found
+        assert possible, "what the test waits for can no longer happen"
+        time.sleep(POLL_SECONDS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each test the longer, the slower the machine is as the session starts."""
+    if config.option.timeout is None:  # nobody gave one in the command
+        config.option.timeout = float(config.getini("timeout")) * slowness()
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +145,11 @@ def browser() -> Iterator[Browser]:
     path = find_browser()
     assert path, "no Chromium or Chrome on PATH; `make browser` finds or installs one"
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        started = playwright.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox"],
+            timeout=1000 * BROWSER_SECONDS * slowness(),
+        )
         yield started
         started.close()
 
@@ -121,6 +182,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
     def opened(where: Path | str, **options: Any) -> Page:
         context = browser.new_context(**options)
+        context.set_default_timeout(1000 * BROWSER_SECONDS * slowness())
         contexts.append(context)
         page = context.new_page()
         listen(page, complaints)

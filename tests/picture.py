@@ -24,7 +24,7 @@ def main(site: Path = ROOT / "site" / "html", picture: Path = ROOT / "content" /
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         page = browser.new_page(viewport=WINDOW, color_scheme="light")
-        page.goto((site / PAGE).as_uri())
+        page.goto((site / PAGE).resolve().as_uri())
         heading = page.get_by_role("heading", name=HEADING)
         heading.evaluate("heading => scrollTo(0, heading.offsetTop - 60)")
         page.screenshot(path=picture, animations="disabled")

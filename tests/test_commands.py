@@ -16,7 +16,6 @@ def _make(root, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
     )
 
 

@@ -76,7 +76,7 @@
     this.buttons.forEach(function (button) {
       var by = Number(button.dataset.step);
       var isIdle = by && (this.isWhole || (by < 0 ? this.at === 0 : this.at === last));
-      if (by) button.setAttribute("aria-disabled", String(Boolean(isIdle)));
+      if (by) button.setAttribute("aria-disabled", String(!!isIdle));
       else button.setAttribute("aria-pressed", String(this.isWhole));
     }, this);
     this.status.textContent = this.isWhole
@@ -135,13 +135,28 @@
     return best;
   }
 
+  // A mark that has a source opens it below itself, or as near as the window allows.
+  function open(mark) {
+    var source = mark && document.getElementById(mark.dataset.opens);
+    if (!source) return;
+    source.showPopover();
+    var place = mark.getBoundingClientRect();
+    var top = Math.max(0, Math.min(place.bottom, innerHeight - source.offsetHeight));
+    var left = Math.max(0, Math.min(place.left, innerWidth - source.offsetWidth));
+    source.style.inset = top + "px auto auto " + left + "px";
+    source.onbeforetoggle = function () {
+      source.removeAttribute("style");
+    };
+    return true;
+  }
+
   // A chart is one stop of the Tab key; arrow keys go from mark to mark.
   function chart(svg) {
     var marks = all(svg, "[data-say]");
     if (!marks.length) return;
     svg.setAttribute("role", "group");
     marks.forEach(function (mark, position) {
-      mark.setAttribute("role", "img");
+      mark.setAttribute("role", mark.dataset.opens ? "button" : "img");
       mark.setAttribute("aria-label", mark.dataset.say);
       mark.setAttribute("tabindex", position ? "-1" : "0");
     });
@@ -156,7 +171,11 @@
       tell(event.target);
     });
     svg.addEventListener("focusout", hide);
+    svg.addEventListener("click", function (event) {
+      open(nearest(marks, event.clientX, event.clientY));
+    });
     svg.addEventListener("keydown", function (event) {
+      if ((event.key === "Enter" || event.key === " ") && open(event.target)) event.preventDefault();
       var at = marks.indexOf(event.target);
       var to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1 };
       to.Home = 0;

@@ -21,6 +21,7 @@ from generator.verdicts import Outcome
 from generator.views.claims import css_of, side
 from generator.views.folio import Folio
 from generator.views.proof import measured_by
+from runners.trace import Machine
 
 UNITS: dict[Quantity, Unit] = {"peak_bytes": units.BYTES, "step_seconds": units.SECONDS}
 SCALES: dict[Quantity, tuple[str, float]] = {
@@ -157,6 +158,7 @@ def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
     found: list[tuple[str, int | str | None, Unit, str]] = [
         (words["cpu"], machine.cpu, units.TEXT, "cpu"),
         (words["cores"], machine.num_cores, units.COUNT, "num_cores"),
+        (words["installed_cores"], _more_cores(machine), units.COUNT, "num_installed_cores"),
         (words["memory"], machine.memory_bytes, units.BYTES, "memory_bytes"),
         (words["system"], machine.system, units.TEXT, "system"),
         (words["python"], machine.python, units.TEXT, "python"),
@@ -175,6 +177,11 @@ def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
         for name, thing, unit, field in found
         if thing is not None
     ]  # fmt: skip
+
+
+def _more_cores(machine: Machine) -> int | None:
+    """Installed cores, where ranks may not use all of them."""
+    return machine.num_installed_cores if machine.num_installed_cores != machine.num_cores else None
 
 
 def _topology(

@@ -12,7 +12,7 @@ from generator.drawings.memory_bars import Bar, Tone
 from generator.exhibit import Figure
 from generator.value import Value
 from generator.views.folio import Folio
-from generator.views.picture import Picture, Table, chart_svg
+from generator.views.picture import Picture, Table, chart_svg, opening
 from runners.trace import RankRecord, Run
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
@@ -58,17 +58,22 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
     description = "; ".join(f"{bar.group}, {bar.label}: {bar.words}" for bar in bars)
     if budgets:
         description += f". {limit} {words['per_rank']}."
+    table = _table(rows, folio)
+    sources = {bar.say: str(cells[1]) for bar, cells in zip(bars, table.rows, strict=True)}
     drawings = [
-        chart_svg(
-            drawing.memory_bars(bars, f"{unit} {words['per_rank']}", limit, layout),
-            figure,
-            folio,
-            layout.name,
-            description,
+        opening(
+            chart_svg(
+                drawing.memory_bars(bars, f"{unit} {words['per_rank']}", limit, layout),
+                figure,
+                folio,
+                layout.name,
+                description,
+            ),
+            sources,
         )
         for layout in (WIDE, NARROW)
     ]
-    return Picture(_table(rows, folio), drawings)
+    return Picture(table, drawings)
 
 
 def _named(row: _Row) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator import chart
 from generator.chart import Layout, Spec
@@ -14,6 +15,8 @@ from generator.drawings import diagram as diagrams
 from generator.drawings.diagram import Diagram
 from generator.exhibit import Figure
 from generator.views.folio import Folio
+
+_TARGET = re.compile(r'popovertarget="([^"]+)"')
 
 
 @dataclass
@@ -46,6 +49,22 @@ def chart_svg(spec: Spec, figure: Figure, folio: Folio, part: str, description: 
     """A chart as inline SVG, titled by its figure."""
     title = plain(folio.line(figure.title))
     return Markup(chart.svg(spec, f"{figure.id}-{part}", title, description, f"pb-{part}"))
+
+
+def opening(svg: Markup, sources: Mapping[str, str]) -> Markup:
+    """A chart whose marks open where their values come from; figures.js does so on a click.
+
+    Args:
+        svg: the chart.
+        sources: for what a mark says, the same value as a button that opens its popover.
+    """
+    drawn = str(svg)
+    for say, button in sources.items():
+        target = _TARGET.search(button)
+        if target:
+            said = f'data-say="{escape(say)}"'
+            drawn = drawn.replace(said, f'{said} data-opens="{target[1]}"')
+    return Markup(drawn)
 
 
 def diagram_svg(

@@ -13,7 +13,7 @@ from runners.experiment import RunPlan, whole_number
 from runners.trace import Setting
 
 FLOAT_BYTES = 4
-NUM_TENSORS_KEPT = 2  # a residual layer keeps what its ReLU gave and the sum it hands on
+NUM_TENSORS_KEPT = 2  # a residual layer keeps what its tanh gave and the sum that it passes on
 NUM_UNPACED_STEPS = 3  # buffers and connections come up; a trace leaves these steps out too
 NUM_CHUNKS = {"interleaved": 2, "zero_bubble": 2, "zero_bubble_v": 2}
 SETTINGS: dict[str, Setting] = {

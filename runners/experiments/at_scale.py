@@ -9,7 +9,6 @@ train a small transformer on real ranks, and there the two meters are held again
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,6 +25,7 @@ from runners.experiments._at_scale_plans import RUNS, settle, shape_of
 from runners.experiments._split_block import groups_of_a_kind, split_transformer
 from runners.forecast import Choice, Work
 from runners.meters.fake_memory import FakeMemoryMeter
+from runners.meters.gloo_threads import wait_until_idle
 from runners.meters.memory import local
 from runners.rank import Rank
 from runners.transformer import Transformer, TransformerShape, next_token_loss
@@ -78,7 +78,7 @@ def _train(rank: Rank, model: Transformer, tokens: Tensor) -> None:
         with rank.phase("optimizer"):
             update.step()
         if rank.plan.strategy == "real":
-            time.sleep(0.02)  # gloo's own threads let the last buffers go
+            wait_until_idle()  # gloo's own threads give the last buffers back
         with rank.phase("held", computes=False):
             del loss
         update.zero_grad()

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiment import RunPlan, whole_number
@@ -201,10 +201,9 @@ def _grades(rank: Rank, model: nn.Module, lesson: Lesson) -> dict[str, Setting]:
 
 def _of_all(rank: Rank, value: float) -> list[float]:
     """The value of every rank, on every rank."""
-    own = torch.tensor([value], dtype=torch.float64)
-    values: list[Tensor] = [torch.empty_like(own) for _ in range(rank.world_size)]
-    dist.all_gather(values, own)
-    return [float(one) for one in values]
+    values = [0.0] * rank.world_size
+    dist.all_gather_object(values, value)
+    return values
 
 
 STRATEGIES = {"train": train}

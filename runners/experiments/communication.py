@@ -157,16 +157,11 @@ def _timed_operation(rank: Rank, operation: str, calls: dict[int, Callable[[], o
 def _seconds(rank: Rank, call: Callable[[], object]) -> float:
     """One call, from when all ranks are ready to when this rank has its result."""
     dist.barrier()
-    _wait(rank)
+    rank.settle()
     start = time.perf_counter()
     call()
-    _wait(rank)
+    rank.settle()
     return time.perf_counter() - start
-
-
-def _wait(rank: Rank) -> None:
-    if rank.device.type == "cuda":
-        torch.cuda.synchronize(rank.device)
 
 
 def counted(rank: Rank) -> None:
@@ -179,12 +174,9 @@ def counted(rank: Rank) -> None:
 
 
 def _count(rank: Rank, name: str, call: Callable[[], object]) -> None:
-    """Count what one call sends and receives, while nobody else's call is on its way."""
-    dist.barrier()
+    """Count what one call sends and receives, while no other call is on its way."""
     before = rank.link_count()
-    dist.barrier()  # nobody starts before everybody has read
     call()
-    dist.barrier()
     after = rank.link_count()
     assert before is not None
     assert after is not None

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiment import RunPlan, whole_number
 from runners.experiments._hangs_pair import diagnosed
 from runners.rank import Rank
-from runners.trace import Setting, Status
+from runners.trace import Death, Setting, Status
 
 QUESTION = "When ranks do not make the same calls, what happens, who waits, and what ends it?"
 
@@ -68,7 +68,12 @@ def _is_pair(value: Setting) -> bool:
     return all(isinstance(one, int) and one > 0 for one in value)
 
 
-def _plan(strategy: str, settings: dict[str, Setting], expected: Status = "completed") -> RunPlan:
+def _plan(
+    strategy: str,
+    settings: dict[str, Setting],
+    expected: Status = "completed",
+    expected_death: Death | None = None,
+) -> RunPlan:
     ends_soon = expected == "deadlocked"
     return settle(
         RunPlan(
@@ -76,6 +81,7 @@ def _plan(strategy: str, settings: dict[str, Setting], expected: Status = "compl
             2,
             {"timeout_seconds": SOON_SECONDS if ends_soon else LATE_SECONDS, **settings},
             expected=expected,
+            expected_death=expected_death,
             passes=("timed",),
             needs_group=False,  # the flight recorder has to be on before the first group is made
             has_timeline=False,
@@ -105,6 +111,8 @@ _UNEVEN: dict[str, Setting] = {
     "joins": False,
 }
 _CHANGED: dict[str, Setting] = {"num_values": 100000, "waits_first": False}
+# gloo aborts the process that receives more than it has memory for.
+_ABORTS = Death(rank=0, phase="collective", signal="SIGABRT")
 
 RUNS = {
     "order_swapped": _plan("ordered", _SWAPPED, "deadlocked"),
@@ -113,7 +121,7 @@ RUNS = {
     "order_same": _plan("ordered", _SAME),
     "step_skipped": _plan("stepped", _SKIPPED, "deadlocked"),
     "step_agreed": _plan("stepped", {**_SKIPPED, "asks_first": True}),
-    "lengths_differ": _plan("summed", {"num_elements": [1000, 1001]}, "died"),
+    "lengths_differ": _plan("summed", {"num_elements": [1000, 1001]}, "died", _ABORTS),
     "lengths_same": _plan("summed", {"num_elements": [1000, 1000]}),
     "shapes_differ": _plan("shaped", {"num_rows": [2, 3], "num_columns": 6}),
     "shapes_same": _plan("shaped", {"num_rows": [2, 2], "num_columns": 6}),

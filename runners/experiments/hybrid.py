@@ -114,13 +114,13 @@ def _train(rank: Rank, module: nn.Module, step: Step, mesh: DeviceMesh | None = 
     if axes is not None and rank.is_metered:
         axes.measure(rank)
     if not rank.is_metered:
-        rank.measure("losses", _of_the_batch(losses))
+        rank.measure("losses", _of_the_batch(rank, losses))
 
 
-def _of_the_batch(losses: list[float | None]) -> list[float]:
+def _of_the_batch(rank: Rank, losses: list[float | None]) -> list[float]:
     """The loss of each step over the whole batch: the mean over the ranks that saw their part."""
     sums = torch.tensor([[loss or 0.0, float(loss is not None)] for loss in losses])
-    sums = sums.double()
+    sums = sums.double().to(rank.device)
     if dist.is_initialized():
         dist.all_reduce(sums)
     return [float(total / count) for total, count in sums]

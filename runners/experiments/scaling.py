@@ -26,7 +26,6 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiment import RunPlan, whole_number
 from runners.experiments._alpha_beta import fit
 from runners.forecast import Choice, Exchange, Work, stack_work
-from runners.meters.link import LinkCount
 from runners.networks import description, num_parameters, perceptron
 from runners.rank import Rank
 from runners.trace import Setting
@@ -154,11 +153,6 @@ def _own_rows(rank: Rank) -> tuple[Tensor, Tensor]:
         return features[own].to(rank.device), labels[own].to(rank.device)
 
 
-def _wait(rank: Rank) -> None:
-    if rank.device.type == "cuda":
-        torch.cuda.synchronize(rank.device)
-
-
 def _train(rank: Rank, model: nn.Module) -> None:
     """Take steps; time apart what more ranks would share and what each does whole."""
     settings = rank.settings
@@ -172,12 +166,12 @@ def _train(rank: Rank, model: nn.Module) -> None:
             loss = nn.functional.cross_entropy(model(features), labels)
         with rank.phase("backward"):
             loss.backward()
-        _wait(rank)
+        rank.settle()
         computed = time.perf_counter()
         with rank.phase("optimizer"):
             optimizer.step()
             optimizer.zero_grad()
-        _wait(rank)
+        rank.settle()
         compute.append(computed - start)
         update.append(time.perf_counter() - computed)
     # In a replica, backward holds the exchange as well: only one device tells the two apart.
@@ -199,20 +193,12 @@ def ddp(rank: Rank) -> None:
     _foreseen_exchange(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
-    before = _settled_count(rank)
+    before = rank.link_count()
     _train(rank, replica)
-    after = _settled_count(rank)
+    after = rank.link_count()
     if before is not None and after is not None:
         sent = (after - before).sent_payload_bytes / rank.settings.num_steps
         rank.measure("sent_bytes", sent)
-
-
-def _settled_count(rank: Rank) -> LinkCount | None:
-    """What has passed this rank's link once nothing is under way: DDP itself has just copied."""
-    dist.barrier()
-    passed = rank.link_count()
-    dist.barrier()
-    return passed
 
 
 def _foreseen_exchange(rank: Rank) -> None:
@@ -234,10 +220,10 @@ def _foreseen_exchange(rank: Rank) -> None:
 
 def _bare(rank: Rank, payload: Tensor) -> float:
     dist.barrier()
-    _wait(rank)
+    rank.settle()
     start = time.perf_counter()
     dist.all_reduce(payload)
-    _wait(rank)
+    rank.settle()
     return time.perf_counter() - start
 
 

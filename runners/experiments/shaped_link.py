@@ -205,12 +205,9 @@ def _train(rank: Rank, model: nn.Module, backward: Callable[[], float]) -> None:
     for _ in rank.steps(NUM_SETTLING_STEPS):
         step()
     num_settled = settings.num_steps - NUM_SETTLING_STEPS
-    dist.barrier()
     before = rank.link_count()
-    dist.barrier()
     for _ in rank.steps(num_settled):
         step()
-    dist.barrier()
     after = rank.link_count()
     assert before is not None
     assert after is not None

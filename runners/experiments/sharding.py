@@ -10,7 +10,6 @@ payloads by collective.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import torch
@@ -31,6 +30,7 @@ from runners.experiments._sharding_plans import (
     settle,
 )
 from runners.forecast import Choice, Exchange, Work, perceptron_flops
+from runners.meters.gloo_threads import wait_until_idle
 from runners.networks import description, perceptron
 from runners.rank import Rank
 
@@ -68,9 +68,9 @@ def _initialise(rank: Rank, model: nn.Module) -> None:
 
 
 def _let_go(rank: Rank) -> None:
-    """Give gloo's own threads the moment they need to let the last buffers go."""
+    """Wait until gloo's own threads have given the last buffers back."""
     if rank.is_metered:
-        time.sleep(0.02)
+        wait_until_idle()
 
 
 def _train(rank: Rank, model: nn.Module, update: torch.optim.Optimizer) -> None:

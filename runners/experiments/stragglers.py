@@ -53,9 +53,11 @@ def _paced(rank: Rank, model: nn.Module, exchange: Callable[[int], None]) -> Non
             loss = nn.functional.cross_entropy(model(rows.features), rows.labels)
         with rank.phase("backward"):
             loss.backward()
+        rank.settle()
         before = time.perf_counter()
         with rank.phase("exchange", computes=False):
             exchange(index)
+        rank.settle()
         waited.append(time.perf_counter() - before)
         num_long += time.perf_counter() - began >= settings.slow_seconds
         with rank.phase("optimizer"):

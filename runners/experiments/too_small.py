@@ -176,8 +176,7 @@ def _turns(rank: Rank, single: Trainee, replica: Trainee) -> tuple[list[float], 
 def _timed(rank: Rank, step: Callable[[Rank], None]) -> float:
     start = time.perf_counter()
     step(rank)
-    if rank.device.type == "cuda":
-        torch.cuda.synchronize(rank.device)
+    rank.settle()
     return time.perf_counter() - start
 
 

@@ -7,9 +7,10 @@ which the ranks of one machine share. A rank alone cannot know whether it waits 
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,22 @@ from torch.profiler import ProfilerActivity, profile
 
 from runners.trace import RankTime, Span
 
+# Kernels of NCCL. Until 2.18 ncclKernel_AllReduce_RING_LL_Sum_float, since 2.19
+# ncclDevKernel_AllReduce_Sum_f32_RING_LL (NCCL's src/device/generate.py), and since 2.27 also
+# ncclSymDevKernel_ or ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32, over memory that ranks
+# registered (NCCL's src/device/symmetric/generate.py).
+NCCL_KERNEL = re.compile(r"nccl(?:Dev|SymDev|SymkDev)?Kernel_(?P<name>[A-Za-z]+)")
+NCCL_NAMES = {
+    "AllReduce": "all_reduce",
+    "AllGather": "all_gather",
+    "ReduceScatter": "reduce_scatter",
+    "Broadcast": "broadcast",
+    "Reduce": "reduce",
+}
+# What ProcessGroupNCCL calls the collective in its record of parameters, which the profiler puts
+# into the kernel's metadata; all_to_allv is the one of unequal parts.
+CALLED = re.compile(r'"Collective name":\s*"(?P<name>all_to_all|scatter|gather|send|recv)')
+PASSED = ("send", "recv", "recvAnySource")  # the rank marks them itself: it knows the peer
 # Between two operations Python and autograd run; a rank with a longer gap than this is waiting.
 LONGEST_GAP_NS = 200_000
 
@@ -60,17 +77,11 @@ class ActivityMeter:
         self.end_ns = time.time_ns()
         self._profile.__exit__(*exception)
         results: Any = self._profile.profiler.kineto_results  # type: ignore[union-attr]
-        self.events += [
-            Event(
-                self.rank,
-                "communication",
-                _collective_name(event.name()),
-                event.start_ns(),
-                event.start_ns() + event.duration_ns(),
-            )
-            for event in results.events()
-            if _is_collective(event.name(), self.device)
-        ]
+        for event in results.events():
+            name = collective_of(event.name(), event.metadata_json)
+            if name is not None and name not in PASSED:
+                start, end = event.start_ns(), event.start_ns() + event.duration_ns()
+                self.events.append(Event(self.rank, "communication", name, start, end))
         at_work = [
             (event.start_ns(), event.start_ns() + event.duration_ns())
             for event in results.events()
@@ -83,19 +94,33 @@ class ActivityMeter:
         self.events.append(Event(self.rank, kind, name, start_ns, time.time_ns(), peer))
 
 
-def _is_collective(name: str, device: str) -> bool:
-    if device == "cuda":
-        # The kernels' own device times; the `nccl:` events on the CPU are far too short.
-        return name.startswith("ncclDevKernel") and "SendRecv" not in name
-    # Sends and receives are marked by the rank, which knows the peer.
-    return name.startswith("gloo:") and name not in ("gloo:send", "gloo:recv")
+def collective_of(name: str, metadata: Callable[[], str] = str) -> str | None:
+    """What PyTorch's users call the collective that an event of a backend belongs to, or None.
+
+    On an accelerator these are NCCL's kernels with the device's own times, since the `nccl:` events
+    on the CPU end when the kernel is started; ranks that share one communicate over gloo there too.
+
+    Args:
+        name: of the event.
+        metadata: gives what the profiler knows of it besides; read where the name does not tell.
+    """
+    if name.startswith("gloo:"):
+        return name.removeprefix("gloo:")
+    match = NCCL_KERNEL.match(name)
+    if match is None:
+        return None
+    if match["name"] != "SendRecv":
+        return NCCL_NAMES.get(match["name"], match["name"])
+    # One kernel for all that is built on sends; the call that started it says which.
+    called = CALLED.search(metadata())
+    return called["name"] if called else "send"
 
 
 def _is_operation(event: Any, device: str) -> bool:
     """Whether a profiler's event is torch computing: an operation, or a kernel where there are."""
     if device == "cuda":
         is_kernel = str(event.device_type()).endswith("CUDA")
-        return is_kernel and not event.name().startswith("ncclDevKernel")
+        return is_kernel and collective_of(event.name()) is None
     return bool(event.name().startswith(("aten::", "autograd::")))
 
 
@@ -108,12 +133,6 @@ def _merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((start, end))
     return joined
-
-
-def _collective_name(name: str) -> str:
-    if name.startswith("ncclDevKernel"):
-        return name.split("_")[1].split("(")[0]
-    return name.removeprefix("gloo:")
 
 
 def _waited_until(event: Event, events: Iterable[Event], place: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
-from runners.meters.memory import MemoryMeter
+from runners.meters.memory import CPU, MemoryMeter
 
 
 class FakeMemoryMeter(MemoryMeter):
@@ -23,8 +23,8 @@ class FakeMemoryMeter(MemoryMeter):
     whole-sized tensors from which DTensor works out, once an operation, what shape comes out.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, device: torch.device = CPU) -> None:
+        super().__init__(device)
         self._asks_for_shapes = False
         self._propagate: Callable[..., Any] = ShardingPropagator._propagate_tensor_meta_non_cached
 

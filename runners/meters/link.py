@@ -3,6 +3,10 @@
 In: `/proc/self/net/dev` of the namespace that the rank lives in. Out: `LinkCount`s, whose
 difference is what went through in between.
 
+`LinkMeter` counts on all ranks of a pass at one moment in which nothing is under way. A barrier
+would bring them to such a moment, and its own bytes into the count; these ranks share a machine, so
+they meet through files instead, which no link carries.
+
 The counters see frames: a payload and its headers. A frame's headers are of one size once a
 connection stands, so the payload follows from bytes and frames, exactly, acknowledgements (frames
 without payload) included. Frames that the kernel hands on as one, uncut, count as one and have one
@@ -11,6 +15,7 @@ set of headers.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +24,8 @@ from runners.links import INTERFACE
 # Ethernet, IPv4, and TCP with its time stamps: what Linux sends in each frame of a connection.
 HEADER_BYTES = 14 + 20 + 20 + 12
 COUNTERS = Path("/proc/self/net/dev")
+LOOK_SECONDS = 0.002
+STILL_SECONDS = 0.05  # no frame this long: acknowledgements, which the kernel delays by 40 ms, too
 
 
 @dataclass(frozen=True)
@@ -66,3 +73,48 @@ def count() -> LinkCount | None:
         return read(COUNTERS.read_text(encoding="ascii"))
     except OSError:
         return None
+
+
+class LinkMeter:
+    """Counts one rank's link whenever all ranks of the pass do."""
+
+    def __init__(self, folder: Path, rank: int, world_size: int) -> None:
+        """Prepare to meet the other ranks.
+
+        Args:
+            folder: of the pass, shared by its ranks.
+            rank: the one whose link this is.
+            world_size: how many ranks count.
+        """
+        self._folder = folder
+        self._rank = rank
+        self._world_size = world_size
+        self._num_meetings = 0
+
+    def count(self) -> LinkCount | None:
+        """What has passed this rank's link, once all ranks have come and their links lie still.
+
+        Every rank calls it, as often as the others. None where the rank has no link of its own.
+        """
+        self._meet()  # what ranks sent before has been received by now
+        passed = _still_count()
+        self._meet()  # nobody sends on before all have counted
+        return passed
+
+    def _meet(self) -> None:
+        """Wait until all ranks are here. Whoever hangs or dies is the launcher's to notice."""
+        self._num_meetings += 1
+        (self._folder / f"link{self._num_meetings}.{self._rank}").touch()
+        for rank in range(self._world_size):
+            while not (self._folder / f"link{self._num_meetings}.{rank}").exists():
+                time.sleep(LOOK_SECONDS)
+
+
+def _still_count() -> LinkCount | None:
+    """The count, once it has not changed for a while."""
+    passed, since = count(), time.monotonic()
+    while passed is not None and time.monotonic() - since < STILL_SECONDS:
+        time.sleep(LOOK_SECONDS)
+        if (now := count()) != passed:
+            passed, since = now, time.monotonic()
+    return passed

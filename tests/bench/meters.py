@@ -28,8 +28,8 @@ from runners.experiments import _hangs_recorder as flight_recorder
 from runners.heartbeat import Heart
 from runners.launch import RETURNING
 from runners.meters.activity import ActivityMeter
+from runners.meters.kernel import KernelPeak
 from runners.meters.link import count
-from runners.meters.memory import KernelPeak
 from runners.networks import perceptron
 from runners.rank import Rank
 from runners.teacher import Rows

@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def plain_run(launcher: Launcher, case: Case | None, plan: RunPlan, *, digest: b
     with tempfile.TemporaryDirectory() as folder:
         request = {
             "experiment": case.experiment.name if case else None,
-            "plan": asdict(plan),
+            "plan": plan.as_json(),
             "device": launcher.device_of(plan),
             "backend": launcher.backend_of(plan),
             "scratch": folder,

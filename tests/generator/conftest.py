@@ -60,7 +60,7 @@ class Copy:
         """A second machine that has measured some experiments, and is the one shown."""
         reference = self.content / "traces" / "reference-frozen"
         folder = self.content / "traces" / name
-        folder.mkdir()
+        folder.mkdir(parents=True)
         for file in ("machine", *experiments):
             text = (reference / f"{file}.json").read_text()
             (folder / f"{file}.json").write_text(text.replace("reference-frozen", name))

@@ -1,11 +1,12 @@
 """Several machines in one book: what each says of the same claims, and what no machine can move."""
 
 import json
+import posixpath
 import re
 
 import pytest
 
-from generator import pages, sifting
+from generator import pages, publish, sifting
 from generator.elsewhere import elsewhere
 from generator.evidence import Evidence
 from generator.verdicts import judge
@@ -153,3 +154,40 @@ def test_a_thing_bears_the_marks_of_its_topics_kind_and_verdicts():
         "k-law", "t-ddp", "m0", "v-holds", "m0-v-holds",
         "m1", "v-does-not-hold", "m1-v-does-not-hold", "v-differs",
     }  # fmt: skip
+
+
+def test_a_part_of_a_machine_stands_in_the_book_as_a_machine_whose_links_lead_somewhere(copy):
+    part = "desk/1-of-2-cores"
+    copy.add_machine("desk", "tiny_memory")
+    copy.add_machine(part, "tiny_memory", "tiny_training")
+    described = copy.content / "traces" / part / "machine.json"
+    facts = {**json.loads(described.read_text()), "num_cores": 1, "num_installed_cores": 2}
+    described.write_text(json.dumps(facts))
+    book = copy.load()
+    assert list(book.machines) == [part, "reference-frozen", "desk"]
+    files = publish.site_files(book, copy.content)
+    assert f"traces/{part}/tiny_training.json" in files
+    ours = [path for path in files if path.startswith("machines/") or path == "evidence.md"]
+    assert f"machines/{part}.md" in ours
+    for path in ours:
+        links = re.findall(r'href="([^"#:]+\.(?:html|json))', files[path].decode())
+        assert links
+        for link in links:
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+            assert target.replace(".html", ".md") in files, (path, link)
+    text = files[f"machines/{part}.md"].decode()
+    assert "Installed cores, not all of which these ranks may use" in text
+    assert "Installed cores" not in files["machines/desk.md"].decode()
+
+
+def test_a_part_that_was_measured_before_its_whole_is_shown_on_its_own(copy):
+    copy.add_machine("desk/1-of-2-cores", "tiny_memory")
+    assert list(copy.load().machines) == ["desk/1-of-2-cores", "reference-frozen"]
+
+
+def test_a_trace_that_lies_in_the_folder_of_a_part_says_so(copy):
+    copy.add_machine("desk/1-of-2-cores", "tiny_memory")
+    path = copy.content / "traces" / "desk" / "1-of-2-cores" / "machine.json"
+    path.write_text(path.read_text().replace("desk/1-of-2-cores", "desk"))
+    (told,) = copy.errors()
+    assert "name: is 'desk', the folder says 'desk/1-of-2-cores'" in told

@@ -187,7 +187,7 @@ def test_the_foot_says_which_runs_which_machine_when_which_torch_and_how_to_repe
         trace.recorded_at,
         trace.software.torch,
         "../../traces/reference-frozen/tiny_memory.json",
-        "python -m runners run tiny_memory",
+        ".venv/bin/python -m runners reproduce tiny_memory",
     ):
         assert told in foot
 

@@ -9,20 +9,19 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from mkdocs.config import load_config
 
 from generator import csp, publish
-from generator.plugin import ContentAbort, ProofbookPlugin
-from tests.conftest import ROOT, mkdocs
+from generator.plugin import ContentAbort
+from tests.conftest import ROOT, mkdocs, wait_until
 from tests.site.conftest import CONFIGURATION
 
 BROKEN = ("stem:", "stme:")
+PATIENCE = 240  # seconds; a build takes one, and minutes on a machine with much other work
 
 
 @pytest.fixture
@@ -46,17 +45,29 @@ def _said(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
 
 
-def test_a_build_writes_pages_and_a_second_one_touches_none(project):
+def test_a_second_build_touches_no_page_and_builds_what_somebody_put_beside_them(project):
     assert mkdocs(project, "build", "--quiet").returncode == 0
     before = {path: path.stat().st_mtime_ns for path in (project / "pages").rglob("*.*")}
     assert project / "pages" / "topics" / "sharding" / "experiment.md" in before
-    (project / "pages" / "old.md").write_text("# no book makes this any more")
-    (project / "pages" / ".gitkeep").write_text("")
+    (project / "pages" / "mine.md").write_text("# Put here by hand\n\n[Evidence](evidence.md)\n")
     assert mkdocs(project, "build", "--quiet").returncode == 0
     after = {path: path.stat().st_mtime_ns for path in (project / "pages").rglob("*.*")}
     assert {path: after[path] for path in before} == before
-    assert not (project / "pages" / "old.md").exists()
-    assert (project / "pages" / ".gitkeep").exists()
+    built = (project / "html" / "mine.html").read_text(encoding="utf-8")
+    assert 'href="evidence.html"' in built
+
+
+def test_a_page_put_where_the_book_has_one_ends_the_build_in_one_line_and_stays(project):
+    mine = project / "pages" / "evidence.md"
+    mine.write_text("# My own evidence\n")
+    done = mkdocs(project, "build")
+    assert done.returncode == 2
+    line = next(line for line in _said(done) if "pages/evidence.md" in line)
+    assert line.startswith("pages/evidence.md: a page of the book belongs here")
+    assert "move it to content/pages" in line
+    assert "Traceback" not in done.stderr
+    assert mine.read_text() == "# My own evidence\n"
+    assert sorted(path.name for path in (project / "pages").rglob("*")) == ["evidence.md"]
 
 
 def test_the_same_content_gives_the_same_site_to_the_byte(project):
@@ -97,27 +108,37 @@ def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
     assert "pb-surprise" in (project / "html" / "evidence.html").read_text(encoding="utf-8")
 
 
+WITHOUT_THE_PROJECT = """\
+import mkdocs.plugins
+installed = mkdocs.plugins.get_plugins()
+others = {name: one for name, one in installed.items() if "generator" not in one.value}
+mkdocs.plugins.get_plugins = lambda: others
+from mkdocs.__main__ import cli
+cli()
+"""
+
+
+def test_where_the_project_is_not_installed_mkdocs_says_how_to_install_it(tmp_path):
+    (tmp_path / "site" / "pages").mkdir(parents=True)
+    (tmp_path / "generator").mkdir()
+    shutil.copytree(ROOT / "generator" / "overrides", tmp_path / "generator" / "overrides")
+    shutil.copy2(ROOT / "mkdocs.yml", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WITHOUT_THE_PROJECT, "build"],
+        cwd=tmp_path,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "pip install -e ." in done.stderr
+    assert "plugin is not installed" in done.stderr
+
+
 def test_raw_traces_are_copied_as_they_are(project):
     mkdocs(project, "build", "--quiet")
     name = "traces/reference-frozen/tiny_memory.json"
     assert (project / "html" / name).read_bytes() == (project / "content" / name).read_bytes()
-
-
-def test_an_edit_link_points_at_the_yaml_only_where_an_edit_base_is_configured(project):
-    plugin = ProofbookPlugin()
-
-    class Page:
-        meta = {"source": "content/topics/sharding/experiment.yml"}
-        edit_url: str | None = "unset"
-        file = SimpleNamespace(src_uri="topics/sharding/experiment.md")
-
-    page = Page()
-    plugin.load_config({"edit_base": ""})
-    plugin.on_page_markdown("", page=page, config=None, files=None)
-    assert page.edit_url is None
-    plugin.load_config({"edit_base": "https://code.example/edit/"})
-    plugin.on_page_markdown("", page=page, config=None, files=None)
-    assert page.edit_url == "https://code.example/edit/content/topics/sharding/experiment.yml"
 
 
 def test_a_full_disk_ends_with_one_line_and_tears_no_file(project, monkeypatch):
@@ -147,20 +168,18 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _text(address: str, wanted: str, seconds: float = 60) -> str:
+def _text(serving: subprocess.Popen[bytes], address: str, wanted: str) -> str:
     """The page, once it holds what is wanted."""
-    deadline = time.monotonic() + seconds
-    seen = ""
-    while time.monotonic() < deadline:
+
+    def page() -> str | None:
         try:
-            with urllib.request.urlopen(address, timeout=5) as answer:
-                seen = answer.read().decode()
+            with urllib.request.urlopen(address) as answer:
+                seen: str = answer.read().decode()
         except OSError:
-            seen = ""
-        if wanted in seen:
-            return seen
-        time.sleep(0.2)
-    raise AssertionError(f"{address} never held {wanted!r}; it ends {seen[-300:]!r}")
+            return None
+        return seen if wanted in seen else None
+
+    return wait_until(page, meanwhile=lambda: serving.poll() is None)
 
 
 @pytest.mark.parametrize("options", [[], ["--dirty", "--no-strict"]], ids=["whole", "dirty"])
@@ -176,24 +195,28 @@ def test_serve_follows_edits_and_outlives_a_mistake(project, options):
         stderr=log,
     )
     try:
-        _text(address, "is cut in two")
+        _text(serving, address, "is cut in two")
         file = "topics/sharding/experiment.yml"
         _edit(project, file, "is cut in two", "is cut in parts")
-        _text(address, "is cut in parts")
+        _text(serving, address, "is cut in parts")
         _edit(project, file, "introduction:", "introductoin:")
-        deadline = time.monotonic() + 30
-        while "unknown key 'introductoin'" not in (project / "serve.log").read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_until(
+            lambda: "unknown key 'introductoin'" in (project / "serve.log").read_text(),
+            meanwhile=lambda: serving.poll() is None,
+        )
         assert serving.poll() is None
-        shown = _text(address, "pb-mistakes") if not options else _text(address, "is cut in parts")
+        shown = (
+            _text(serving, address, "pb-mistakes")
+            if not options
+            else _text(serving, address, "is cut in parts")
+        )
         assert "is cut in parts" in shown
         _edit(project, file, "introductoin:", "introduction:")
         _edit(project, file, "is cut in parts", "is cut at last")
-        _text(address, "is cut at last")
+        _text(serving, address, "is cut at last")
         trace = "traces/reference-frozen/tiny_memory.json"
         _edit(project, trace, '"peak_bytes": 164000', '"peak_bytes": 166000')
-        _text(address, "162\u00a0KiB")
+        _text(serving, address, "162\u00a0KiB")
         rerun = "key what-peak: 160\u00a0KiB → 162\u00a0KiB"
         assert rerun in (project / "serve.log").read_text(encoding="utf-8")
         assert "Traceback" not in (project / "serve.log").read_text()

@@ -235,7 +235,7 @@ def test_an_answer_told_on_a_page_that_is_not_printed_again_is_still_told(copy):
 def test_what_is_on_disk_is_read_only_where_somebody_touched_it(copy, tmp_path, monkeypatch):
     press, seen, out = Press(), {}, tmp_path / "pages"
     publish.publish(copy.load(), copy.content, out, press, seen)
-    (out / "evidence.md").write_text("changed by hand")
+    (out / "evidence.md").touch()
     (out / "retracted.md").unlink()
     copy.edit("home.yml", "title: A tiny", "title: A very tiny")
     read = []
@@ -243,7 +243,7 @@ def test_what_is_on_disk_is_read_only_where_somebody_touched_it(copy, tmp_path, 
     monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), read_bytes(path))[1])
     change, _ = publish.publish(copy.load(), copy.content, out, press, seen)
     monkeypatch.undo()
-    assert change.num_written == 3
+    assert change.num_written == 2  # the page that was deleted, and the one that says otherwise
     inside = {path.relative_to(out).as_posix() for path in read if path.is_relative_to(out)}
     assert inside <= {"evidence.md", "index.md"}
     fresh = tmp_path / "fresh"

@@ -1,10 +1,12 @@
 """Values: arithmetic that keeps unit, kind, formula and inputs, and one rule of printing."""
 
 import ast
+import operator
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from generator import units
@@ -18,6 +20,7 @@ def read_off(number, unit=PLAIN, name="a.b.c", machine="desk", kind="measured"):
 
 
 whole = st.integers(-(10**9), 10**9)
+SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 
 @given(whole, whole, whole, st.sampled_from("+-*"), st.sampled_from("+-*"))
@@ -39,6 +42,22 @@ def test_quotients_agree_with_fractions(a, b, c):
     assert _evaluate((x / (y / z)).formula, {"e.r.x": a, "e.r.y": b, "e.r.z": c}) == (
         Fraction(a) / (Fraction(b) / Fraction(c))
     )
+
+
+numbers = st.floats(0.1, 1e6)
+
+
+@given(numbers, numbers, numbers, st.sampled_from("+-*/"), st.sampled_from("+-*/"))
+@example(0.1, 0.2, 0.3, "+", "+")
+@example(0.1, 0.2, 0.3, "+", "-")
+@example(0.1, 0.2, 0.3, "*", "*")
+@example(0.1, 0.2, 0.3, "*", "/")
+def test_the_formula_gives_the_very_bits_that_were_computed(a, b, c, first, second):
+    x, y, z = (read_off(n, name=f"e.r.{f}") for n, f in ((a, "x"), (b, "y"), (c, "z")))
+    inner, outer = SIGNS[second], SIGNS[first]
+    run = SimpleNamespace(r=SimpleNamespace(x=a, y=b, z=c))
+    for value in (outer(x, inner(y, z)), outer(inner(x, y), z), outer(-inner(x, y), -z)):
+        assert eval(value.formula, {"e": run}) == value.number
 
 
 def _evaluate(formula, numbers):

@@ -116,6 +116,21 @@ def test_times_are_compared_by_quartile_ranges(book, single, averaged, relation,
     assert outcome.observed.number == Samples.of(averaged).median_seconds
 
 
+@pytest.mark.parametrize(
+    ("backend", "num_ranks", "verdict"),
+    [("nccl", 2, "does_not_apply"), ("nccl", 1, "holds"), ("gloo", 2, "holds")],
+)
+def test_times_over_two_backends_are_not_compared(book, backend, num_ranks, verdict):
+    one = claim("tiny_training.single.timing.step", "faster", "tiny_training.averaged.timing.step")
+    book = timed(book, SLOW, FAST)
+    runs = book.traces["tiny_training"].trace.runs
+    of_two = {"world_size": 2, "device": "cuda", "backend": "gloo"}
+    runs["averaged"] = runs["averaged"].model_copy(update=of_two)
+    changed = {"world_size": num_ranks, "device": "cuda", "backend": backend}
+    runs["single"] = runs["single"].model_copy(update=changed)
+    assert judged(book, one).verdict == verdict
+
+
 def test_a_law_outside_its_domain_does_not_apply_and_says_why(book):
     domain = {"device": ["cuda"], "because": "There are no kernels here."}
     outcome = judged(book, claim("1", "equals", PEAK, domain=domain))

@@ -9,8 +9,15 @@ from tests.bench.bare import BareRank, pass_of
 from tests.bench.suite import Case, plain_run, reason_against
 
 # What a strategy needs of a rank to do its work; all else marks, meters or records.
-WORKS = {"epochs", "send", "receive", "link_count", "beat", "is_metered"}
-AFTER = {"finish", "keep_peak", "start_kernel"}  # the process body calls them, no strategy does
+WORKS = {"epochs", "send", "receive", "link_count", "beat", "is_metered", "settle"}
+AFTER = {
+    "again",
+    "finish",
+    "keep_peak",
+    "start_kernel",
+    "limit_allocator",
+    "lift_limit",
+}  # the process body calls them, no strategy does
 
 
 def test_a_bare_rank_overrides_all_that_records() -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -21,6 +20,7 @@ from runners.experiment import MORE, find, on_device, whole_is_full
 from runners.progress import Progress
 from runners.run import Asked
 from runners.trace import read, read_part
+from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
 
@@ -185,11 +185,11 @@ def test_ctrl_c_leaves_what_has_ended_and_no_half_file(tmp_path, root):
     process = subprocess.Popen(
         command, cwd=root, env=environment, stderr=subprocess.PIPE, text=True
     )
-    end = time.monotonic() + 60
-    while not (parts := list(traces.glob("*/.patient.part"))) and time.monotonic() < end:
-        time.sleep(0.05)
+    parts = wait_until(
+        lambda: list(traces.glob("*/.patient.part")), meanwhile=lambda: process.poll() is None
+    )
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate()
     assert (process.returncode, said.splitlines()[-1]) == (
         130,
         "stopped; what was measured before is kept",

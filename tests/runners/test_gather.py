@@ -30,7 +30,7 @@ def _gathered(moves: list[list[tuple[str, int | None, int]]], *, has_timeline: b
         strategy="passing", world_size=len(moves), settings={}, has_timeline=has_timeline
     )
     return gather(
-        plan, {"timed": result, "metered": result}, backend="gloo", device="cpu", num_cores=2
+        plan, {"timed": result, "metered": result}, backend="gloo", device="cpu", num_places=2
     )
 
 

@@ -140,6 +140,12 @@ def test_a_machine_without_a_prediction_gets_one_of_everything(folder):
     assert told.machine == "machine"
 
 
+def test_the_prediction_of_a_part_of_a_machine_names_the_machine_and_the_part(folder, monkeypatch):
+    monkeypatch.setattr("runners.machine.TRACES", folder.parent)
+    told = _updated(folder / "1-of-2-cores", _experiment({"a": 1, "b": 2}))
+    assert told.machine == "machine/1-of-2-cores"
+
+
 def test_primitives_of_an_earlier_model_are_measured_anew(folder):
     whole = _updated(folder, _experiment({"a": 10_000_000, "b": 20_000_000}))
     fewer = {n: s for n, s in whole.primitives.items() if n != "smooth_1_seconds"}

@@ -146,6 +146,7 @@ def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path: Path
             HEAD + "# expected: success\n",
             r"one\.py:5: expected: 'success' is no outcome",
         ),
+        (HEAD + "# expected: died\n", r"one\.py:5: expected: a program cannot declare how it dies"),
         (HEAD + "# budget_bytes: 4 * WIDTH\n", r"one\.py:5: budget_bytes: WIDTH is no number"),
         (HEAD + "# note: as told\n", r"one\.py:5: note: cannot be read as arithmetic"),
         (HEAD + "# size: 1 / 2\n", r"one\.py:5: size: 1 / 2 is neither a number"),

@@ -68,6 +68,7 @@ def test_code_edited_while_it_runs_leaves_a_stale_trace(monkeypatch, tmp_path) -
             raise KeyboardInterrupt
 
     monkeypatch.setattr(machine, "TRACES", tmp_path)
+    launcher = SimpleNamespace(device="cpu", mixture=lambda _: None)
     with pytest.raises(KeyboardInterrupt):
-        measure.measure(due.due("ddp", tmp_path), SimpleNamespace(device="cpu"), Silent())
+        measure.measure(due.due("ddp", tmp_path), launcher, Silent())
     assert order == ["digest", "run"]

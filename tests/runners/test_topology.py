@@ -8,7 +8,12 @@ import subprocess
 import pytest
 
 from runners import machine
-from runners.topology import libraries, topology
+from runners.topology import (
+    installed_accelerators,
+    libraries,
+    num_installed_cores,
+    topology,
+)
 from runners.trace import read_machine
 
 # As nvidia-smi prints it where four accelerators hang in pairs on NVLink.
@@ -106,6 +111,18 @@ def _flat(entries):
     for entry in entries:
         yield entry
         yield from _flat(entry.get("children", []))
+
+
+def test_installed_cores_are_those_present_though_some_are_offline(tmp_path):
+    assert num_installed_cores(tmp_path) is None
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "present").write_text("0-3,8\n")
+    assert num_installed_cores(tmp_path) == 5
+
+
+def test_installed_accelerators_are_named_a_line_each():
+    assert installed_accelerators("NVIDIA H200\nNVIDIA H200\n") == ["NVIDIA H200"] * 2
+    assert installed_accelerators("") == []
 
 
 def test_libraries_are_named_with_their_versions():

@@ -209,7 +209,8 @@ def test_every_mark_of_the_book_has_a_name_once_it_can_be_reached(frozen_site, o
     assert marks.count() > 0
     for mark in marks.all():
         assert mark.get_attribute("aria-label") == mark.get_attribute("data-say")
-        assert mark.get_attribute("role") == "img"
+        role = "button" if mark.get_attribute("data-opens") else "img"
+        assert mark.get_attribute("role") == role
     assert page.locator("svg[role=group]").count() > 0
 
 
@@ -219,3 +220,35 @@ def test_without_scripts_a_chart_is_one_image_with_a_description(frozen_site, op
     assert chart.get_attribute("role") == "img"
     assert chart.locator("[tabindex]").count() == 0
     assert page.locator("#figure-curve details").is_visible()
+
+
+def _home(frozen_site, open_page, **options):
+    page = open_page(frozen_site / "index.html", viewport={"width": 1280, "height": 900}, **options)
+    assert not page.locator("#figure-home-bars").is_visible()
+    return page
+
+
+def test_a_bar_of_the_home_page_opens_its_source_beside_itself(frozen_site, open_page):
+    page = _home(frozen_site, open_page)
+    page.locator(".pb-option input").first.check()
+    page.locator(".pb-check").click()
+    bar = page.locator("#figure-home-bars .pb-wide [data-opens]").first
+    bar.scroll_into_view_if_needed()
+    _move_to(page, bar)
+    bar.click()
+    source = page.locator(":popover-open")
+    assert source.get_attribute("id") == bar.get_attribute("data-opens")
+    assert "runners reproduce" in source.inner_text()
+    gap = source.bounding_box()["y"] - bar.bounding_box()["y"]
+    assert abs(gap) < source.bounding_box()["height"] + 60
+    page.keyboard.press("Escape")
+    assert page.locator(":popover-open").count() == 0
+    bar.focus()
+    page.keyboard.press("Enter")
+    assert page.locator(":popover-open").count() == 1
+
+
+def test_without_a_script_the_figure_of_the_home_page_opens_by_hand(frozen_site, open_page):
+    page = _home(frozen_site, open_page, java_script_enabled=False)
+    page.locator("details.pb-reveal > summary").click()
+    assert page.locator("#figure-home-bars").is_visible()

@@ -40,7 +40,7 @@ def _meet(request: dict[str, Any], plan: RunPlan) -> None:
 def main() -> None:
     """Do the work of the run and leave as ranks leave: a destroyed group sometimes aborts."""
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    plan, place = RunPlan(**request["plan"]), int(os.environ["RANK"])
+    plan, place = RunPlan.from_json(request["plan"]), int(os.environ["RANK"])
     torch.set_num_threads(1)
     _meet(request, plan)
     device = torch.device("cpu")

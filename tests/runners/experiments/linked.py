@@ -39,19 +39,28 @@ def reduce(rank: Rank) -> None:
     rank.measure("interfaces", sorted(p.name for p in Path("/proc/self/net/dev_snmp6").iterdir()))
     tensor = torch.ones(NUM_VALUES)
     dist.all_reduce(tensor)
-    dist.barrier()
     before, start = rank.link_count(), time.perf_counter()
     dist.all_reduce(tensor)
     rank.measure_seconds("all_reduce", [time.perf_counter() - start])
-    dist.barrier()
     after = rank.link_count()
     assert before is not None
     assert after is not None
     passed = after - before
+    _count_little(rank)
     rank.measure("sent_bytes", passed.sent_bytes)
     rank.measure("num_sent_frames", passed.sent_frames)
     rank.measure("sent_payload_bytes", passed.sent_payload_bytes)
     rank.measure("received_payload_bytes", passed.received_payload_bytes)
+
+
+def _count_little(rank: Rank) -> None:
+    """What passes between two counts, and what a barrier between them adds."""
+    counts = [rank.link_count(), rank.link_count()]
+    dist.barrier()
+    counts.append(rank.link_count())
+    first, second, third = (c for c in counts if c is not None)
+    rank.measure("idle_payload_bytes", (second - first).sent_payload_bytes)
+    rank.measure("barrier_payload_bytes", (third - second).sent_payload_bytes)
 
 
 def endless(rank: Rank) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 
 from runners.experiment import RunPlan
 from runners.rank import Rank
+from runners.trace import Death
 
 QUESTION = "What does the launcher say when a run ends badly?"
 MEBIBYTE = 1 << 20
@@ -53,6 +54,20 @@ def hangs(rank: Rank) -> None:
         time.sleep(3600)
 
 
+def stopped(rank: Rank) -> None:
+    """Somebody stops rank 1, as a debugger would; rank 0 waits for it."""
+    with rank.phase("forward"):
+        if rank.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        dist.all_reduce(torch.ones(1))
+
+
+def level(rank: Rank) -> None:
+    """Each rank waits for what the other would send next."""
+    with rank.phase("exchange"):
+        dist.recv(torch.ones(1), 1 - rank.rank)
+
+
 def raises(rank: Rank) -> None:
     """Rank 0 has a bug; rank 1 waits for it."""
     with rank.phase("loss"):
@@ -90,11 +105,15 @@ def diverges(rank: Rank) -> None:
 
 BUDGETED = ("budgeted",)
 TIMED = ("timed",)
+KILLED = Death(rank=1, phase="forward", signal="SIGKILL")
+LEFT = Death(rank=1, phase="optimizer", exit_code=3)
 RUNS = {
     "well": RunPlan("well", 2, passes=TIMED),
-    "killed": RunPlan("killed", 2, passes=TIMED, expected="died"),
-    "left": RunPlan("left", 2, passes=TIMED, expected="died"),
+    "killed": RunPlan("killed", 2, passes=TIMED, expected="died", expected_death=KILLED),
+    "left": RunPlan("left", 2, passes=TIMED, expected="died", expected_death=LEFT),
     "hangs": RunPlan("hangs", 2, passes=TIMED, expected="deadlocked"),
+    "stopped": RunPlan("stopped", 2, passes=TIMED, expected="failed"),
+    "level": RunPlan("level", 2, passes=TIMED, expected="deadlocked"),
     "raises": RunPlan("raises", 2, passes=TIMED, expected="failed"),
     "refused": RunPlan(
         "refused", 2, passes=BUDGETED, budget_bytes=48 * MEBIBYTE, expected="out_of_memory"
@@ -109,6 +128,8 @@ STRATEGIES = {
     "killed": killed,
     "left": left,
     "hangs": hangs,
+    "stopped": stopped,
+    "level": level,
     "raises": raises,
     "refused": refused,
     "fits": fits,

@@ -1,0 +1,120 @@
+"""One field of a run as people write it, `ranks[0].memory.peak_bytes`, and how its value reads.
+
+In: a path or its steps. Out: the steps, what lies at their end, and a number written out exactly,
+with its unit. The pages and `python -m runners reproduce` both write numbers by this module, so
+that a reader finds the same digits in both. Pure; no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+Key = str | int
+Measure = Literal["bytes", "seconds"]
+NAMES = ("name", "operation", "rank")  # a list of things with one of these is indexed by it
+NBSP = "\u00a0"
+_STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\])")
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def steps_of(path: str) -> list[Key]:
+    """The steps of a plain path: `ddp.single.epochs[-1].loss`.
+
+    Raises:
+        ValueError: it is not a plain path of experiment, run and field.
+    """
+    steps: list[Key] = []
+    position = 0
+    while position < len(path):
+        match = _STEP.match(path, position)
+        if match is None:
+            raise ValueError(f"{path!r} is not a plain path to one field of a trace")
+        name, index, *quoted = match.groups()
+        steps.append(int(index) if index else name or next(q for q in quoted if q))
+        position = match.end()
+    if len(steps) < 3:
+        raise ValueError(f"{path!r} names no field of a run")
+    return steps
+
+
+def at(thing: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401
+    """What lies at the end of steps; a name finds the element of a list that bears it.
+
+    Raises:
+        KeyError, IndexError, AttributeError, TypeError: they lead nowhere.
+    """
+    for key in steps:
+        if isinstance(thing, BaseModel):
+            thing = getattr(thing, str(key))
+        elif isinstance(thing, list) and isinstance(key, str):
+            thing = next((one for one in thing if key in _names(one)), None)
+        else:
+            thing = thing[key]
+    return thing
+
+
+def _names(element: object) -> list[str]:
+    return [str(getattr(element, name)) for name in NAMES if hasattr(element, name)]
+
+
+def below(thing: object) -> list[str]:
+    """What a path may go on with: the fields, keys or positions of a thing."""
+    if isinstance(thing, BaseModel):
+        return list(type(thing).model_fields)
+    if isinstance(thing, Mapping):
+        return [str(key) for key in thing]
+    return [f"[{position}]" for position in range(len(thing))] if isinstance(thing, list) else []
+
+
+def measure_of(steps: Sequence[Key]) -> Measure | None:
+    """What the number at the end of steps is in, by its name; None for any other number."""
+    names = [key for key in steps if isinstance(key, str)]
+    last, above = names[-1], names[-2] if len(names) > 1 else ""
+    if last.endswith("bytes") or "_bytes_per_" in last or above == "phases":
+        return "bytes"
+    if last.endswith("_seconds") or last == "samples":
+        return "seconds"
+    if "timing" in names and above in ("stages", "prediction"):
+        return "seconds"
+    return None
+
+
+def as_written(number: float) -> str:
+    """A number with all its digits."""
+    if number < 0:
+        return f"−{as_written(-number)}"
+    if isinstance(number, int):
+        return f"{number:,}"
+    mantissa, _, exponent = repr(number).partition("e")
+    mantissa = mantissa.removesuffix(".0")
+    if not exponent:
+        return mantissa
+    return f"{mantissa}{NBSP}×{NBSP}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+def exactly(number: float, measure: str | None) -> str:
+    """A number with all its digits and what it is in: `1 byte`, `164,000 bytes`."""
+    if measure is None:
+        return as_written(number)
+    name = measure if number != 1 else measure.removesuffix("s")
+    return f"{as_written(number)}{NBSP}{name}"
+
+
+def in_words(thing: object, steps: Sequence[Key]) -> str:
+    """Any value of a run: a number exactly, a word as it is, a list by its numbers."""
+    if isinstance(thing, bool):
+        return "yes" if thing else "no"
+    if isinstance(thing, int | float):
+        return exactly(thing, measure_of(steps))
+    if isinstance(thing, str):
+        return thing
+    if isinstance(thing, list) and all(isinstance(one, int) for one in thing):
+        return f"{NBSP}×{NBSP}".join(f"{one:,}" for one in thing)
+    if isinstance(thing, list | dict):
+        return f"{len(thing):,} {'entry' if len(thing) == 1 else 'entries'}"
+    return json.dumps(thing)

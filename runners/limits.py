@@ -1,0 +1,117 @@
+"""What a shell's limits (`ulimit`) do to us, told as such.
+
+In: the words of an error. Out: one line that names the limit behind it and says what to do; None
+where no limit can be. A limit that is too low meets us anywhere, as any library's error: torch
+cannot be mapped, a thread cannot start, a pipe cannot open. No torch.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+MAX_WORDS = 200  # characters kept of what a library said
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """One of `ulimit`'s: how it is told, and what libraries say when they meet it."""
+
+    option: str
+    number: int
+    unit_bytes: int | None  # None: it counts, and not bytes
+    means: str
+    symptoms: tuple[str, ...]
+
+
+_THREADS = ("start new thread", "pthread_create", "resource temporarily unavailable")
+_LIMITS = (
+    _Limit("-n", resource.RLIMIT_NOFILE, None, "open files", ("too many open files",)),
+    _Limit(
+        "-v",
+        resource.RLIMIT_AS,
+        1024,
+        "KiB of addresses",
+        (
+            "failed to map segment",
+            "cannot allocate memory",
+            "can't allocate memory",
+            "out of memory",
+            "memoryerror",
+            "bad_alloc",
+            *_THREADS,
+        ),
+    ),
+    _Limit("-u", resource.RLIMIT_NPROC, None, "processes and threads", _THREADS),
+)
+
+
+def blamed(words: str) -> str | None:
+    """The line that names the limit behind an error, from what it said; None where there is none.
+
+    Several limits can show in the same way: the first that is set is named.
+    """
+    said = words.lower()
+    for limit in _LIMITS:
+        allowed = _allowed(limit)
+        if allowed is not None and any(symptom in said for symptom in limit.symptoms):
+            return (
+                f"`ulimit {limit.option}` allows {allowed} {limit.means}, which is too few "
+                f"({_last_line(words)}); raise it with `ulimit {limit.option} {_more(limit)}`, "
+                "and run again"
+            )
+    return None
+
+
+def refuses_addresses(asked_bytes: int | None) -> bool:
+    """Whether it was `ulimit -v` that refused memory to this process, and no budget.
+
+    Args:
+        asked_bytes: what was refused; where nobody says, little.
+    """
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if allowed == resource.RLIM_INFINITY:
+        return False
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        peak = int(status.partition("VmPeak:")[2].split()[0]) * 1024
+    except (OSError, IndexError, ValueError):
+        return False
+    return peak + (asked_bytes or allowed // 20) > allowed
+
+
+def explain(command: str) -> None:
+    """Tell what limits make of loading this command, in one line with exit code 2."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        line = blamed(f"{kind.__name__}: {error}")
+        if line is None:
+            sys.__excepthook__(kind, error, trace)
+            return
+        sys.stderr.write(f"{command}: {line}\n")
+        sys.stderr.flush()
+        sys.exit(2)
+
+    sys.excepthook = hook
+
+
+def _allowed(limit: _Limit) -> int | None:
+    soft, _ = resource.getrlimit(limit.number)
+    return None if soft == resource.RLIM_INFINITY else soft // (limit.unit_bytes or 1)
+
+
+def _more(limit: _Limit) -> str:
+    soft, hard = resource.getrlimit(limit.number)
+    if (
+        hard == resource.RLIM_INFINITY or hard <= soft
+    ):  # only root can then: it is told all the same
+        return "unlimited" if limit.unit_bytes else str(4 * soft)
+    return str(hard // (limit.unit_bytes or 1))
+
+
+def _last_line(words: str) -> str:
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return lines[-1].rstrip(": ")[:MAX_WORDS] if lines else "nothing was said"

@@ -1,0 +1,126 @@
+"""The allocator of an accelerator: the peak that it counted, and a budget in what it gave out.
+
+In: `runners.accelerator`, which reads torch's caching allocator. Out: `AllocatorPeak`, against
+which the memory meter is checked as it is against the kernel's mark on CPU; and `AllocatorLimit`,
+which refuses what goes beyond a budget.
+
+The budget counts *allocated* bytes. `torch.cuda.set_per_process_memory_fraction` would limit
+*reserved* ones, and how many of these a run needs depends on what the allocator keeps, not on the
+tensors: it takes segments of 2 MiB for blocks of up to 1 MiB, of 20 MiB for blocks of less than
+10 MiB, and multiples of 2 MiB for larger ones, and reuses a segment only for its own kind of block
+(c10/cuda/CUDACachingAllocator.cpp of torch: kSmallBuffer, kLargeBuffer, kRoundLarge). One block in
+each segment keeps it whole, so no factor of the budget bounds the reserved bytes of a run that
+fits. The bytes given out are the sum of its blocks, each rounded up to 512 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from runners import accelerator
+from runners.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError
+from runners.trace import AllocatorMemory, Memory
+
+BLOCK_BYTES = 512  # the allocator rounds each block up to a multiple of it
+
+
+class AllocatorPeak:
+    """The allocator's peak above what it had given out at the start, on one accelerator.
+
+    Args:
+        device: the accelerator.
+        counts_workspaces: workspaces of cuBLAS lie in the same memory as tensors. True frees them
+            at the start, so that those which the pass takes lie in the peak and are counted at its
+            end; False keeps those of the warm-up below the start, as under a budget.
+    """
+
+    def __init__(self, device: torch.device, *, counts_workspaces: bool) -> None:
+        self._device = device
+        self._counts_workspaces = counts_workspaces
+        if counts_workspaces:
+            accelerator.free_workspaces(device)
+        accelerator.reset_peak(device)
+        self._start = accelerator.allocated(device).now_bytes
+
+    def read(self, host_peak_bytes: int | None = None) -> AllocatorMemory:
+        """The peak so far, and the workspaces that lie in it; these are freed."""
+        peak = accelerator.allocated(self._device)
+        counted = self._counts_workspaces
+        return AllocatorMemory(
+            peak_bytes=peak.peak_bytes - self._start,
+            workspace_bytes=accelerator.free_workspaces(self._device) if counted else 0,
+            rounding_bytes=BLOCK_BYTES * peak.num_blocks_at_most,
+            host_peak_bytes=host_peak_bytes,
+        )
+
+
+def checked(memory: Memory, found: AllocatorMemory) -> Memory:
+    """The meter's record with the allocator's beside it.
+
+    Args:
+        memory: of the meter, bytes on the device alone.
+        found: of the allocator, over the same stretch.
+
+    Raises:
+        MeterDisagreesError: the allocator gave out more than tensors, workspaces and rounding
+            explain, or less than the tensors.
+    """
+    assert memory.peak_bytes is not None
+    allowed = TOLERANCE_SHARE * memory.peak_bytes + found.rounding_bytes
+    above = found.peak_bytes - memory.peak_bytes
+    if not -allowed <= above <= found.workspace_bytes + allowed:
+        raise MeterDisagreesError(
+            f"meter {memory.peak_bytes} bytes, allocator {found.peak_bytes}, of which "
+            f"{found.workspace_bytes} are cuBLAS workspaces: more than {allowed:.0f} bytes apart "
+            f"(the meter's peak lies in {memory.peak_phase})"
+        )
+    return memory.model_copy(update={"allocator": found})
+
+
+class AllocatorLimit(TorchDispatchMode):
+    """Raises `torch.OutOfMemoryError` where more than the budget has been given out.
+
+    It looks after each operation at the allocator's peak since the limit was set, so that memory
+    which an operation takes and returns within itself counts as well. `check` looks once more where
+    no operation follows.
+    """
+
+    def __init__(self, budget_bytes: int, device: torch.device) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._budget_bytes = budget_bytes
+        self._device = device
+        accelerator.reset_peak(device)
+        self._start = self._before = accelerator.allocated(device).now_bytes
+
+    def __enter__(self) -> AllocatorLimit:
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation, then look whether the budget still holds."""
+        if any(issubclass(t, DTensor) for t in types):
+            return NotImplemented  # its local operations pass by here next
+        result = func(*args, **(kwargs or {}))
+        self.check()
+        return result
+
+    def check(self) -> None:
+        """Look at the peak now.
+
+        Raises:
+            torch.OutOfMemoryError: it lies above the budget.
+        """
+        found = accelerator.allocated(self._device)
+        if found.peak_bytes - self._start > self._budget_bytes:
+            raise torch.OutOfMemoryError(
+                f"out of memory: tried to allocate {found.peak_bytes - self._before} bytes beside "
+                f"{self._before - self._start} under a budget of {self._budget_bytes}"
+            )
+        self._before = found.now_bytes

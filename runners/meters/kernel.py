@@ -1,0 +1,199 @@
+"""The kernel's own account of a rank's memory, and whether the memory meter agrees with it. Linux.
+
+In: `/proc/self/status` and the allocator's statistics. Out: a `Growth`, which `disagreement`
+compares with what the meter recorded of the same stretch.
+
+The kernel's high-water mark holds more than tensors. No constant says how much, because it differs
+by Python, by torch and by strategy; so each part is measured:
+
+- Pages of files (code, mostly) are told apart by the kernel itself.
+- Heap that was freed and not returned is told by the allocator. A tensor that somebody holds is
+  in use, so it never counts as free.
+- Objects and workspaces that a process creates once: where the first call of a strategy leaves a
+  remainder, `runners/confirm.py` calls the strategy again in the same process.
+  The first call was then the warm-up, and it touched exactly what a further call touches.
+- Scratch memory of the backend is measured beforehand, by collectives of the same size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from runners.trace import Memory
+
+TOLERANCE_SHARE = 0.02
+BLOCK_PAGES = 2  # a block of its own begins with the allocator's header and ends within a page
+
+
+class MeterDisagreesError(RuntimeError):
+    """The meter and the kernel differ by more than the parts that were measured."""
+
+
+class _MallocStatistics(ctypes.Structure):
+    """What glibc's `mallinfo2` returns, in bytes."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallinfo2"):
+        libc.mallinfo2.restype = _MallocStatistics
+    return libc
+
+
+def _resident_heap_bytes() -> int:
+    """Resident pages of the heap; it may be several mappings, one after the other."""
+    total, is_heap, seen = 0, False, False
+    with Path("/proc/self/smaps").open(encoding="ascii", errors="replace") as mappings:
+        for line in mappings:
+            if line[0] in "0123456789abcdef":  # the head of a mapping: addresses, rights, file
+                is_heap = line.rstrip().endswith("[heap]")
+                if seen and not is_heap:
+                    return total
+                seen = seen or is_heap
+            elif is_heap and line.startswith("Rss:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def _free_heap_bytes() -> int:
+    """Resident bytes of the heap that nobody uses; 0 where the allocator does not say.
+
+    glibc says it from version 2.33 on. A block that somebody holds is in use.
+    """
+    if not hasattr(_libc(), "mallinfo2"):
+        return 0
+    return max(0, _resident_heap_bytes() - int(_libc().mallinfo2().uordblks))
+
+
+def return_free_heap() -> None:
+    """Return free pages of the heap to the kernel, so that it counts them again when touched."""
+    if hasattr(_libc(), "malloc_trim"):
+        _libc().malloc_trim(0)
+
+
+def _status_bytes(*fields: str) -> list[int] | None:
+    """Fields of /proc/self/status, in bytes; None where the kernel does not tell all of them."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = dict(line.split(":", 1) for line in status.splitlines())
+    if any(field not in found for field in fields):
+        return None
+    return [int(found[field].split()[0]) * 1024 for field in fields]
+
+
+def heap_bytes() -> int | None:
+    """Bytes of the process's data segment (VmData); None where the kernel does not say."""
+    found = _status_bytes("VmData")
+    return None if found is None else found[0]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What the kernel and the allocator told of a stretch, in bytes.
+
+    Attributes:
+        peak_bytes: the high-water mark above the resident size at the start.
+        phase: in which the mark rose for the last time.
+        file_bytes: pages of files that were touched for the first time.
+        free_bytes: heap that was freed and stays resident, at the end of a phase that raised the
+            mark, beyond `reused_bytes`.
+        reused_bytes: the same at the start; a tensor that takes it raises no mark.
+    """
+
+    peak_bytes: int
+    phase: str
+    file_bytes: int
+    free_bytes: int
+    reused_bytes: int
+
+
+class KernelPeak:
+    """The kernel's high-water mark above the resident size at the start."""
+
+    def __init__(self) -> None:
+        self._start: list[int] | None = None
+        self._mark = self._free = self._reused = 0
+        self._phase = ""
+        try:
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            return
+        self._start = _status_bytes("VmRSS", "RssFile")
+
+    def bytes(self) -> int | None:
+        """The peak since the start, above it; None where the kernel does not say."""
+        now = _status_bytes("VmHWM")
+        return None if self._start is None or now is None else max(0, now[0] - self._start[0])
+
+    def start_looking(self) -> None:
+        """Note how much heap is free now: for one who looks at the end of each phase."""
+        self._reused = _free_heap_bytes() if self._start is not None else 0
+
+    def look(self, phase: str) -> None:
+        """Note, at the end of a phase, whether the mark has risen, and how much heap is free."""
+        mark = self.bytes() or 0
+        if mark > self._mark:
+            self._mark, self._phase = mark, phase
+            self._free = max(self._free, _free_heap_bytes())
+
+    def growth(self, phase: str) -> Growth | None:
+        """What has grown since the start; None where the kernel does not say.
+
+        Args:
+            phase: what the rank does now.
+        """
+        self.look(phase)
+        now = _status_bytes("RssFile")
+        if self._start is None or now is None:
+            return None
+        file_bytes = max(0, now[0] - self._start[1])
+        free_bytes = max(0, self._free - self._reused)
+        return Growth(self._mark, self._phase, file_bytes, free_bytes, self._reused)
+
+
+def disagreement(
+    memory: Memory, growth: Growth, num_storages: int, scratch_bytes: int = 0
+) -> str | None:
+    """Why meter and kernel cannot both be right, in one line; None where they agree.
+
+    Args:
+        memory: what the meter recorded.
+        growth: what the kernel told of the same stretch.
+        num_storages: how many storages were live at once, at most: each is rounded up to pages.
+        scratch_bytes: what the backend's own collectives took beside their tensors, measured.
+    """
+    assert memory.peak_bytes is not None
+    assert memory.at_peak is not None
+    peak = memory.peak_bytes
+    rounding = BLOCK_PAGES * resource.getpagesize() * num_storages
+    within = int(TOLERANCE_SHARE * peak) + rounding
+    missed = growth.peak_bytes - peak - growth.file_bytes - growth.free_bytes - scratch_bytes
+    # A bucket is allocated whole and touched gradient by gradient: the kernel counts it later.
+    invented = peak - growth.peak_bytes - growth.reused_bytes - memory.at_peak.buckets_bytes
+    if max(missed, invented) <= within:
+        return None
+    explained = (
+        f"{growth.file_bytes} code pages, {growth.free_bytes} free heap, {scratch_bytes} backend"
+        if missed > within
+        else f"{growth.reused_bytes} reused heap, {memory.at_peak.buckets_bytes} buckets"
+    )
+    return (
+        f"meter {peak} bytes in {memory.peak_phase}, kernel {growth.peak_bytes} in {growth.phase}; "
+        f"measured beside tensors: {explained}; allowed: {within} "
+        f"(2 % and pages of {num_storages} storages); unexplained: {max(missed, invented)}"
+    )

@@ -1,0 +1,86 @@
+"""How a command ends that somebody stops: by Ctrl-C, `kill`, or closing the terminal. No torch.
+
+    if __name__ == "__main__":
+        stopping.listen("stopped; what was measured before is kept")
+    import …                       # may take a second
+
+In: SIGINT, SIGTERM or SIGHUP. Out: `Stopped` wherever the command then is, so that it cleans up as
+it unwinds; further signals do not disturb that. While a module is loaded the command ends at once
+instead, after `at_end`: an exception inside somebody else's import may be swallowed, and inside
+torch's own it aborts the process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AGAIN_SECONDS = 5.0  # a command that has not ended by then is stopped anew
+at_end: list[Callable[[], None]] = []  # what must be cleaned up where nothing unwinds
+_line = "stopped"
+_stopped_at: float | None = None
+
+
+class Stopped(KeyboardInterrupt):
+    """Somebody has stopped this command; `exit_code` is as a shell would report it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.exit_code = 128 + number
+
+
+def listen(line: str) -> None:
+    """Let these signals stop this command, unless whoever started it wants one ignored.
+
+    Args:
+        line: what a person is told then.
+    """
+    global _line  # noqa: PLW0603 a process has one way to end
+    _line = line
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # such as SIGHUP under nohup
+            signal.signal(number, _stop)
+
+
+def told(stopped: KeyboardInterrupt) -> int:
+    """Tell the person that the command has been stopped; the exit code."""
+    # A terminal shows ^C where the cursor stands.
+    before = "\n" if sys.stderr.isatty() else ""
+    sys.stderr.write(f"{before}{_line}\n")
+    sys.stderr.flush()
+    return stopped.exit_code if isinstance(stopped, Stopped) else 128 + signal.SIGINT
+
+
+def leave(exit_code: int) -> NoReturn:
+    """End this command, which has done its work: too late to be stopped."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(exit_code)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    global _stopped_at  # noqa: PLW0603
+    now = time.monotonic()
+    if _stopped_at is not None and now - _stopped_at < AGAIN_SECONDS:
+        return  # it is cleaning up already
+    _stopped_at = now
+    if _is_loading(frame):
+        for clean in reversed(at_end):
+            clean()
+        os._exit(told(Stopped(number)))
+    raise Stopped(number)
+
+
+def _is_loading(frame: FrameType | None) -> bool:
+    """Whether a module is being loaded below this frame."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

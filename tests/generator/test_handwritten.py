@@ -1,0 +1,103 @@
+"""Pages of content/pages: the rules of every text, with file, line and column, and what prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from generator.errors import ContentErrors
+from generator.press import Press
+from generator.publish import site_files
+
+PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
+
+
+@pytest.fixture
+def write(copy):
+    """Write a page into content/pages of a copy of the frozen book."""
+
+    def written(name, text):
+        path = copy.content / "pages" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("# About\n\nIt takes 3 ms.\n", "3:10: bare numeral '3'"),
+        ("---\ndescription: All of it\n---\n# About\n\nTwice as fast.\n", "6:1: spelled quantity"),
+        ("---\ndescription: All 3\n---\n# About\n", "2:18: bare numeral '3'"),
+        ("---\ntitel: About\n---\n", "2:1: unknown key 'titel'; did you mean 'title'?"),
+        ("---\ntitle: About\n---\n\n# About\n", "5:1: a second title"),
+        ("# About\n\nNeeds {{ tiny_memory.hole }}.\n", "3:10: tiny_memory.hole: "),
+        ("# About\n\nNeeds {{ 7 }}.\n", "3:10: 7: 7 is a bare constant"),
+        ("# About {{ x\n", "1:9: {{ without its other half"),
+        ("# About\n\n[Home](http://example.org)\n", "3:8: link to 'http://example.org'"),
+        ("# Needs {{ tiny_memory.hole }}\n", "1:12: tiny_memory.hole: "),
+        (b"# \xff\n", " cannot be read"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(copy, write, text, error):
+    write("guides/about.md", text)
+    errors = copy.errors()
+    assert len(errors) == 1
+    assert errors[0].startswith(f"content/pages/guides/about.md:{error}")
+    with pytest.raises(ContentErrors):
+        Press().printed(copy.load())
+
+
+def test_code_and_labels_may_hold_digits_and_braces(copy, write):
+    write("about.md", "# On fp32\n\n`{{ 3 }}` of `3`\n\n```python\nx = {{ 3 }}\n```\n")
+    assert copy.errors() == []
+    page = Press().printed(copy.load())["about.md"].decode()
+    assert "`{{ 3 }}` of `3`\n\n```python\nx = {{ 3 }}\n```\n" in page
+
+
+@pytest.mark.parametrize("name", ["evidence.md", "topics/sharding/index.md"])
+def test_a_page_may_not_take_the_place_of_one_of_the_books(copy, write, name):
+    write(name, "# Mine\n")
+    with pytest.raises(ContentErrors, match=f"content/pages/{name}: the book has a page"):
+        Press().printed(copy.load())
+
+
+def test_a_picture_may_not_take_the_place_of_a_file_of_the_book(copy, write):
+    write("assets/proofbook.css", "p {}")
+    with pytest.raises(ContentErrors, match=r"content/pages/assets/proofbook\.css: the book has"):
+        site_files(copy.load(), copy.content)
+
+
+def test_pictures_come_along_and_hidden_files_do_not(copy, write):
+    write("guides/a.svg", "<svg/>")
+    write("guides/.draft.md", "All 3.")
+    write(".obsidian/notes.md", "All 3.")
+    before = set(site_files(copy.load(), copy.content))
+    assert "guides/a.svg" in before
+    assert not [name for name in before if "draft" in name or "notes" in name]
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        (f"# A *bold* `title` of {{{{ {PEAK} }}}}\n", "A bold title of 160\u00a0KiB"),
+        ("---\ntitle: In the head\n---\ntext\n", "In the head"),
+        ("no heading\n", "First steps"),
+        ("", "First steps"),
+    ],
+)
+def test_the_title_is_the_heads_or_the_first_headings_or_the_files(copy, write, text, title):
+    write("guides/first-steps.md", text)
+    page = Press().printed(copy.load())["guides/first-steps.md"].decode()
+    assert f'title: "{title}"'.replace("\u00a0", "\\u00a0") in page
+    assert page.count("\n# ") == 1
+
+
+def test_a_press_prints_a_page_again_when_its_text_changed(copy, write):
+    press = Press()
+    write("about.md", "# About\n\nBefore.\n")
+    press.printed(copy.load())
+    write("about.md", "# About\n\nAfterwards.\n")
+    assert b"Afterwards." in press.printed(copy.load())["about.md"]
+    (copy.content / "pages" / "about.md").unlink()
+    assert "about.md" not in press.printed(copy.load())

@@ -1,0 +1,83 @@
+"""The home page: it asks first, and shows the runs of a machine that can answer."""
+
+import re
+
+import pytest
+
+from generator import pages
+
+HOME = "index.md"
+
+
+@pytest.fixture
+def desk(copy):
+    """The frozen book on a second machine, which measured the runs of the home page itself."""
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    return copy
+
+
+def home(copy):
+    return pages.render(copy.load())[HOME]
+
+
+def asked_and_shown(page):
+    """The question with the figure below it, without what follows, and the popovers it opens."""
+    part = page[: page.index('class="pb-start"')]
+    opened = set(re.findall(r'popovertarget="(pb-v\d+)"', part))
+    bodies = re.findall(r'<div popover id="(pb-v\d+)">(.*?)</div>', page, re.DOTALL)
+    return part, [body for name, body in bodies if name in opened]
+
+
+def test_the_question_stands_first_and_the_figure_waits_for_the_answer(book):
+    page = pages.render(book)[HOME]
+    question, reveal = page.index('data-item="who-fits"'), page.index('data-after="who-fits"')
+    assert (
+        question < reveal < page.index('id="figure-home-bars"') < page.index("</details>", reveal)
+    )
+    before = re.sub(r"<form.*?</form>|<details.*?</details>", "", page[:reveal], flags=re.DOTALL)
+    assert "KiB" not in before.partition("# A tiny book")[2]
+
+
+def test_every_bar_and_every_number_of_the_figure_opens_its_source(book):
+    page = pages.render(book)[HOME]
+    bars = re.findall(r'data-say="[^"]*" data-opens="([^"]+)"', page)
+    assert len(bars) == page.count("data-say=")
+    assert all(f'<div popover id="{name}">' in page for name in bars)
+
+
+def test_a_machine_that_ran_everything_shows_its_own_numbers(desk):
+    part, opened = asked_and_shown(home(desk))
+    assert opened
+    assert all("reference-frozen" not in body for body in opened)
+    assert "Measured on the reference machine." not in part
+    assert any("--from desk" in body for body in opened)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": "skipped", "reason": "no budgets here"},
+        {"status": "completed", "error": None},
+    ],
+)
+def test_where_a_budgeted_run_is_skipped_or_surprises_all_of_it_is_the_reference_machines(
+    desk, changes
+):
+    desk.change_run("tiny_memory.whole_budget", machine="desk", **changes)
+    part, opened = asked_and_shown(home(desk))
+    assert "Measured on the reference machine." in part
+    assert "not measured here" not in part
+    assert "data-open" not in re.search(r"<form[^>]*>", part)[0]
+    assert opened
+    assert all("desk" not in body for body in opened)
+
+
+def test_an_item_or_a_topic_that_is_not_there_is_refused_with_the_nearest(copy):
+    copy.edit("home.yml", "commit: who-fits", "commit: who-fit")
+    assert any(
+        error.startswith("content/home.yml:4:")
+        and "no item in sharding/quiz.yml is 'who-fit'; did you mean 'who-fits'?" in error
+        for error in copy.errors()
+    ), copy.errors()
+    copy.edit("home.yml", "topic: sharding", "topic: shardin")
+    assert any("content/home.yml:3:" in error and "no topic" in error for error in copy.errors())

@@ -1,0 +1,79 @@
+"""Memory that the meter cannot see, and memory that a process touches once: the tests' own."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from runners.experiment import RunPlan
+from runners.rank import Rank
+
+QUESTION = "Does the check of the memory meter find what the meter misses?"
+WIDTH = 1400  # large beside the huge page by which the heap grows, whose rest counts as free
+MODEL_BYTES = 4 * 2 * (WIDTH * WIDTH + WIDTH)  # parameters and gradients
+ONCE_BYTES = 40 << 20
+_touched_once: list[bytearray] = []
+
+
+def _train(rank: Rank) -> None:
+    with rank.phase("build"):
+        torch.manual_seed(rank.seed)
+        model = nn.Linear(WIDTH, WIDTH)
+    rank.watch(model)
+    rows = torch.randn(8, WIDTH)
+    for _ in rank.steps(3):
+        with rank.phase("forward"):
+            loss = model(rows).square().mean()
+        with rank.phase("backward"):
+            loss.backward()
+        model.zero_grad()
+
+
+def honest(rank: Rank) -> None:
+    """Nothing is hidden."""
+    _train(rank)
+
+
+def loads(rank: Rank) -> None:
+    """The first call fills what the process keeps for its whole life, as an import does."""
+    if not _touched_once:
+        _touched_once.append(bytearray(b"1") * ONCE_BYTES)
+    _train(rank)
+
+
+def maps(rank: Rank) -> None:
+    """Pages straight from the kernel, held while the model trains."""
+    with mmap.mmap(-1, MODEL_BYTES) as pages:
+        pages.write(b"1" * MODEL_BYTES)
+        _train(rank)
+
+
+def arrays(rank: Rank) -> None:
+    """An array of numpy's, held while the model trains, by the last rank alone."""
+    held = np.ones(MODEL_BYTES * (rank.rank == rank.world_size - 1), dtype=np.uint8)
+    _train(rank)
+    assert held.all()
+
+
+def blinded(rank: Rank) -> None:
+    """A tensor made where the meter does not look."""
+    with _disable_current_modes():
+        held = torch.ones(MODEL_BYTES // 4)
+    _train(rank)
+    assert held.all()
+
+
+STRATEGIES = {f.__name__: f for f in (honest, loads, maps, arrays, blinded)}
+METERED = {"passes": ("metered",), "has_timeline": False}
+RUNS = {
+    "honest": RunPlan("honest", 1, **METERED),
+    "loads": RunPlan("loads", 1, **METERED),
+    "maps": RunPlan("maps", 1, **METERED),
+    "arrays": RunPlan("arrays", 1, **METERED),
+    "arrays_of_one_rank": RunPlan("arrays", 2, **METERED),
+    "blinded": RunPlan("blinded", 1, **METERED),
+}

@@ -1,0 +1,36 @@
+"""Two ranks that reduce until they are ended: tests end a rank, a launcher, a node, or a link.
+
+`brief` comes first, so that a run has ended by then.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from runners.experiment import RunPlan
+from runners.rank import Rank
+
+QUESTION = "What do the other nodes say when one is lost?"
+
+
+def brief(rank: Rank) -> None:
+    """One all_reduce."""
+    tensor = torch.ones(4)
+    dist.all_reduce(tensor)
+    rank.epoch(1, loss=tensor[0].item(), num_samples=1)
+
+
+def endless(rank: Rank) -> None:
+    """Reduces until it is ended."""
+    while True:
+        rank.step_index += 1
+        with rank.phase("all_reduce"):
+            dist.all_reduce(torch.ones(1))
+
+
+RUNS = {
+    "brief": RunPlan("brief", 2, passes=("timed",)),
+    "endless": RunPlan("endless", 2, passes=("timed",)),
+}
+STRATEGIES = {"brief": brief, "endless": endless}

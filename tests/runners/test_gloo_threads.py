@@ -1,0 +1,59 @@
+"""Waiting for gloo's threads, against threads of that name that work and then sleep."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from runners.meters import gloo_threads
+from runners.meters.gloo_threads import NAME, wait_until_idle
+from tests.conftest import wait_until
+
+
+def _task(process: Path, number: int, name: str, state: str) -> Path:
+    stat = process / "task" / str(number) / "stat"
+    stat.parent.mkdir(parents=True, exist_ok=True)
+    stat.write_text(f"{number} ({name}) {state} 1 1 0\n")
+    return stat
+
+
+def test_it_waits_for_a_thread_of_gloo_that_has_not_had_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _task(tmp_path, 1, NAME, "R")
+    _task(tmp_path, 2, "python", "R")  # the rank itself
+    looks = []
+
+    def look_again(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            _task(tmp_path, 1, NAME, "S")
+
+    monkeypatch.setattr(gloo_threads.time, "sleep", look_again)
+    wait_until_idle(tmp_path)
+    assert len(looks) == 3
+
+
+def test_it_returns_at_once_where_gloo_waits_or_is_not_there(tmp_path: Path) -> None:
+    _task(tmp_path, 1, "python (a)", "R")
+    _task(tmp_path, 2, NAME, "S")
+    waiting = threading.Thread(target=wait_until_idle, args=(tmp_path,), daemon=True)
+    waiting.start()
+    waiting.join()
+
+
+@pytest.mark.ranks
+def test_torch_names_gloos_threads_as_we_look_for_them(tmp_path: Path) -> None:
+    import torch.distributed as dist
+
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    group = dist.ProcessGroupGloo(store, 0, 1)
+
+    def both_are_there() -> bool:  # a thread names itself in its first turn
+        names = [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
+        return names.count(NAME) == 2
+
+    wait_until(both_are_there)
+    del group

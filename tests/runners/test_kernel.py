@@ -1,0 +1,105 @@
+"""The memory meter against the kernel: what is missed fails, what is touched once does not.
+
+`tests/runners/test_pythons.py` runs this file on every Python that it finds.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+
+import pytest
+
+from runners.meters.kernel import Growth, KernelPeak, disagreement
+from runners.trace import Memory
+from tests.runners.experiments import hidden
+
+MIB = 1 << 20
+NO_BYTES = dict.fromkeys(
+    [f"{c}_bytes" for c in ("gradients", "optimizer", "activations", "buckets", "buffers")], 0
+)
+
+
+def memory(peak: int, buckets: int = 0) -> Memory:
+    classes = {"parameters_bytes": peak - buckets, **NO_BYTES, "buckets_bytes": buckets}
+    return Memory(
+        peak_bytes=peak, peak_phase="backward", at_peak=classes, largest=classes,
+        phases={"backward": peak}, kernel_peak_bytes=None,
+    )  # fmt: skip
+
+
+def growth(peak: int, *, file: int = 0, free: int = 0, reused: int = 0) -> Growth:
+    return Growth(peak, "forward", file, free, reused)
+
+
+@pytest.mark.parametrize(
+    ("metered", "seen"),
+    [
+        (memory(10 * MIB), growth(10 * MIB)),
+        (memory(10 * MIB), growth(40 * MIB, file=30 * MIB)),
+        (memory(10 * MIB), growth(18 * MIB, free=8 * MIB)),
+        (memory(10 * MIB), growth(7 * MIB, reused=3 * MIB)),
+        (memory(10 * MIB, buckets=4 * MIB), growth(6 * MIB)),
+    ],
+    ids=["alike", "code", "free-heap", "reused-heap", "buckets-not-yet-touched"],
+)
+def test_what_was_measured_beside_tensors_is_no_disagreement(metered, seen):
+    assert disagreement(metered, seen, 10) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "unexplained"),
+    [
+        (growth(14 * MIB), 4 * MIB),
+        (growth(44 * MIB, file=30 * MIB), 4 * MIB),
+        (growth(7 * MIB, file=30 * MIB, free=8 * MIB), 3 * MIB),
+    ],
+    ids=["missed", "missed-behind-code", "invented"],
+)
+def test_a_disagreement_names_both_peaks_their_phases_and_what_is_left(seen, unexplained):
+    said = disagreement(memory(10 * MIB), seen, 10)
+    assert said is not None
+    assert said.startswith(f"meter {10 * MIB} bytes in backward, kernel {seen.peak_bytes} in forw")
+    assert said.endswith(f"unexplained: {unexplained}")
+    assert len(said.splitlines()) == 1
+    assert len(said) < 290  # a failure keeps that much of a message
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a high-water mark")
+def test_the_mark_names_the_phase_in_which_it_rose():
+    gc.collect()  # what other tests left is not given back in the meantime
+    peak = KernelPeak()
+    peak.look("small")
+    held = bytearray(b"1") * (128 * MIB)
+    peak.look("large")
+    size = len(held)
+    del held
+    peak.look("after")
+    seen = peak.growth("end")
+    assert seen is not None
+    assert seen.phase == "large"
+    assert seen.peak_bytes == pytest.approx(size, rel=0.1)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", ["honest", "loads"])
+def test_memory_that_a_process_takes_once_is_no_disagreement(run, name):
+    measured = run("hidden", name)
+    assert measured.status == "completed", measured.error
+    metered = measured.ranks[0].memory
+    rows = 4 * 8 * hidden.WIDTH
+    assert hidden.MODEL_BYTES < metered.peak_bytes < hidden.MODEL_BYTES + 6 * rows
+    if name == "loads":  # the kernel did count it
+        assert metered.kernel_peak_bytes > hidden.ONCE_BYTES
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", ["maps", "arrays", "arrays_of_one_rank", "blinded"])
+def test_memory_that_the_meter_misses_fails_the_run(run, name):
+    failed = run("hidden", name)
+    assert failed.status == "failed"
+    assert failed.error.rank == failed.world_size - 1
+    assert failed.error.message.startswith("MeterDisagreesError: meter ")
+    left = int(re.search(r"unexplained: (\d+), in 4 calls", failed.error.message).group(1))
+    assert left == pytest.approx(hidden.MODEL_BYTES, rel=0.4)

@@ -1,0 +1,262 @@
+"""A machine keeps its folder whatever changes around it; a part of it has a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runners import machine, measure
+from runners.identity import Identity, IdentityError, id_among
+from runners.trace import Accelerator, machine_folders, read_machine, write_machine
+
+GIBIBYTE = 1 << 30
+MEBIBYTE = 1 << 20
+CARD = "NVIDIA H100 PCIe"
+
+
+class Desk:
+    """A machine on which each fact is what a test says it is."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
+        self._patch = patch
+        self.traces = folder / "traces"
+        patch.setattr(machine, "LOCAL_ID", folder / ".machine.json")
+        patch.setattr(machine, "TRACES", self.traces)
+        self.has(cpu_name="Desk 9000", memory_bytes=64 * GIBIBYTE)
+        self.has(num_installed_cores=8, num_cores=8, installed_accelerators=[], accelerators=[])
+
+    def has(self, **facts: object) -> None:
+        """Change what the machine tells of itself."""
+        for name, fact in facts.items():
+            self._patch.setattr(machine, name, lambda fact=fact: fact)
+        forget()
+
+    @property
+    def ids(self) -> dict[str, str]:
+        return json.loads(machine.LOCAL_ID.read_text())
+
+    def measures(self) -> str:
+        """The name of the folder that it measures into."""
+        machine.keep_id()
+        write_machine(self.traces / machine.describe().name, machine.describe())
+        return machine.describe().name
+
+
+def forget() -> None:
+    """Let the next question be answered anew, as in another process."""
+    for known in (machine.describe, machine.identity, machine.circumstances):
+        known.cache_clear()
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Desk]:
+    yield Desk(monkeypatch, tmp_path)
+    monkeypatch.undo()
+    forget()
+
+
+def test_another_python_or_torch_is_the_same_machine(desk, monkeypatch):
+    before = desk.measures()
+    monkeypatch.setattr(machine.platform, "python_version", lambda: "3.99.1")
+    monkeypatch.setattr("torch.__version__", "9.9.9+other")
+    forget()
+    assert (machine.describe().python, machine.describe().torch) == ("3.99.1", "9.9.9+other")
+    assert desk.measures() == before
+    assert len(desk.ids) == 1
+
+
+def test_a_kernel_that_keeps_a_little_more_memory_for_itself_makes_no_other_machine():
+    sizes = [64 * GIBIBYTE + step * 100 * MEBIBYTE for step in range(40)]  # 6 % in all
+    for size in sizes:
+        kept = {Identity("Desk 9000", size, 8, ()).fingerprint: "abc123"}
+        for change in (-200, -5, 5, 200):
+            later = Identity("Desk 9000", size + change * MEBIBYTE, 8, ())
+            assert id_among(kept, later) == "abc123", (size, change)
+        assert id_among(kept, Identity("Desk 9000", size + 4 * GIBIBYTE, 8, ())) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cpu_name": "Desk 9001"},
+        {"memory_bytes": 68 * GIBIBYTE},
+        {"num_installed_cores": 16, "num_cores": 16},
+        {"installed_accelerators": [CARD]},
+    ],
+)
+def test_a_changed_machine_has_another_folder_and_comes_back_to_its_first(desk, change):
+    facts = {
+        "cpu_name": "Desk 9000",
+        "memory_bytes": 64 * GIBIBYTE,
+        "num_installed_cores": 8,
+        "num_cores": 8,
+        "installed_accelerators": [],
+    }
+    first = desk.measures()
+    desk.has(**change)
+    second = desk.measures()
+    assert second.split("/")[0].rsplit("-", 1)[1] != first.rsplit("-", 1)[1]
+    desk.has(**facts)
+    assert desk.measures() == first
+    desk.has(**change)
+    assert desk.measures() == second
+
+
+def test_fewer_cores_than_are_installed_measure_into_a_folder_below(desk):
+    whole = desk.measures()
+    desk.has(num_cores=3)
+    assert desk.measures() == f"{whole}/3-of-8-cores"
+    found = read_machine(desk.traces / whole / "3-of-8-cores")
+    assert (found.num_cores, found.num_installed_cores) == (3, 8)
+    assert machine_folders(desk.traces) == [whole, f"{whole}/3-of-8-cores"]
+
+
+def test_a_part_that_measures_first_leaves_the_folder_above_to_the_whole(desk):
+    desk.has(num_cores=1)
+    part = desk.measures()
+    desk.has(num_cores=8)
+    assert part == f"{desk.measures()}/1-of-8-cores"
+
+
+def test_devices_that_torch_may_not_use_make_a_part_too(desk):
+    card = Accelerator(name=CARD, memory_bytes=80 * GIBIBYTE)
+    desk.has(installed_accelerators=[CARD, CARD], accelerators=[card, card])
+    whole = desk.measures()
+    assert whole.startswith("2x-h100-pcie-")
+    desk.has(accelerators=[card])
+    assert desk.measures() == f"{whole}/1-of-2-devices"
+    desk.has(accelerators=[], num_cores=4)
+    assert desk.measures() == f"{whole}/4-of-8-cores-and-0-of-2-devices"
+
+
+def test_the_reference_folder_is_refused_to_a_part_of_a_machine(desk):
+    desk.has(num_cores=1)
+    with pytest.raises(machine.PartOfMachineError, match="only 1 of 8 cores"):
+        machine.describe(as_reference=True)
+
+
+def _former(desk, **changed) -> str:
+    """A folder, and an id in the format of one entry, as they were before; the folder's name."""
+    here = machine.describe().model_copy(
+        update={"name": "cpu-8c-abc123", "fingerprint": "of its python", **changed}
+    )
+    document = here.model_dump(mode="json")
+    del document["num_installed_cores"]
+    folder = desk.traces / "cpu-8c-abc123"
+    folder.mkdir(parents=True)
+    (folder / "machine.json").write_text(json.dumps(document))
+    machine.LOCAL_ID.write_text('{"fingerprint": "of its python", "id": "abc123"}')
+    forget()
+    return here.name
+
+
+def test_a_folder_of_the_former_format_is_found_again_and_its_id_is_kept(desk):
+    former = _former(desk, python="3.11.1", torch="1.0")
+    assert machine.describe().name == former
+    assert desk.measures() == former
+    assert list(desk.ids.values()) == ["abc123"]
+    assert "fingerprint" not in desk.ids
+
+
+def test_the_former_id_of_another_machine_stays_with_that_machine(desk):
+    former = _former(desk, cpu="Desk 1", topology=None)
+    here = desk.measures()
+    assert here != former
+    desk.has(cpu_name="Desk 1")
+    assert desk.measures() == former
+    assert len(desk.ids) == 2
+
+
+def test_ids_that_cannot_be_read_are_an_error_and_are_not_replaced(desk):
+    machine.LOCAL_ID.write_text("{torn")
+    for ask in (machine.describe, machine.keep_id):
+        with pytest.raises(IdentityError, match="delete it to measure into new folders"):
+            ask()
+    machine.LOCAL_ID.write_text("[]")
+    with pytest.raises(IdentityError, match="must map fingerprints to ids"):
+        machine.describe()
+    assert machine.LOCAL_ID.read_text() == "[]"
+
+
+def test_cores_are_listed_as_the_kernel_lists_them():
+    assert machine._ranges({0, 1, 2, 3, 8}) == "0-3,8"
+    assert machine._ranges({5}) == "5"
+
+
+def test_huge_pages_are_what_stands_in_brackets(tmp_path):
+    path = tmp_path / "enabled"
+    assert machine._huge_pages(path) is None
+    path.write_text("always [madvise] never\n")
+    assert machine._huge_pages(path) == "madvise"
+
+
+def test_circumstances_are_those_of_this_process(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    forget()
+    found = machine.circumstances()
+    forget()
+    assert found.python == ".".join(map(str, sys.version_info[:3]))
+    assert found.visible_devices == ""
+    if hasattr(os, "sched_getaffinity"):
+        listed = Path("/proc/self/status").read_text().partition("Cpus_allowed_list:\t")[2]
+        assert found.affinity == listed.splitlines()[0]
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file and folder with its size and the time of its last change."""
+    return {
+        str(path): (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in sorted(folder.rglob("*"))
+        if "__pycache__" not in path.parts
+    }
+
+
+def test_what_only_reads_writes_nothing(root, tmp_path):
+    """In a clone that has never measured, each command that only tells leaves every file alone."""
+    copy = tmp_path / "copy"
+    frozen = root / "tests" / "book" / "content" / "traces" / "reference-frozen"
+    for name in ("runners", "generator", "content", "tests/book", "pyproject.toml"):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).symlink_to(root / name)
+    (copy / "runners").unlink()
+    subprocess.run(["cp", "-r", root / "runners", copy / "runners"], check=True)
+    traces = copy / "book" / "traces"
+    traces.mkdir(parents=True)
+    subprocess.run(["cp", "-r", frozen, traces / "reference-frozen"], check=True)
+    program = (
+        "import contextlib, io, runners.__main__ as command\n"
+        "for words in ('list', 'show hangs', 'machine', 'run --dry', 'schema', 'show nothing',"
+        " 'compare reference-frozen nothing'):\n"
+        "    with contextlib.suppress(SystemExit):\n"
+        "        command.main(words.split())\n"
+        "assert command.machine.ROOT.name == 'copy'\n"
+    )
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")},
+        "PROOFBOOK_TRACES": str(traces),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    before = _files(copy)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=copy,
+        env={**environment, "PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "none yet" in done.stdout
+    assert _files(copy) == before
+
+
+def test_whoever_measures_has_an_id_before_anything_runs(desk):
+    assert machine.describe().name.endswith("-new")
+    with measure.alone():
+        assert not machine.describe().name.endswith("-new")
+        assert machine.describe().name.rsplit("-", 1)[1] in desk.ids.values()

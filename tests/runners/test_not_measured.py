@@ -1,0 +1,281 @@
+"""A run that fails for want of the machine is no evidence: it is told, and the trace stays."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runners import machine, measure
+from runners.due import due, part_of
+from runners.experiment import MORE, RunPlan, find
+from runners.forkserver import ForkServer, LaunchError
+from runners.launch import Launcher
+from runners.not_measured import NotMeasuredError, UnfinishedError
+from runners.outcome import RankOutcome
+from runners.progress import Progress
+from runners.trace import Death, Run, read, read_part, write
+
+pytestmark = pytest.mark.ranks
+Measure = Callable[[str, str], Run]
+EXPERIMENTS = Path(__file__).parent / "experiments"
+
+
+def _cause(run: Measure, name: str) -> str:
+    with pytest.raises(NotMeasuredError) as raised:
+        run("wanting", name)
+    return str(raised.value)
+
+
+def test_a_death_of_the_declared_rank_phase_and_signal_is_evidence(run: Measure) -> None:
+    died = run("wanting", "as_declared")
+    assert not died.is_surprise
+    assert died.expected_death == Death(rank=1, phase="step", signal="SIGKILL")
+    assert died.error is not None
+    assert (died.error.rank, died.error.phase, died.error.signal) == (1, "step", "SIGKILL")
+
+
+@pytest.mark.parametrize("name", ["another_rank", "another_phase", "another_signal", "terminated"])
+def test_a_signal_that_only_others_send_and_no_run_declared_is_not_measured(
+    run: Measure, name: str
+) -> None:
+    settings = find("wanting").runs[name].settings
+    told = _cause(run, name)
+    assert f"rank {settings['dying_rank']} died in {settings['phase']}" in told
+    assert f"{settings['signal']}, which this run did not declare" in told
+
+
+def test_a_process_that_crashes_by_a_fault_of_its_own_is_a_surprise(run: Measure) -> None:
+    for name, crash in (("own_fault", "SIGABRT"), ("crashed", "SIGSEGV")):
+        crashed = run("wanting", name)
+        assert crashed.is_surprise
+        assert crashed.error is not None
+        assert crashed.error.signal == crash
+
+
+def test_a_rank_that_could_not_report_is_not_measured(run: Measure) -> None:
+    told = _cause(run, "gives_up")
+    assert told.startswith("rank 0 died in build: exit code 70")
+
+
+def test_a_rank_without_file_handles_is_not_measured(run: Measure) -> None:
+    with pytest.raises(LaunchError, match="`ulimit -n` allows 64 open files"):
+        run("wanting", "opens")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the data segment")
+def test_memory_that_the_machine_refuses_to_a_run_without_a_budget_is_not_measured(
+    run: Measure,
+) -> None:
+    assert _cause(run, "grows").startswith("not enough memory for rank 0 in forward")
+
+
+def test_a_run_that_is_meant_to_die_says_how() -> None:
+    with pytest.raises(ValueError, match="belong together"):
+        RunPlan("summed", expected="died")
+    with pytest.raises(ValueError, match="belong together"):
+        RunPlan("summed", expected_death=Death(rank=0, phase="step", exit_code=3))
+    with pytest.raises(ValueError, match="either a signal or an exit code"):
+        Death(rank=0, phase="step")
+    with pytest.raises(ValueError, match="no signal is called 'KILL'"):
+        Death(rank=0, phase="step", signal="KILL")
+
+
+def test_a_declared_death_reaches_the_rank_with_the_rest_of_its_plan() -> None:
+    plan = find("hangs").runs["lengths_differ"]
+    assert plan.expected_death is not None
+    assert RunPlan.from_json(plan.as_json()) == replace(plan, settings=dict(plan.settings))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher) -> Path:
+    """This machine's folder of traces, elsewhere."""
+    monkeypatch.setattr(machine, "TRACES", tmp_path)
+    monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
+    machine.describe.cache_clear()
+    return measure.folder()
+
+
+def _measure(folder: Path, launcher: Launcher, *, force: bool = False) -> None:
+    one = due("patient", folder, force=force)
+    assert one is not None
+    measure.measure(one, launcher, Progress(io.StringIO()))
+
+
+def _killing(monkeypatch: pytest.MonkeyPatch, experiment: str, run: str) -> None:
+    """Kill a rank of one run as soon as it has started, as the kernel or a person would."""
+    whole, start = Launcher.run_pass, ForkServer.start
+    asked: list[str] = []
+
+    def named(launcher: Launcher, one, name: str, *more: object):
+        asked.append(f"{one.name}.{name}")
+        return whole(launcher, one, name, *more)
+
+    def killed(server: ForkServer, requests: list) -> list[int]:
+        pids = start(server, requests)
+        if asked[-1] == f"{experiment}.{run}":
+            os.kill(pids[0], signal.SIGKILL)
+        return pids
+
+    monkeypatch.setattr(Launcher, "run_pass", named)
+    monkeypatch.setattr(ForkServer, "start", killed)
+
+
+def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_the_rest(
+    folder: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = list(find("heavier").runs)
+    one = due("heavier", folder, full=True)
+    assert one is not None
+    before = measure.measure(one, launcher, Progress(io.StringIO()))
+    path = folder / "heavier.json"
+    old = path.read_bytes()
+    again = due("heavier", folder, full=True, force=True)
+    assert again is not None
+    with monkeypatch.context() as patched:
+        _killing(patched, "heavier", runs[0])
+        with pytest.raises(UnfinishedError, match=f"heavier.{runs[0]}: rank 0 died in") as raised:
+            measure.measure(again, launcher, Progress(io.StringIO()))
+    assert not raised.value.is_lasting
+    assert path.read_bytes() == old
+    assert list(read_part(part_of("heavier", folder)).runs) == runs[1:]
+    later = due("heavier", folder)
+    assert later is not None
+    assert (later.reason, later.measured) == ("unfinished", (runs[0],))
+    after = measure.measure(later, launcher, Progress(io.StringIO()))
+    assert list(after.runs) == list(before.runs)
+    assert not part_of("heavier", folder).exists()
+
+
+def test_what_another_python_kept_says_so_and_is_kept(
+    folder: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = due("heavier", folder)
+    assert one is not None
+    measure.measure(one, launcher, Progress(io.StringIO()))
+    before = machine.circumstances()
+    monkeypatch.setattr(
+        machine, "circumstances", lambda: before.model_copy(update={"python": "3.99.1"})
+    )
+    assert due("heavier", folder) is None
+    rest = due("heavier", folder, full=True)
+    assert rest is not None
+    assert rest.measured == ("heavy",)
+    trace = measure.measure(rest, launcher, Progress(io.StringIO()))
+    assert trace.circumstances is not None
+    assert trace.circumstances.python == "3.99.1"
+    assert trace.runs["light"].circumstances == before
+    assert trace.runs["heavy"].circumstances is None
+    assert read(folder / "heavier.json") == trace
+
+
+def test_what_another_release_of_torch_measured_is_measured_again(
+    folder: Path, launcher: Launcher
+) -> None:
+    one = due("heavier", folder)
+    assert one is not None
+    trace = measure.measure(one, launcher, Progress(io.StringIO()))
+    release = trace.software.torch.partition("+")[0]
+    for torch, reason in ((f"{release}+other", None), ("1.0", "measured with torch 1.0")):
+        software = trace.software.model_copy(update={"torch": torch})
+        write(folder / "heavier.json", trace.model_copy(update={"software": software}))
+        found = due("heavier", folder)
+        assert (found is None) == (reason is None)
+        assert found is None or (found.reason.startswith(str(reason)) and found.kept == {})
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder that takes six MiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(place)]
+    if os.geteuid() or not shutil.which("mount") or subprocess.run(command).returncode:
+        pytest.skip("only root can mount a small disk, and here it cannot")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _command(root: Path, traces: Path, experiments: Path, temporary: Path | None = None) -> str:
+    """What `run full` says on standard error, in an environment of its own; it must end with 1."""
+    environment = {**os.environ, MORE: str(experiments), "PROOFBOOK_TRACES": str(traces)}
+    environment |= {"TMPDIR": str(temporary)} if temporary else {}
+    done = subprocess.run(
+        [sys.executable, "-m", "runners", "run", "full", "--force"],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def experiments(tmp_path: Path) -> Path:
+    """A folder with the experiment `full`: a run that is well, and one that fills the disk."""
+    place = tmp_path / "experiments"
+    place.mkdir()
+    source = (EXPERIMENTS / "wanting.py").read_text()
+    keep = source.index("RUNS = {"), source.index("STRATEGIES = {")
+    only = (
+        'RUNS = {"well": RunPlan("well", 2, passes=TIMED), '
+        '"fills": RunPlan("fills", 2, {"num_bytes": 8 * MEBIBYTE}, passes=TIMED)}\n'
+    )
+    (place / "full.py").write_text(source[: keep[0]] + only + source[keep[1] :])
+    return place
+
+
+def test_a_full_temporary_folder_is_named_and_costs_no_trace(
+    tmp_path: Path, root: Path, small_disk: Path, experiments: Path
+) -> None:
+    traces = tmp_path / "traces"
+    said = _command(root, traces, experiments, small_disk)
+    assert f"not measured: full.fills: no space left in {small_disk}\n" in said
+    (part,) = traces.rglob(".full.part")
+    assert list(read_part(part).runs) == ["well"]
+    assert list(traces.rglob("full.json")) == []
+
+
+def test_a_full_folder_of_traces_is_named_and_costs_no_trace(
+    tmp_path: Path, root: Path, small_disk: Path, experiments: Path
+) -> None:
+    (small_disk / ".running").write_text("1")  # the lock finds its place taken, and uses it
+    with (small_disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    said = _command(root, small_disk, experiments)
+    assert f"no space left in {small_disk}" in said
+    assert [path.name for path in small_disk.rglob("*.json*")] == []
+
+
+def test_outcomes_as_declared_are_evidence_whatever_the_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from runners import not_measured
+
+    monkeypatch.setattr(not_measured, "is_full", lambda _: True)
+    plan = find("hangs").runs["lengths_differ"]
+    assert plan.expected_death is not None
+    failure = {
+        "kind": "signal", "message": "rank 0 died in collective: SIGABRT", "asked_bytes": None,
+        "rank": 0, "phase": "collective", "step": None, "signal": "SIGABRT", "exit_code": None,
+    }  # fmt: skip
+    died = RankOutcome.model_validate({"rank": 0, "status": "died", "failure": failure})
+    assert not_measured.cause(plan, "timed", [died], tmp_path) is None
+    other = RankOutcome.model_validate(
+        {"rank": 0, "status": "died", "failure": {**failure, "signal": "SIGSEGV"}}
+    )
+    assert not_measured.cause(plan, "timed", [other], tmp_path / "a" / "b") == (
+        f"no space left in {tmp_path}"
+    )

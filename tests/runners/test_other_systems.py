@@ -1,0 +1,56 @@
+"""Runs on a system that is not Linux: one command, start to trace, without what Linux offers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runners.trace import Trace, read
+
+pytestmark = pytest.mark.ranks
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def trace(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """A small experiment as `run` measures it where `platform.system()` says Darwin."""
+    traces = tmp_path_factory.mktemp("traces")
+    done = subprocess.run(
+        [sys.executable, "-m", "runners", "run", "changeable"],
+        cwd=root,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(HERE / "no_linux"),
+            "PROOFBOOK_EXPERIMENTS": str(HERE / "experiments"),
+            "PROOFBOOK_TRACES": str(traces),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    (path,) = traces.glob("*/changeable.json")
+    return read(path)
+
+
+def test_ranks_train_and_are_metered_where_a_process_with_torch_must_not_fork(trace: Trace) -> None:
+    shared = trace.runs["shared"]
+    assert shared.status == "completed"
+    assert shared.passes == ["timed", "metered"]
+    assert shared.printed == ["sum of 6 each: 12"] * 3
+    assert [c.operation for c in shared.ranks[1].collectives] == ["all_reduce"]
+
+
+def test_a_metered_pass_has_no_kernel_mark_where_there_is_no_proc(trace: Trace) -> None:
+    memory = trace.runs["shared"].ranks[0].memory
+    assert memory is not None
+    assert memory.peak_bytes == 12  # floats: the number of rows, a sum, and the one before it
+    assert memory.kernel_peak_bytes is None
+
+
+def test_only_the_run_with_a_budget_is_left_out(trace: Trace) -> None:
+    left_out = {n: r.reason for n, r in trace.runs.items() if r.status != "completed"}
+    assert left_out == {"alone": "Darwin does not let a process limit its own data segment"}

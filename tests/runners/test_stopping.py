@@ -1,0 +1,87 @@
+"""Commands that are stopped while they load: one line, at once, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# Whoever loads a module cannot rely on an exception: this one swallows whatever is raised in it.
+STUBBORN = """
+import time, pathlib
+pathlib.Path({flag!r}).touch()
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    try:
+        time.sleep(1)
+    except BaseException:
+        pass
+"""
+EXIT_CODES = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+
+
+def _stopped(
+    command: list[str], how: signal.Signals, place: Path, root: Path
+) -> tuple[int, list[str]]:
+    """Stop a command once it loads the stubborn module in `place`; exit code and lines said."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        cwd=root,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(place / "modules"),
+            "PROOFBOOK_EXPERIMENTS": str(place / "experiments"),
+            "PROOFBOOK_TRACES": str(place / "traces"),
+            "TMPDIR": str(place / "scratch"),
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while not (place / "flag").exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    process.send_signal(how)
+    try:
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    return process.returncode, said.splitlines()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name in ("modules", "experiments", "scratch"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(("how", "code"), EXIT_CODES)
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["runners", "list"], "stopped; what was measured before is kept"),
+        (["generator", "schema"], "stopped; run the same command again"),
+    ],
+)
+def test_a_command_that_is_stopped_while_it_loads_says_so_in_one_line(
+    command: list[str], line: str, how: signal.Signals, code: int, place: Path, root: Path
+) -> None:
+    flag = str(place / "flag")
+    (place / "modules" / "pydantic.py").write_text(STUBBORN.format(flag=flag))
+    assert _stopped(command, how, place, root) == (code, [line])
+
+
+@pytest.mark.ranks
+def test_forkservers_and_folders_go_too_where_an_experiment_is_being_loaded(
+    place: Path, root: Path
+) -> None:
+    (place / "experiments" / "slow.py").write_text(STUBBORN.format(flag=str(place / "flag")))
+    ended = _stopped(["runners", "try", "slow.run"], signal.SIGINT, place, root)
+    assert ended == (130, ["stopped; what was measured before is kept"])
+    assert list((place / "scratch").iterdir()) == []

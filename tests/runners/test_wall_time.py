@@ -1,0 +1,34 @@
+"""The seconds of a pass: its own, without what the launcher loads for all passes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from runners import launch
+from runners.experiment import find
+from runners.forkserver import ForkServer
+from runners.launch import Launcher
+
+LOADING_SECONDS = 2.0
+
+
+class _SlowServer(ForkServer):
+    """One whose torch takes longer to load."""
+
+    def wait_until_ready(self) -> None:
+        if not self._is_ready:
+            time.sleep(LOADING_SECONDS)
+        super().wait_until_ready()
+
+
+@pytest.mark.ranks
+def test_the_seconds_of_the_first_pass_hold_no_loading_of_torch(launcher, monkeypatch):
+    monkeypatch.setattr(launch, "ForkServer", _SlowServer)
+    with Launcher("cpu") as cold:
+        before = time.monotonic()
+        result = cold.run_pass(find("hidden"), "honest", "metered")
+        whole = time.monotonic() - before
+    assert result.root_cause is None
+    assert whole - result.seconds >= LOADING_SECONDS

@@ -1,0 +1,174 @@
+"""Two network namespaces as two nodes: each with its own address, host name and hosts file.
+
+In: what each node starts. Out: what it said and how it ended; nothing of it is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from runners import links
+
+OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
+PORT = 29400
+PATIENCE_SECONDS = 300.0  # for a loaded machine; a node that is lost used to take half an hour
+NOT_PASSED_ON = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "PROOFBOOK_STDERR")
+SETS_UP = 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'
+
+
+def _inside(namespace: str, node: int, hosts: Path, command: Sequence[str]) -> list[str]:
+    """The command as a process of a node."""
+    return [
+        *("nsenter", f"--net={links.NAMES / namespace}", "unshare", "--uts", "--mount"),
+        *("sh", "-c", SETS_UP, "sh", f"n{node}", str(hosts), *command),
+    ]
+
+
+@cache
+def cannot_be_nodes() -> str | None:
+    """Why this machine cannot have nodes of its own; None where it can."""
+    if (reason := links.cannot_link()) is not None:
+        return reason
+    with tempfile.NamedTemporaryFile() as hosts, links.linked(1) as (namespace,):
+        command = _inside(namespace, 0, Path(hosts.name), ["true"])
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            return f"nodes need `{error.filename}` (util-linux)"
+    return done.stderr.strip() or "nodes cannot be made here" if done.returncode else None
+
+
+class TwoNodes:
+    """Two nodes; `start` something on them, `wait` until it has ended."""
+
+    def __init__(self, namespaces: Sequence[str], folder: Path) -> None:
+        self.namespaces = list(namespaces)
+        self.folder = folder
+        self.traces = folder / "traces"
+        self._hosts = folder / "hosts"
+        names = "".join(f"{links.address(node)} n{node}\n" for node in (0, 1))
+        self._hosts.write_text(f"127.0.0.1 localhost\n{names}")
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, rendezvous: str, host: str, *names: str) -> None:
+        """Start `runners.cluster` on both nodes.
+
+        Args:
+            rendezvous: c10d or static.
+            host: "name" or "address": how the nodes know the first of them.
+            names: of experiments.
+        """
+        first = "n0" if host == "name" else links.address(0)
+        for node, namespace in enumerate(self.namespaces):
+            options = (
+                ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{first}:{PORT}", "--rdzv-id", "t"]
+                if rendezvous == "c10d"
+                else ["--node-rank", str(node), "--master-addr", first, "--master-port", str(PORT)]
+            )
+            command = [sys.executable, "-m", "runners.cluster", "--nnodes", "2", *options, *names]
+            self.temporary(node).mkdir(exist_ok=True)
+            environment = {
+                **{k: v for k, v in os.environ.items() if k not in NOT_PASSED_ON},
+                "TMPDIR": str(self.temporary(node)),
+                "PROOFBOOK_TRACES": str(self.traces),
+                "PROOFBOOK_EXPERIMENTS": str(OWN_EXPERIMENTS),
+            }
+            with (self.folder / f"said{node}").open("wb") as said:
+                self._started.append(
+                    subprocess.Popen(
+                        _inside(namespace, node, self._hosts, command),
+                        env=environment,
+                        stdout=said,
+                        stderr=said,
+                    )
+                )
+
+    def temporary(self, node: int) -> Path:
+        """Where a node keeps temporary files."""
+        return self.folder / f"temporary{node}"
+
+    def said(self, node: int) -> str:
+        """What a node has written so far."""
+        return (self.folder / f"said{node}").read_text(encoding="utf-8", errors="replace")
+
+    def wait_for(self, word: str) -> None:
+        """Wait until some node has said this."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not any(word in self.said(node) for node in (0, 1)):
+            assert time.monotonic() < end, f"nobody said {word!r}: {self.said(0)} {self.said(1)}"
+            assert any(p.poll() is None for p in self._started), self.said(0) + self.said(1)
+            time.sleep(0.1)
+
+    def wait(self) -> list[int]:
+        """The exit codes, once both have ended."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        codes = [started.wait(max(0.0, end - time.monotonic())) for started in self._started]
+        self._started.clear()
+        return codes
+
+    def processes(self, node: int) -> dict[int, str]:
+        """The processes of a node, by process id, with their commands."""
+        told = subprocess.run(
+            ["ip", "netns", "pids", self.namespaces[node]],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = {}
+        for pid in map(int, told.stdout.split()):
+            with suppress(OSError):  # it may have ended a moment ago
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+        return {pid: command for pid, command in found.items() if command}
+
+    def kill(self, node: int, part: str) -> None:
+        """Kill of a node its `launcher`, its `rank`, or the whole `node`, as a power cut would."""
+        commands = {"launcher": "runners.cluster", "rank": "runners.forkserver", "node": ""}
+        found = [p for p, c in self.processes(node).items() if commands[part] in c]
+        # The forkserver's process is the first of its command line, and the rank its child.
+        for pid in found[-1:] if part == "rank" else found:
+            os.kill(pid, signal.SIGKILL)
+
+    def stop(self, node: int) -> None:
+        """Send SIGTERM to what was started on a node."""
+        self._started[node].terminate()
+
+    def silence(self, node: int) -> None:
+        """Let nothing pass a node's link any more."""
+        subprocess.run(
+            ["ip", "-n", self.namespaces[node], "link", "set", links.INTERFACE, "down"], check=True
+        )
+
+    def left(self) -> dict[int, str]:
+        """Processes that outlive what was started by more than a moment."""
+        end = time.monotonic() + 10
+        while time.monotonic() < end and any(self.processes(node) for node in (0, 1)):
+            time.sleep(0.1)
+        return self.processes(0) | self.processes(1)
+
+    def end(self) -> None:
+        """Kill whatever is there."""
+        for pid in self.processes(0) | self.processes(1):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for started in self._started:
+            started.wait()
+
+
+@contextmanager
+def two_nodes(folder: Path) -> Iterator[TwoNodes]:
+    """Two nodes that keep their traces in a folder."""
+    with links.linked(2, 10**9) as namespaces:
+        nodes = TwoNodes(namespaces, folder)
+        try:
+            yield nodes
+        finally:
+            nodes.end()

@@ -1,0 +1,294 @@
+"""What a person who knows MkDocs may configure and add: nav, links to sources, pages, a machine.
+
+One project has all of it, and is built once: a nav of every legal kind, a repository, pages written
+by hand in `content/pages` and put into `docs_dir`, and a machine that is not the reference machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import ROOT, mkdocs
+from tests.site.conftest import CONFIGURATION
+from tests.site.html_reading import Reading, pages, read
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CONFIGURED = """\
+      machine: desk
+repo_url: https://github.com/example/book
+nav:
+  - index.md
+  - Lessons:
+      - Empty: []
+      - Sharding & more:
+          - topics/sharding/experiment.md
+          - Overview: topics/sharding/index.md
+      - topics/index.md
+  - Guides:
+      - guides/about.md
+      - Elsewhere: https://example.org/elsewhere
+  - evidence.md
+  - Once more: evidence.md
+  - Nothing yet: []
+  - Links only:
+      - Outside: https://example.org/outside
+  - Code: https://example.org/code
+  - mine.md
+"""
+ABOUT = """\
+---
+description: What this book is for.
+---
+# About this book
+
+The whole model needs {{ tiny_memory.whole.ranks[0].memory.peak_bytes }} on `rank 0`.
+See [the evidence](../evidence.md) and ![a picture](picture-2.svg).
+
+```html
+<table> {{ as.it.is }}
+```
+"""
+DEMO = '<meta charset="utf-8"><style>p { color: red }</style><table><p>3'
+
+
+def project(folder: Path, configured: str) -> Path:
+    """A folder from which MkDocs builds the frozen book as configured."""
+    shutil.copytree(ROOT / "tests" / "book" / "content", folder / "content")
+    (folder / "pages").mkdir()
+    text = CONFIGURATION.format(root=ROOT).replace(f"{ROOT}/tests/book/content", "content")
+    (folder / "mkdocs.yml").write_text(text + configured, encoding="utf-8")
+    return folder
+
+
+def add_machine(folder: Path, name: str) -> None:
+    """A machine of this name, with the reference machine's traces for its own."""
+    traces = folder / "content" / "traces"
+    (traces / name).mkdir()
+    for path in (traces / "reference-frozen").glob("*.json"):
+        text = path.read_text(encoding="utf-8").replace("reference-frozen", name)
+        (traces / name / path.name).write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The project's folder, and what the build said."""
+    folder = project(tmp_path_factory.mktemp("configured") / "book", CONFIGURED)
+    add_machine(folder, "desk")
+    guides = folder / "content" / "pages" / "guides"
+    guides.mkdir(parents=True)
+    (guides / "about.md").write_text(ABOUT, encoding="utf-8")
+    (guides / "picture-2.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (folder / "pages" / "mine.md").write_text("# Mine\n\n<table>\n\nAll 3 of them.\n")
+    (folder / "pages" / "demo.html").write_text(DEMO)
+    done = mkdocs(folder, "build")
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout + done.stderr
+
+
+def page(built: tuple[Path, str], name: str) -> Reading:
+    return read(built[0] / "html" / name)
+
+
+def words(reading: Reading) -> list[tuple[str, str, str]]:
+    """The words of the header: text, address, aria-current."""
+    shown = [
+        (" ".join(text.split()), inside[-1].attributes)
+        for text, inside in reading.texts
+        if any("pb-sections" in tag.classes for tag in inside)
+    ]
+    return [(text, link["href"], link.get("aria-current", "")) for text, link in shown]
+
+
+def sidebar(reading: Reading) -> bool:
+    """Whether the nav stands beside the page."""
+    primary = next(tag for tag in reading.tags if "md-sidebar--primary" in tag.classes)
+    return "hidden" not in primary.attributes
+
+
+def edited(reading: Reading) -> str | None:
+    """Where the edit link of a page leads."""
+    found = [tag.attributes["href"] for tag in reading.tags if tag.attributes.get("rel") == "edit"]
+    return found[0] if found else None
+
+
+def test_a_build_says_nothing_of_pages_that_the_nav_leaves_out(built):
+    said = [line for line in built[1].splitlines() if line and "proofbook: " not in line]
+    assert [line.split("-")[0].strip() for line in said] == ["INFO"] * 3
+    assert "Cleaning" in said[0]
+    assert "Building" in said[1]
+    assert "built in" in said[2]
+
+
+def test_the_header_leads_into_every_section_of_the_nav_and_marks_the_readers(built):
+    assert words(page(built, "topics/sharding/deep.html")) == [
+        ("Lessons", "experiment.html", "true"),
+        ("Guides", "../../guides/about.html", ""),
+        ("Evidence", "../../evidence.html", ""),
+        ("Evidence", "../../evidence.html", ""),
+        ("Links only", "https://example.org/outside", ""),
+        ("Code", "https://example.org/code", ""),
+        ("Mine", "../../mine.html", ""),
+    ]
+    current = {text: mark for text, _, mark in words(page(built, "guides/about.html")) if mark}
+    assert current == {"Guides": "true"}
+    current = {text: mark for text, _, mark in words(page(built, "mine.html")) if mark}
+    assert current == {"Mine": "page"}
+
+
+def test_the_nav_stands_beside_pages_of_a_section_and_beside_no_other(built):
+    assert sidebar(page(built, "topics/sharding/experiment.html"))
+    assert sidebar(page(built, "guides/about.html"))
+    assert not sidebar(page(built, "topics/sharding/deep.html"))
+    assert not sidebar(page(built, "evidence.html"))
+
+
+def test_edit_links_lead_to_what_an_author_wrote(built):
+    base = "https://github.com/example/book/edit/master/"
+    assert {
+        name: edited(page(built, f"{name}.html"))
+        for name in ("topics/sharding/experiment", "guides/about", "mine", "evidence/tiny_memory")
+    } == {
+        "topics/sharding/experiment": f"{base}content/topics/sharding/experiment.yml",
+        "guides/about": f"{base}content/pages/guides/about.md",
+        "mine": f"{base}pages/mine.md",
+        "evidence/tiny_memory": None,
+    }
+
+
+def test_the_machine_of_the_options_is_shown_unless_the_variable_names_another(
+    built, tmp_path, monkeypatch
+):
+    about = (built[0] / "html" / "guides" / "about.html").read_text(encoding="utf-8")
+    assert "<dd>desk, " in about
+    from mkdocs.config import load_config
+
+    config = load_config(str(built[0] / "mkdocs.yml"), docs_dir=str(tmp_path))
+    plugin = config.plugins["proofbook"]
+    monkeypatch.setenv("PROOFBOOK_MACHINE", "reference-frozen")
+    plugin.on_config(config)
+    plugin.on_pre_build(config=config)
+    assert "<dd>reference-frozen, " in (tmp_path / "guides" / "about.md").read_text("utf-8")
+
+
+def test_a_page_written_by_hand_shows_values_that_open_and_leaves_code_as_it_is(built):
+    reading = page(built, "guides/about.html")
+    value = next(text for text, inside in reading.texts if "pb-value" in inside[-1].classes)
+    assert value == "160\u00a0KiB"
+    opens = next(tag for tag in reading.tags if "popovertarget" in tag.attributes)
+    assert opens.attributes["popovertarget"] in reading.ids
+    code = [text for text, inside in reading.texts if inside[-1].name == "code"]
+    assert "<table> {{ as.it.is }}\n" in code
+    assert {"../evidence.html", "picture-2.svg"} <= set(reading.links)
+    assert (built[0] / "html" / "guides" / "picture-2.svg").is_file()
+    index = json.loads((built[0] / "html" / "search" / "search_index.json").read_text("utf-8"))
+    entry = next(one for one in index["docs"] if one["location"] == "guides/about.html")
+    assert "The whole model needs" in entry["text"]
+    assert "measured by the run" not in entry["text"]
+
+
+def test_what_somebody_put_into_docs_dir_is_built_as_mkdocs_builds_it(built):
+    assert "All 3 of them." in (built[0] / "html" / "mine.html").read_text(encoding="utf-8")
+    assert (built[0] / "html" / "demo.html").read_text() == DEMO
+
+
+def test_links_that_lead_nowhere_are_told_for_pages_written_by_hand(tmp_path):
+    folder = project(tmp_path / "book", "nav: null\n")
+    configuration = folder / "mkdocs.yml"
+    text = configuration.read_text(encoding="utf-8")
+    configuration.write_text(text.replace("theme:", "theme:\n  features: []"), encoding="utf-8")
+    pages_of_mine = folder / "content" / "pages"
+    pages_of_mine.mkdir()
+    (pages_of_mine / "about.md").write_text("[Nowhere](evidense.md)\n")
+    done = mkdocs(folder, "build")
+    assert done.returncode == 0, done.stderr
+    assert "'about.md' contains a link 'evidense.md'" in done.stderr
+    without_nav = read(folder / "html" / "topics" / "sharding" / "experiment.html")
+    assert words(without_nav) == []
+    assert sidebar(without_nav)
+    assert "topics/sharding/experiment.html" in _in_sidebar(read(folder / "html" / "about.html"))
+
+
+def _in_sidebar(reading: Reading) -> set[str]:
+    links = (tag for tag in reading.tags if "md-nav__link" in tag.classes)
+    return {link.attributes["href"] for link in links if "href" in link.attributes}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 960, 1000, 1280])
+def test_every_page_of_the_nav_is_within_reach_at_every_width_and_no_host_is_asked(
+    built, open_page, width
+):
+    at = open_page(
+        built[0] / "html" / "guides" / "about.html", viewport={"width": width, "height": 800}
+    )
+    fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    assert at.evaluate(fits)
+    assert at.locator(".pb-sitename").first.bounding_box()["width"] > 50
+    drawer = at.locator(".md-header__button[for=__drawer]")
+    if drawer.is_visible():
+        drawer.click()
+    inside = at.locator(".md-sidebar--primary a[href='https://example.org/elsewhere']")
+    inside.wait_for(state="visible")
+
+
+PROBES = {
+    # a feature of the theme → what a page of this site has only where the feature works
+    "navigation.tabs": ".pb-sections a",
+    "content.action.edit": "a[rel=edit]",
+    "toc.follow": "[data-md-component=toc] a.md-nav__link",
+}
+
+
+@pytest.mark.browser
+def test_no_feature_is_enabled_whose_template_is_blanked(built, browser: Browser):
+    """A page shows each; that the table of contents follows is the theme's script's work."""
+    at = browser.new_page(viewport={"width": 1280, "height": 500})
+    at.goto((built[0] / "html" / "topics" / "sharding" / "experiment.html").as_uri())
+    enabled = json.loads(at.locator("#__config").text_content() or "")["features"]
+    assert {name for name in enabled if not at.locator(PROBES[name]).count()} == set()
+    at.close()
+
+
+def test_a_commit_decides_which_machines_a_published_book_shows(tmp_path):
+    folder = project(tmp_path / "book", "      committed_only: true\n")
+    for name in ("desk", "shed"):
+        add_machine(folder, name)
+    (folder / "content" / "traces" / "this-machine").write_text("desk\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    traces = folder / "content" / "traces"
+    for command in (
+        ["init", "-q"],
+        ["add", str(traces / "reference-frozen"), str(traces / "shed")],
+        ["commit", "-qm", "two machines"],
+        ["add", str(traces / "desk")],
+    ):
+        subprocess.run([*git, *command], cwd=folder, check=True)
+    assert mkdocs(folder, "build", "--quiet").returncode == 0
+    machines = sorted(path.stem for path in (folder / "html" / "machines").glob("*.html"))
+    assert machines == ["index", "reference-frozen", "shed"]
+    shown = "".join(path.read_text(encoding="utf-8") for path in pages(folder / "html"))
+    assert not re.search(r"\bdesk\b", shown)
+    (folder / "mkdocs.yml").write_text(
+        (folder / "mkdocs.yml").read_text() + "      machine: desk\n", encoding="utf-8"
+    )
+    done = mkdocs(folder, "build")
+    assert done.returncode == 2
+    assert "content/traces/desk: not in the commit" in done.stderr
+
+
+def test_without_a_repository_a_published_book_shows_the_reference_machine_alone(tmp_path):
+    from generator import committed
+
+    content = tmp_path / "content"
+    shutil.copytree(ROOT / "tests" / "book" / "content", content)
+    add_machine(tmp_path, "desk")
+    assert committed.machines(content) == {"reference-frozen"}

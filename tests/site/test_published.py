@@ -1,0 +1,250 @@
+"""`make publish`: committed machines alone, right addresses, one zip, and a site under a subpath.
+
+The book is published once, from a clone in which a second machine has measured and is not
+committed, for the address at which a server of the test then shows it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import threading
+import xml.etree.ElementTree as ElementTree
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+import yaml
+
+from generator import archive
+from tests.conftest import ROOT, copy_of_the_book, mkdocs
+from tests.site.conftest import frozen_book
+from tests.site.html_reading import pages, read
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+COMMITTED_AT = "2026-01-02T03:04:05Z"
+OURS = ("MAKE", "PROOFBOOK", "PYTEST", "SOURCE_DATE_EPOCH", "SITE_URL")
+
+
+class Published(NamedTuple):
+    """What `make publish` left."""
+
+    folder: Path
+    address: str
+    said: str
+
+    @property
+    def site(self) -> Path:
+        return self.folder / "site" / "book"
+
+    @property
+    def zip(self) -> Path:
+        return self.folder / "site" / "proofbook.zip"
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """A folder under /book/, and its 404 page for what is not there."""
+
+    def translate_path(self, path: str) -> str:
+        if not path.startswith("/book/"):
+            return "/nowhere"
+        return super().translate_path(path.removeprefix("/book"))
+
+    def send_error(self, code: int, *_: object) -> None:
+        body = (Path(self.directory) / "404.html").read_bytes()
+        self.send_response(code)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def _clone(folder: Path) -> Path:
+    """The tree as a clone of one commit, with a machine that is not in it."""
+    copy_of_the_book(folder)
+    for name in ("Makefile", ".gitignore"):
+        shutil.copy2(ROOT / name, folder)
+    shutil.copytree(ROOT / "requirements", folder / "requirements")
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    for path in (folder / "pyproject.toml", *(folder / "requirements").iterdir()):
+        os.utime(path, (0, 0))  # set up long ago, whatever was edited since
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    when = {**os.environ, "GIT_COMMITTER_DATE": COMMITTED_AT}
+    for command in (["init", "-q"], ["add", "-A", "content"], ["commit", "-qm", "book"]):
+        subprocess.run([*git, *command], cwd=folder, check=True, env=when)
+    traces = folder / "content" / "traces"
+    reference = next(traces.glob("reference-*"))
+    (traces / "desk").mkdir()
+    for path in reference.glob("*.json"):
+        text = path.read_text(encoding="utf-8").replace(reference.name, "desk")
+        (traces / "desk" / path.name).write_text(text, encoding="utf-8")
+    (traces / "this-machine").write_text("desk\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
+    folder = _clone(tmp_path_factory.mktemp("published") / "clone")
+    handler = partial(Handler, directory=str(folder / "site" / "book"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        address = f"http://127.0.0.1:{server.server_port}/book/"
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+        done = subprocess.run(
+            ["make", "publish", f"SITE_URL={address}"],
+            cwd=folder, env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield Published(folder, address, done.stdout)
+        server.shutdown()
+        serving.join()
+
+
+def test_a_machine_that_is_not_committed_stands_nowhere_in_the_book(published):
+    assert (published.folder / "content" / "traces" / "desk" / "machine.json").is_file()
+    assert not list(published.site.rglob("*desk*"))
+    for page in pages(published.site):
+        assert not re.search(r">desk<|/desk/|\bdesk,", page.read_text(encoding="utf-8")), page
+
+
+def test_addresses_are_those_of_the_site_and_dates_those_of_the_commit(published):
+    for page in pages(published.site):
+        name = page.relative_to(published.site).as_posix()
+        canonical = [tag for tag in read(page).tags if tag.attributes.get("rel") == "canonical"]
+        assert [tag.attributes["href"] for tag in canonical] == [published.address + name]
+    sitemap = (published.site / "sitemap.xml").read_bytes()
+    tree = ElementTree.fromstring(sitemap)
+    found = {entry[0].text: entry[1].text for entry in tree}
+    names = {page.relative_to(published.site).as_posix() for page in pages(published.site)}
+    assert found == {published.address + name: COMMITTED_AT[:10] for name in names}
+    assert gzip.decompress((published.site / "sitemap.xml.gz").read_bytes()) == sitemap
+
+
+def test_without_an_address_the_book_names_none(frozen_site):
+    assert not list(frozen_site.glob("sitemap.xml*"))
+    assert not any(
+        tag.attributes.get("rel") == "canonical"
+        for page in pages(frozen_site)
+        for tag in read(page).tags
+    )
+
+
+def test_the_zip_holds_the_site_dated_by_the_commit_and_its_checksum_stands_beside_it(published):
+    with zipfile.ZipFile(published.zip) as packed:
+        names = packed.namelist()
+        inside = {name.removeprefix("proofbook/"): packed.read(name) for name in names}
+        dates = {entry.date_time for entry in packed.infolist()}
+        modes = {oct(entry.external_attr >> 16) for entry in packed.infolist()}
+    assert names == sorted(names)
+    assert inside == {
+        path.relative_to(published.site).as_posix(): path.read_bytes()
+        for path in published.site.rglob("*")
+        if path.is_file()
+    }
+    assert dates == {(2026, 1, 2, 3, 4, 4)}  # a zip counts in steps of two seconds
+    assert modes == {"0o100644"}
+    found = hashlib.sha256(published.zip.read_bytes()).hexdigest()
+    beside = published.zip.with_name("proofbook.zip.sha256")
+    assert beside.read_text() == f"{found}  proofbook.zip\n"
+    assert found in published.said
+
+
+def test_the_same_book_gives_the_same_zip_to_the_byte(tmp_path, monkeypatch):
+    """Built twice, in different folders, with different times, permissions and order on disk."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767323045")
+    digests = []
+    for name, umask in (("one", 0o022), ("another", 0o077)):
+        folder = frozen_book(tmp_path / name)
+        with (folder / "mkdocs.yml").open("a") as configuration:
+            configuration.write("site_url: https://example.org/book/\n")
+        before = os.umask(umask)
+        done = mkdocs(folder, "build", "--quiet")
+        os.umask(before)
+        assert done.returncode == 0, done.stderr
+        if digests:
+            for path in (folder / "html").rglob("*.html"):
+                os.utime(path, (0, 0))
+        digests.append(archive.pack(folder / "html", folder / "book.zip", 1767323045))
+    assert digests[0] == digests[1]
+
+
+def test_the_workflow_publishes_what_make_publish_leaves_and_tests_before(published):
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "book.yml").read_text())
+    jobs = workflow["jobs"]
+    steps = jobs["publish"]["steps"]
+    uploaded = next(step for step in steps if "upload-pages-artifact" in step.get("uses", ""))
+    assert published.folder / uploaded["with"]["path"] == published.site
+    assert jobs["publish"]["needs"] == "test"
+    assert [step["run"] for step in jobs["test"]["steps"] if "run" in step] == [".ci/run"]
+    used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", one) for one in used)
+
+
+def _search(at) -> str:
+    """Search for a word as a reader does; where the first result leads."""
+    at.locator(".md-search__input").click()
+    at.keyboard.type("gradients", delay=20)
+    first = at.locator(".md-search-result__link").first
+    first.wait_for()
+    return first.evaluate("link => link.href")
+
+
+@pytest.mark.browser
+def test_links_and_search_work_under_a_subpath(published, open_page):
+    at = open_page(published.address, viewport={"width": 1280, "height": 900})
+    at.locator(".pb-sections a", has_text="Topics").click()
+    at.wait_for_url(f"{published.address}topics/index.html")
+    at.locator(".pb-sitename").first.click()
+    at.wait_for_url(f"{published.address}index.html")
+    found = _search(at)
+    assert found.startswith(published.address)
+    at.goto(found)
+    assert at.locator("h1").count() == 1
+
+
+@pytest.mark.browser
+def test_the_404_page_under_a_subpath_has_its_style_its_links_and_its_search(
+    published, browser: Browser
+):
+    at = browser.new_page(viewport={"width": 1280, "height": 900})
+    answers: dict[str, int] = {}
+    at.on("response", lambda answer: answers.update({answer.url: answer.status}))
+    nowhere = f"{published.address}topics/no/such/page.html"
+    at.goto(nowhere)
+    assert at.locator("h1").inner_text() == "404 - Not found"
+    assert _search(at).startswith(published.address)
+    assert answers.pop(nowhere) == 404
+    assert len(answers) > 3
+    assert {url: status for url, status in answers.items() if status >= 400} == {}
+    at.goto(nowhere)
+    at.locator(".pb-sections a", has_text="Evidence").click()
+    at.wait_for_url(f"{published.address}evidence.html")
+    at.close()
+
+
+@pytest.mark.browser
+def test_the_unpacked_zip_opens_from_disk_with_links_and_search(published, open_page, tmp_path):
+    with zipfile.ZipFile(published.zip) as packed:
+        packed.extractall(tmp_path)
+    home = tmp_path / "proofbook" / "index.html"
+    at = open_page(home, viewport={"width": 1280, "height": 900})
+    at.locator(".pb-sections a", has_text="Topics").click()
+    at.wait_for_url((home.parent / "topics" / "index.html").as_uri())
+    found = _search(at)
+    assert found.startswith(home.parent.as_uri())
+    at.goto(found)
+    assert at.locator("h1").count() == 1

@@ -1,0 +1,255 @@
+"""A number's command, taken from the built pages as it stands, in a fresh clone of the book."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from generator.repeating import COMMAND
+from runners.experiment import find
+from runners.fields import at, in_words
+from runners.reproduce import asked_of
+from runners.trace import read
+from runners.tried import bytes_in_words
+from tests.conftest import ROOT
+from tests.popovers import Popover, popovers
+
+REFERENCE = sorted(ROOT.glob("content/traces/reference-*"))[0]
+SHORT_SECONDS = 1.5  # runs that a sample may take
+NUM_SAMPLED, NUM_ALONE = 30, 3
+
+
+@pytest.fixture(scope="module")
+def shown(built_site):
+    """Every popover of the book with a command, each command once."""
+    return list({one.command: one for one in popovers(built_site) if one.command}.values())
+
+
+@pytest.fixture(scope="module")
+def asked(shown):
+    """What each command names in the reference machine's traces."""
+    return {one.command: asked_of(shlex.split(one.command)[4:], REFERENCE) for one in shown}
+
+
+def test_every_measured_number_has_a_command_and_nothing_given_or_cited_has(built_site):
+    found = popovers(built_site)
+    of_runs = [one for one in found if one.kind in ("measured", "simulated")]
+    bare = [one for one in of_runs if not one.command]
+    assert len(bare) < len(of_runs) / 100
+    assert all(one.source.startswith("machine.") for one in bare)
+    assert not [one for one in found if one.kind in ("given", "cited") and one.command]
+    computed = [one for one in found if one.kind == "computed" and one.command]
+    assert all(any(kind != "given" for _, kind in one.inputs) for one in computed)
+
+
+def test_every_command_names_values_that_the_page_shows(shown, asked):
+    wrong = []
+    for one in shown:
+        said = {
+            in_words(at(experiment.page.trace.runs[field.run], field.steps), field.steps)
+            for experiment in asked[one.command]
+            for field in experiment.fields
+        }
+        if one.exactly and one.kind != "computed" and one.exactly not in said:
+            wrong.append((one.page, one.exactly, one.command))
+    assert not wrong
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """A clone of the book with what is not committed yet, and with this environment."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this tree is no clone")
+    into = tmp_path_factory.mktemp("fresh") / "proofbook"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(into)], check=True)
+    listed = ["git", "ls-files", "--modified", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in names.splitlines():
+        if (ROOT / name).is_file():
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, into / name)
+    (into / ".venv").symlink_to(ROOT / ".venv")
+    return into
+
+
+def pasted(command: str, clone: Path) -> subprocess.CompletedProcess[str]:
+    """A line in a shell, as a reader pastes it."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")}
+    return subprocess.run(
+        ["bash", "-c", command], cwd=clone, env=environment, capture_output=True, text=True
+    )
+
+
+def _state(clone: Path) -> dict[str, int]:
+    """Everything in the clone's content, but the lock that a run holds."""
+    return {
+        str(path): path.stat().st_mtime_ns
+        for path in (clone / "content").rglob("*")
+        if path.is_file() and path.name != ".running"
+    }
+
+
+def _is_short(one: Popover, asked) -> bool:
+    """Whether it takes one run, which took little time, and needs no network of its own."""
+    runs = {
+        (experiment.page.trace.experiment, name): experiment.page.trace.runs[name]
+        for experiment in asked[one.command]
+        for name in experiment.runs
+    }
+    seconds = sum(run.timing.wall_seconds for run in runs.values())
+    return (
+        len(runs) == 1
+        and seconds <= SHORT_SECONDS
+        and not any(find(experiment).runs[name].own_network for experiment, name in runs)
+    )
+
+
+def sample(shown, asked, num: int) -> list[Popover]:
+    """Popovers on short runs, drawn page by page, so that no page or kind has most of them."""
+    draw = random.Random(9)
+    by_place: dict[tuple[str, str], list[Popover]] = {}
+    for one in shown:
+        if _is_short(one, asked):
+            by_place.setdefault((one.page, one.kind), []).append(one)
+    places = sorted(by_place)
+    draw.shuffle(places)
+    return [draw.choice(by_place[place]) for place in places[:num]]
+
+
+def _as_said(text: str) -> str:
+    return text.replace("\u00a0", " ").replace("_", " ")
+
+
+def _lacking(one: Popover, printed: str) -> list[str]:
+    """What of the page's value a command did not print."""
+    if one.kind == "computed":
+        inputs = [text for text, kind in one.inputs if kind in ("measured", "simulated")]
+        wanted = [text for text in inputs if re.fullmatch(r"[\d,]+|.*\d\s(?:[KMG]i)?B|.*s", text)]
+    else:
+        wanted = [one.exactly or one.shown.split("\u00a0")[-1]]
+    return [text for text in wanted if _as_said(text) not in _as_said(printed)]
+
+
+def _blocks(printed: str) -> dict[str, str]:
+    """What a command printed of each path."""
+    blocks = re.split(r"\n(?=\S)", printed)
+    return {block.splitlines()[0]: block for block in blocks if "\n  tolerance" in block}
+
+
+def faults_of(one: Popover, asked, done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What a command should have said of a popover's value, and did not."""
+    told = _blocks(done.stdout)
+    paths = [field.path for experiment in asked[one.command] for field in experiment.fields]
+    if missing := [path for path in paths if path not in told]:
+        return [f"nothing of {missing}: {done.stdout}{done.stderr}"]
+    printed = "\n".join(told[path] for path in paths)
+    is_like = "note: processor" not in done.stdout and "note: torch" not in done.stdout
+    lacking = [f"no {text} in {printed}" for text in _lacking(one, printed)]
+    ends = [told[path].splitlines()[-1].strip() for path in paths]
+    odd = [told[path] for path in paths if _differs_oddly(told[path], is_like=is_like)]
+    return [*lacking, *odd, *(end for end in ends if end not in ("same", "differs"))]
+
+
+def _differs_oddly(block: str, *, is_like: bool) -> bool:
+    """Whether it must be equal and differs; digests do on a machine that rounds otherwise."""
+    differs = "tolerance  none; equal\n  differs" in block
+    return differs and (is_like or "digest" not in block.splitlines()[0])
+
+
+def _together(chosen: list[Popover]) -> str:
+    """One line for a shell that measures what these ask for, each run once."""
+    prefix = f"{COMMAND} "
+    assert all(one.command.startswith(prefix) for one in chosen)
+    return prefix + " ".join(one.command.removeprefix(prefix) for one in chosen)
+
+
+@pytest.mark.ranks
+def test_thirty_popovers_pasted_in_a_fresh_clone_print_the_pages_value(shown, asked, clone):
+    """A few as they stand, the others as one line; `make soak` pastes each of them alone."""
+    chosen = sample(shown, asked, NUM_SAMPLED)
+    assert len(chosen) == NUM_SAMPLED
+    assert {one.kind for one in chosen} == {"measured", "computed", "simulated"}
+    alone, together = chosen[:NUM_ALONE], chosen[NUM_ALONE:]
+    before, faults = _state(clone), []
+    for line, ones in (*((one.command, [one]) for one in alone), (_together(together), together)):
+        done = pasted(line, clone)
+        differs = re.search(r"^  differs$", done.stdout, re.MULTILINE)
+        assert done.returncode == bool(differs), f"{line}\n{done.stdout}{done.stderr}"
+        faults += [f"{one.page}: {fault}" for one in ones for fault in faults_of(one, asked, done)]
+    assert not faults, "\n\n".join(faults)
+    assert _state(clone) == before
+
+
+@pytest.mark.ranks
+def test_a_page_that_is_wrong_is_told_from_the_run(clone):
+    """The page's trace is another than the code makes: one byte more."""
+    path = clone / "content/traces" / REFERENCE.name / "large_model.json"
+    original = path.read_text(encoding="utf-8")
+    document = json.loads(original)
+    memory = document["runs"]["wide_single"]["ranks"][0]["memory"]
+    measured = memory["peak_bytes"]
+    memory["peak_bytes"] += 1
+    path.write_text(json.dumps(document), encoding="utf-8")
+    field = "large_model.wide_single.ranks[0].memory.peak_bytes"
+    try:
+        done = pasted(f".venv/bin/python -m runners reproduce '{field}'", clone)
+    finally:
+        path.write_text(original, encoding="utf-8")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"page       {bytes_in_words(measured + 1)} = {measured + 1:,}\u00a0bytes" in done.stdout
+    assert f"here       {bytes_in_words(measured)} = {measured:,}\u00a0bytes" in done.stdout
+    assert done.stdout.endswith("  differs\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("ddpp.single.seed", "no experiment 'ddpp' (did you mean ddp?)"),
+        ("ddp.singel.seed", "no run 'singel' in ddp (did you mean single?)"),
+        ("ddp.single.epochs[0].los", "no 'los' (did you mean loss?)"),
+        ("ddp.single.epochs[999].loss", "no 999"),
+        ("ddp.single.epochs[x].loss", "is not a plain path"),
+        ("ddp.single.seed[].x", "no 'x'"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_refused_with_the_nearest(path, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        asked_of([path], REFERENCE)
+
+
+def test_brackets_stand_for_every_element():
+    trace = read(REFERENCE / "ddp.json")
+    (one,) = asked_of(["ddp.ddp.ranks[].num_samples"], REFERENCE)
+    assert [field.steps[1] for field in one.fields] == list(range(len(trace.runs["ddp"].ranks)))
+
+
+def test_a_wrong_call_is_one_line_and_code_two(clone):
+    done = pasted(".venv/bin/python -m runners reproduce ddp.singel.seed", clone)
+    assert done.returncode == 2
+    assert done.stderr.startswith("python -m runners: no run 'singel' in ddp")
+    assert done.stderr.count("\n") == 1
+    elsewhere = pasted(".venv/bin/python -m runners reproduce --from nobody ddp.single", clone)
+    assert elsewhere.returncode == 2
+    assert "no machine 'nobody'; there are: " in elsewhere.stderr
+
+
+def test_where_torch_is_missing_the_command_says_how_to_install_it(clone):
+    program = (
+        "import importlib.util as u, runpy, sys; real = u.find_spec;"
+        "u.find_spec = lambda n, *a: None if n == 'torch' else real(n, *a);"
+        "sys.argv = ['runners', 'reproduce', 'ddp.single.seed'];"
+        "runpy.run_module('runners', run_name='__main__')"
+    )
+    done = pasted(f".venv/bin/python -c {shlex.quote(program)}", clone)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "python -m runners: torch is not installed here; run `make .venv/.run` once"
+    ]
