@@ -282,6 +282,8 @@ def load(
         loader.parts(believed, "misconceptions", misconceptions, "misconception")
     for cited in loader.split(loader.content, "references", ReferenceFile):
         loader.parts(cited, "references", references, "reference")
+    first = [name for name in home.statements if name in retractions] if home else []
+    retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
     written = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)

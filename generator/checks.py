@@ -33,6 +33,7 @@ from generator.quiz import QuizFile
 if TYPE_CHECKING:
     from generator.evidence import Evidence
 
+NUM_STATEMENTS = 10  # as the words of the home page's link say
 _SOURCE_KEYS = frozenset({"source", "sources"})
 _RUN_KEYS = frozenset({"run", "runs", "budgeted", "current_metrics", "output"})
 
@@ -157,6 +158,14 @@ def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
         items = topics[home.topic].items
         message = f"no item in {home.topic}/quiz.yml is {home.commit!r}"
         yield document.error(("commit",), f"{message}{nearest(home.commit, items)}")
+    known = evidence.book.retractions
+    for position, name in enumerate(home.statements):
+        if name not in known:
+            message = f"no retraction has the id {name!r}{nearest(name, known)}"
+            yield document.error(("statements", position), message)
+    if home.statements and len(set(home.statements)) != NUM_STATEMENTS:
+        message = f"names {len(set(home.statements))} statements; the home page promises ten"
+        yield document.error(("statements",), message)
 
 
 def _claims(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

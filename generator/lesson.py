@@ -49,6 +49,7 @@ class HomeFile(Written):
         seen: what the figure shows.
         numbers: what the numbers of this book are.
         how: how the book works.
+        statements: the retractions that their page shows first; ten, as the home page's link says.
         repeat: what a reader needs to measure a number again; every popover leads here.
     """
 
@@ -60,6 +61,7 @@ class HomeFile(Written):
     seen: Prose
     numbers: Prose
     how: Prose
+    statements: list[Id] = []
     repeat: Prose
 
 

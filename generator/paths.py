@@ -202,7 +202,7 @@ class Node:
 
     def _value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
         kind = self._kind(steps)
-        written = field_name(steps)
+        written = field_name(steps) if self.shown else formula  # `machine.num_cores`
         if self.shown and kind != "given":
             self._note(steps)
         if isinstance(thing, bool):

@@ -257,9 +257,10 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
         claim_topics=claim_topics, styles=(SIFT,), is_brief=True,
         has_toc=True,
     )  # fmt: skip
+    first = _ELSEWHERE.model_copy(update={"statements": book.home.statements})
     sentences = [one for one in book.documents if isinstance(one.model, RetractionFile)]
     yield Sheet(
-        "retracted.md", "retracted.md.j2", replace(named, retractions=book.retractions),
+        "retracted.md", "retracted.md.j2", replace(named, retractions=book.retractions, home=first),
         words["retracted"]["title"], words["retracted"]["lede"], "content/retracted.yml",
         claim_topics=claim_topics, code=files.code(sentences), styles=(SIFT,),
     )  # fmt: skip

@@ -208,7 +208,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _hears_ctrl_c() -> None:
-    """Undo what a shell does to its background commands, whose children ignore SIGINT too."""
+def _hears_signals() -> None:
+    """Undo what a shell does to its background commands, and `nohup`: children ignore it too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

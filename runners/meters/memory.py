@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from runners.meters.gloo_threads import GlooThreads
 from runners.outcome import MovePart
 from runners.trace import Collective, Memory, MemoryClasses
 
@@ -93,6 +94,7 @@ class MemoryMeter(TorchDispatchMode):
         self.num_storages = 0  # live at once, at most
         self.largest_collective_bytes = 0
         self._resize: Callable[..., Any] = torch.UntypedStorage.resize_
+        self._gloo = GlooThreads()  # what they still hold is freed before more is allocated
 
     def enter_stage(self, name: str) -> None:
         """What travels from now on belongs to this stage, and so does what came in for it."""
@@ -127,6 +129,7 @@ class MemoryMeter(TorchDispatchMode):
 
         @wraps(resize)
         def watched(storage: torch.UntypedStorage, size: int) -> Any:
+            meter._gloo.wait_until_idle()
             result = resize(storage, size)
             meter._see_storage(storage, "buckets")
             return result
@@ -142,8 +145,10 @@ class MemoryMeter(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(t, DTensor) for t in types):
             return NotImplemented  # let it desugar: its local operations pass by here next
+        self._gloo.wait_until_idle()
         result = func(*args, **(kwargs or {}))
         if func.namespace in ("c10d", "_c10d_functional"):
+            self._gloo.look()
             self._see_collective(func.__name__.split(".")[0], args)
         for tensor in _tensors(result):
             if self._sees(tensor):

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runners.meters import gloo_threads
 from runners.meters.gloo_threads import NAME, wait_until_idle
+from runners.trace import Run
 from tests.conftest import wait_until
+from tests.runners.experiments import late
+
+Measure = Callable[[str, str], Run]
 
 
 def _task(process: Path, number: int, name: str, state: str) -> Path:
@@ -57,3 +64,16 @@ def test_torch_names_gloos_threads_as_we_look_for_them(tmp_path: Path) -> None:
 
     wait_until(both_are_there)
     del group
+
+
+@pytest.mark.ranks
+def test_a_peak_holds_no_buffer_that_a_thread_had_no_turn_to_free(run: Measure) -> None:
+    """The threads of gloo get a turn only when nothing else wants one, and much else does."""
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        ranks = run("late", "reduced").ranks
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+    assert [rank.memory.peak_bytes for rank in ranks if rank.memory] == [late.BUFFER_BYTES] * 2
