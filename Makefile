@@ -8,6 +8,7 @@ REFERENCE := $(notdir $(firstword $(wildcard content/traces/reference-*)))
 NAMES ?=
 FULL ?=
 ARGS ?=
+WORKERS ?= 2
 SITE_URL ?=
 
 # Material announces its end of life at each build; CONTRIBUTING.md says what follows for us.
@@ -30,8 +31,8 @@ site: .venv/.run  ## run the experiments this machine lacks, build the book, say
 	echo "Open $(CURDIR)/site/html/index.html"; \
 	[ $$((ran | judged)) = 0 ] || { $(RED) "Not all is as declared: see the lines above; the pages show it in red."; exit 1; }
 
-test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some)
-	@$(PY) -m pytest $(ARGS)
+test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some, WORKERS=0 runs them in one process)
+	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
 browser: .venv/.test  ## find Chromium or Chrome for the tests, or install it
 	@$(PY) tests/browser.py

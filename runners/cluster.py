@@ -25,16 +25,13 @@ import argparse
 import errno
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 # Read when torch is loaded. Each process says itself why it ends, without a stack of C++.
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -49,6 +46,7 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from runners.experiment import UnknownExperimentError
 from runners.node import LOST, STOPPED, asked_of
 from runners.peers import WORD_SECONDS, NodeLostError, say
+from runners.scratch import Scratch
 from runners.torchrun import NodeError
 
 MEET_SECONDS = 600.0  # for all nodes to start: torchrun's own patience with a rendezvous
@@ -170,10 +168,10 @@ def _processes() -> int | None:
 class _Guard(threading.Thread):
     """Says what torchrun waits for, and ends this process where torchrun would wait in vain."""
 
-    def __init__(self, what: str, folder: Path) -> None:
+    def __init__(self, what: str, scratch: Scratch) -> None:
         super().__init__(name="guard", daemon=True)
         self._what = what
-        self._folder = folder
+        self._scratch = scratch
 
     def run(self) -> None:
         """Before, between and after torchrun's processes."""
@@ -206,7 +204,7 @@ class _Guard(threading.Thread):
     def _leave(self, why: str, code: int) -> None:
         """End this process, whatever its main thread waits for."""
         say(why)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.remove()
         os._exit(code)
 
 
@@ -266,15 +264,17 @@ def _run(parsed: argparse.Namespace) -> int:
     what = _meet(parsed)
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.SIG_DFL)  # a store that waits hears nothing else
-    with tempfile.TemporaryDirectory(prefix="proofbook-torchrun-") as folder:
-        parsed.log_dir = parsed.log_dir or folder  # torchrun would leave one behind
-        _Guard(what, Path(folder)).start()
-        try:
-            torchrun.run(parsed)
-        except ChildFailedError as failed:
-            return _code_of(failed)
-        except SignalException:
-            return STOPPED
+    scratch = Scratch()
+    parsed.log_dir = parsed.log_dir or str(scratch.folder())  # torchrun would leave one behind
+    _Guard(what, scratch).start()
+    try:
+        torchrun.run(parsed)
+    except ChildFailedError as failed:
+        return _code_of(failed)
+    except SignalException:
+        return STOPPED
+    finally:
+        scratch.remove()
     return 0
 
 

@@ -30,7 +30,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-from runners import processes
+from runners import processes, stopping
 from runners.forkserver import LaunchError
 
 INTERFACE = "link0"  # of every rank, in its own namespace
@@ -64,14 +64,15 @@ def _call(*arguments: str, lines: list[str] | None = None) -> None:
     Raises:
         LinkError: with what it said.
     """
-    done = subprocess.run(
-        arguments,
-        input="\n".join(lines) + "\n" if lines else None,
-        capture_output=True,
-        text=True,
-        check=False,
-        start_new_session=True,  # Ctrl-C is ours to handle: no half-made link
-    )
+    with stopping.held():  # no half-made link
+        done = subprocess.run(
+            arguments,
+            input="\n".join(lines) + "\n" if lines else None,
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,  # Ctrl-C is ours to handle
+        )
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise LinkError(f"`{arguments[0]}` cannot make links here: {said[0] if said else 'failed'}")

@@ -48,15 +48,24 @@ class _Phase:
 
     def __init__(self, rank: Rank, name: str, computes: bool) -> None:
         self._rank, self.name, self.computes = rank, name, computes
-        self.outer, self.start_ns = "", 0
+        self.outer, self.start_ns = "", 0  # the phase around it, while it is open
 
     def __enter__(self) -> None:
-        self._rank._begin(self)
-        self.start_ns = time.time_ns()
+        rank, name = self._rank, self.name
+        self.outer = rank.phase_name
+        rank.phase_name = name
+        rank._heart.beat(name, rank.step_index)
+        if rank._memory is not None or rank._activity is not None:
+            rank._begin(self)
 
     def __exit__(self, kind: type[BaseException] | None, *where: object) -> None:
-        if kind is None:  # after a failure the phase it happened in must stand
-            self._rank._end(self)
+        if kind is not None:
+            return  # after a failure the phase it happened in must stand
+        rank = self._rank
+        if rank._memory is not None or rank._activity is not None:
+            rank._end(self)
+        rank.phase_name = self.outer
+        self.outer = ""
 
 
 class Rank(Recorder):
@@ -76,6 +85,7 @@ class Rank(Recorder):
         self.settings = SimpleNamespace(**plan.settings)
         self.device = device
         self.phase_name = "build"
+        self._phases: dict[str, _Phase] = {}  # each is used again, unless it is open
         self.scratch = Path()  # a folder of this pass alone, which goes when it ends
         self.has_lost_peers = False  # then nobody is left to meet at the end
         self.followed: dict[str, list[float]] = {}  # seconds, of the run that this one follows
@@ -102,13 +112,15 @@ class Rank(Recorder):
             computes: False for a phase that only communicates; a timeline then shows what the
                 communication does and not a computation around it.
         """
-        return _Phase(self, name, computes)
+        known = self._phases.get(name)
+        if known is None or known.outer or known.computes is not computes:
+            known = self._phases[name] = _Phase(self, name, computes)
+        return known
 
     def _begin(self, phase: _Phase) -> None:
-        phase.outer, self.phase_name = self.phase_name, phase.name
-        self._heart.beat(phase.name, self.step_index)
         if self._memory is not None:
             self._memory.enter(phase.name)
+        phase.start_ns = time.time_ns()
 
     def _end(self, phase: _Phase) -> None:
         if self._activity is not None:
@@ -120,7 +132,6 @@ class Rank(Recorder):
             self._memory.phase = phase.outer
             if self._kernel is not None:
                 self._kernel.look(phase.name)
-        self.phase_name = phase.outer
 
     def settle(self) -> None:
         """Wait for an accelerator to finish, so that a clock read now means something."""

@@ -16,7 +16,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -25,6 +26,8 @@ AGAIN_SECONDS = 5.0  # a command that has not ended by then is stopped anew
 at_end: list[Callable[[], None]] = []  # what must be cleaned up where nothing unwinds
 _line = "stopped"
 _stopped_at: float | None = None
+_is_held = False
+_waiting: list[int] = []  # signals that came while one was held
 
 
 class Stopped(KeyboardInterrupt):
@@ -48,6 +51,24 @@ def listen(line: str) -> None:
             signal.signal(number, _stop)
 
 
+@contextmanager
+def held() -> Iterator[None]:
+    """Let a signal wait until the block has ended, which must take little time.
+
+    For a block that starts another program: stopped within, nobody would know what that one made.
+    """
+    global _is_held  # noqa: PLW0603
+    _is_held = True
+    try:
+        yield
+    finally:
+        _is_held = False
+    if _waiting:
+        number = _waiting[0]
+        _waiting.clear()
+        _stop(number, None)
+
+
 def told(stopped: KeyboardInterrupt) -> int:
     """Tell the person that the command has been stopped; the exit code."""
     # A terminal shows ^C where the cursor stands.
@@ -66,6 +87,9 @@ def leave(exit_code: int) -> NoReturn:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     global _stopped_at  # noqa: PLW0603
+    if _is_held:
+        _waiting.append(number)
+        return
     now = time.monotonic()
     if _stopped_at is not None and now - _stopped_at < AGAIN_SECONDS:
         return  # it is cleaning up already

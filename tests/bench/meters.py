@@ -71,15 +71,16 @@ SIZES = {
 }
 
 
-def bare_step(model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows) -> None:
-    """A step in plain torch: what `train_step` does, unmarked."""
+def bare_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, tally: Tally | None = None
+) -> None:
+    """A step in plain torch: what `train_step` does, unmarked, its loss and accuracy counted."""
     logits = model(rows.features)
     loss = nn.functional.cross_entropy(logits, rows.labels)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    loss.item()
-    (logits.argmax(1) == rows.labels).sum().item()
+    (tally or Tally()).add(loss.item(), logits, rows.labels)
 
 
 def _repeat(step: Callable[[], object], num_steps: int) -> None:

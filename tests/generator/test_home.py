@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from generator import pages
+from generator import checks, pages
 
 HOME = "index.md"
 
@@ -81,3 +81,19 @@ def test_an_item_or_a_topic_that_is_not_there_is_refused_with_the_nearest(copy):
     ), copy.errors()
     copy.edit("home.yml", "topic: sharding", "topic: shardin")
     assert any("content/home.yml:3:" in error and "no topic" in error for error in copy.errors())
+
+
+def test_statements_that_are_unknown_or_not_ten_are_refused(copy):
+    copy.append("home.yml", "statements: [nosuch]\n")
+    said = copy.errors()
+    assert any("no retraction has the id 'nosuch'" in line for line in said)
+    assert any("names 1 statements; the home page promises ten" in line for line in said)
+
+
+def test_the_statements_of_the_home_page_come_first_on_theirs(copy, monkeypatch):
+    monkeypatch.setattr(checks, "NUM_STATEMENTS", 1)
+    ids = list(copy.load().retractions)
+    copy.append("home.yml", f"statements: [{ids[-1]}]\n")
+    assert list(copy.load().retractions) == [ids[-1], *ids[:-1]]
+    page = pages.render(copy.load())["retracted.md"]
+    assert page.index('id="ten"') < page.index(f'id="{ids[-1]}"') < page.index('id="others"')

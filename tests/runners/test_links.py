@@ -188,3 +188,22 @@ def test_counts_are_read_from_the_kernel_s_table() -> None:
     assert counted - LinkCount(66, 1, 0, 0) == LinkCount(2000, 19, 1000, 10)
     assert counted.sent_payload_bytes == 2066 - 20 * 66
     assert read(text.replace("link0", "other")) is None
+
+
+def test_a_stop_waits_until_ip_has_ended(tmp_path: Path) -> None:
+    """Killed halfway, or left running, it would make a namespace that nobody removes."""
+    program = tmp_path / "ip"
+    program.write_text('#!/bin/sh\nkill -INT "$PPID"\nsleep 1\n: > "$0.done"\n', encoding="ascii")
+    program.chmod(0o755)
+    stopped = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from runners import links, stopping; stopping.listen('stopped');"
+            f"links._call({str(program)!r})",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert "runners.stopping.Stopped: stopped by SIGINT" in stopped.stderr
+    assert (tmp_path / "ip.done").exists()
