@@ -53,7 +53,7 @@ publish: .venv/.pages  ## the book for a web server, and a zip of it (SITE_URL=h
 	[ -n "$$SOURCE_DATE_EPOCH" ] || unset SOURCE_DATE_EPOCH; \
 	PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true PROOFBOOK_SITE_URL='$(SITE_URL)' \
 		$(PY) -m mkdocs build --strict --site-dir site/book && \
-	$(PY) -m generator.archive site/book site/proofbook.zip
+	$(PY) -m generator.website.archive site/book site/proofbook.zip
 
 check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/ruff check
@@ -73,7 +73,7 @@ locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 	@$(PY) requirements/lock.py
 
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
-	@[ ! -f site/pages/.written ] || { $(PYTHON) -m generator.manifest site/pages && rm -f site/pages/.standing.json; }
+	@[ ! -f site/pages/.written ] || { $(PYTHON) -m generator.website.manifest site/pages && rm -f site/pages/.standing.json; }
 	@find site -mindepth 1 ! -path 'site/pages*' ! -path site/html ! -name .gitkeep -delete
 	@rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 

@@ -24,24 +24,18 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import (
-    checks,
-    comparison,
-    coverage,
-    pages,
-    publish,
-    reader_report,
-    repeats,
-    scaffold,
-    verdicts,
-)
-from generator.book import Book, load
-from generator.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
-from generator.errors import ContentErrors
-from generator.evidence import Evidence
-from generator.lesson import MODES, HomeFile, TopicFile
-from generator.quiz import QuizFile
-from generator.words import Written
+from generator.checks import content_checks, coverage, repeats
+from generator.content import scaffold
+from generator.content.book import Book, load
+from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
+from generator.content.errors import ContentErrors
+from generator.content.lesson import MODES, HomeFile, TopicFile
+from generator.content.quiz import QuizFile
+from generator.content.words import Written
+from generator.evidence import comparison, verdicts
+from generator.evidence.evaluation import Evidence
+from generator.pages import reader_report, rendering
+from generator.website import publish
 
 SCHEMAS: dict[str, type[Written]] = {
     "home.yml": HomeFile,
@@ -123,7 +117,9 @@ def _build(asked: argparse.Namespace) -> int:
 def _check(asked: argparse.Namespace) -> int:
     book = load(asked.content, asked.machine)
     evidence = _sound(book)
-    pages.render(book)  # some mistakes show only on a page, such as an answer above its question
+    rendering.render(
+        book
+    )  # some mistakes show only on a page, such as an answer above its question
     for name, outcome in verdicts.judge(book, evidence).items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
@@ -135,7 +131,7 @@ def _check(asked: argparse.Namespace) -> int:
 def _sound(book: Book) -> Evidence:
     """The evidence of a book without mistakes."""
     evidence = Evidence(book)
-    mistakes = checks.check(evidence)
+    mistakes = content_checks.check(evidence)
     if mistakes:
         raise ContentErrors(mistakes)
     return evidence

@@ -1,8 +1,8 @@
 """The directions that imports may take, and the names that files may have.
 
 generator → `runners.trace`, and `runners.stopping` for its commands; nothing under generator
-imports torch; only `generator/plugin.py` imports MkDocs; runners never import generator; what the
-generator takes from runners is free of torch too.
+imports torch; only `generator/website/plugin.py` imports MkDocs; runners never import generator;
+what the generator takes from runners is free of torch too; its rooms import in one direction only.
 """
 
 from __future__ import annotations
@@ -69,10 +69,12 @@ def test_nothing_in_the_generator_imports_torch():
 
 
 def test_only_the_plugin_imports_mkdocs():
-    assert set(_importers("mkdocs", "generator", "runners")) <= {"generator/plugin.py"}
+    assert set(_importers("mkdocs", "generator", "runners")) <= {"generator/website/plugin.py"}
 
 
-@pytest.mark.parametrize("module", [*NEEDS_NO_TORCH, "generator.plugin", "generator.__main__"])
+@pytest.mark.parametrize(
+    "module", [*NEEDS_NO_TORCH, "generator.website.plugin", "generator.__main__"]
+)
 def test_what_makes_pages_loads_without_torch(module):
     """Also what a module imports at second hand must be free of torch."""
     program = f"import sys; sys.modules['torch'] = None; import {module}"
@@ -103,3 +105,47 @@ def test_every_public_function_has_a_docstring():
         text=True,
     )
     assert done.returncode == 0, done.stdout
+
+
+# A room of the generator, and the rooms that it may take from; `generator/__main__.py` takes all.
+ROOMS = {
+    "content": set(),
+    "evidence": {"content"},
+    "figures": {"content", "evidence"},
+    "items": {"content", "evidence"},
+    "checks": {"content", "evidence", "items"},
+    "pages": {"content", "evidence", "figures", "items", "checks"},
+    "website": {"content", "evidence", "items", "checks", "pages"},
+}
+
+
+def test_the_rooms_of_the_generator_take_from_each_other_in_one_direction():
+    found = {room: set() for room in ROOMS}
+    for room in ROOMS:
+        for names in _importers("generator", f"generator/{room}").values():
+            found[room] |= {name.split(".")[1] for name in names} - {room}
+    assert found == ROOMS
+
+
+@pytest.mark.parametrize("package", ["generator"])
+def test_no_modules_import_each_other_in_a_circle(package):
+    """Also where an import is for the type checker alone."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in _sources(package)}
+    taken = {
+        module: {name for name in _taken(module) if name in modules} - {module}
+        for module in modules
+    }
+    while free := [module for module, names in taken.items() if not names & taken.keys()]:
+        for module in free:
+            del taken[module]
+    assert sorted(taken) == []
+
+
+def _taken(module: str) -> set[str]:
+    """What a module imports: modules, and the modules of the names that it takes from one."""
+    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.repeating import COMMAND
+from generator.evidence.reproduce_command import COMMAND
 from runners.experiment import find
 from runners.fields import at, in_words
 from runners.reproduce import asked_of

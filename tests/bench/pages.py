@@ -17,7 +17,7 @@ from typing import Any
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from generator.plugin import ProofbookPlugin
+from generator.website.plugin import ProofbookPlugin
 from tests.bench.ratio import Ratio, seconds_of
 from tests.bench.thousand import thousand_pages
 

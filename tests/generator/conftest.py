@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from generator.book import load
-from generator.checks import check
-from generator.errors import ContentErrors
-from generator.evidence import Evidence
+from generator.checks.content_checks import check
+from generator.content.book import load
+from generator.content.errors import ContentErrors
+from generator.evidence.evaluation import Evidence
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
 

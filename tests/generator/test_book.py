@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from generator.book import load
-from generator.errors import ContentErrors
+from generator.content.book import load
+from generator.content.errors import ContentErrors
 
 QUIZ = "topics/averaging/quiz.yml"
 

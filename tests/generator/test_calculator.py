@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from generator import calculator
-from generator.evidence import Evidence
+from generator.evidence import calculator
+from generator.evidence.evaluation import Evidence
 
 COST = "topics/averaging/cost.yml"
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from generator import pages
-from generator.calibration import calibration, chosen, foretold
+from generator.evidence.calibration import calibration, chosen, foretold
+from generator.pages import rendering
 
 
 def foretell(
@@ -131,7 +131,7 @@ def test_a_machines_page_shows_forecast_beside_outcome_with_errors_as_they_are(c
         {"tiny_memory.whole": {"peak_bytes": (whole * 2, whole, whole * 3)}},
         [{**CHOICE, "expected": "whole"}],
     )
-    text = pages.render(copy.load())["machines/reference-frozen.md"]
+    text = rendering.render(copy.load())["machines/reference-frozen.md"]
     table = text.split('pb-details pb-foretold"')[1].split("</table>")[0]
     off = table.split('data-label="Off by"')[1].split("</button>")[0]
     assert off.endswith(">100%")
@@ -142,5 +142,5 @@ def test_a_machines_page_shows_forecast_beside_outcome_with_errors_as_they_are(c
 
 
 def test_a_machine_that_foretold_nothing_says_so(copy):
-    text = pages.render(copy.load())["machines/reference-frozen.md"]
+    text = rendering.render(copy.load())["machines/reference-frozen.md"]
     assert "measured without foretelling anything" in text

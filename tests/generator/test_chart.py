@@ -7,15 +7,15 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from generator import chart
-from generator.chart import NARROW, WIDE
-from generator.drawings import lanes as lanes_drawing
-from generator.drawings.lanes import Travel
-from generator.drawings.lines import SERIES, Series, lines
-from generator.drawings.memory_bars import Bar, memory_bars
-from generator.drawings.placement import Lane, Panel, Piece, panels, steps
-from generator.drawings.spreads import Spread, spreads
-from generator.drawings.timeline import Activity, timeline
+from generator.figures import chart
+from generator.figures.chart import NARROW, WIDE
+from generator.figures.drawings import lanes as lanes_drawing
+from generator.figures.drawings.lanes import Travel
+from generator.figures.drawings.lines import SERIES, Series, lines
+from generator.figures.drawings.memory_bars import Bar, memory_bars
+from generator.figures.drawings.placement import Lane, Panel, Piece, panels, steps
+from generator.figures.drawings.spreads import Spread, spreads
+from generator.figures.drawings.timeline import Activity, timeline
 
 BARS = (
     Bar("single", "single", 427.0, "427 MiB · refused in backward", "refused", 401.0),

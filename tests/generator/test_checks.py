@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from generator import pages
-from generator.evidence import Evidence
-from generator.prose import expressions
-from generator.yaml_source import parse
+from generator.content.prose import expressions
+from generator.content.yaml_source import parse
+from generator.evidence.evaluation import Evidence
+from generator.pages import rendering
 
 SHARDING, AVERAGING = "topics/sharding/experiment.yml", "topics/averaging/trace.yml"
 QUIZ, CLAIMS = "topics/averaging/quiz.yml", "claims/tiny_memory.yml"
@@ -140,7 +140,7 @@ def test_markup_in_every_text_of_the_book_is_shown_as_text(copy):
         assert texts or path.name == "references.yml"
         path.write_text(_with(lines, source, texts))
     assert copy.errors() == []
-    rendered = pages.render(copy.load())
+    rendered = rendering.render(copy.load())
     shown = 0
     for text in rendered.values():
         assert not re.search(r"<script>alert|<b onclick", text)

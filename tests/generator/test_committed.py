@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from generator import calculator, coverage, verdicts
-from generator.book import load
-from generator.checks import check
-from generator.errors import ContentError
-from generator.evidence import Evidence
-from generator.falsify import falsify, steps_of
-from generator.keys import key_of, shown_order
-from generator.quiz_balance import at_least
+from generator.checks import coverage
+from generator.checks.content_checks import check
+from generator.content.book import load
+from generator.content.errors import ContentError
+from generator.evidence import calculator, verdicts
+from generator.evidence.evaluation import Evidence
+from generator.evidence.falsify import falsify, steps_of
+from generator.items.keys import key_of, shown_order
+from generator.items.quiz_balance import at_least
 from runners.trace import Trace
 
 CONTENT = Path(__file__).parents[2] / "content"

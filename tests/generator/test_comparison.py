@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from generator.comparison import compared
+from generator.evidence.comparison import compared
 from runners.trace import Samples
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from generator.coverage import coverage, lacks
-from generator.evidence import Evidence
+from generator.checks.coverage import coverage, lacks
+from generator.evidence.evaluation import Evidence
 
 NEW = """\
   - id: ranks-share-memory

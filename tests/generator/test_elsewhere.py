@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from generator import pages, publish, sifting
-from generator.elsewhere import elsewhere
-from generator.evidence import Evidence
-from generator.verdicts import judge
+from generator.evidence.evaluation import Evidence
+from generator.evidence.other_machines import elsewhere
+from generator.evidence.verdicts import judge
+from generator.pages import rendering, sifting
+from generator.website import publish
 
 
 def there(copy, name="desk"):
@@ -54,7 +55,7 @@ def test_a_copied_machine_with_other_times_moves_no_law(desk):
 
 def test_other_outcomes_on_a_second_machine_are_told_on_both_pages_of_machines(desk):
     desk.change_run("tiny_memory.halves_budget", machine="desk", status="failed")
-    rendered = pages.render(desk.load("reference-frozen"))
+    rendered = rendering.render(desk.load("reference-frozen"))
     for page in ("machines/desk.md", "machines/reference-frozen.md"):
         assert "Under the budget the split model completes." in rendered[page], page
     assert "another verdict" in rendered["evidence.md"]
@@ -77,14 +78,16 @@ def test_a_law_that_does_not_apply_on_another_machine_says_so_and_is_not_broken(
     assert found
     assert {one.verdict for one in found} == {"does_not_apply"}
     assert not any(one.is_broken_law for one in found)
-    text = pages.render(desk.load("reference-frozen"))["evidence.md"]
+    text = rendering.render(desk.load("reference-frozen"))["evidence.md"]
     assert "does not apply" in text
 
 
 def test_a_lesson_compares_its_claims_with_every_other_machine(desk):
     desk.change_run("tiny_memory.halves_budget", machine="desk", status="failed")
-    alone = {name for name, text in pages.render(desk.load("desk")).items() if "pb-else" in text}
-    text = pages.render(desk.load("reference-frozen"))["topics/sharding/experiment.md"]
+    alone = {
+        name for name, text in rendering.render(desk.load("desk")).items() if "pb-else" in text
+    }
+    text = rendering.render(desk.load("reference-frozen"))["topics/sharding/experiment.md"]
     aside = text.split('class="pb-elsewhere"')[1].split("</aside>")[0]
     assert "desk" in aside
     assert "Some differ." in aside
@@ -93,11 +96,11 @@ def test_a_lesson_compares_its_claims_with_every_other_machine(desk):
 
 def test_a_book_of_one_machine_compares_with_nothing(book):
     assert elsewhere(book, judge(book, Evidence(book))) == {}
-    assert not any("pb-elsewhere" in text for text in pages.render(book).values())
+    assert not any("pb-elsewhere" in text for text in rendering.render(book).values())
 
 
 def test_every_law_stands_with_predicted_observed_error_and_verdict(book):
-    text = pages.render(book)["evidence.md"]
+    text = rendering.render(book)["evidence.md"]
     sections = re.findall(r'<section class="pb-claim.*?</section>', text, re.DOTALL)
     assert len(sections) == len(book.claims)
     for section in sections:
@@ -115,14 +118,14 @@ def test_the_summary_counts_what_the_verdicts_say(book):
     outcomes = judge(book, Evidence(book))
     laws = [one for one in outcomes.values() if one.claim.kind == "law"]
     holding = sum(one.verdict == "holds" for one in laws)
-    text = pages.render(book)["evidence.md"].split("## What it comes to")[1].split("<table")[0]
+    text = rendering.render(book)["evidence.md"].split("## What it comes to")[1].split("<table")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", text).split())
     assert words.startswith(f"{holding} of {len(laws)} laws hold")
     assert f"{len(outcomes) - len(laws)} observations" in words
 
 
 def test_a_claims_topics_are_those_that_name_it_and_those_of_its_file(copy):
-    from generator.claim_topics import topics_by_claim
+    from generator.evidence.claim_topics import topics_by_claim
 
     before = topics_by_claim(copy.load())
     file = next(iter(sorted((copy.content / "claims").glob("*.yml"))))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.evidence import Evidence
-from generator.expression import ENVIRONMENT, Expression, compiled
-from generator.value import AbsentError, ExpressionError, Value
+from generator.evidence.evaluation import Evidence
+from generator.evidence.expression import ENVIRONMENT, Expression, compiled
+from generator.evidence.value import AbsentError, ExpressionError, Value
 
 AVERAGED = "tiny_training.averaged"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from generator.formula import FormulaError, parse
+from generator.evidence.formula import FormulaError, parse
 
 NAMES = ("a", "bb", "c_1")
 ATOMS = st.sampled_from([*NAMES, "2", "0.5", "1e3", "0"])

@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from generator import pages
-from generator.chart import NARROW, WIDE
-from generator.drawings.growth import MARKS, Axes, Grown, Point, growth
-from generator.evidence import Evidence
-from generator.grown import faults, grown
+from generator.evidence.evaluation import Evidence
+from generator.evidence.growth import faults, grown
+from generator.figures.chart import NARROW, WIDE
+from generator.figures.drawings.growth import MARKS, Axes, Grown, Point, growth
+from generator.pages import rendering
 
 COST = "topics/averaging/cost.yml"
 PAGE = "topics/averaging/cost.md"
@@ -54,11 +54,11 @@ def test_a_run_that_was_skipped_is_left_out_and_said(copy):
     copy.change_run("tiny_memory.halves", machine="cpu-mine", **lacks)
     (points,) = grown(figure(copy.load()), Evidence(copy.load())).values()
     assert [one.run for one in points] == ["tiny_memory.whole"]
-    assert "tiny_memory.halves: no second device" in pages.render(copy.load())[PAGE]
+    assert "tiny_memory.halves: no second device" in rendering.render(copy.load())[PAGE]
 
 
 def test_the_numbers_behind_the_figure_stand_in_a_table_with_their_difference(copy):
-    text = pages.render(copy.load())[PAGE].split('id="figure-peaks"')[1].split("</figure>")[0]
+    text = rendering.render(copy.load())[PAGE].split('id="figure-peaks"')[1].split("</figure>")[0]
     table = text.split("<table")[1]
     assert table.count("<tr>") == 3
     for shown in ("10,000", "82.0", "78.1", "−4.76%", "20,000", "160", "156", "−2.44%"):

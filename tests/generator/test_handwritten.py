@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from generator.errors import ContentErrors
-from generator.press import Press
-from generator.publish import site_files
+from generator.content.errors import ContentErrors
+from generator.pages.press import Press
+from generator.website.publish import site_files
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from generator import checks, pages
+from generator.checks import content_checks
+from generator.pages import rendering
 
 HOME = "index.md"
 
@@ -17,7 +18,7 @@ def desk(copy):
 
 
 def home(copy):
-    return pages.render(copy.load())[HOME]
+    return rendering.render(copy.load())[HOME]
 
 
 def asked_and_shown(page):
@@ -29,7 +30,7 @@ def asked_and_shown(page):
 
 
 def test_the_question_stands_first_and_the_figure_waits_for_the_answer(book):
-    page = pages.render(book)[HOME]
+    page = rendering.render(book)[HOME]
     question, reveal = page.index('data-item="who-fits"'), page.index('data-after="who-fits"')
     assert (
         question < reveal < page.index('id="figure-home-bars"') < page.index("</details>", reveal)
@@ -39,7 +40,7 @@ def test_the_question_stands_first_and_the_figure_waits_for_the_answer(book):
 
 
 def test_every_bar_and_every_number_of_the_figure_opens_its_source(book):
-    page = pages.render(book)[HOME]
+    page = rendering.render(book)[HOME]
     bars = re.findall(r'data-say="[^"]*" data-opens="([^"]+)"', page)
     assert len(bars) == page.count("data-say=")
     assert all(f'<div popover id="{name}">' in page for name in bars)
@@ -91,9 +92,9 @@ def test_statements_that_are_unknown_or_not_ten_are_refused(copy):
 
 
 def test_the_statements_of_the_home_page_come_first_on_theirs(copy, monkeypatch):
-    monkeypatch.setattr(checks, "NUM_STATEMENTS", 1)
+    monkeypatch.setattr(content_checks, "NUM_STATEMENTS", 1)
     ids = list(copy.load().retractions)
     copy.append("home.yml", f"statements: [{ids[-1]}]\n")
     assert list(copy.load().retractions) == [ids[-1], *ids[:-1]]
-    page = pages.render(copy.load())["retracted.md"]
+    page = rendering.render(copy.load())["retracted.md"]
     assert page.index('id="ten"') < page.index(f'id="{ids[-1]}"') < page.index('id="others"')

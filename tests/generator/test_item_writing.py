@@ -4,10 +4,11 @@ from math import comb
 
 import pytest
 
-from generator import given_away, item_writing, pages, quiz_balance
-from generator.errors import ContentErrors
-from generator.item_seen import seen
-from generator.quiz import QuizFile
+from generator.content.errors import ContentErrors
+from generator.content.quiz import QuizFile
+from generator.items import given_away, item_writing, quiz_balance
+from generator.items.item_seen import seen
+from generator.pages import rendering
 
 WHOLE = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 HALVES = "tiny_memory.halves.ranks[0].memory.peak_bytes"
@@ -301,16 +302,16 @@ def test_an_answer_told_above_its_question_is_refused_with_the_page(copy):
     lesson = "topics/sharding/experiment.yml"
     copy.edit(lesson, "A model that does not fit is", "It is refused memory in backward, and")
     with pytest.raises(ContentErrors) as refused:
-        pages.render(copy.load())
+        rendering.render(copy.load())
     (error,) = refused.value.errors
     assert str(error).startswith(
         f"content/{file}:2:9: its answer, 'It is refused memory in backward'"
     )
     assert "topics/sharding/experiment.md" in str(error)
     copy.edit(file, "who-fits\n", "who-fits\n    accepts: {answer_above: the page asks why}\n")
-    assert pages.render(copy.load())
+    assert rendering.render(copy.load())
     copy.edit(
         "topics/sharding/experiment.yml", "It is refused memory in backward, and cut", "It is cut"
     )
     with pytest.raises(ContentErrors, match="answer_above finds nothing here any more"):
-        pages.render(copy.load())
+        rendering.render(copy.load())

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from generator.checks import check
-from generator.errors import ContentError
-from generator.evidence import Evidence
-from generator.falsify import falsify
-from generator.keys import OPEN, key_of, shown_order
-from generator.quiz import QuizFile
-from generator.value import numeric
+from generator.checks.content_checks import check
+from generator.content.errors import ContentError
+from generator.content.quiz import QuizFile
+from generator.evidence.evaluation import Evidence
+from generator.evidence.falsify import falsify
+from generator.evidence.value import numeric
+from generator.items.keys import OPEN, key_of, shown_order
 
 SOUND = (Path(__file__).parent / "items" / "sound.yml").read_text(encoding="utf-8")
 STEP = "def step(model, rows, optimizer):\n"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from generator import __main__ as commands
-from generator import publish
 from generator.__main__ import main
-from generator.book import load
+from generator.content.book import load
+from generator.website import publish
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from generator.errors import ContentErrors
-from generator.publish import bring_to
+from generator.content.errors import ContentErrors
+from generator.website.publish import bring_to
 from tests.conftest import ROOT
 
 BOOK = {"index.md": b"home", "topics/ddp/learn.md": b"lesson"}
@@ -84,6 +84,6 @@ def test_cleaning_a_folder_leaves_what_others_put_there(tmp_path):
     bring_to(tmp_path, BOOK)
     (tmp_path / "topics" / "mine.md").write_bytes(b"mine")
     (tmp_path / "index.md").write_bytes(b"edited by hand")
-    clean = [sys.executable, "-S", "-m", "generator.manifest", str(tmp_path)]
+    clean = [sys.executable, "-S", "-m", "generator.website.manifest", str(tmp_path)]
     assert subprocess.run(clean, cwd=ROOT).returncode == 0
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["index.md", "mine.md"]

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from generator import pages, units, verdicts
-from generator.evidence import Evidence
-from generator.lesson import MODES
-from generator.units import AS_RULED
+from generator.content.lesson import MODES
+from generator.evidence import units, verdicts
+from generator.evidence.evaluation import Evidence
+from generator.evidence.units import AS_RULED
+from generator.pages import rendering
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
 TOPIC = FROZEN / "topics" / "averaging"
@@ -21,7 +22,7 @@ LEARN, WHY, TRY, COST = (f"topics/averaging/{mode}.md" for mode in ("learn", "wh
 
 @pytest.fixture(scope="module")
 def rendered(book):
-    return pages.render(book)
+    return rendering.render(book)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_each_note_names_the_line_on_which_its_code_stands(rendered, lessons):
 def test_the_program_is_the_file_and_its_output_is_the_runs(copy, rendered):
     assert "It printed nothing." in rendered[LEARN]
     copy.change_run("tiny_training.averaged", printed=["the mean is <b>1.5</b>"])
-    text = pages.render(copy.load())[LEARN]
+    text = rendering.render(copy.load())[LEARN]
     assert "the mean is &lt;b&gt;1.5&lt;/b&gt;" in text
     assert "total" in plain(text.split('class="highlight"')[1].split("</pre>")[0])
 
@@ -128,7 +129,7 @@ def test_a_decision_tells_how_its_run_ended(copy, rendered):
     assert "tiny_memory.halves_budget, completed" in plain(rendered[WHY])
     copy.edit("topics/averaging/why.yml", "run: tiny_memory.halves_budget",
               "run: tiny_memory.whole_budget")  # fmt: skip
-    text = pages.render(copy.load())[WHY]
+    text = rendering.render(copy.load())[WHY]
     assert "tiny_memory.whole_budget, out of memory" in plain(text)
 
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from generator import pages
-from generator.evidence import Evidence
-from generator.provenance import PageText
+from generator.evidence.evaluation import Evidence
+from generator.evidence.provenance import PageText
+from generator.pages import rendering
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 
@@ -67,11 +67,11 @@ def test_a_simulated_number_counts_as_observed_by_a_claim(copy):
 
 
 def test_a_page_says_over_its_text_what_the_word_means_and_figures_bear_it(copy):
-    before = pages.render(copy.load())["topics/sharding/experiment.md"]
+    before = rendering.render(copy.load())["topics/sharding/experiment.md"]
     assert "pb-nature" not in before
     for run in copy.load().traces["tiny_memory"].trace.runs:
         copy.change_run(f"tiny_memory.{run}", nature="paced")
-    text = pages.render(copy.load())["topics/sharding/experiment.md"]
+    text = rendering.render(copy.load())["topics/sharding/experiment.md"]
     notice = text[: text.index("pb-lede")]
     assert "<strong>Paced.</strong>" in notice
     assert "as long as they were told" in notice
@@ -82,7 +82,7 @@ def test_a_page_says_over_its_text_what_the_word_means_and_figures_bear_it(copy)
 
 def test_a_run_of_another_nature_is_marked_in_the_table_of_runs(copy):
     copy.change_run("tiny_memory.whole", nature="simulated")
-    row = pages.render(copy.load())["evidence/tiny_memory.md"].split('id="run-tiny_memory-whole"')[
-        1
-    ]
+    row = rendering.render(copy.load())["evidence/tiny_memory.md"].split(
+        'id="run-tiny_memory-whole"'
+    )[1]
     assert '<small class="pb-nature">simulated</small>' in row.split("</tr>")[0]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator import observations
-from generator.observations import (
+from generator.evidence import observations
+from generator.evidence.observations import (
     GAP,
     LARGEST_DROP,
     NOT_FINITE,

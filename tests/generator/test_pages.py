@@ -13,11 +13,11 @@ import pytest
 import yaml
 from markupsafe import Markup
 
-from generator import pages
-from generator.book import load
-from generator.lesson import MODES
-from generator.listed_code import source
-from generator.views.folio import escaped_heading
+from generator.content.book import load
+from generator.content.lesson import MODES
+from generator.content.listed_code import source
+from generator.evidence.folio import escaped_heading
+from generator.pages import rendering
 
 GOLDEN = Path(__file__).parents[1] / "book" / "golden"
 EXPERIMENT = "topics/sharding/experiment.md"
@@ -30,7 +30,7 @@ INJECTED = "<script>alert('x')</script>"
 
 @pytest.fixture(scope="session")
 def rendered(book):
-    return pages.render(book)
+    return rendering.render(book)
 
 
 def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_five_of_every_book(
@@ -54,8 +54,10 @@ def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_five_of_
 
 def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
     program = (
-        "import hashlib, sys; from pathlib import Path; from generator import book, pages; "
-        "out = pages.render(book.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False)); "
+        "import hashlib, sys; from pathlib import Path; "
+        "from generator.content import book; from generator.pages import rendering; "
+        "found = book.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False); "
+        "out = rendering.render(found); "
         "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"
     )
     digests = {
@@ -105,7 +107,7 @@ def test_a_script_in_any_text_of_the_book_is_shown_as_text(copy):
                 changed += 1
         file.write_text(yaml.safe_dump(written), encoding="utf-8")
     assert changed > 50
-    for page, text in pages.render(copy.load()).items():
+    for page, text in rendering.render(copy.load()).items():
         assert "<script" not in text, page
         if page != "topics/index.md" and not page.startswith(("evidence/", "machines/")):
             assert "alert(" in text, page
@@ -115,7 +117,7 @@ def test_markdown_in_a_title_stays_text_in_the_heading(copy):
     copy.edit(
         "topics/sharding/experiment.yml", "title: Splitting a model", 'title: "a_b_c [x](y)# *z"'
     )
-    text = pages.render(copy.load())[EXPERIMENT]
+    text = rendering.render(copy.load())[EXPERIMENT]
     heading = next(line for line in text.splitlines() if line.startswith("# "))
     assert not re.search(r"(?<!&)[_*\[\]()`](?![^<]*>)", heading.removeprefix("# "))
 
@@ -131,7 +133,7 @@ def test_one_number_changed_in_a_trace_changes_the_page(copy, rendered):
     document = json.loads(file.read_text())
     document["runs"]["whole"]["ranks"][0]["memory"]["peak_bytes"] += 1000
     file.write_text(json.dumps(document))
-    assert pages.render(copy.load())[EXPERIMENT] != rendered[EXPERIMENT]
+    assert rendering.render(copy.load())[EXPERIMENT] != rendered[EXPERIMENT]
 
 
 def test_runs_of_one_strategy_are_told_apart_by_their_ranks_beside_a_figure_of_peaks(
@@ -139,13 +141,13 @@ def test_runs_of_one_strategy_are_told_apart_by_their_ranks_beside_a_figure_of_p
 ):
     assert "single, 2 ranks" not in rendered[EXPERIMENT]
     copy.change_run("tiny_memory.halves", strategy="single")
-    text = pages.render(copy.load())[EXPERIMENT]
+    text = rendering.render(copy.load())[EXPERIMENT]
     assert [text.count(f"single, 2 ranks · rank {rank}<") for rank in (0, 1)] == [1, 1]
 
 
 def test_a_law_that_breaks_with_its_run_is_red_on_every_page_that_uses_it(copy):
     copy.change_run("tiny_memory.halves_budget", status="failed")
-    text = pages.render(copy.load())[EXPERIMENT]
+    text = rendering.render(copy.load())[EXPERIMENT]
     notices = text[: text.index("pb-lede")]
     assert "A run ended otherwise than declared:" in notices
     assert "A law does not hold here:" in notices
@@ -156,19 +158,21 @@ def test_a_law_that_breaks_with_its_run_is_red_on_every_page_that_uses_it(copy):
 def test_a_surprise_in_a_run_that_no_claim_needs_is_red_and_refused_when_strict(copy):
     copy.change_run("tiny_memory.whole", expected_status="out_of_memory")
     book = copy.load()
-    text = pages.render(book)[EXPERIMENT]
+    text = rendering.render(book)[EXPERIMENT]
     notice = text.index("pb-notice pb-surprise")
     assert notice < text.index("pb-lede")
     assert "tiny_memory.whole" in text[notice : notice + 300]
     assert "expected out of memory, ended completed" in text[notice : notice + 300]
-    assert any("tiny_memory.whole: ended completed" in problem for problem in pages.problems(book))
-    assert "A surprise" in pages.render(book)["evidence.md"]
-    assert "a surprise; expected out of memory" in pages.render(book)["evidence/tiny_memory.md"]
+    assert any(
+        "tiny_memory.whole: ended completed" in problem for problem in rendering.problems(book)
+    )
+    assert "A surprise" in rendering.render(book)["evidence.md"]
+    assert "a surprise; expected out of memory" in rendering.render(book)["evidence/tiny_memory.md"]
 
 
 def test_an_experiment_without_a_trace_here_comes_whole_from_the_reference_and_says_so(copy):
     copy.add_machine("cpu-mine", "tiny_memory")
-    rendered = pages.render(copy.load())
+    rendered = rendering.render(copy.load())
     assert "cpu-mine" in rendered[EXPERIMENT]
     assert "this machine" in rendered[EXPERIMENT]
     assert "This machine has no run of <code>tiny_training</code>" in rendered[TRACE]
@@ -294,7 +298,7 @@ def test_the_digest_of_a_question_changes_with_its_text_and_touches_no_other(cop
     item = next(item for item in written["items"] if item["id"] == changed)
     item["options"][0]["why"] += " Really."
     file.write_text(yaml.safe_dump(written))
-    after = digests(pages.render(copy.load())[TRACE])
+    after = digests(rendering.render(copy.load())[TRACE])
     assert {name for name in before if before[name] != after[name]} == {changed}
 
 
@@ -342,15 +346,15 @@ def test_no_page_carries_a_style_or_a_handler(rendered):
 
 def test_the_page_is_found_whole_by_a_fresh_load(rendered):
     again = load(ROOT / "tests" / "book" / "content", "reference-frozen", lambda _: False)
-    assert pages.render(again) == rendered
+    assert rendering.render(again) == rendered
 
 
 def test_beside_the_reference_machine_a_changed_verdict_is_told(copy):
     copy.add_machine("cpu-mine", "tiny_memory", "tiny_training")
-    alike = pages.render(copy.load())["evidence.md"]
+    alike = rendering.render(copy.load())["evidence.md"]
     assert "All have the same verdict." in alike
     copy.change_run("tiny_memory.halves_budget", machine="cpu-mine", status="failed")
-    text = pages.render(copy.load())["evidence.md"]
+    text = rendering.render(copy.load())["evidence.md"]
     told = text.split("These have another verdict there:")[1].split("## Claims")[0]
     assert "Under the budget the split model completes." in told
     assert "does not hold" in told

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from mkdocs.config import load_config
 
-from generator import csp, publish
-from generator.plugin import ContentAbort
+from generator.website import csp, publish
+from generator.website.plugin import ContentAbort
 from tests.conftest import ROOT, mkdocs, wait_until
 from tests.site.conftest import CONFIGURATION
 
@@ -120,8 +120,8 @@ cli()
 
 def test_where_the_project_is_not_installed_mkdocs_says_how_to_install_it(tmp_path):
     (tmp_path / "site" / "pages").mkdir(parents=True)
-    (tmp_path / "generator").mkdir()
-    shutil.copytree(ROOT / "generator" / "overrides", tmp_path / "generator" / "overrides")
+    overrides = Path("generator", "website", "overrides")
+    shutil.copytree(ROOT / overrides, tmp_path / overrides)
     shutil.copy2(ROOT / "mkdocs.yml", tmp_path)
     done = subprocess.run(
         [sys.executable, "-P", "-c", WITHOUT_THE_PROJECT, "build"],

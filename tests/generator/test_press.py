@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from generator import page as printing
-from generator import publish
-from generator.errors import ContentErrors
-from generator.press import Press
-from generator.views.folio import interface_words
+from generator.content.errors import ContentErrors
+from generator.evidence.folio import interface_words
+from generator.pages import page as printing
+from generator.pages.press import Press
+from generator.website import publish
 
 EVERY_KIND_OF_FILE = [
     "home.yml", "retracted.yml", "misconceptions.yml", "references.yml", "claims/tiny_memory.yml",
@@ -44,7 +44,7 @@ def counted(monkeypatch):
         paths.append(sheet.path)
         return printing.printed(sheet, judged)
 
-    monkeypatch.setattr("generator.press.printed", count)
+    monkeypatch.setattr("generator.pages.press.printed", count)
     return paths
 
 
@@ -173,7 +173,7 @@ def test_code_that_an_item_asks_about_is_read_again(copy):
 def test_an_edit_of_a_template_prints_everything_again(copy, counted, monkeypatch, tmp_path):
     templates = tmp_path / "templates"
     shutil.copytree(printing.TEMPLATES, templates)
-    monkeypatch.setattr("generator.press.TEMPLATES", templates)
+    monkeypatch.setattr("generator.pages.press.TEMPLATES", templates)
     press = Press()
     press.printed(copy.load())
     counted.clear()
@@ -187,8 +187,8 @@ def test_words_of_the_interface_are_read_again(copy, monkeypatch):
     before = press.printed(copy.load())
     words = json.loads(json.dumps(interface_words()))
     words["topics"]["title"] = "Every topic"
-    monkeypatch.setattr("generator.press.interface_words", lambda: words)
-    monkeypatch.setattr("generator.views.folio.interface_words", lambda: words)
+    monkeypatch.setattr("generator.pages.press.interface_words", lambda: words)
+    monkeypatch.setattr("generator.evidence.folio.interface_words", lambda: words)
     after = press.printed(copy.load())
     assert b"Every topic" in after["topics/index.md"]
     assert b"Every topic" not in before["topics/index.md"]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator import prose
-from generator.yaml_source import parse
+from generator.content import prose
+from generator.content.yaml_source import parse
 
 
 @pytest.mark.parametrize(

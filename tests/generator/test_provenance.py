@@ -2,9 +2,9 @@
 
 import re
 
-from generator import units
-from generator.provenance import PageText
-from generator.value import Origin, Value
+from generator.evidence import units
+from generator.evidence.provenance import PageText
+from generator.evidence.value import Origin, Value
 
 
 def test_a_value_is_a_button_that_opens_its_provenance(evidence):

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from generator import publish
-from generator.views.folio import interface_words
+from generator.evidence.folio import interface_words
+from generator.website import publish
 
 OURS = sorted(
     path.name for path in publish.ASSETS.glob("*.js") if not path.name.startswith(publish.VENDORED)

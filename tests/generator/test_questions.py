@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from generator import pages
-from generator.claim import Tolerance
-from generator.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
-from generator.value import Value
-from generator.views.answers import claim_behind
-from generator.views.folio import interface_words
-from generator.views.question import digest_of
-from generator.views.typed_number import reach, unit_of
+from generator.content.claim import Tolerance
+from generator.evidence.folio import interface_words
+from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
+from generator.evidence.value import Value
+from generator.items.typed_number import reach, unit_of
+from generator.pages import rendering
+from generator.pages.views.answers import claim_behind
+from generator.pages.views.question import digest_of
 
 CHALLENGE = "topics/asking/challenge.md"
 MIB = 2**20
@@ -23,7 +23,7 @@ MIB = 2**20
 
 @pytest.fixture(scope="module")
 def rendered(book):
-    return pages.render(book)
+    return rendering.render(book)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_rerun_with_other_times_and_losses_voids_no_answer(copy, rendered):
         for epoch in run["epochs"]:
             epoch["loss"] = epoch["loss"] * 1.01 if epoch["loss"] else epoch["loss"]
     path.write_text(json.dumps(trace))
-    after = pages.render(copy.load())[CHALLENGE]
+    after = rendering.render(copy.load())[CHALLENGE]
     assert after != rendered[CHALLENGE]
     assert _forms(after) == _forms(rendered[CHALLENGE])
     assert len(_forms(after)) == 10
@@ -116,7 +116,7 @@ def test_a_digest_follows_what_readers_see(evidence, change, is_seen):
 def test_the_code_of_a_listing_is_part_of_what_readers_see(copy, rendered):
     file = copy.content / "topics" / "asking" / "code" / "mean_wrong.py"
     file.write_text(file.read_text().replace("The gradient", "A gradient"))
-    before, after = _forms(rendered[CHALLENGE]), _forms(pages.render(copy.load())[CHALLENGE])
+    before, after = _forms(rendered[CHALLENGE]), _forms(rendering.render(copy.load())[CHALLENGE])
     assert {n for n in before if before[n] != after[n]} == {"where-is-the-fault"}
 
 

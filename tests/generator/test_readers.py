@@ -7,13 +7,13 @@ import random
 import pytest
 
 from generator import __main__ as commands
-from generator import reader_report
 from generator.__main__ import main
-from generator.book import load
-from generator.evidence import Evidence
-from generator.item_statistics import MIN_READERS, fits, report
-from generator.readers import MAX_BYTES, Attempt, Export, ExportError, read
-from generator.views.question import digest_of
+from generator.content.book import load
+from generator.evidence.evaluation import Evidence
+from generator.items.item_statistics import MIN_READERS, fits, report
+from generator.items.readers import MAX_BYTES, Attempt, Export, ExportError, read
+from generator.pages import reader_report
+from generator.pages.views.question import digest_of
 
 NAMES = ("is-it-equal", "is-it-faster", "without-averaging", "what-is-sent")
 

@@ -3,11 +3,11 @@
 import pytest
 
 from generator import __main__ as commands
-from generator import rerun
 from generator.__main__ import main
-from generator.book import load
-from generator.evidence import Evidence
-from generator.publish import publish
+from generator.content.book import load
+from generator.evidence.evaluation import Evidence
+from generator.website import rerun
+from generator.website.publish import publish
 
 
 @pytest.fixture

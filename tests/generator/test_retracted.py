@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from generator import pages, repeats
+from generator.checks import repeats
+from generator.pages import rendering
 
 PROGRAM = '"""torchrun --nproc-per-node 2 shown.py"""\n\nprint("what <it> showed")\n'
 
@@ -36,7 +37,7 @@ def name_program(copy, name):
 
 
 def sections(copy):
-    text = pages.render(copy.load())["retracted.md"]
+    text = rendering.render(copy.load())["retracted.md"]
     return [one.split("</section>")[0] for one in text.split("<section")[1:]]
 
 
@@ -46,7 +47,7 @@ def test_a_program_stands_with_its_text_its_output_and_the_command_that_repeats_
     assert "<code>torchrun --nproc-per-node 2 content/retracted/shown.py</code>" in section
     assert "what &lt;it&gt; showed" in section.split("pb-printed")[1]
     assert "evidence/repeats.html#run-repeats-shown" in section
-    assert 'id="run-repeats-shown"' in pages.render(repeated.load())["evidence/repeats.md"]
+    assert 'id="run-repeats-shown"' in rendering.render(repeated.load())["evidence/repeats.md"]
 
 
 def test_a_program_that_serves_two_sentences_stands_once(repeated):
@@ -93,7 +94,7 @@ def test_a_run_of_another_program_does_not_count(repeated):
 
 
 def test_an_edit_of_a_program_shows_while_serving(repeated):
-    from generator.press import Press
+    from generator.pages.press import Press
 
     press = Press()
     before = press.printed(repeated.load())["retracted.md"]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from generator import pages
+from generator.pages import rendering
 
 TRACE = "topics/averaging/trace.md"
 
@@ -29,7 +29,7 @@ def _text(html):
 
 @pytest.fixture(scope="module")
 def page(book):
-    return pages.render(book)[TRACE]
+    return rendering.render(book)[TRACE]
 
 
 def test_every_stage_stands_in_the_page_in_its_order_and_is_linked_above(page):
@@ -47,7 +47,7 @@ def test_a_stage_tells_what_the_recorder_read_off(page):
 def test_a_rank_that_recorded_nothing_is_said_to(page, copy):
     assert "nothing recorded" not in page
     _change_stages(copy, lambda stages: stages["train"].update(ranks=[], moves=[]))
-    drawing = _stage(pages.render(copy.load())[TRACE], "train")
+    drawing = _stage(rendering.render(copy.load())[TRACE], "train")
     assert drawing.count('stroke-dasharray="4 3"') == 1
     assert "rank 1: nothing recorded" in drawing
 
@@ -55,7 +55,7 @@ def test_a_rank_that_recorded_nothing_is_said_to(page, copy):
 def test_a_rank_that_only_sends_takes_part(copy):
     moved = [{"operation": "gather", "source": None, "target": 0, "bytes": 64}]
     _change_stages(copy, lambda stages: stages["train"].update(ranks=[], moves=moved))
-    drawing = _stage(pages.render(copy.load())[TRACE], "train")
+    drawing = _stage(rendering.render(copy.load())[TRACE], "train")
     assert "rank 1: takes part" in drawing
     assert "stroke-dasharray" not in drawing
 
@@ -63,7 +63,7 @@ def test_a_rank_that_only_sends_takes_part(copy):
 def test_what_is_sent_is_an_arrow_between_its_two_ranks_and_a_line_of_words(copy):
     sent = [{"operation": "send", "source": 0, "target": 1, "bytes": 2048}]
     _change_stages(copy, lambda stages: stages["train"].update(moves=sent))
-    stage = _stage(pages.render(copy.load())[TRACE], "train")
+    stage = _stage(rendering.render(copy.load())[TRACE], "train")
     assert stage.count("marker-end=") == 1
     assert "send 2.00 KiB" in _text(stage)
     assert "2.00 KiB rank 0 → rank 1" in _text(stage)
@@ -82,7 +82,7 @@ def test_an_operation_of_all_ranks_has_a_head_where_a_rank_receives(
 ):
     moved = [{"operation": "all_reduce", "source": source, "target": target, "bytes": 64}]
     _change_stages(copy, lambda stages: stages["train"].update(moves=moved))
-    stage = _stage(pages.render(copy.load())[TRACE], "train")
+    stage = _stage(rendering.render(copy.load())[TRACE], "train")
     assert len(re.findall("marker-(?:end|start)=", stage)) == num_heads
     assert words in _text(stage)
 
@@ -90,13 +90,13 @@ def test_an_operation_of_all_ranks_has_a_head_where_a_rank_receives(
 def test_ranks_that_differ_stand_in_a_table_and_ranks_that_do_not_do_not(page, copy):
     assert "<table" not in _stage(page, "train")
     _change_stages(copy, lambda stages: stages["train"]["ranks"][1].update(shape_out=[20, 9]))
-    stage = _stage(pages.render(copy.load())[TRACE], "train")
+    stage = _stage(rendering.render(copy.load())[TRACE], "train")
     assert "rank 1 20 × 8 20 × 9 320 B" in _text(stage[stage.index("<tbody>") :])
 
 
 def test_a_stage_that_is_a_whole_step_shows_what_ranks_exchanged_in_one(copy):
     _change_stages(copy, lambda stages: stages["load"].update(moves=[]))
     _change_stages(copy, lambda stages: stages["train"].update(moves=[]))
-    assert "all_reduce 144" not in _text(_stage(pages.render(copy.load())[TRACE], "train"))
+    assert "all_reduce 144" not in _text(_stage(rendering.render(copy.load())[TRACE], "train"))
     copy.edit("topics/averaging/trace.yml", "{stage: train,", "{stage: train, whole_step: true,")
-    assert "all_reduce 144 B" in _text(_stage(pages.render(copy.load())[TRACE], "train"))
+    assert "all_reduce 144 B" in _text(_stage(rendering.render(copy.load())[TRACE], "train"))

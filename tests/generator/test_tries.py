@@ -5,9 +5,10 @@ import re
 
 import pytest
 
-from generator import pages, tries
-from generator.book import load
-from generator.press import Press
+from generator.content.book import load
+from generator.pages import rendering
+from generator.pages.press import Press
+from generator.pages.views import trials
 from runners.trace import tried
 
 TRY = "topics/averaging/try.md"
@@ -60,7 +61,7 @@ def test_a_try_stands_beside_the_books_value_for_every_trial_of_its_run(copy, tr
     run = keep(copy, settings={"learning_rate": 0.2})
     run["epochs"][-1]["loss"] = 0.75
     keep(copy, settings={"learning_rate": 0.2}, epochs=run["epochs"], world_size=4)
-    found = own_rows(pages.render(served(copy))[TRY])
+    found = own_rows(rendering.render(served(copy))[TRY])
     assert len(found) == 3
     loss = found["1 The loss at the end"]
     assert loss == [
@@ -76,7 +77,7 @@ def test_a_try_stands_beside_the_books_value_for_every_trial_of_its_run(copy, tr
 
 def test_what_was_suggested_comes_before_what_follows_from_it(copy, tries_folder):
     keep(copy, settings={"learning_rate": 0.2}, world_size=4)
-    found = own_rows(pages.render(served(copy))[TRY])
+    found = own_rows(rendering.render(served(copy))[TRY])
     assert found["1 The loss at the end"][0][0] == "learning_rate 0.1 → 0.2 world_size 2 → 4"
     assert found["3 The time of a step"][0][0] == "world_size 2 → 4 learning_rate 0.1 → 0.2"
 
@@ -89,7 +90,7 @@ def test_the_value_is_worked_out_with_the_try_in_the_place_of_the_run(copy, trie
     run = keep(copy)
     run["epochs"][-1]["loss"] = 2.5
     keep(copy, epochs=run["epochs"])
-    assert own_rows(pages.render(served(copy))[TRY])["1 The loss at the end"][0][1] == "2.00"
+    assert own_rows(rendering.render(served(copy))[TRY])["1 The loss at the end"][0][1] == "2.00"
 
 
 def test_tries_come_in_the_order_of_their_time(copy, tries_folder):
@@ -99,14 +100,14 @@ def test_tries_come_in_the_order_of_their_time(copy, tries_folder):
         document = json.loads(path.read_text())
         document["recorded_at"] = when
         path.write_text(json.dumps(document))
-    rows = own_rows(pages.render(served(copy))[TRY])["1 The loss at the end"]
+    rows = own_rows(rendering.render(served(copy))[TRY])["1 The loss at the end"]
     assert [row[3][:10] for row in rows] == ["2026-02-01", "2026-03-01"]
     assert [row[0] for row in rows] == ["nothing", "nothing"]
 
 
 def test_a_try_that_measured_no_such_value_says_how_it_ended(copy, tries_folder):
     keep(copy, status="diverged", epochs=[])
-    row = own_rows(pages.render(served(copy))[TRY])["1 The loss at the end"][0]
+    row = own_rows(rendering.render(served(copy))[TRY])["1 The loss at the end"][0]
     assert row[1] == "diverged; it measured no such value"
 
 
@@ -114,12 +115,12 @@ def test_a_build_shows_no_try_and_reads_none(copy, tries_folder, rendered_frozen
     keep(copy, settings={"learning_rate": 0.2})
     (tries_folder / "broken.json").write_text("{")
     assert copy.load().tries == ()
-    assert pages.render(copy.load())[TRY] == rendered_frozen[TRY]
+    assert rendering.render(copy.load())[TRY] == rendered_frozen[TRY]
 
 
 @pytest.fixture(scope="module")
 def rendered_frozen(book):
-    return pages.render(book)
+    return rendering.render(book)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_a_file_that_is_no_try_is_one_line_and_never_a_lost_page(
     assert line.startswith("tries/odd.json: ")
     assert said in line
     assert "\n" not in line
-    rendered = pages.render(book)
+    rendered = rendering.render(book)
     assert set(rendered) == set(rendered_frozen)
     assert "<code>tries/odd.json: " in rendered[TRY]
     assert own_rows(rendered[TRY])
@@ -169,7 +170,7 @@ def test_a_try_of_a_run_that_the_book_no_longer_has_changes_nothing(copy, tries_
     document = json.loads(file.read_text())
     document["runs"] = {"renamed": document["runs"]["averaged"]}
     file.write_text(json.dumps(document))
-    assert own_rows(pages.render(served(copy))[TRY]) == {}
+    assert own_rows(rendering.render(served(copy))[TRY]) == {}
 
 
 def test_what_was_changed_is_every_setting_that_differs(book):
@@ -177,7 +178,7 @@ def test_what_was_changed_is_every_setting_that_differs(book):
     own = run.model_copy(
         update={"settings": {**run.settings, "num_rows": 20_000, "new": "adam"}, "world_size": 1}
     )
-    told = {one.name: (one.before, one.after) for one in tries.changed(run, own)}
+    told = {one.name: (one.before, one.after) for one in trials.changed(run, own)}
     assert told == {
         "num_rows": ("40", "20,000"),
         "new": ("–", "adam"),

@@ -9,9 +9,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from generator import units
-from generator.units import BYTES, COUNT, LOSS, ORDINAL, PLAIN, RATIO, SECONDS, SHARE, TEXT, Form
-from generator.value import ExpressionError, Origin, Value, constant
+from generator.evidence import units
+from generator.evidence.units import (
+    BYTES,
+    COUNT,
+    LOSS,
+    ORDINAL,
+    PLAIN,
+    RATIO,
+    SECONDS,
+    SHARE,
+    TEXT,
+    Form,
+)
+from generator.evidence.value import ExpressionError, Origin, Value, constant
 
 
 def read_off(number, unit=PLAIN, name="a.b.c", machine="desk", kind="measured"):

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from generator import verdicts
-from generator.claim import Claim
-from generator.evidence import Evidence
-from generator.falsify import falsify, steps_of
+from generator.content.claim import Claim
+from generator.evidence import verdicts
+from generator.evidence.evaluation import Evidence
+from generator.evidence.falsify import falsify, steps_of
 from runners.trace import Samples
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"

@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from generator import pages
+from generator.pages import rendering
 
 MARK = re.compile(r"^[a-z0-9-]+:[0-9a-f]{12}$")
 
 
 @pytest.fixture(scope="module")
 def rendered(book):
-    return pages.render(book)
+    return rendering.render(book)
 
 
 def _links(html):

@@ -13,7 +13,7 @@ INHERIT: {root}/mkdocs.yml
 docs_dir: pages
 site_dir: html
 theme:
-  custom_dir: {root}/generator/overrides
+  custom_dir: {root}/generator/website/overrides
 plugins:
   - search
   - offline

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from generator import units
-from generator.book import load
-from generator.calculator import UNITS, parsed
-from generator.modes.cost import CalculatorOutput
-from generator.units import AS_RULED
+from generator.evidence import units
+from generator.content.book import load
+from generator.evidence.calculator import UNITS, parsed
+from generator.content.modes.cost import CalculatorOutput
+from generator.evidence.units import AS_RULED
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -286,7 +286,7 @@ def test_a_commit_decides_which_machines_a_published_book_shows(tmp_path):
 
 
 def test_without_a_repository_a_published_book_shows_the_reference_machine_alone(tmp_path):
-    from generator import committed
+    from generator.content import committed
 
     content = tmp_path / "content"
     shutil.copytree(ROOT / "tests" / "book" / "content", content)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from generator.book import Book, load
-from generator.evidence import Evidence
-from generator.item_statistics import report
-from generator.reader_report import tell
-from generator.readers import read
-from generator.views.question import digest_of
+from generator.content.book import Book, load
+from generator.evidence.evaluation import Evidence
+from generator.items.item_statistics import report
+from generator.pages.reader_report import tell
+from generator.items.readers import read
+from generator.pages.views.question import digest_of
 from tests.conftest import ROOT
 from tests.site.asking import CHALLENGE, ITEMS, RECALL, Asking
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from generator.book import load
+from generator.content.book import load
 from tests.conftest import ROOT, mkdocs
 from tests.site.conftest import CONFIGURATION
 from tests.site.html_reading import pages, read

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import yaml
 
-from generator import archive
+from generator.website import archive
 from tests.conftest import ROOT, copy_of_the_book, mkdocs
 from tests.site.conftest import frozen_book
 from tests.site.html_reading import pages, read

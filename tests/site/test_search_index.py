@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from generator import asides
+from generator.website import html_blocks
 
 LESSON = "topics/large-models/deep"
 
@@ -38,7 +38,7 @@ def test_sentences_of_lessons_are_found(entries, built_site):
         name = page.relative_to(built_site).with_suffix("").as_posix()
         html = page.read_text(encoding="utf-8")
         body = html[html.index("<h1") :]
-        (first, *_) = re.findall(r"<p>([^<>]{40,})</p>", asides.set_aside(body).text)
+        (first, *_) = re.findall(r"<p>([^<>]{40,})</p>", html_blocks.set_aside(body).text)
         assert " ".join(unescape(first).split()) in _of(entries, name), name
 
 
@@ -91,10 +91,10 @@ def test_a_block_is_set_aside_whole_and_comes_back_where_it_was():
         '<details class="x" data-search-exclude><details></details></details>\n\n# h\n',
         "nothing",
     ):
-        text, blocks = asides.set_aside(page)
+        text, blocks = html_blocks.set_aside(page)
         assert "<svg" not in text
         assert "<div" not in text
         assert "<t" not in text
-        assert asides.put_back(text, blocks) == page
+        assert html_blocks.put_back(text, blocks) == page
     with pytest.raises(ValueError, match="never closed"):
-        asides.set_aside("<table><tr>")
+        html_blocks.set_aside("<table><tr>")

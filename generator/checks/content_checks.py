@@ -1,0 +1,251 @@
+"""Every mistake that shows only when files are held against each other and against the traces.
+
+In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figures, claims and keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from generator.checks import calculator_checks, lesson_checks, repeats
+from generator.content import listed_code, prose
+from generator.content.book import Book, Topic
+from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
+from generator.content.documents import Document, Field
+from generator.content.errors import ContentError, nearest, sort_errors
+from generator.content.exhibit import Listing
+from generator.content.handwritten import HandWritten
+from generator.content.lesson import MODES, HomeFile
+from generator.content.quiz import QuizFile
+from generator.evidence.claim_topics import CLAIM_KEYS
+from generator.evidence.filters import Label, Showed
+from generator.items import item_checks, item_writing, quiz_balance
+from generator.items.item_seen import seen
+
+if TYPE_CHECKING:
+    from generator.evidence.evaluation import Evidence
+
+NUM_STATEMENTS = 10  # as the words of the home page's link say
+_SOURCE_KEYS = frozenset({"source", "sources"})
+_RUN_KEYS = frozenset({"run", "runs", "budgeted", "current_metrics", "output"})
+
+
+def check(evidence: Evidence) -> list[ContentError]:
+    """Every mistake in any text of a book, in its claims' verdicts and in its references."""
+    return sort_errors(_mistakes(evidence))
+
+
+def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
+    for document in evidence.book.documents:
+        yield from of_document(evidence, document)
+    for topic in evidence.book.topics:
+        yield from of_writing(evidence, topic)
+    for page in evidence.book.handwritten:
+        yield from of_handwritten(evidence, page)
+
+
+def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Every mistake in one file."""
+    for one in document.fields:
+        yield from _text(evidence, document, one)
+        yield from _reference(evidence.book, document, one)
+    yield from document.text_faults()
+    yield from _document(evidence, document)
+
+
+def of_handwritten(evidence: Evidence, page: HandWritten) -> Iterator[ContentError]:
+    """Every mistake in a page of content/pages; where its links lead, MkDocs looks."""
+    yield from page.faults()
+    for one in page.expressions():
+        problem = evidence.unprintable(evidence.evaluate(one.text)) if one.text else None
+        if problem:
+            yield page.error(one.start, f"{one.text}: {problem}")
+
+
+def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
+    """What is wrong in a line, a prose or an expression."""
+    if one.mark == "expression":
+        yield from _expression(evidence, document, one)
+    elif one.mark in ("line", "prose"):
+        for found in prose.expressions(one.text):
+            problem = _problem(evidence, document, found.text)
+            if problem:
+                message = f"{found.text}: {problem}"
+                yield document.error(one.path, message, offset=found.start)
+
+
+def _problem(evidence: Evidence, document: Document[Any], expression: str) -> str | None:
+    """Why an expression cannot stand in a text of this file; an empty one is the text's fault."""
+    if not expression:
+        return None
+    found = evidence.evaluate(expression)
+    if isinstance(found.result, Showed) and isinstance(document.model, ClaimFile):
+        return "a claim's own sentences cannot quote a claim's sentence"
+    return evidence.unprintable(found)
+
+
+def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
+    """What is wrong in a field that is one expression; claims are judged on theirs elsewhere."""
+    if isinstance(document.model, ClaimFile):
+        return
+    found = evidence.evaluate(one.text)
+    problem = evidence.unprintable(found)
+    if problem is None and isinstance(found.result, Label | Showed):
+        problem = "these are words; a value is wanted here"
+    if problem:
+        yield document.error(one.path, f"{' '.join(one.text.split())}: {problem}")
+
+
+def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[ContentError]:
+    """An id or a run that a text field names and that does not exist."""
+    if one.mark:
+        return
+    if one.name in _RUN_KEYS:
+        problem = _missing_run(book, one.text)
+        if problem:
+            yield document.error(one.path, problem)
+    named: tuple[tuple[frozenset[str], Mapping[str, object], str], ...] = (
+        (CLAIM_KEYS, book.claims, "claim"),
+        (_SOURCE_KEYS, book.references, "reference"),
+        (frozenset({"misconception", "misconceptions"}), book.misconceptions, "misconception"),
+        (frozenset({"topics"}), {topic.id: topic for topic in book.topics}, "topic"),
+    )
+    for keys_of, known, word in named:
+        if one.name in keys_of and one.text not in known:
+            yield document.error(one.path, f"no {word} {one.text!r}{nearest(one.text, known)}")
+
+
+def _missing_run(book: Book, path: str) -> str | None:
+    """Why a run path leads nowhere; a run that only the reference machine has is not a mistake."""
+    experiment, _, name = path.partition(".")
+    shown = book.traces.get(experiment)
+    if shown is None:
+        return (
+            f"no trace of {experiment!r} on any machine{nearest(experiment, book.traces)}; "
+            f"or measure it with `python -m runners run {experiment}`"
+        )
+    if name in shown.trace.runs or (shown.reference and name in shown.reference.runs):
+        return None
+    return f"{experiment} has no run {name!r}{nearest(name, shown.trace.runs)}"
+
+
+def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """What is particular to one kind of file."""
+    model = document.model
+    if isinstance(model, (QuizFile, *MODES.values())):
+        yield from _listings(evidence.book, document)
+    for kind, check in _BY_FILE:
+        if isinstance(model, kind):
+            yield from check(evidence, document)
+
+
+def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """The item that the home page asks, and the topic that has it."""
+    topics = {topic.id: topic for topic in evidence.book.topics}
+    home = document.model
+    if home.topic not in topics:
+        message = f"no topic {home.topic!r}{nearest(home.topic, topics)}"
+        yield document.error(("topic",), message)
+    elif home.commit not in topics[home.topic].items:
+        items = topics[home.topic].items
+        message = f"no item in {home.topic}/quiz.yml is {home.commit!r}"
+        yield document.error(("commit",), f"{message}{nearest(home.commit, items)}")
+    known = evidence.book.retractions
+    for position, name in enumerate(home.statements):
+        if name not in known:
+            message = f"no retraction has the id {name!r}{nearest(name, known)}"
+            yield document.error(("statements", position), message)
+    if home.statements and len(set(home.statements)) != NUM_STATEMENTS:
+        message = f"names {len(set(home.statements))} statements; the home page promises ten"
+        yield document.error(("statements",), message)
+
+
+def _claims(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    from generator.evidence.falsify import falsified_problem
+
+    for position, claim in enumerate(document.model.claims):
+        outcome = evidence.outcome(claim.id)
+        if outcome.error:
+            yield document.error(("claims", position, outcome.at), outcome.error)
+        problem = falsified_problem(evidence.book, claim)
+        if problem:
+            yield document.error(("claims", position, "falsified_by", "field"), problem)
+
+
+def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    for position, item in enumerate(document.model.items):
+        for path, message in item_checks.mistakes(item, evidence):
+            yield document.error(("items", position, *path), message)
+
+
+def of_writing(evidence: Evidence, topic: Topic) -> Iterator[ContentError]:
+    """How the items of a topic are written, one by one and all together."""
+    if not evidence.book.is_reference:  # a key that moves elsewhere makes nobody's writing worse
+        return
+    items = [one for one in (seen(item, evidence) for item in topic.items.values()) if one]
+    over_all = quiz_balance.findings(topic.id, items)
+    for one in items:
+        found = [*item_writing.findings(one), *over_all.get(one.item.id, ())]
+        document, place = evidence.book.item_places[one.item.id]
+        known = (*item_writing.RULES, *item_writing.TOPIC_RULES)
+        for path, message in item_writing.judged(one.item, found, known):
+            yield document.error((*place, *path), message)
+
+
+def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    for path, message in lesson_checks.mistakes(evidence, document):
+        yield document.error(path, message)
+    yield from calculator_checks.mistakes(evidence, document)
+
+
+def _cited(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    for position, reference in enumerate(document.model.references):
+        if not reference.url.startswith("https://"):
+            message = "a source is linked by https"
+            yield document.error(("references", position, "url"), message)
+
+
+def _backed(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    for position, belief in enumerate(document.model.misconceptions):
+        if belief.refuted_by is None and belief.source is None:
+            message = "a misconception needs refuted_by: (a claim) or source: (a reference)"
+            yield document.error(("misconceptions", position), message)
+
+
+def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
+    """Code that is to be shown, by lessons and items alike, and is not there."""
+    for one in document.fields:
+        listing = _at(document.model, one.path[:-1])
+        if one.name == "path" and isinstance(listing, Listing):
+            problem = listed_code.problem(book.root, listing.path, listing.object)
+            problem = problem or _other_code(book, listing)
+            if problem:
+                yield document.error(one.path, problem)
+
+
+def _other_code(book: Book, listing: Listing) -> str | None:
+    """Why a run's output does not belong below this code: it executed another file."""
+    run = book.run(listing.run) if listing.run else None
+    executed = run.settings.get("program") if run else None
+    if executed is None or executed == listing.path:
+        return None
+    return f"{listing.run} executed {executed}, not this file"
+
+
+def _at(model: object, path: tuple[str | int, ...]) -> object:
+    for part in path:
+        model = model[part] if isinstance(part, int) else getattr(model, part, None)  # type: ignore[index]
+    return model
+
+
+_Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
+_BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
+    (ClaimFile, _claims),
+    (QuizFile, _items),
+    (MisconceptionFile, _backed),
+    (ReferenceFile, _cited),
+    (RetractionFile, repeats.mistakes),
+    (HomeFile, _home),
+    (tuple(MODES.values()), _lesson),
+)

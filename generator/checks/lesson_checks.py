@@ -1,0 +1,217 @@
+"""Lessons held against their topic's items, the runs and the code that they name.
+
+In: a lesson's document and the evidence. Out: what is wrong, each at a path of that document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from generator.content.book import Topic
+from generator.content.documents import Document
+from generator.content.errors import nearest
+from generator.content.exhibit import Figure
+from generator.content.lesson import (
+    ChallengeFile,
+    CostFile,
+    DeepFile,
+    LearnFile,
+    TraceFile,
+    TryFile,
+    WhyFile,
+)
+from generator.content.listed_code import misplaced, source
+from generator.content.modes.cost import CostRow
+from generator.content.modes.trials import Trial
+from generator.content.yaml_source import Path
+from generator.evidence import growth
+from generator.evidence.difference import relative_difference
+from generator.evidence.value import ExpressionError, Value
+from generator.items import item_checks
+from runners.trace import Run
+
+if TYPE_CHECKING:
+    from generator.evidence.evaluation import Evidence
+
+Found = tuple[Path, str]
+NUM_KINDS_TO_SOLVE = 4
+_ITEM_KEYS = frozenset(
+    {"commit", "question", "quiz", "guess", "checks", "item", "leave_out"}
+)  # of any lesson, wherever they stand
+
+
+def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
+    """Everything in one lesson that does not fit what it names."""
+    model, topic = document.model, evidence.book.topic_of(document.model)
+    yield from _named(document, _ITEM_KEYS, topic.items, f"item in {topic.id}/quiz.yml")
+    drawn: list[Figure] = getattr(model, "figures", [])  # Recall has none
+    figures = {figure.id: figure for figure in drawn}
+    yield from _named(document, frozenset({"figure"}), figures, "figure in this file")
+    yield from _repeated("figures", [figure.id for figure in drawn], "id")
+    for key in ("quiz", "checks"):
+        yield from _repeated(key, getattr(model, key, ()))
+    for position, figure in enumerate(drawn):
+        if figure.growth:
+            for field, message in growth.faults(evidence, figure.growth):
+                yield ("figures", position, "growth", field), message
+    for kind, check in _BY_MODE.items():
+        if isinstance(model, kind):
+            yield from check(evidence, model, topic)
+
+
+def _named(
+    document: Document[Any], names: frozenset[str], known: Mapping[str, object], word: str
+) -> Iterator[Found]:
+    for one in document.fields:
+        if not one.mark and one.name in names and one.text not in known:
+            yield one.path, f"no {word} is {one.text!r}{nearest(one.text, known)}"
+
+
+def _repeated(key: str, names: Iterable[str], *below: str) -> Iterator[Found]:
+    seen: set[str] = set()
+    for position, name in enumerate(names):
+        if name in seen:
+            yield (key, position, *below), f"{name!r} stands above already"
+        seen.add(name)
+
+
+def _kind(topic: Topic, name: str, kinds: Sequence[str], path: Path) -> Iterator[Found]:
+    """An item that stands where only some kinds can."""
+    item = topic.items.get(name)
+    if item and item.kind not in kinds:
+        yield path, f"item {name!r} is of kind {item.kind}; here it must be {' or '.join(kinds)}"
+
+
+def _trace(evidence: Evidence, model: TraceFile, _: Topic) -> Iterator[Found]:
+    yield from _recorded(evidence, model, "data_flow", "stages", "stage")
+    yield from _recorded(evidence, model, "prediction", "steps", "step")
+
+
+def _recorded(
+    evidence: Evidence, model: TraceFile, part: str, rows: str, key: str
+) -> Iterator[Found]:
+    """The stages or steps of a table that its run did not record."""
+    table = getattr(model, part)
+    run = evidence.book.run(table.run)
+    if run is None or run.status == "skipped" or run.is_surprise:
+        return
+    recorded = _RECORDED[part](run)
+    for position, row in enumerate(getattr(table, rows)):
+        name = getattr(row, key)
+        if name not in recorded:
+            message = f"{table.run} recorded no {key} {name!r}{nearest(name, recorded)}"
+            yield (part, rows, position, key), message
+
+
+_RECORDED: dict[str, Callable[[Run], list[str]]] = {
+    "data_flow": lambda run: [stage.name for stage in run.stages],
+    "prediction": lambda run: [step.name for step in run.prediction],
+}
+
+
+def _deep(_: Evidence, model: DeepFile, topic: Topic) -> Iterator[Found]:
+    for position, myth in enumerate(model.myths):
+        item = topic.items.get(myth.question)
+        if item and len(getattr(item, "options", ())) != 2:
+            yield ("myths", position, "question"), f"item {item.id!r} asks for more than yes or no"
+
+
+def _learn(evidence: Evidence, model: LearnFile, topic: Topic) -> Iterator[Found]:
+    yield from _kind(topic, model.guess, ("choice", "predict"), ("guess",))
+    try:
+        code = source(evidence.book.root, model.program.path, model.program.object)
+    except ValueError:
+        return  # said at the listing
+    for position, note in enumerate(model.walkthrough):
+        problem = misplaced(code, note.code)
+        if problem:
+            yield ("walkthrough", position, "code"), problem
+
+
+def _why(evidence: Evidence, model: WhyFile, _: Topic) -> Iterator[Found]:
+    for position, decision in enumerate(model.decisions):
+        problem = item_checks.unheld(evidence, decision.claim) if decision.claim else None
+        if problem:
+            yield ("decisions", position, "claim"), problem
+
+
+def _try(evidence: Evidence, model: TryFile, topic: Topic) -> Iterator[Found]:
+    for position, trial in enumerate(model.trials):
+        at: Path = ("trials", position)
+        yield from _kind(topic, trial.item, ("predict", "number"), (*at, "item"))
+        if not trial.value.strip().lstrip("(").startswith((f"{trial.run}.", f"{trial.run}[")):
+            yield (*at, "value"), f"the value is read off the trial's run: it starts {trial.run}."
+        yield from _suggestions(evidence, trial, at)
+
+
+def _suggestions(evidence: Evidence, trial: Trial, at: Path) -> Iterator[Found]:
+    run = evidence.book.run(trial.run)
+    if run is None:
+        return
+    known = {**run.settings, "world_size": run.world_size}
+    for number, suggestion in enumerate(trial.suggestions):
+        for name, value in suggestion.set.items():
+            path = (*at, "suggestions", number, "set", name)
+            if name not in known:
+                yield path, f"{trial.run} has no setting {name!r}{nearest(name, known)}"
+            elif not _fits(value, known[name]):
+                word = type(known[name]).__name__
+                yield path, f"{name} is {known[name]!r} in {trial.run}; give another {word}"
+            elif value == known[name]:
+                yield path, f"{trial.run} has {name} {value!r} already; suggest a change"
+
+
+def _fits(value: object, now: object) -> bool:
+    """Whether a setting may take a value: the type that it has, whole numbers for any number."""
+    if isinstance(now, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is type(now)
+
+
+def _challenge(_: Evidence, model: ChallengeFile, topic: Topic) -> Iterator[Found]:
+    names = [problem.item for problem in model.problems]
+    yield from _repeated("problems", names, "item")
+    kinds = sorted({topic.items[name].kind for name in names if name in topic.items})
+    if len(kinds) < NUM_KINDS_TO_SOLVE and set(names) <= set(topic.items):
+        said = f"problems of {NUM_KINDS_TO_SOLVE} kinds of item are wanted"
+        yield ("problems",), f"{said}; here are only {', '.join(kinds)}"
+
+
+def _cost(evidence: Evidence, model: CostFile, _: Topic) -> Iterator[Found]:
+    figures = {figure.id: figure for figure in model.figures}
+    for position, section in enumerate(model.growth):
+        figure = figures.get(section.figure or "")
+        if section.figure is None or (figure and figure.growth is None):
+            yield ("growth", position), "each section of growth shows a figure of kind growth"
+    for number, table in enumerate(model.tables):
+        for position, row in enumerate(table.rows):
+            yield from _held_against(evidence, row, ("tables", number, "rows", position))
+
+
+def _held_against(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
+    """A formula is held against what a run measured, and not worked out from it."""
+    predicted, measured = evidence.evaluate(row.predicted), evidence.evaluate(row.measured)
+    if measured.error or measured.absent or predicted.error:
+        return
+    if not measured.measured:
+        yield (*at, "measured"), f"{row.measured} is nothing that a run measured"
+    shared = sorted(set(predicted.measured) & set(measured.measured))
+    if shared:
+        yield (*at, "predicted"), f"reads {shared[0]}, the very field that it is held against"
+    if isinstance(predicted.result, Value) and isinstance(measured.result, Value):
+        try:
+            relative_difference(predicted.result, measured.result)
+        except ExpressionError as error:
+            yield (*at, "predicted"), str(error)
+
+
+_BY_MODE: dict[type[Any], Callable[[Evidence, Any, Topic], Iterator[Found]]] = {
+    LearnFile: _learn,
+    WhyFile: _why,
+    DeepFile: _deep,
+    TraceFile: _trace,
+    TryFile: _try,
+    ChallengeFile: _challenge,
+    CostFile: _cost,
+}

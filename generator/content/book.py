@@ -1,0 +1,300 @@
+"""content/ → Book: everything authors wrote and runs measured, or every mistake at once.
+
+In: a content folder (YAML, and traces as JSON) and which machine to show. Out: a `Book`, frozen.
+Whether its expressions make sense is asked later, by `evidence.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from generator.content import handwritten, tries
+from generator.content.claim import (  # fmt: skip
+    Claim,
+    ClaimFile,
+    Misconception,
+    MisconceptionFile,
+    Reference,
+    ReferenceFile,
+    Retraction,
+    RetractionFile,
+)
+from generator.content.documents import Document, read
+from generator.content.errors import ContentError, ContentErrors, nearest
+from generator.content.handwritten import HandWritten
+from generator.content.item_places import asked
+from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
+from generator.content.quiz import Item, QuizFile
+from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage
+from generator.content.words import Written
+from generator.content.yaml_source import Source
+from runners import trace as traces
+from runners.trace import Machine, Run, Trace
+
+__all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
+
+ModelT = TypeVar("ModelT", bound=Written)
+PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item)
+
+
+class Lesson(NamedTuple):
+    """One mode of a topic."""
+
+    model: LessonFile
+    source: Source
+    named: tuple[tuple[str, str], ...] = ()  # items, each with the field that names it
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A folder of `content/topics/`.
+
+    Attributes:
+        id: the folder's name, and the page's.
+        file: topic.yml.
+        lessons: by mode, in the order in which modes are suggested.
+        items: the questions of quiz.yml and of any quiz-….yml, by id.
+        asked: the ids that each mode asks, each once, in the order in which it asks them.
+    """
+
+    id: str
+    file: TopicFile
+    lessons: dict[Mode, Lesson]
+    items: dict[str, Item]
+    asked: dict[Mode, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Book:
+    """Everything that pages are made from.
+
+    Attributes:
+        root: the folder that paths of listings start from: content's parent.
+        traces: by experiment, as this book shows them.
+        machine: the machine whose numbers the book shows.
+        reference: the machine that stands in where that one has no trace.
+        machines: every machine that has a folder: the one shown, the reference, the others.
+        documents: every YAML file, for checks that need places.
+        handwritten: the pages of content/pages.
+        tries: what readers ran themselves; only where they were asked for.
+        lost_tries: a line for each file among the tries that is none.
+    """
+
+    root: Path
+    home: HomeFile
+    topics: tuple[Topic, ...]
+    claims: dict[str, Claim]
+    retractions: dict[str, Retraction]
+    misconceptions: dict[str, Misconception]
+    references: dict[str, Reference]
+    traces: dict[str, TraceOnPage]
+    machine: Machine
+    reference: Machine
+    machines: dict[str, Measured] = field(default_factory=dict)
+    documents: tuple[Document[Any], ...] = field(default=(), repr=False)
+    handwritten: tuple[HandWritten, ...] = ()
+    tries: tuple[Trace, ...] = ()
+    lost_tries: tuple[str, ...] = ()
+
+    def run(self, path: str) -> Run | None:
+        """The run that `experiment.run` names, or None."""
+        experiment, _, name = path.partition(".")
+        shown = self.traces.get(experiment)
+        return shown.trace.runs.get(name) if shown else None
+
+    def topic_of(self, lesson: LessonFile) -> Topic:
+        """The topic that a lesson belongs to."""
+        return self._topics[id(lesson)]
+
+    @cached_property
+    def _topics(self) -> dict[int, Topic]:
+        return {id(one.model): topic for topic in self.topics for one in topic.lessons.values()}
+
+    @cached_property
+    def item_places(self) -> dict[str, tuple[Document[Any], tuple[str | int, ...]]]:
+        """Where each item is written: its document, and the path in it."""
+        return {
+            item.id: (document, ("items", position))
+            for document in self.documents
+            if isinstance(document.model, QuizFile)
+            for position, item in enumerate(document.model.items)
+        }
+
+    @cached_property
+    def is_reference(self) -> bool:
+        """Whether the machine shown is the reference machine."""
+        return self.machine.name == self.reference.name
+
+
+@dataclass
+class _Loader:
+    """Reads a content folder and keeps every error it meets."""
+
+    content: Path
+    errors: list[ContentError] = field(default_factory=list)
+    documents: list[Document[Any]] = field(default_factory=list)
+
+    def name(self, path: Path) -> str:
+        return path.relative_to(self.content.parent).as_posix()
+
+    def refuse(self, path: Path, message: str) -> None:
+        self.errors.append(ContentError(self.name(path), 0, 0, message))
+
+    def read(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
+        try:
+            document = read(self.name(path), path.read_text(encoding="utf-8-sig"), model)
+        except ContentErrors as error:
+            self.errors += error.errors
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            self.refuse(path, f"cannot be read: {error}")
+            return None
+        self.documents.append(document)
+        return document
+
+    def parts(
+        self, document: Document[Any] | None, key: str, found: dict[str, PartT], word: str
+    ) -> None:
+        """Add the parts of a file by id; an id twice is an error at its second place."""
+        for position, part in enumerate(getattr(document.model, key) if document else ()):
+            if part.id in found:
+                path = (key, position, "id")
+                assert document is not None
+                self.errors.append(document.error(path, f"duplicate {word} id {part.id!r}"))
+            found[part.id] = part
+
+    def split(
+        self, folder: Path, stem: str, model: type[ModelT]
+    ) -> Iterator[Document[ModelT] | None]:
+        """A file, `quiz.yml`, and what was set apart from it, `quiz-deep.yml`."""
+        whole, parts = folder / f"{stem}.yml", sorted(folder.glob(f"{stem}-*.yml"))
+        for path in (whole, *parts):
+            if path.is_file():
+                yield self.read(path, model)
+
+    def topics(self) -> Iterator[Topic]:
+        items: dict[str, Item] = {}
+        for folder in sorted((self.content / "topics").glob("*/")):
+            if not any(folder.glob("*.yml")):
+                continue
+            topic = self.topic(folder, items)
+            if topic:
+                yield topic
+
+    def topic(self, folder: Path, items: dict[str, Item]) -> Topic | None:
+        known = {"topic", "quiz", *MODES}
+        for path in sorted(folder.glob("*.y*ml")):
+            if path.suffix == ".yml" and path.stem.startswith("quiz-"):
+                continue
+            if path.stem not in known or path.suffix != ".yml":
+                hint = nearest(path.name, [f"{stem}.yml" for stem in known])
+                self.refuse(path, f"no mode has this name{hint}")
+        if not (folder / "topic.yml").is_file():
+            self.refuse(folder, "no topic.yml")
+            return None
+        file = self.read(folder / "topic.yml", TopicFile)
+        own: dict[str, Item] = {}
+        for quiz in self.split(folder, "quiz", QuizFile):
+            self.parts(quiz, "items", items, "item")
+            own |= {item.id: item for item in quiz.model.items} if quiz else {}
+        lessons = self.lessons(folder, file)
+        if file is None:
+            return None
+        asks = {mode: asked(one.model, own, one.named) for mode, one in lessons.items()}
+        ids = {mode: tuple(dict.fromkeys(one.item.id for one in asks[mode])) for mode in asks}
+        return Topic(folder.name, file.model, lessons, own, ids)
+
+    def lessons(self, folder: Path, file: Document[TopicFile] | None) -> dict[Mode, Lesson]:
+        found: dict[Mode, Lesson] = {}
+        declared = file.model.modes if file else {}
+        for mode, model in MODES.items():
+            path = folder / f"{mode}.yml"
+            if not path.is_file():
+                if file and mode in declared:
+                    message = f"mode {mode!r} has no {self.name(path)}"
+                    self.errors.append(file.source.error(("modes", mode), message, at_key=True))
+                continue
+            if file and mode not in declared:
+                message = f"{path.name} stands in the folder, but not under modes"
+                self.errors.append(file.source.error(("modes",), message, at_key=True))
+            document = self.read(path, model)
+            if document:
+                found[mode] = Lesson(document.model, document.source, document.items_named)
+        return found
+
+    def handwritten(self) -> Iterator[HandWritten]:
+        folder = self.content / "pages"
+        for path in handwritten.files(folder):
+            if path.suffix == ".md":
+                try:
+                    yield handwritten.read(folder, path, self.name(path))
+                except ContentErrors as error:
+                    self.errors += error.errors
+
+    def home(self) -> HomeFile | None:
+        path = self.content / "home.yml"
+        if not path.is_file():
+            self.refuse(path, "no such file; the book needs a home page")
+            return None
+        document = self.read(path, HomeFile)
+        return document.model if document else None
+
+
+def load(
+    content: Path,
+    machine: str | None = None,
+    is_stale: IsStale = traces.is_stale,
+    *,
+    with_tries: bool = False,
+    only: Collection[str] | None = None,
+) -> Book:
+    """Read a content folder.
+
+    Args:
+        content: the folder with topics/, claims/ and traces/.
+        machine: the folder's name under traces/; by default PROOFBOOK_MACHINE, then the name in
+            traces/this-machine, then the reference machine.
+        is_stale: tells whether the code of a trace's experiment has changed since.
+        with_tries: whether to read what readers tried; only while serving.
+        only: the machines that may be shown; all of them by default.
+
+    Raises:
+        ContentErrors: everything wrong with any file.
+    """
+    loader = _Loader(content.resolve())
+    shelf = Shelf(loader.content, is_stale, loader.errors, only)
+    home = loader.home()
+    topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
+    claims: dict[str, Claim] = {}
+    for path in sorted((loader.content / "claims").glob("*.yml")):
+        loader.parts(loader.read(path, ClaimFile), "claims", claims, "claim")
+    retractions: dict[str, Retraction] = {}
+    misconceptions: dict[str, Misconception] = {}
+    references: dict[str, Reference] = {}
+    for retracted in loader.split(loader.content, "retracted", RetractionFile):
+        loader.parts(retracted, "retractions", retractions, "retraction")
+    for believed in loader.split(loader.content, "misconceptions", MisconceptionFile):
+        loader.parts(believed, "misconceptions", misconceptions, "misconception")
+    for cited in loader.split(loader.content, "references", ReferenceFile):
+        loader.parts(cited, "references", references, "reference")
+    first = [name for name in home.statements if name in retractions] if home else []
+    retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
+    written = tuple(loader.handwritten())
+    machines = shelf.machines(machine)
+    shown, reference = shelf.first_two(machines)
+    if loader.errors or not (home and shown and reference):
+        faults = [fault for document in loader.documents for fault in document.text_faults()]
+        faults += [fault for page in written for fault in page.faults()]
+        raise ContentErrors([*loader.errors, *faults])
+    tried, lost = tries.read(loader.content / "tries") if with_tries else ((), ())
+    return Book(
+        root=loader.content.parent, home=home, topics=tuple(topics), claims=claims,
+        retractions=retractions, misconceptions=misconceptions, references=references,
+        traces=shelf.on_pages(shown, reference), machine=shown.machine,
+        reference=reference.machine, machines=machines, documents=tuple(loader.documents),
+        handwritten=written, tries=tried, lost_tries=lost,
+    )  # fmt: skip

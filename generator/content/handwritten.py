@@ -1,0 +1,141 @@
+"""content/pages/**/*.md: pages that people write as Markdown, beside the lessons.
+
+In: a file's text. It may begin with a head of YAML between two lines of `---` (`title`,
+`description`); the first `#` heading is the title where the head has none. Out: a `HandWritten`,
+whose text MkDocs turns into HTML once `filled` has put the values of its expressions in. The rules
+of every author's text hold here too: numbers are `{{ expressions }}`, and code is left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from generator.content import documents, prose
+from generator.content.errors import ContentError, ContentErrors
+from generator.content.prose import Expressed
+from generator.content.words import Line, Written
+
+_HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(r"\A\s*^#[ \t]+(?P<title>\S.*?)[ \t]*#*[ \t]*$\n?", re.MULTILINE)
+
+
+class Head(Written):
+    """What stands between the two lines of `---`."""
+
+    title: Line | None = None
+    description: Line | None = None
+
+
+@dataclass(frozen=True)
+class HandWritten:
+    """One page.
+
+    Attributes:
+        path: under the site's root, as under content/pages.
+        file: as messages name it.
+        title: the page's.
+        description: what it is about, for search engines and previews; may be empty.
+        text: the file's, whole.
+        begins: where the page's own text begins in it, after head and title.
+    """
+
+    path: str
+    file: str
+    title: str
+    description: str
+    text: str
+    begins: int
+
+    @property
+    def body(self) -> str:
+        """The Markdown below the title."""
+        return self.text[self.begins :]
+
+    def faults(self) -> Iterator[ContentError]:
+        """What its text may not hold, whatever the traces say."""
+        head = _HEAD.match(self.text)
+        begins = head.end() if head else 0
+        for fault in prose.faults(self.text[begins:]):
+            yield self.error(begins + fault.offset, fault.message)
+
+    def expressions(self) -> Iterator[Expressed]:
+        """The expressions that a page prints, with their places in the file."""
+        head = _HEAD.match(self.text)
+        for one in expressions(self.text):
+            if not head or one.start > head.end():
+                yield one
+
+    def error(self, offset: int, message: str) -> ContentError:
+        """An error at a character of the file."""
+        before = self.text[:offset]
+        line = before.count("\n") + 1
+        return ContentError(self.file, line, offset - before.rfind("\n"), message)
+
+
+def expressions(text: str) -> Iterator[Expressed]:
+    """The expressions of a text, without those in code, which stays as it is written."""
+    code = [found.span() for found in prose.code(text)]
+    for one in prose.expressions(text):
+        if not any(begin <= one.begin < end for begin, end in code):
+            yield one
+
+
+def filled(text: str, fill: Callable[[str], str]) -> str:
+    """Markdown with what its expressions print in their places."""
+    done, parts = 0, []
+    for one in expressions(text):
+        parts += [text[done : one.begin], fill(one.text)]
+        done = one.end
+    return "".join([*parts, text[done:]])
+
+
+def read(folder: Path, path: Path, name: str) -> HandWritten:
+    """Read one page.
+
+    Args:
+        folder: content/pages.
+        path: the file.
+        name: as messages name it.
+
+    Raises:
+        ContentErrors: it cannot be read, or its head has mistakes.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ContentErrors([ContentError(name, 0, 0, f"cannot be read: {error}")]) from None
+    found = _HEAD.match(text)
+    head, begins = Head(), 0
+    if found:
+        begins = found.end()
+        document = documents.read(name, f"---\n{found['yaml']}", Head)
+        faults = list(document.text_faults())
+        if faults:
+            raise ContentErrors(faults)
+        head = document.model
+    heading = _HEADING.match(text[begins:])
+    if heading and head.title:
+        line = text[: begins + heading.start("title")].count("\n") + 1
+        message = "a second title; the head has one, so begin headings with ##"
+        raise ContentErrors([ContentError(name, line, 1, message)])
+    if heading:
+        begins += heading.end()
+    title = head.title or (heading["title"] if heading else _named(path))
+    inside = path.relative_to(folder).as_posix()
+    return HandWritten(inside, name, title, head.description or "", text, begins)
+
+
+def _named(path: Path) -> str:
+    """A title made from a file's name."""
+    return re.sub(r"[-_]+", " ", path.stem).capitalize()
+
+
+def files(folder: Path) -> Iterator[Path]:
+    """Every file of content/pages but those that begin with a dot, or stand in such a folder."""
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder).parts
+        if path.is_file() and not any(part.startswith(".") for part in inside):
+            yield path

@@ -1,0 +1,90 @@
+"""The lessons as an author writes them: a topic's own file, and a model a mode.
+
+What each mode holds stands in `generator/modes/`, one module a mode; each is rendered by a template
+of the mode's name. Here they stand in the order in which readers meet them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from generator.content.exhibit import Figure
+from generator.content.modes.challenge import ChallengeFile
+from generator.content.modes.cost import CostFile
+from generator.content.modes.deep import DeepFile
+from generator.content.modes.experiment import ExperimentFile
+from generator.content.modes.learn import LearnFile
+from generator.content.modes.recall import RecallFile
+from generator.content.modes.trace import TraceFile
+from generator.content.modes.trials import TryFile
+from generator.content.modes.why import WhyFile
+from generator.content.words import Id, Line, Prose, Written
+
+__all__ = [
+    "MODES", "ChallengeFile", "CostFile", "DeepFile", "ExperimentFile", "HomeFile", "LearnFile",
+    "LessonFile", "Mode", "RecallFile", "TopicFile", "TraceFile", "TryFile", "WhyFile",
+]  # fmt: skip
+
+Mode = Literal["learn", "why", "deep", "trace", "try", "challenge", "experiment", "recall", "cost"]
+
+
+class TopicFile(Written):
+    """content/topics/<topic>/topic.yml."""
+
+    title: Line
+    summary: Prose
+    order: int
+    modes: dict[Mode, Line]  # mode → the page's own question
+
+
+class HomeFile(Written):
+    """content/home.yml.
+
+    Attributes:
+        title: the page's.
+        about: what the book is, for search engines and previews.
+        topic: the topic whose item the page asks first.
+        commit: that item; the figure stays closed until the reader has answered.
+        figure: the runs behind the answer.
+        seen: what the figure shows.
+        numbers: what the numbers of this book are.
+        how: how the book works.
+        statements: the retractions that their page shows first; ten, as the home page's link says.
+        repeat: what a reader needs to measure a number again; every popover leads here.
+    """
+
+    title: Line
+    about: Line
+    topic: Id
+    commit: Id
+    figure: Figure
+    seen: Prose
+    numbers: Prose
+    how: Prose
+    statements: list[Id] = []
+    repeat: Prose
+
+
+LessonFile = (
+    LearnFile
+    | WhyFile
+    | DeepFile
+    | TraceFile
+    | TryFile
+    | ChallengeFile
+    | ExperimentFile
+    | RecallFile
+    | CostFile
+)
+# In the order in which they are suggested.
+MODES: dict[Mode, type[LessonFile]] = {
+    "learn": LearnFile,
+    "why": WhyFile,
+    "deep": DeepFile,
+    "trace": TraceFile,
+    "try": TryFile,
+    "challenge": ChallengeFile,
+    "experiment": ExperimentFile,
+    "recall": RecallFile,
+    "cost": CostFile,
+}

@@ -1,0 +1,89 @@
+"""Code that pages show: the text of a file, or of one function or class of it.
+
+In: the project's root and what a `Listing` names. Out: the text, or why there is none. Nothing is
+shown that a run did not execute, so nothing outside the project is ever read.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from functools import lru_cache
+from pathlib import Path
+
+from generator.content.errors import nearest
+
+_Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@lru_cache(maxsize=256)
+def _text(path: Path, changed: int) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=256)
+def _definitions(text: str) -> dict[str, _Defined]:
+    """The functions and classes of a file by name, the outermost of two."""
+    found: dict[str, _Defined] = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, _Defined):
+            found.setdefault(node.name, node)
+    return found
+
+
+def text(root: Path, path: str) -> str | None:
+    """The text of a file of the project, or None where it has none of that name."""
+    file = (root / path).resolve()
+    if not file.is_relative_to(root.resolve()) or not file.is_file():
+        return None
+    try:
+        return _text(file, file.stat().st_mtime_ns)
+    except UnicodeDecodeError:
+        return None
+
+
+def source(root: Path, path: str, name: str | None) -> str:
+    """The text of a file, or of one function or class of it, with its decorators.
+
+    Raises:
+        ValueError: there is no such file in the project, or no such object in it.
+    """
+    whole = text(root, path)
+    if whole is None:
+        raise ValueError(f"no file {path!r} in the project that is text")
+    if name is None:
+        return whole.strip("\n") + "\n"
+    try:
+        defined = _definitions(whole)
+    except SyntaxError as error:
+        raise ValueError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
+    if name not in defined:
+        raise ValueError(f"{path} defines no {name!r}{nearest(name, defined)}")
+    node = defined[name]
+    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    lines = whole.splitlines()[first - 1 : node.end_lineno]
+    return textwrap.dedent("\n".join(lines)) + "\n"
+
+
+def problem(root: Path, path: str, name: str | None) -> str | None:
+    """Why a listing cannot be shown, or None."""
+    try:
+        source(root, path, name)
+    except (ValueError, OSError) as error:
+        return str(error)
+    return None
+
+
+def misplaced(text: str, line: str) -> str | None:
+    """Why a line, written without its indent, does not name one place of a text; or None."""
+    wanted = line.strip()
+    num = sum(one.strip() == wanted for one in text.splitlines())
+    if num == 1:
+        return None
+    if num:
+        return f"{wanted!r} stands {num} times in the listing; choose a line that stands once"
+    return f"{wanted!r} does not stand in the listing{nearest(wanted, _stripped(text))}"
+
+
+def _stripped(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,90 @@
+"""Cost: bytes, time and memory, theory beside measurement, and a calculator."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from generator.content.claim import Tolerance
+from generator.content.exhibit import Figure
+from generator.content.modes.section import Section
+from generator.content.words import Expression, Formula, Id, Line, Name, Prose, RunPath, Written
+
+
+class CostRow(Written):
+    """A formula beside what a run measured."""
+
+    what: Line
+    run: RunPath
+    formula: Line
+    predicted: Expression
+    measured: Expression
+
+
+class CostTable(Written):
+    """Memory, or bytes, or time."""
+
+    title: Line
+    text: Prose
+    rows: Annotated[list[CostRow], Field(min_length=2)]
+    afterword: Prose | None = None
+    claims: list[Id] = []
+
+
+Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "plain"]
+
+
+class CalculatorInput(Written):
+    """A number that a reader sets, between two bounds; a bound may be a plain number."""
+
+    name: Name
+    label: Line
+    quantity: Quantity
+    start: Expression
+    low: int | float | Expression
+    high: int | float | Expression
+
+
+class FormulaCheck(Written):
+    """A run that a formula was held against: its inputs there, and what was measured.
+
+    An input that the trace does not hold, such as the bytes of a number, may be a plain number.
+    """
+
+    run: RunPath
+    given: dict[Name, int | float | Expression]
+    measured: Expression
+
+
+class CalculatorOutput(Written):
+    """A number worked out of the inputs by `+ - * /`, brackets, `min` and `max`."""
+
+    name: Name
+    label: Line
+    quantity: Quantity
+    formula: Formula
+    checked_on: Annotated[list[FormulaCheck], Field(min_length=1)]
+    within: Tolerance  # how far off it may be on any of them; the build refuses more
+
+
+class Calculator(Written):
+    """A small calculator whose formulas are held against runs at every build."""
+
+    introduction: Prose
+    inputs: Annotated[list[CalculatorInput], Field(min_length=1, max_length=6)]
+    outputs: Annotated[list[CalculatorOutput], Field(min_length=1, max_length=6)]
+
+
+class CostFile(Written):
+    """content/topics/<topic>/cost.yml: bytes, time and memory, theory beside measurement."""
+
+    title: Line
+    introduction: Prose
+    commit: Id | None = None
+    tables: Annotated[list[CostTable], Field(min_length=2)]
+    growth: Annotated[list[Section], Field(min_length=1)]  # each with a figure of kind growth
+    calculator: Calculator
+    checks: list[Id] = []
+    takeaway: Prose
+    figures: list[Figure] = []

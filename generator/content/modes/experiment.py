@@ -1,0 +1,62 @@
+"""Experiment: a problem, the runs that fail, and the run that solves it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from generator.content.exhibit import Figure, Listing
+from generator.content.modes.section import Section
+from generator.content.words import Expression, Id, Line, Prose, RunPath, Written
+
+
+class BeforeAfter(Written):
+    """One row of a before-and-after table."""
+
+    what: Line
+    before: Expression
+    after: Expression
+
+
+class Compared(Written):
+    """What was before, and what is after the cure."""
+
+    before: Line
+    after: Line
+    rows: Annotated[list[BeforeAfter], Field(min_length=1)]
+    afterword: Prose
+
+
+class Bonus(Written):
+    """A further task, with its hint and what a run showed."""
+
+    task: Prose
+    hint: Prose
+    answer: Prose
+    listing: Listing | None = None
+
+
+class ExperimentFile(Written):
+    """content/topics/<topic>/experiment.yml."""
+
+    title: Line
+    introduction: Prose
+    commit: Id
+    problem: Prose
+    current_metrics: list[RunPath]  # the failing runs, shown as a table
+    issue: Prose
+    task: Prose
+    constraints: list[Line]
+    refuted: Section | None = None  # the task as set, and the run that refutes it
+    restated: Section | None = None
+    hints: Annotated[list[Prose], Field(min_length=1)]
+    solution: Listing
+    what_changed: list[Line]
+    compared: Compared
+    good_for: Section | None = None  # what the cure is good for, and what not
+    surprises: list[Line] = []
+    more: list[Section] = []  # what the runs show beyond the task
+    bonus: Bonus
+    claims: list[Id] = []
+    figures: list[Figure] = []

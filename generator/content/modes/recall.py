@@ -1,0 +1,14 @@
+"""Recall: the topic's items again, each when it is due."""
+
+from __future__ import annotations
+
+from generator.content.words import Id, Line, Prose, Written
+
+
+class RecallFile(Written):
+    """content/topics/<topic>/recall.yml: the topic's items again, each when it is due."""
+
+    title: Line
+    introduction: Prose
+    leave_out: list[Id] = []  # items that make sense in their own place only
+    afterword: Prose

@@ -1,0 +1,16 @@
+"""A titled stretch of prose: what several modes are made of."""
+
+from __future__ import annotations
+
+from generator.content.words import Id, Line, Prose, Written
+
+
+class Section(Written):
+    """A titled stretch of prose with what backs it; `commit` asks before it tells."""
+
+    title: Line
+    commit: Id | None = None
+    text: Prose
+    figure: Id | None = None
+    claims: list[Id] = []
+    sources: list[Id] = []

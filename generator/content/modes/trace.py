@@ -1,0 +1,72 @@
+"""Trace: one run followed, by its data, its epochs and one real batch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from generator.content.exhibit import Figure
+from generator.content.modes.section import Section
+from generator.content.words import Id, Line, Prose, RunPath, Written
+
+
+class FlowStage(Written):
+    """One row of a data-flow table; shapes, operation and values come from the trace's stage."""
+
+    stage: str
+    title: Line
+    note: Line
+    whole_step: bool = False  # a training step as it is: what ranks exchanged in one travels here
+
+
+class DataFlow(Written):
+    """The way of the rows, stage by stage, as a run recorded it."""
+
+    run: RunPath
+    introduction: Prose
+    commit: Id | None = None  # asked before the stages tell
+    stages: Annotated[list[FlowStage], Field(min_length=1)]
+
+
+class Training(Written):
+    """Training epoch by epoch; observations are computed by detectors, never written."""
+
+    run: RunPath
+    introduction: Prose
+    figure: Id
+    afterword: Prose | None = None
+
+
+class PredictionRow(Written):
+    """One step of a real batch, by the name that the run gave it."""
+
+    step: str
+    title: Line
+    note: Line
+
+
+class Prediction(Written):
+    """One real batch through the model."""
+
+    run: RunPath
+    introduction: Prose
+    commit: Id | None = None  # asked before the steps tell
+    steps: Annotated[list[PredictionRow], Field(min_length=1)]
+
+
+class TraceFile(Written):
+    """content/topics/<topic>/trace.yml."""
+
+    title: Line
+    introduction: Prose
+    commit: Id | None = None
+    data_flow: DataFlow
+    training: Training
+    prediction: Prediction
+    more: list[Section] = []  # sections with their own evidence: equality, drift, speed …
+    timeline: Section | None = None  # the ranks of one metered step, side by side
+    quiz: Annotated[list[Id], Field(min_length=4)]
+    key_insight: Prose
+    claims: list[Id] = []  # the verdict table at the end
+    figures: list[Figure] = []

@@ -1,0 +1,258 @@
+"""Questions as an author writes them: eight kinds, told apart by `kind`.
+
+A key is never typed. An option is right where the claim behind it has the verdict that it names, on
+the machine whose numbers the page shows; a number is an expression over the traces; an order comes
+from values or from what a run recorded; a faulty line is the one that the mended program, which a
+run executed, no longer has. `keys.py` works the keys out and refuses items that have none.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
+
+from generator.content.claim import Tolerance, Verdict
+from generator.content.exhibit import Listing
+from generator.content.words import Expression, Id, Line, Prose, RunPath, Written
+
+
+class RightIf(Written):
+    """The claim, and its verdict, that make an option right."""
+
+    claim: Id
+    verdict: Verdict = "holds"
+
+
+class Slip(Written):
+    """A number that a named mistake gives, computed over the same trace as the right one."""
+
+    name: Line  # "the sum over the ranks instead of their mean"
+    gives: Expression
+    misconception: Id
+    why: Line | None = None  # beyond what the name says
+
+
+class Option(Written):
+    """One answer: a text that explains itself, or a slip, which is computed and explains itself.
+
+    One that can be wrong names its misconception and, wherever a run can, what claim refutes it.
+    """
+
+    text: Line | None = None
+    why: Line | None = None
+    slip: Slip | None = None
+    right_if: RightIf | None = None
+    misconception: Id | None = None
+    refuted_by: Id | None = None  # a claim that must hold; shown as the evidence
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.slip is None and (self.text is None or self.why is None):
+            raise ValueError("an option has text: and why:, or a slip:")
+        if self.slip and (self.text or self.right_if or self.misconception):
+            raise ValueError("a slip brings its own text and misconception, and is never right")
+        return self
+
+
+class _Item(Written):
+    """What every question has.
+
+    Attributes:
+        id: how a reader's progress is kept; never reused for another question.
+        stem: the question.
+        hints: given one at a time.
+        listing: code that the question is about, shown below the stem.
+        explains: the mechanism, shown with the answer.
+        claims: evidence shown with the answer, beside what options name.
+        misconceptions: what a wrong answer shows, where no option or slip names it.
+        accepts: rules of item writing that this item breaks knowingly, each with the reason.
+    """
+
+    id: Id
+    stem: Prose
+    hints: list[Line] = []
+    listing: Listing | None = None
+    explains: Prose | None = None
+    claims: list[Id] = []
+    misconceptions: list[Id] = []
+    accepts: dict[str, str] = {}
+
+
+class Choice(_Item):
+    """One answer is right."""
+
+    kind: Literal["choice"] = "choice"
+    options: Annotated[list[Option], Field(min_length=2)]
+
+
+class Several(_Item):
+    """Any number of answers, at least one, are right; each stands or falls with its claim."""
+
+    kind: Literal["several"]
+    options: Annotated[list[Option], Field(min_length=3)]
+
+
+class Number(_Item):
+    """A number to type, in the unit that the answer prints in."""
+
+    kind: Literal["number"]
+    answer: Expression
+    tolerance: Tolerance
+    why: Line
+    slips: list[Slip] = []
+
+
+class Piece(Written):
+    """One thing to put in its place."""
+
+    text: Line
+    why: Line
+    by: Expression | None = None  # what to sort by
+    recorded: str | None = None  # or: the name of a stage or prediction step of the item's run
+
+
+class Order(_Item):
+    """Pieces to put in order: by a value of each, or as a run recorded them."""
+
+    kind: Literal["order"]
+    pieces: Annotated[list[Piece], Field(min_length=3, max_length=6)]
+    descending: bool = False
+    run: RunPath | None = None  # where pieces are `recorded`
+    ends: tuple[Line, Line] | None = None  # words for the first and the last place
+
+
+class Pair(Written):
+    """Two things that belong together; the right side holds a value, or a claim backs the pair."""
+
+    left: Line
+    right: Line
+    why: Line
+    claim: Id | None = None
+
+
+class Match(_Item):
+    """Left and right sides to bring together."""
+
+    kind: Literal["match"]
+    pairs: Annotated[list[Pair], Field(min_length=3, max_length=5)]
+
+
+class Predict(_Item):
+    """A number to commit to before it is revealed, on a slider or in a field; not graded.
+
+    Whoever lies within `close` was close. `low` and `high` bound the slider; they say so in no
+    number that the answer could be read from.
+    """
+
+    kind: Literal["predict"]
+    answer: Expression
+    low: Expression
+    high: Expression
+    close: Tolerance
+    logarithmic: bool = False
+    reveal: Prose
+    slips: list[Slip] = []
+
+
+class CodeLine(Written):
+    """A line that a reader may pick, written as it stands in the code, without its indent."""
+
+    code: str
+    why: Line
+    misconception: Id | None = None
+
+
+class FaultyLine(_Item):
+    """Find the line at fault: the one of `lines` that the mended program no longer has."""
+
+    kind: Literal["faulty_line"]
+    wrong: Listing
+    right: Listing
+    lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
+
+
+class TableRow(Written):
+    """A row of a table of values."""
+
+    title: Line
+    cells: Annotated[list[Expression], Field(min_length=1)]
+
+
+class Blank(Written):
+    """The cell to fill in; rows and columns of cells count from 1."""
+
+    row: Annotated[int, Field(ge=1)]
+    column: Annotated[int, Field(ge=1)]
+
+
+class Complete(_Item):
+    """A table of real values with one cell missing: a number, or a shape such as 50 × 20."""
+
+    kind: Literal["complete"]
+    columns: Annotated[list[Line], Field(min_length=1)]
+    rows: Annotated[list[TableRow], Field(min_length=2)]
+    blank: Blank
+    tolerance: Tolerance | None = None
+    why: Line
+    slips: list[Slip] = []
+
+    @model_validator(mode="after")
+    def _has_the_blank(self) -> Self:
+        if any(len(row.cells) != len(self.columns) for row in self.rows):
+            raise ValueError("each row needs as many cells as there are columns")
+        if self.blank.row > len(self.rows) or self.blank.column > len(self.columns):
+            raise ValueError("the blank lies outside the table")
+        return self
+
+
+def _kind(written: object) -> str:
+    """The kind of an item; one right answer where none is named."""
+    if isinstance(written, BaseModel):
+        return str(getattr(written, "kind", "choice"))
+    return str(written.get("kind", "choice")) if isinstance(written, dict) else "choice"
+
+
+Item = Choice | Several | Number | Order | Match | Predict | FaultyLine | Complete
+KINDS: dict[str, type[Written]] = {
+    "choice": Choice,
+    "several": Several,
+    "number": Number,
+    "order": Order,
+    "match": Match,
+    "predict": Predict,
+    "faulty_line": FaultyLine,
+    "complete": Complete,
+}
+_AnyItem = Annotated[
+    Annotated[Choice, Tag("choice")]
+    | Annotated[Several, Tag("several")]
+    | Annotated[Number, Tag("number")]
+    | Annotated[Order, Tag("order")]
+    | Annotated[Match, Tag("match")]
+    | Annotated[Predict, Tag("predict")]
+    | Annotated[FaultyLine, Tag("faulty_line")]
+    | Annotated[Complete, Tag("complete")],
+    Discriminator(
+        _kind,
+        custom_error_type="unknown_kind",
+        custom_error_message=f"kind must be one of: {', '.join(KINDS)}",
+    ),
+]
+
+
+class QuizFile(Written):
+    """content/topics/<topic>/quiz.yml: items that modes name by id."""
+
+    items: list[_AnyItem]
+
+
+def believed(item: Item) -> list[str]:
+    """The misconceptions that wrong answers to an item show, each once, in the order written."""
+    found = list(item.misconceptions)
+    for option in getattr(item, "options", ()):
+        found += [name for name in (option.misconception, option.slip and option.slip.misconception)
+                  if name]  # fmt: skip
+    found += [slip.misconception for slip in getattr(item, "slips", ())]
+    found += [line.misconception for line in getattr(item, "lines", ()) if line.misconception]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,40 @@
+"""What a reader tried: runs of `python -m runners try`, shown beside the book's under `serve`.
+
+In: `content/tries/`, a trace of one run a file. Out: the tries, and a line for each file that is
+none. A try takes the place of the book's run of its name to say what an expression would have been;
+no build ever reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from generator.content.shelf import TraceOnPage
+from runners.trace import Trace, TraceError, read_try
+
+
+def read(folder: Path) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
+    """The tries of a folder, the oldest first, and why the other files of it are none."""
+    found: list[Trace] = []
+    lost: list[str] = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(read_try(path))
+        except (TraceError, OSError) as error:
+            message = str(error).removeprefix(f"{path}: ").splitlines()[0]
+            lost.append(f"tries/{path.name}: {message}")
+    return tuple(sorted(found, key=lambda one: one.recorded_at)), tuple(lost)
+
+
+def of_run(tries: Sequence[Trace], path: str) -> list[Trace]:
+    """The tries of one run, `experiment.run`."""
+    return [one for one in tries if path == f"{one.experiment}.{next(iter(one.runs))}"]
+
+
+def with_try(traces: Mapping[str, TraceOnPage], tried: Trace) -> dict[str, TraceOnPage]:
+    """The book's traces, had its run come out as the reader's."""
+    shown = traces[tried.experiment]
+    trace = shown.trace.model_copy(update={"runs": {**shown.trace.runs, **tried.runs}})
+    return {**traces, tried.experiment: replace(shown, trace=trace)}

@@ -1,0 +1,155 @@
+"""A calculator held against runs: its formulas, their results there, and how far off they were.
+
+In: a `Calculator` as an author wrote it, and the evidence. Out: for each output what the formula
+says at the start values and on every run that it was checked on, each a Value with provenance.
+What an author got wrong is found by `calculator_checks.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from generator.content.modes.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
+from generator.evidence import units
+from generator.evidence.difference import relative_difference
+from generator.evidence.formula import Parsed, parse
+from generator.evidence.units import Unit
+from generator.evidence.value import AbsentError, Value, computed, constant, numeric
+
+if TYPE_CHECKING:
+    from generator.evidence.evaluation import Evidence
+
+UNITS: dict[Quantity, Unit] = {
+    "count": units.COUNT,
+    "bytes": units.BYTES,
+    "seconds": units.SECONDS,
+    "bytes_per_second": units.of_quotient(units.BYTES, units.SECONDS),
+    "plain": units.PLAIN,
+}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A formula on one run: what it says with that run's inputs, and what was measured.
+
+    Attributes:
+        off: the distance of the formula from the measurement, signed, as a share of it; None where
+            nothing was measured to be a share of.
+    """
+
+    run: str
+    by_formula: Value
+    measured: Value
+    off: Value | None
+
+    @property
+    def distance(self) -> float:
+        """How far off the formula was, in the measurement's own unit."""
+        return abs(numeric(self.by_formula) - numeric(self.measured))
+
+
+@lru_cache(maxsize=256)
+def parsed(formula: str) -> Parsed:
+    """A formula, parsed once.
+
+    Raises:
+        FormulaError: as `parse`.
+    """
+    return parse(formula)
+
+
+def result(
+    output: CalculatorOutput, given: Mapping[str, Value], words: Mapping[str, str]
+) -> Value | None:
+    """What an output comes to for these inputs; None where its formula divides by nought.
+
+    None too where inputs come from two machines, which are only ever compared side by side.
+
+    Raises:
+        ExpressionError: an input is no number.
+    """
+    formula = parsed(output.formula)
+    inputs = {name: given[name] for name in formula.names}
+    number = formula.value({name: float(numeric(value)) for name, value in inputs.items()})
+    machines = frozenset[str]().union(*(value.machines for value in inputs.values()))
+    if number is None or len(machines) > 1:
+        return None
+    whole = int(number) if number.is_integer() and abs(number) < 2**53 else number
+    read = tuple(value for value in inputs.values() if value.origin or value.inputs)
+    return computed(whole, UNITS[output.quantity], formula.written(words), read)
+
+
+def start(calculator: Calculator, evidence: Evidence) -> dict[str, Value]:
+    """The inputs that a reader finds, by name; those that this machine has."""
+    found = {one.name: _value(one.start, evidence) for one in calculator.inputs}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def at_start(output: CalculatorOutput, inputs: Mapping[str, Value]) -> Value | None:
+    """What an output comes to for the inputs that a reader finds."""
+    if not set(parsed(output.formula).names) <= set(inputs):
+        return None
+    return result(output, inputs, {name: _bare(value) for name, value in inputs.items()})
+
+
+def checks(output: CalculatorOutput, evidence: Evidence) -> list[Checked]:
+    """The formula on each of the runs that it is held against and that this machine has."""
+    return [found for one in output.checked_on if (found := checked(output, one, evidence))]
+
+
+def checked(output: CalculatorOutput, check: FormulaCheck, evidence: Evidence) -> Checked | None:
+    """The formula on one run; None where this machine lacks what it needs."""
+    given = {name: bound(written, evidence) for name, written in check.given.items()}
+    measured = _value(check.measured, evidence)
+    if measured is None or any(value is None for value in given.values()):
+        return None
+    known = {name: value for name, value in given.items() if value is not None}
+    by_formula = result(output, known, {name: _bare(value) for name, value in known.items()})
+    if by_formula is None or len(by_formula.machines | measured.machines) > 1:
+        return None
+    off = relative_difference(by_formula, measured)
+    return Checked(check.run, by_formula, measured, off)
+
+
+def worst(found: list[Checked]) -> Checked | None:
+    """The run on which the formula was furthest off, as a share of what was measured there."""
+    return max(found, key=_share, default=None)
+
+
+def _share(one: Checked) -> float:
+    return one.distance if one.off is None else abs(float(numeric(one.off)))
+
+
+def covered(calculator: Calculator, name: str, evidence: Evidence) -> tuple[Value, Value] | None:
+    """The least and the most that an input was in the runs that formulas were held against."""
+    written = dict.fromkeys(
+        check.given[name]
+        for output in calculator.outputs
+        for check in output.checked_on
+        if name in check.given
+    )
+    values = [value for one in written if (value := bound(one, evidence)) is not None]
+    if not values:
+        return None
+    return min(values, key=numeric), max(values, key=numeric)
+
+
+def bound(written: float | str, evidence: Evidence) -> Value | None:
+    """A bound of an input, or an input of a run: a plain number, or an expression."""
+    return constant(written) if isinstance(written, int | float) else _value(written, evidence)
+
+
+def _value(expression: str, evidence: Evidence) -> Value | None:
+    try:
+        found = evidence.value(expression)
+    except AbsentError:
+        return None
+    return found if isinstance(found, Value) and not found.absent else None
+
+
+def _bare(value: Value) -> str:
+    """A value's own formula, in brackets where a sum would otherwise fall apart."""
+    return f"({value.formula})" if " " in value.formula and not value.origin else value.formula

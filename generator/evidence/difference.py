@@ -1,0 +1,43 @@
+"""How far a formula lies from what was measured, as a Value that says what it was made of."""
+
+from __future__ import annotations
+
+from generator.content.claim import Claim
+from generator.evidence.units import UnitError
+from generator.evidence.value import ExpressionError, Value
+
+
+def relative_difference(predicted: Value | None, measured: Value | None) -> Value | None:
+    """The distance of a formula from a measurement, signed, as a share of the measurement.
+
+    None where this machine lacks one of the two, or where nothing was measured to be a share of.
+
+    Raises:
+        ExpressionError: the two are no numbers of one unit.
+    """
+    if predicted is None or measured is None:
+        return None
+    if isinstance(predicted.number, str) or isinstance(measured.number, str):
+        raise ExpressionError("words have no difference")
+    difference = predicted - measured
+    if measured.number == 0:
+        return difference if difference.number == 0 else None
+    return (difference / measured).shown(way="percent")
+
+
+def off_by(claim: Claim, predicted: Value | None, observed: Value | None) -> Value | None:
+    """How far a claim's observation lies from its prediction, signed.
+
+    As a share of the prediction; as it is where the claim tolerates an absolute distance, or where
+    nothing was predicted that it could be a share of. None where the two are words.
+    """
+    if predicted is None or observed is None or isinstance(predicted.number, str):
+        return None
+    try:
+        difference = observed - predicted
+        is_absolute = claim.tolerance is not None and claim.tolerance.absolute is not None
+        if is_absolute or predicted.number == 0:
+            return difference
+        return (difference / predicted).shown(way="percent")
+    except (ExpressionError, UnitError):
+        return None

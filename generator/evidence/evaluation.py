@@ -1,0 +1,279 @@
+"""Evidence: expressions over a book's traces, evaluated once each, their mistakes located.
+
+Flow: a `Book` in; for each expression a `Value` (or list, label …) out, and for the whole book
+every mistake in any text at once. `PageText` turns the same expressions into HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from generator.content import prose
+from generator.content.book import Book
+from generator.content.documents import Document, Field
+from generator.content.errors import ContentError, nearest
+from generator.evidence import expression as expressions
+from generator.evidence import units, verdicts
+from generator.evidence.filters import LABELS, Label, Showed, described
+from generator.evidence.paths import Evaluation, Key, Node, Reading
+from generator.evidence.reproduce_command import command
+from generator.evidence.units import Unit
+from generator.evidence.value import AbsentError, ExpressionError, Origin, Value, constant
+from generator.evidence.verdicts import Outcome
+from runners.trace import Samples
+
+NOT_MEASURED = "not measured here"
+CITED_UNITS = {
+    "bytes": units.BYTES, "count": units.COUNT, "share": units.SHARE, "plain": units.PLAIN,
+}  # fmt: skip
+Printable = Value | Label | Showed
+
+
+class Evidence:
+    """Everything a page may state about a book's traces."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self._evaluations: dict[tuple[str, str | None], Evaluation] = {}
+        self._outcomes: dict[str, Outcome] = {}
+        self._underway: list[str] = []
+        self._texts: dict[Hashable, str] = {}
+        self._places: dict[str, tuple[Document[Any], Field]] | None = None
+
+    def over(self, book: Book) -> Evidence:
+        """The same over a book whose traces, machines, claims and references are the same.
+
+        What was evaluated and judged stays; nothing else of a book decides it.
+        """
+        again = Evidence(book)
+        again._evaluations, again._outcomes = self._evaluations, self._outcomes
+        again._texts = self._texts
+        return again
+
+    def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
+        """Evaluate an expression, once; nothing is raised.
+
+        Args:
+            expression: what an author wrote.
+            run: what the word `run` stands for in it, as `experiment.run`.
+        """
+        asked = (expression, run)
+        if asked not in self._evaluations:
+            self._evaluations[asked] = self._evaluate(expression, run)
+        return self._evaluations[asked]
+
+    def _evaluate(self, expression: str, run: str | None) -> Evaluation:
+        reading = Reading()
+        result, absent, error = None, None, None
+        try:
+            checked = expressions.compiled(expression)
+            roots = self._roots(reading, checked.names)
+            if run is not None and "run" in checked.names:
+                roots["run"] = expressions.compiled(run).evaluate(roots)
+            result = checked.evaluate(roots)
+            if isinstance(result, Value):
+                str(result)
+        except AbsentError as reason:
+            absent, error = reason, reason.reason if reason.is_mistake else None
+        except (ExpressionError, units.UnitError) as mistake:
+            error = str(mistake)
+        return Evaluation(result, absent, error, tuple(reading.runs), tuple(reading.measured))
+
+    def _roots(self, reading: Reading, names: set[str]) -> dict[str, object]:
+        """What an expression may start from; what is only named in errors costs nothing."""
+        roots: dict[str, object] = {**LABELS, **self._calls(), "cited": None}
+        for experiment, shown in self.book.traces.items():
+            trace = shown.trace
+            origin = Origin(
+                shown.machine.name, experiment,
+                recorded_at=trace.recorded_at, torch=trace.software.torch,
+            )  # fmt: skip
+            roots[experiment] = Node(trace, (), experiment, reading, origin, shown)
+        machine = self.book.machine
+        roots["machine"] = Node(machine, (), "machine", reading, Origin(machine.name))
+        if "cited" in names:
+            roots["cited"] = _Cited(self._cited(), (), "cited", reading, Origin(""))
+        for name in names - set(roots):
+            if self._is_unmeasured(name):
+                raise ExpressionError(
+                    f"no trace of {name!r} on any machine; run `python -m runners run {name}`"
+                )
+        return roots
+
+    def _is_unmeasured(self, name: str) -> bool:
+        """Whether an experiment of this name exists, but nobody has run it."""
+        return (self.book.root / "runners" / "experiments" / f"{name}.py").is_file()
+
+    def _cited(self) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for name, reference in self.book.references.items():
+            if reference.value is not None:
+                unit: Unit = CITED_UNITS[reference.unit or "plain"]
+                origin = Origin("", reference=name)
+                found[name] = Value(
+                    reference.value, unit, "cited", f"cited[{name!r}]", origin=origin,
+                    form=units.Form(way="written") if unit.is_number and unit != units.SHARE
+                    else units.AS_RULED,
+                )  # fmt: skip
+        return found
+
+    def _calls(self) -> dict[str, Callable[[str], object]]:
+        return {
+            "verdict": lambda claim: Label(verdicts.WORDS[self.outcome(claim).verdict]),
+            "showed": self._showed,
+            "predicted": lambda claim: self._side(claim, "predicted"),
+            "observed": lambda claim: self._side(claim, "observed"),
+        }
+
+    def _showed(self, claim: str) -> Showed:
+        self.outcome(claim)
+        if self.book.claims[claim].showed is None:
+            raise ExpressionError(f"claim {claim!r} has no showed: sentences")
+        return Showed(claim)
+
+    def _side(self, claim: str, side: str) -> Value:
+        outcome = self.outcome(claim)
+        value: Value | None = getattr(outcome, side)
+        if value is None:
+            raise AbsentError(outcome.explanation)
+        return value
+
+    def value(self, expression: str, run: str | None = None) -> object:
+        """The result of an expression: a Value, a Node, a tuple, a Label, words.
+
+        Args:
+            expression: what an author wrote.
+            run: what the word `run` stands for in it, as `experiment.run`.
+
+        Raises:
+            ContentError: it fails; located where the book holds this expression.
+            AbsentError: this machine has no such value.
+        """
+        found = self.evaluate(expression, run)
+        if found.absent:
+            raise found.absent
+        if found.error:
+            raise self._located(expression, expression, found.error)
+        return found.result
+
+    def printable(self, expression: str, text: str | None = None) -> Printable:
+        """What a page prints for an expression; a value that this machine lacks says so.
+
+        Raises:
+            ContentError: the expression fails, or its result cannot be printed.
+        """
+        found = self.evaluate(expression)
+        problem = self.unprintable(found)
+        if problem:
+            raise self._located(text or expression, expression, problem)
+        if found.absent:
+            return absent_value(expression, found.absent)
+        result: Printable = found.result
+        return result
+
+    def unprintable(self, found: Evaluation) -> str | None:
+        """Why the result of an expression may not stand on a page, or None."""
+        if found.error or found.absent:
+            return found.error
+        result = found.result
+        if isinstance(result, Value | Label | Showed):
+            return None
+        if isinstance(result, int | float | str):
+            return f"{result!r} is a bare constant; only values of a trace print"
+        if isinstance(result, Node) and isinstance(result.thing, Samples):
+            return f"{result.formula} are samples; print {result.formula}|median"
+        return f"{described(result)} cannot be printed"
+
+    def outcome(self, claim: str) -> Outcome:
+        """The verdict on a claim, judged once.
+
+        Raises:
+            ExpressionError: no claim has this id, or it leans on its own verdict.
+        """
+        if claim not in self.book.claims:
+            raise ExpressionError(f"no claim {claim!r}{nearest(claim, self.book.claims)}")
+        if claim in self._underway:
+            raise ExpressionError(f"claim {claim!r} leans on its own verdict")
+        if claim not in self._outcomes:
+            self._underway.append(claim)
+            try:
+                self._outcomes[claim] = verdicts.judge_one(self, self.book.claims[claim])
+            finally:
+                self._underway.pop()
+        return self._outcomes[claim]
+
+    def sentence(self, claim: str) -> str:
+        """What the claim says that this machine's runs showed, as a Line."""
+        return verdicts.sentence(self.book.claims[claim], self.outcome(claim))
+
+    def plain(self, text: str) -> str:
+        """An author's text with every expression printed, for comparing what readers see.
+
+        Raises:
+            ContentError: an expression fails, or its result cannot be printed.
+        """
+        words, done = "", 0
+        for one in prose.expressions(text):
+            found = self.printable(one.text, text)
+            words += text[done : one.begin]
+            if isinstance(found, Showed):
+                words += self.plain(self.sentence(found.claim))
+            else:
+                words += found.text if isinstance(found, Label) else str(found)
+            done = one.end
+        return " ".join((words + text[done:]).split())
+
+    def citation(self, reference: str) -> str:
+        """Title and publisher of what is cited."""
+        found = self.book.references[reference]
+        return f"{found.title} ({found.where})"
+
+    def again(self, experiment: str) -> str:
+        """The command that measures an experiment again and compares it with this page's trace."""
+        return command([experiment], self.book.traces[experiment].folder, self.book.reference.name)
+
+    def remembered(self, key: Hashable, make: Callable[[], str]) -> str:
+        """A text made once for a key: what many pages of one book print alike."""
+        if key not in self._texts:
+            self._texts[key] = make()
+        return self._texts[key]
+
+    def comparable(self, found: Evaluation) -> Value | Node | None:
+        """A result that a claim can be judged on: a value, a constant, or samples."""
+        if isinstance(found.result, int | float | str) and not isinstance(found.result, bool):
+            return constant(found.result)
+        if isinstance(found.result, Value | Node):
+            return found.result
+        return None
+
+    def _located(self, text: str, expression: str, message: str) -> ContentError:
+        if self._places is None:
+            self._places = {
+                one.text: (document, one)
+                for document in reversed(self.book.documents)
+                for one in document.fields
+            }
+        if text not in self._places:
+            return ContentError("", 0, 0, f"{expression}: {message}")
+        document, one = self._places[text]
+        offset = max(text.find(expression), 0)
+        return document.error(one.path, f"{expression}: {message}", offset=offset)
+
+
+class _Cited(Node):
+    """The numbers of references.yml by id; they have an origin of their own."""
+
+    def step(self, key: Key | slice) -> Value:
+        """The cited value of an id."""
+        if str(key) not in self.thing:
+            hint = nearest(str(key), self.thing)
+            raise ExpressionError(f"references.yml cites no number as {key!r}{hint}")
+        found: Value = self.thing[str(key)]
+        return found
+
+
+def absent_value(expression: str, reason: AbsentError) -> Value:
+    """The words that stand where a machine has no value, with the reason."""
+    why = f"{reason.run}: {reason.reason}" if reason.run else reason.reason
+    return Value(NOT_MEASURED, units.TEXT, "measured", expression, absent=why)

@@ -1,0 +1,289 @@
+"""The sandbox: what an author may write between the braces, and how it is evaluated.
+
+An expression is parsed by Jinja2, every node of its syntax tree is held against an allow-list, and
+only then is it compiled in a sandbox whose attribute access knows nothing but `Node.step`. There
+are no statements, no powers, no repetition, no comparison and no call but the named ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+from jinja2 import StrictUndefined, nodes
+from jinja2.environment import TemplateExpression
+from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
+from jinja2.parser import Parser
+from jinja2.sandbox import SandboxedEnvironment
+
+from generator.content.errors import nearest
+from generator.evidence.filters import FILTERS, LABELS, described
+from generator.evidence.paths import Node
+from generator.evidence.value import ExpressionError
+
+MAX_CHARACTERS = 200
+CLAIM_CALLS = ("verdict", "showed", "predicted", "observed")
+CALLS = (*LABELS, *CLAIM_CALLS)
+_REFUSED: dict[type[nodes.Node], str] = {
+    nodes.Pow: "a power (**)",
+    nodes.Mod: "a remainder (%)",
+    nodes.FloorDiv: "a floor division (//)",
+    nodes.Concat: "joining text (~)",
+    nodes.Compare: "a comparison",
+    nodes.And: "a condition (and)",
+    nodes.Or: "a condition (or)",
+    nodes.Not: "a condition (not)",
+    nodes.Test: "a test (is)",
+    nodes.CondExpr: "a condition (if)",
+    nodes.List: "a list",
+    nodes.Tuple: "a list",
+    nodes.Dict: "a dict",
+    nodes.Pos: "a sign (+)",
+    nodes.Slice: "a slice here",
+}
+
+
+class Sandbox(SandboxedEnvironment):
+    """Jinja2's sandbox, narrowed: attributes and items are steps of a path and nothing else."""
+
+    def getattr(self, obj: object, attribute: object) -> object:
+        """Follow `.name`."""
+        return _step(obj, attribute)
+
+    def getitem(self, obj: object, argument: object) -> object:
+        """Follow `[position]`, `['name']` or `[start:end]`."""
+        return _step(obj, argument)
+
+
+def _step(thing: object, key: object) -> object:
+    if isinstance(thing, Node) and isinstance(key, int | str | slice):
+        return thing.step(key)
+    if isinstance(thing, tuple) and isinstance(key, int | slice):
+        try:
+            return thing[key]
+        except IndexError:
+            raise ExpressionError(f"a list of {len(thing)} has no element {key}") from None
+    raise ExpressionError(f"{described(thing)} has no {key!r}")
+
+
+ENVIRONMENT = Sandbox(undefined=StrictUndefined, autoescape=False)
+ENVIRONMENT.globals.clear()
+ENVIRONMENT.filters.clear()
+ENVIRONMENT.filters.update(FILTERS)
+ENVIRONMENT.tests.clear()
+
+
+def _check(node: nodes.Node) -> None:
+    """Refuse any node that is not on the list, and so on for what it holds."""
+    for kind, check in _ALLOWED.items():
+        if isinstance(node, kind):
+            check(node)
+            return
+    if isinstance(node, nodes.Const) and node.value == float("inf"):
+        raise ExpressionError("a number beyond what can be calculated with")
+    if not _is_plain(node, (int, float, str)):
+        raise ExpressionError(f"{_REFUSED.get(type(node), 'this')} is not allowed")
+
+
+def _check_arithmetic(node: nodes.BinExpr) -> None:
+    _check_operand(node.left)
+    _check_operand(node.right)
+
+
+def _check_attribute(node: nodes.Getattr) -> None:
+    _check_name(node.attr)
+    _check(node.node)
+
+
+def _check_item(node: nodes.Getitem) -> None:
+    _check_subscript(node.arg)
+    _check(node.node)
+
+
+def _check_name(name: str) -> None:
+    if name.startswith("_"):
+        raise ExpressionError(f"{name!r} is not a field of a trace")
+
+
+def _check_operand(node: nodes.Expr) -> None:
+    if isinstance(node, nodes.Const) and not _is_plain(node, (int, float)):
+        raise ExpressionError("arithmetic on text is not allowed")
+    _check(node)
+
+
+def _is_plain(node: nodes.Node | None, types: tuple[type, ...]) -> bool:
+    return isinstance(node, nodes.Const) and type(node.value) in types
+
+
+def _is_position(node: nodes.Node | None) -> bool:
+    inside = node.node if isinstance(node, nodes.Neg) else node
+    return _is_plain(inside, (int,))
+
+
+def _check_subscript(node: nodes.Expr) -> None:
+    if isinstance(node, nodes.Slice):
+        if node.step is not None:
+            raise ExpressionError("a slice with a step is not allowed")
+        if all(end is None or _is_position(end) for end in (node.start, node.stop)):
+            return
+    elif _is_position(node):
+        return
+    elif _is_plain(node, (str,)):
+        _check_name(cast("nodes.Const", node).value)
+        return
+    raise ExpressionError("only a whole number or a word in quotes may stand in [ ]")
+
+
+def _check_filter(node: nodes.Filter) -> None:
+    if node.name not in FILTERS:
+        raise ExpressionError(f"unknown filter {node.name!r}{nearest(node.name, FILTERS)}")
+    if node.node is None:
+        raise ExpressionError("a filter needs something before it")
+    _check_arguments(node.name, node)
+    expected = 1 if node.name in ("digits", "each") else 0
+    if len(node.args) != expected:
+        raise ExpressionError(f"|{node.name} takes {'an' if expected else 'no'} argument")
+    _check(node.node)
+
+
+def _check_call(node: nodes.Call) -> None:
+    if not isinstance(node.node, nodes.Name) or node.node.name not in CALLS:
+        name = getattr(node.node, "name", None) or getattr(node.node, "attr", "this")
+        raise ExpressionError(f"{name}(…) is not allowed; calls: {', '.join(CALLS)}")
+    name = node.node.name
+    if len(node.args) != 1:
+        raise ExpressionError(f"{name}(…) takes one argument")
+    if name in LABELS and not isinstance(node.args[0], nodes.Const):
+        _check_named_arguments(name, node)
+        _check(node.args[0])
+    else:
+        _check_arguments(name, node)
+        wanted: type = int if name in LABELS else str
+        if not _is_plain(node.args[0], (wanted,)):
+            kind = "a whole number" if wanted is int else "a claim's id in quotes"
+            raise ExpressionError(f"{name}(…) takes {kind}")
+
+
+def _check_named_arguments(name: str, node: nodes.Call | nodes.Filter) -> None:
+    if node.kwargs or node.dyn_args is not None or node.dyn_kwargs is not None:
+        raise ExpressionError(f"{name} takes no named arguments")
+
+
+def _check_arguments(name: str, node: nodes.Call | nodes.Filter) -> None:
+    _check_named_arguments(name, node)
+    if not all(_is_plain(argument, (int, str)) for argument in node.args):
+        raise ExpressionError(f"{name} takes a plain word or number")
+
+
+_ALLOWED: dict[type[nodes.Node], Callable[[Any], None]] = {
+    nodes.Add: _check_arithmetic,
+    nodes.Sub: _check_arithmetic,
+    nodes.Mul: _check_arithmetic,
+    nodes.Div: _check_arithmetic,
+    nodes.Neg: lambda node: _check_operand(node.node),
+    nodes.Getattr: _check_attribute,
+    nodes.Getitem: _check_item,
+    nodes.Filter: _check_filter,
+    nodes.Call: _check_call,
+    nodes.Name: lambda node: _check_name(node.name),
+}
+
+
+class Expression:
+    """One checked and compiled expression.
+
+    Attributes:
+        text: what the author wrote, its white space folded.
+        names: the names it starts from, without those it calls.
+        is_constant: nothing but a number or a word.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Check and compile.
+
+        Raises:
+            ExpressionError: the syntax is broken or not on the allow-list.
+        """
+        self.text = " ".join(text.split())
+        if len(self.text) > MAX_CHARACTERS:
+            raise ExpressionError(f"longer than {MAX_CHARACTERS} characters")
+        tree = _parse(self.text)
+        try:
+            _check(tree)
+        except RecursionError:
+            raise ExpressionError("nested too deeply") from None
+        self.names = {n.name for n in _descendants(tree, nodes.Name)} - {
+            call.node.name
+            for call in _descendants(tree, nodes.Call)
+            if isinstance(call.node, nodes.Name)
+        }
+        self.is_constant = isinstance(tree, nodes.Const)
+        self._compiled = _compile(self.text)
+
+    def evaluate(self, roots: Mapping[str, object]) -> object:
+        """The result over named roots.
+
+        Raises:
+            ExpressionError: a name is unknown, or the arithmetic makes no sense.
+            AbsentError: this machine lacks what is asked for.
+        """
+        for name in sorted(self.names - set(roots)):
+            known = [root for root in roots if root not in CALLS]
+            raise ExpressionError(f"unknown name {name!r}{nearest(name, known)}")
+        try:
+            return self._compiled(**roots)
+        except (
+            UndefinedError,
+            SecurityError,
+            TypeError,
+            OverflowError,
+            ZeroDivisionError,
+        ) as error:
+            raise ExpressionError(_arithmetic_said(error)) from None
+
+
+def _arithmetic_said(error: Exception) -> str:
+    if isinstance(error, ZeroDivisionError):
+        return "divides by zero"
+    if isinstance(error, TypeError):
+        return "only single values can be calculated with; go on to one field of a group or list"
+    return str(error)
+
+
+def _parse(text: str) -> nodes.Expr:
+    try:
+        parser = Parser(ENVIRONMENT, text, state="variable")
+        tree = parser.parse_expression()
+        if not parser.stream.eos:
+            raise ExpressionError(f"unexpected {parser.stream.current.value!r}")
+    except TemplateSyntaxError as error:
+        raise ExpressionError(f"not an expression: {error.message}") from None
+    except (RecursionError, ValueError, OverflowError) as error:
+        if isinstance(error, ExpressionError):
+            raise
+        raise ExpressionError("not an expression") from None
+    return tree
+
+
+def _compile(text: str) -> TemplateExpression | Callable[..., object]:
+    try:
+        return ENVIRONMENT.compile_expression(text, undefined_to_none=False)
+    except (RecursionError, MemoryError, SyntaxError, TypeError, OverflowError, ValueError):
+        raise ExpressionError("not an expression") from None
+
+
+def _descendants(tree: nodes.Node, kind: type[Any]) -> Iterable[Any]:
+    if isinstance(tree, kind):
+        yield tree
+    yield from tree.find_all(kind)
+
+
+@lru_cache(maxsize=65536)
+def compiled(text: str) -> Expression:
+    """The expression of a text, compiled once.
+
+    Raises:
+        ExpressionError: as `Expression`.
+    """
+    return Expression(text)

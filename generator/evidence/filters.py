@@ -1,0 +1,204 @@
+"""The short list of filters, and the labels, that an author may use in an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from generator.evidence import units
+from generator.evidence.paths import Node, field_name
+from generator.evidence.value import ExpressionError, Kind, Value, computed, numeric, quotient
+from runners.trace import Samples
+
+Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
+
+
+@dataclass(frozen=True)
+class Label:
+    """Words that print without provenance: a name, `rank 0`, or a verdict."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Showed:
+    """The sentence that a claim gives for its verdict here; it is rendered in its turn."""
+
+    claim: str
+
+
+def _one(thing: Thing, filter_name: str) -> Value:
+    if isinstance(thing, Value):
+        return thing
+    raise ExpressionError(f"|{filter_name} wants one value, not {described(thing)}")
+
+
+def described(thing: Thing) -> str:
+    """What a result is, for an error."""
+    if isinstance(thing, Node):
+        return f"{thing.formula} (a group of fields; go on to one of them)"
+    if isinstance(thing, tuple):
+        return f"a list of {len(thing)} (take one of them, or |largest, |total, |mean)"
+    if isinstance(thing, Label):
+        return f"the label {thing.text!r}"
+    return repr(thing)
+
+
+def elements(thing: Thing) -> tuple[Thing, ...]:
+    """The elements of a list, of a path or made by `each`."""
+    if isinstance(thing, Node):
+        return thing.elements()
+    if isinstance(thing, tuple) and thing:
+        return thing
+    raise ExpressionError(f"a list is wanted, not {described(thing)}")
+
+
+def _values(thing: Thing, filter_name: str) -> tuple[Value, ...]:
+    return tuple(_one(one, filter_name) for one in elements(thing))
+
+
+def _listed(name: str, values: Sequence[Value], thing: Thing) -> str:
+    inside = thing.formula if isinstance(thing, Node) else ", ".join(v.formula for v in values)
+    return f"{name}({inside})"
+
+
+def _same_unit(values: Sequence[Value]) -> units.Unit:
+    unit = values[0].unit
+    for value in values[1:]:
+        try:
+            unit = units.of_sum(unit, value.unit)
+        except units.UnitError as error:
+            raise ExpressionError(str(error)) from None
+    return unit
+
+
+def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Thing], Value]:
+    def gather(thing: Thing) -> Value:
+        values = _values(thing, name)
+        number = of([numeric(value) for value in values])
+        formula = _listed(name, values, thing)
+        return computed(number, _same_unit(values), formula, tuple(values))
+
+    return gather
+
+
+def _percent(thing: Thing) -> Value:
+    value = _one(thing, "percent")
+    if not value.absent and not value.unit.is_number:
+        raise ExpressionError(f"|percent wants a share, not {value.unit}")
+    return value.shown(way="percent")
+
+
+def _times(thing: Thing) -> Value:
+    value = _one(thing, "times")
+    if not value.absent and not value.unit.is_number:
+        raise ExpressionError(f"|times wants a ratio, not {value.unit}")
+    return value.shown(way="times")
+
+
+def _digits(thing: Thing, digits: object) -> Value:
+    if not isinstance(digits, int) or not 1 <= digits <= 15:
+        raise ExpressionError("|digits wants a whole number from 1 to 15")
+    return _one(thing, "digits").shown(digits=digits)
+
+
+def _absolute(thing: Thing) -> Value:
+    value = _one(thing, "absolute")
+    return computed(abs(numeric(value)), value.unit, f"|{value.formula}|", (value,))
+
+
+def _count(thing: Thing) -> Value:
+    if isinstance(thing, Node) and isinstance(thing.thing, list | dict):
+        number = len(thing.thing)  # nothing counts too: an empty list has none
+        thing.refuse_if_skipped()
+        kind: Kind = "simulated" if thing.origin.nature == "simulated" else "measured"
+        origin = thing.origin._replace(field=field_name(thing.steps))
+        node = Value(number, units.COUNT, kind, thing.formula, origin=origin)
+        return computed(number, units.COUNT, f"count({thing.formula})", (node,))
+    found = elements(thing)
+    values = tuple(one for one in found if isinstance(one, Value))
+    return computed(len(found), units.COUNT, _listed("count", values, thing), values)
+
+
+def _each(thing: Thing, path: object) -> tuple[Thing, ...]:
+    if not isinstance(path, str):
+        raise ExpressionError("|each wants a path in quotes, as in each('memory.peak_bytes')")
+    return tuple(_followed(one, path) for one in elements(thing))
+
+
+def _followed(thing: Thing, path: str) -> Thing:
+    for name in path.split("."):
+        if not isinstance(thing, Node) or name.startswith("_"):
+            raise ExpressionError(f"|each: no {path!r} in {described(thing)}")
+        thing = thing.step(name)
+    return thing
+
+
+def _shape(thing: Thing) -> Value:
+    values = _values(thing, "shape")
+    if not all(isinstance(value.number, int) for value in values):
+        raise ExpressionError("|shape wants a list of whole numbers")
+    text = f"{units.NBSP}×{units.NBSP}".join(f"{value.number:,}" for value in values)
+    if not isinstance(thing, Node):
+        return computed(text, units.TEXT, _listed("shape", values, thing), values)
+    origin = values[0].origin
+    field = (origin.field.rpartition("[")[0] if origin else "") or thing.formula
+    return replace(
+        values[0],
+        number=text,
+        unit=units.TEXT,
+        formula=thing.formula,
+        origin=origin._replace(field=field) if origin else None,
+    )
+
+
+def _median(thing: Thing) -> Value:
+    if not isinstance(thing, Node) or not isinstance(thing.thing, Samples):
+        raise ExpressionError(f"|median wants samples such as timing.step, not {described(thing)}")
+    found = thing.step("median_seconds")
+    assert isinstance(found, Value)
+    return found
+
+
+def _word(thing: Thing) -> Value:
+    value = _one(thing, "word")
+    if not isinstance(value.number, str):
+        raise ExpressionError(f"|word wants a word, not {value.unit}")
+    return replace(value, number=value.number.replace("_", " "))
+
+
+FILTERS: dict[str, Callable[..., Thing]] = {
+    "percent": _percent,
+    "times": _times,
+    "digits": _digits,
+    "exact": lambda thing: _one(thing, "exact").shown(way="exact"),
+    "absolute": _absolute,
+    "largest": _gathered("largest", max),
+    "smallest": _gathered("smallest", min),
+    "total": _gathered("total", sum),
+    "mean": _gathered("mean", lambda numbers: quotient(sum(numbers), len(numbers))),
+    "count": _count,
+    "each": _each,
+    "first": lambda thing: elements(thing)[0],
+    "last": lambda thing: elements(thing)[-1],
+    "shape": _shape,
+    "median": _median,
+    "word": _word,
+}
+
+
+def _label(name: str) -> Callable[[Thing], Thing]:
+    def label(number: Thing) -> Thing:
+        if isinstance(number, int) and not isinstance(number, bool):
+            return Label(f"{name}{units.NBSP}{number}")
+        if isinstance(number, Value) and isinstance(number.number, int):
+            text = f"{name}{units.NBSP}{number.number}"
+            return replace(number, number=text, unit=units.TEXT)
+        raise ExpressionError(f"{name}(…) wants a whole number")
+
+    return label
+
+
+LABELS: dict[str, Callable[[Thing], Thing]] = {
+    name: _label(name) for name in ("rank", "step", "epoch", "stage", "layer")
+}

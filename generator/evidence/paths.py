@@ -1,0 +1,262 @@
+"""Paths: what an expression may reach of a trace, and nothing else.
+
+A `Node` stands for a place inside a trace. Its steps follow the fields that the pydantic models
+declare, the keys of their dicts and the positions of their lists, never Python attributes; a step
+that ends at a number or a word gives a `Value` with its unit, kind and origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from generator.content.errors import nearest
+from generator.content.shelf import TraceOnPage
+from generator.evidence import units
+from generator.evidence.units import AS_RULED, Form, Unit
+from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
+from runners.trace import NAMES, Key, Samples, at, measure_of
+
+__all__ = ["NAMES", "Evaluation", "Key", "Node", "Reading", "field_name", "unit_of"]
+
+GIVEN = frozenset(
+    {
+        "settings", "model", "world_size", "seed", "budget_bytes", "strategy", "backend",
+        "device", "expected_status",
+    }
+)  # fmt: skip
+_ORDINALS = frozenset({"rank", "epoch", "step", "seed"})
+_TRACE_FIELDS = frozenset({"experiment", "question", "recorded_at", "machine", "code", "software"})
+
+
+@dataclass
+class Reading:
+    """What one evaluation touched: runs as `experiment.run`, fields as full paths."""
+
+    runs: dict[str, None] = field(default_factory=dict)
+    measured: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of one expression.
+
+    Attributes:
+        result: a Value, a Node (a group of fields, samples), a tuple, a Label, words …; or None.
+        absent: why this machine has no result.
+        error: what is wrong with the expression.
+        runs: the runs it touched, as `experiment.run`.
+        measured: the measured fields it read, as full paths.
+    """
+
+    result: Any = None
+    absent: AbsentError | None = None
+    error: str | None = None
+    runs: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A place inside a trace, a machine or the list of what is cited.
+
+    Attributes:
+        thing: the model, dict or list at this place.
+        steps: how it was reached from the run (or from the root where there is no run).
+        formula: the same as an author writes it.
+        reading: where this evaluation notes what it touched.
+        origin: machine, experiment and run of what lies below.
+        shown: the trace it lies in; None for the machine.
+    """
+
+    thing: Any
+    steps: tuple[Key, ...]
+    formula: str
+    reading: Reading
+    origin: Origin
+    shown: TraceOnPage | None = None
+
+    def step(self, key: Key | slice) -> Node | Value | tuple[Node | Value, ...]:
+        """What lies one step further.
+
+        Raises:
+            ExpressionError: there is no such field.
+            AbsentError: there is, but this machine's run has nothing there.
+        """
+        if isinstance(key, slice):
+            return tuple(self._from_list(position) for position in self._positions(key))
+        if self.shown and self.origin.run is None:
+            return self._from_trace(str(key), self.shown)
+        if isinstance(self.thing, BaseModel):
+            return self._from_model(key, self.thing)
+        if isinstance(self.thing, Mapping):
+            return self._from_dict(key, self.thing)
+        return self._from_list(key)
+
+    def __getitem__(self, key: slice) -> tuple[Node | Value, ...]:
+        """Follow `[start:end]`, which Jinja2 does not send through its sandbox."""
+        found = self.step(key) if isinstance(key, slice) else None
+        if not isinstance(found, tuple):
+            raise TypeError("only slices")
+        return found
+
+    def _positions(self, key: slice) -> range:
+        if not isinstance(self.thing, list):
+            raise ExpressionError(f"{self.formula} is not a list; it cannot be sliced")
+        return range(len(self.thing))[key]
+
+    def elements(self) -> tuple[Node | Value, ...]:
+        """The elements of a list, or the entries of a dict in their order.
+
+        Raises:
+            ExpressionError: it is neither.
+            AbsentError: it is empty.
+        """
+        keys: list[Key] = []
+        if isinstance(self.thing, list):
+            keys = list(range(len(self.thing)))
+        elif isinstance(self.thing, Mapping):
+            keys = list(self.thing)
+        else:
+            raise ExpressionError(f"{self.formula} is not a list")
+        if not keys:
+            raise self._missing((), f"{self.formula} is empty")
+        return tuple(one for key in keys if not isinstance(one := self.step(key), tuple))
+
+    def _from_trace(self, key: str, shown: TraceOnPage) -> Node | Value:
+        trace = shown.trace
+        if key in trace.runs:
+            name = f"{trace.experiment}.{key}"
+            self.reading.runs[name] = None
+            origin = self.origin._replace(run=key, nature=trace.runs[key].nature)
+            return Node(trace.runs[key], (), name, self.reading, origin, shown)
+        if key in _TRACE_FIELDS:
+            place = Node(trace, (), self.formula, self.reading, self.origin)
+            return place._below(key, getattr(trace, key), f"{self.formula}.{key}")
+        if shown.reference and shown.trace is not shown.reference and key in shown.reference.runs:
+            raise AbsentError("this machine's trace has no such run", f"{trace.experiment}.{key}")
+        raise ExpressionError(f"{trace.experiment} has no run {key!r}{nearest(key, trace.runs)}")
+
+    def _from_model(self, key: Key, thing: BaseModel) -> Node | Value:
+        known = type(thing).model_fields
+        if key not in known:
+            raise ExpressionError(f"{self.formula} has no field {key!r}{nearest(str(key), known)}")
+        return self._below(str(key), getattr(thing, str(key)), f"{self.formula}.{key}")
+
+    def _from_dict(self, key: Key, thing: Mapping[str, Any]) -> Node | Value:
+        name = str(key)
+        if name not in thing:
+            message = f"{self.formula} has no entry {name!r}{nearest(name, thing)}"
+            raise self._missing((name,), message)
+        formula = f"{self.formula}.{name}" if name.isidentifier() else f"{self.formula}[{name!r}]"
+        return self._below(name, thing[name], formula)
+
+    def _from_list(self, key: Key) -> Node | Value:
+        position = key if isinstance(key, int) else self._named(key)
+        if position is None or not -len(self.thing) <= position < len(self.thing):
+            raise self._missing((key,), f"{self.formula} has no element {key!r}")
+        written = f"{self.formula}[{key!r}]"
+        return self._below(range(len(self.thing))[position], self.thing[position], written)
+
+    def _named(self, name: str) -> int | None:
+        """The position of the element whose name, operation or rank is the one asked for."""
+        for position, element in enumerate(self.thing):
+            known = type(element).model_fields if isinstance(element, BaseModel) else {}
+            if any(field in known and str(getattr(element, field)) == name for field in NAMES):
+                return position
+        return None
+
+    def _below(self, key: Key, thing: object, formula: str) -> Node | Value:
+        steps = (*self.steps, key)
+        if thing is None:
+            raise self._missing((key,), f"{formula} is empty: the run did not measure it")
+        if isinstance(thing, Samples):
+            self._note(steps)
+        if isinstance(thing, int | float | str):
+            return self._value(thing, steps, formula)
+        return Node(thing, steps, formula, self.reading, self.origin, self.shown)
+
+    def _value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
+        kind = self._kind(steps)
+        written = field_name(steps) if self.shown else formula  # `machine.num_cores`
+        if self.shown and kind != "given":
+            self._note(steps)
+        if isinstance(thing, bool):
+            thing = "yes" if thing else "no"
+        unit = unit_of(steps, thing)
+        form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
+        origin = self.origin._replace(field=written)
+        return Value(thing, unit, kind, formula, origin=origin, form=form)
+
+    def _kind(self, steps: tuple[Key, ...]) -> Kind:
+        if self.shown and steps[0] in GIVEN:
+            return "given"
+        return "simulated" if self.origin.nature == "simulated" else "measured"
+
+    def _note(self, steps: tuple[Key, ...]) -> None:
+        """Remember that this evaluation read a measured field."""
+        place = f"{self.origin.experiment}.{self.origin.run}.{field_name(steps)}"
+        self.reading.measured[place] = None
+
+    def refuse_if_skipped(self) -> None:
+        """Refuse to read anything into the emptiness of a run that was skipped.
+
+        Raises:
+            AbsentError: the run was skipped.
+        """
+        run = self.shown.trace.runs.get(str(self.origin.run)) if self.shown else None
+        if run is not None and run.status == "skipped":
+            raise self._missing((), "")
+
+    def _missing(self, keys: tuple[Key, ...], message: str) -> ExpressionError | AbsentError:
+        """The error for a step that leads nowhere: the author's mistake, or this machine's lack."""
+        if self.shown is None or self.origin.run is None:
+            return ExpressionError(message)
+        run = self.shown.trace.runs[self.origin.run]
+        name = f"{self.shown.trace.experiment}.{self.origin.run}"
+        if run.status == "skipped":
+            return AbsentError(run.reason or "the run was skipped", name, is_skipped=True)
+        if run.is_surprise:
+            return AbsentError("the run did not end as declared", name)
+        if self._stands_in_reference((*self.steps, *keys)):
+            return AbsentError("this machine's run has none", name, is_unexplained=True)
+        return AbsentError(message, name, is_mistake=True)
+
+    def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:
+        """Whether the reference machine's trace has a value where this machine's has none."""
+        shown = self.shown
+        if shown is None or shown.reference is None or shown.reference is shown.trace:
+            return False
+        run = shown.reference.runs.get(str(self.origin.run))
+        try:
+            return run is not None and at(run, steps) is not None
+        except (KeyError, IndexError, AttributeError, TypeError):
+            return False
+
+
+def field_name(steps: tuple[Key, ...]) -> str:
+    """Steps as people write them: `ranks[0].memory.peak_bytes`."""
+    text = ""
+    for key in steps:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}"
+    return text.removeprefix(".")
+
+
+def unit_of(steps: tuple[Key, ...], thing: int | float | str) -> Unit:
+    """The unit of a field, from its name: `_bytes`, `_seconds`, `_share`, loss, `num_` …"""
+    if isinstance(thing, str):
+        return units.TEXT
+    names = [key for key in steps if isinstance(key, str)]
+    last = names[-1]
+    if measure := measure_of(steps):
+        return units.BYTES if measure == "bytes" else units.SECONDS
+    if last.endswith(("_share", "accuracy")):
+        return units.SHARE
+    if "loss" in last:
+        return units.LOSS
+    if last in _ORDINALS:
+        return units.ORDINAL
+    return units.COUNT if isinstance(thing, int) else units.PLAIN

@@ -1,0 +1,258 @@
+"""A Value: the only thing with a digit that a page can print.
+
+It carries its number, unit and kind, the formula and inputs that made it, and where the number was
+measured, through every sum and quotient; so a page can always say where a number comes from.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from generator.evidence import units
+from generator.evidence.units import AS_RULED, Form, Unit, UnitError, Way
+from runners.trace import Nature
+
+Kind = Literal["given", "measured", "computed", "simulated", "cited"]
+_NOT_REAL: tuple[Nature, ...] = ("simulated", "paced")
+_SUM, _PRODUCT, _ATOM = 1, 2, 3  # how strongly a formula holds together
+
+
+class ExpressionError(ValueError):
+    """An expression that asks for something impossible or forbidden."""
+
+
+class AbsentError(ValueError):
+    """What an expression asks for is not in this machine's trace.
+
+    Args:
+        reason: why.
+        run: the run that lacks it, as `experiment.run`.
+        is_skipped: the machine could not execute that run.
+        is_mistake: nothing excuses the lack, so whoever wrote the expression is mistaken.
+        is_unexplained: the run ended as declared and yet lacks what the reference machine has.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        run: str | None = None,
+        *,
+        is_skipped: bool = False,
+        is_mistake: bool = False,
+        is_unexplained: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.run = run
+        self.is_skipped = is_skipped
+        self.is_mistake = is_mistake
+        self.is_unexplained = is_unexplained
+
+
+class Origin(NamedTuple):
+    """Where a number was read off."""
+
+    machine: str
+    experiment: str | None = None
+    run: str | None = None
+    field: str = ""
+    recorded_at: str = ""
+    torch: str = ""
+    reference: str | None = None  # the id of what is cited
+    nature: Nature = "real"  # of the run
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number or a text with its unit, kind and provenance.
+
+    Attributes:
+        number: in bytes, in seconds, as a share of 1, or plain; text for words.
+        unit: see `units.py`.
+        kind: given, measured, computed, simulated or cited.
+        formula: the expression that yields it, as an author would write it.
+        inputs: the values that the formula reads; empty for a value read off.
+        origin: where it was read off; None for a computed value.
+        form: how a filter asked to print it.
+        absent: why this machine has no such value; then `number` says so in words.
+    """
+
+    number: int | float | str
+    unit: Unit
+    kind: Kind
+    formula: str
+    inputs: tuple[Value, ...] = ()
+    origin: Origin | None = None
+    form: Form = AS_RULED
+    absent: str | None = None
+    binding: int = field(default=_ATOM, compare=False, repr=False)
+
+    @property
+    def machines(self) -> frozenset[str]:
+        """The machines that measured what it is made of."""
+        if self.origin:
+            return frozenset({self.origin.machine} if self.origin.machine else ())
+        return frozenset().union(*(one.machines for one in self.inputs))
+
+    @property
+    def leaves(self) -> tuple[Value, ...]:
+        """The distinct values read off that it is made of, in the order of the formula."""
+        if not self.inputs:
+            return (self,) if self.origin else ()
+        return tuple(dict.fromkeys(leaf for one in self.inputs for leaf in one.leaves))
+
+    @property
+    def nature(self) -> Nature:
+        """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""
+        read_off = [one for one in self.leaves if one.kind in ("measured", "simulated")]
+        natures = {one.origin.nature for one in read_off if one.origin}
+        return next((one for one in _NOT_REAL if one in natures), "real")
+
+    def __str__(self) -> str:
+        return units.printed(self.number, self.unit, self.form)
+
+    def shown(self, *, digits: int | None = None, way: Way | None = None) -> Value:
+        """The same value, printed with so many digits, or in another way (see `units.Form`)."""
+        form = Form(digits or self.form.digits, way or self.form.way)
+        return replace(self, form=form)
+
+    def __add__(self, other: object) -> Value:
+        return _combine(self, "+", other)
+
+    def __radd__(self, other: object) -> Value:
+        return _combine(other, "+", self)
+
+    def __sub__(self, other: object) -> Value:
+        return _combine(self, "-", other)
+
+    def __rsub__(self, other: object) -> Value:
+        return _combine(other, "-", self)
+
+    def __mul__(self, other: object) -> Value:
+        return _combine(self, "*", other)
+
+    def __rmul__(self, other: object) -> Value:
+        return _combine(other, "*", self)
+
+    def __truediv__(self, other: object) -> Value:
+        return _combine(self, "/", other)
+
+    def __rtruediv__(self, other: object) -> Value:
+        return _combine(other, "/", self)
+
+    def __neg__(self) -> Value:
+        return computed(-numeric(self), self.unit, f"-{_wrapped(self, _ATOM)}", (self,), _SUM)
+
+
+def computed(
+    number: int | float | str,
+    unit: Unit,
+    formula: str,
+    inputs: tuple[Value, ...],
+    binding: int = _ATOM,
+) -> Value:
+    """A value made from others.
+
+    Raises:
+        ExpressionError: it is not finite, or its inputs come from two machines.
+    """
+    if not isinstance(number, str) and not is_finite(number):
+        raise ExpressionError(f"{formula} is not finite")
+    value = Value(number, unit, "computed", formula, inputs, binding=binding)
+    if len(value.machines) > 1:
+        raise ExpressionError(
+            f"{formula} mixes two machines ({', '.join(sorted(value.machines))}); "
+            "numbers of different machines are only ever compared side by side"
+        )
+    return value
+
+
+def is_finite(number: int | float) -> bool:
+    """Whether a number can be printed."""
+    return abs(number) < 10**300 if isinstance(number, int) else math.isfinite(number)
+
+
+def numeric(value: Value) -> int | float:
+    """The number of a value.
+
+    Raises:
+        ExpressionError: it is text.
+        AbsentError: this machine has none.
+    """
+    if value.absent:
+        raise AbsentError(value.absent)
+    if isinstance(value.number, str):
+        raise ExpressionError(f"{value.formula} is text, not a number")
+    return value.number
+
+
+def constant(number: int | float | str) -> Value:
+    """A constant that an author wrote inside a formula, or as what a claim predicts."""
+    unit = units.TEXT if isinstance(number, str) else units.PLAIN
+    formula = repr(number) if isinstance(number, str) else str(number)
+    return Value(number, unit, "computed", formula)
+
+
+def _is_constant(value: Value) -> bool:
+    return value.origin is None and not value.inputs and value.absent is None
+
+
+def quotient(left: float, right: float) -> float:
+    """Left over right; whole numbers that divide evenly stay whole."""
+    if isinstance(left, int) and isinstance(right, int) and left % right == 0:
+        return left // right
+    return left / right
+
+
+_NUMBERS: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": quotient,
+}
+
+
+def _combine(left: object, sign: str, right: object) -> Value:
+    first, second = _operand(left), _operand(right)
+    binding = _SUM if sign in "+-" else _PRODUCT
+    # The right side keeps its brackets: rounded sums and products are not associative.
+    formula = f"{_wrapped(first, binding)} {sign} {_wrapped(second, binding + 1)}"
+    numbers = numeric(first), numeric(second)
+    try:
+        number = _NUMBERS[sign](*numbers)
+        unit = _unit(first, sign, second)
+    except ZeroDivisionError:
+        raise ExpressionError(f"{formula} divides by zero") from None
+    except OverflowError:
+        raise ExpressionError(f"{formula} is not finite") from None
+    except UnitError as error:
+        raise ExpressionError(f"{formula}: {error}") from None
+    inputs = tuple(one for one in (first, second) if not _is_constant(one))
+    return computed(number, unit, formula, inputs, binding)
+
+
+def _unit(left: Value, sign: str, right: Value) -> Unit:
+    if sign in "+-":
+        for fixed, other in ((left, right), (right, left)):
+            if _is_constant(fixed) and other.unit.is_number:
+                return units.PLAIN if other.unit == units.ORDINAL else other.unit
+        return units.of_sum(left.unit, right.unit)
+    if _is_constant(right) or (_is_constant(left) and sign == "*"):
+        return right.unit if _is_constant(left) else left.unit
+    return (units.of_product if sign == "*" else units.of_quotient)(left.unit, right.unit)
+
+
+def _operand(thing: object) -> Value:
+    if isinstance(thing, Value):
+        return thing
+    if isinstance(thing, int | float) and not isinstance(thing, bool):
+        return constant(thing)
+    raise ExpressionError(f"{thing!r} is not a number to calculate with")
+
+
+def _wrapped(value: Value, binding: int) -> str:
+    return value.formula if value.binding >= binding else f"({value.formula})"

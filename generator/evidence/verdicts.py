@@ -1,0 +1,326 @@
+"""Claims → verdicts: what this machine's traces say about each rule, in words a page can print.
+
+A verdict is judged from two expressions. Where the observed runs lie outside the claim's domain it
+does not apply; where a trace is stale, or a run did not measure, there is no evidence; two times
+whose quartile ranges overlap are not distinguishable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from generator.content.book import Book
+from generator.content.claim import Claim, Domain, Relation, Tolerance, Verdict
+from generator.content.shelf import TraceOnPage
+from generator.evidence import units
+from generator.evidence.paths import Evaluation, Node
+from generator.evidence.value import ExpressionError, Value, numeric
+from runners.trace import Samples
+
+MIN_SAMPLES = 5
+FLOAT_BLUR = 1e-12
+WORDS: dict[Verdict, str] = {
+    "holds": "holds",
+    "does_not_hold": "does not hold",
+    "not_distinguishable": "not distinguishable",
+    "too_few_samples": "too few samples",
+    "does_not_apply": "does not apply here",
+    "no_evidence": "no evidence here",
+}
+LACKS = "a run that ended as declared lacks a value here"
+_UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
+_TIMED = ("faster", "slower")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict on one claim.
+
+    Attributes:
+        predicted: what settings and a formula say; the median where samples are compared.
+        observed: what was measured; the median where samples are compared.
+        explanation: why this verdict, as a Line without a numeral of its own.
+        runs: the runs that the verdict rests on, as `experiment.run`.
+        reason: what the trace itself says of a skipped run, as a text Value; else None.
+        on_reference: whether all of it was measured on the reference machine.
+        lacks_value: whether a run that ended as declared lacks what the claim looks at.
+        error: why the claim cannot be judged at all: the author's mistake.
+        at: the field of the claim that is at fault.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    predicted: Value | None
+    observed: Value | None
+    explanation: str
+    runs: tuple[str, ...]
+    reason: Value | None = None
+    on_reference: bool = True
+    lacks_value: bool = False
+    error: str | None = None
+    at: str = "observed"
+
+    @property
+    def is_broken_law(self) -> bool:
+        """Whether a law ought to hold here and does not."""
+        return self.claim.kind == "law" and (
+            self.verdict in ("does_not_hold", "not_distinguishable")
+            or (self.on_reference and self.verdict in ("no_evidence", "too_few_samples"))
+            or (self.lacks_value and self.verdict == "no_evidence")
+        )
+
+
+class Evidence(Protocol):
+    """What a verdict needs of the evidence: the book, and what its expressions come to."""
+
+    @property
+    def book(self) -> Book:
+        """The book."""
+
+    def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
+        """What comes of an expression."""
+
+    def outcome(self, claim: str) -> Outcome:
+        """A claim's verdict, judged once."""
+
+    def comparable(self, found: Evaluation) -> Value | Node | None:
+        """A result that a claim can be judged on."""
+
+
+def judge(book: Book, evidence: Evidence) -> dict[str, Outcome]:
+    """The verdict on every claim of a book, by id."""
+    return {name: evidence.outcome(name) for name in book.claims}
+
+
+def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
+    """The verdict on one claim."""
+    predicted, observed = evidence.evaluate(claim.predicted), evidence.evaluate(claim.observed)
+    runs = tuple(dict.fromkeys(predicted.runs + observed.runs))
+    left, right = evidence.comparable(predicted), evidence.comparable(observed)
+    verdict, explanation, reason = _settle(evidence, claim, predicted, observed)
+    error, at = _mistake(claim, predicted, observed)
+    if verdict is None and error is None:
+        try:
+            verdict, explanation = _compare(claim, left, right)
+        except (ExpressionError, units.UnitError) as problem:
+            error = str(problem)
+    return Outcome(
+        claim=claim,
+        verdict=verdict or "no_evidence",
+        predicted=_shown(left),
+        observed=_shown(right),
+        explanation=explanation or "the claim cannot be judged",
+        runs=runs,
+        reason=reason,
+        on_reference=all(_shelf(evidence, run) for run in runs),
+        lacks_value=explanation == LACKS,
+        error=error,
+        at=at,
+    )
+
+
+def _shelf(evidence: Evidence, run: str) -> bool:
+    shown = evidence.book.traces[run.partition(".")[0]]
+    return shown.machine.name == evidence.book.reference.name
+
+
+def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
+    """What is wrong with how the claim is written, and in which of its fields."""
+    for at, found in (("predicted", predicted), ("observed", observed)):
+        if found.error:
+            return found.error, at
+    shared = sorted(set(predicted.measured) & set(observed.measured))
+    if shared:
+        return f"predicts from {shared[0]}, the very field that it observes", "predicted"
+    if not observed.measured and not observed.absent:
+        return "observes nothing that a run measured", "observed"
+    return None, "observed"
+
+
+def _settle(
+    evidence: Evidence, claim: Claim, predicted: Evaluation, observed: Evaluation
+) -> tuple[Verdict | None, str, Value | None]:
+    """The verdict where there is nothing to compare, why, and what the trace itself says."""
+    because = _outside(evidence.book, claim.domain, observed.runs) or _incomparable(
+        evidence.book, claim, predicted, observed
+    )
+    if because:
+        return "does_not_apply", because, None
+    for name in (*predicted.runs, *observed.runs):
+        shown = evidence.book.traces[name.partition(".")[0]]
+        if shown.is_stale and shown.machine.name != evidence.book.reference.name:
+            return "no_evidence", "the trace is stale: its experiment's code has changed", None
+        run = evidence.book.run(name)
+        if run is not None and run.status == "skipped":
+            return "does_not_apply", "a run that it needs was skipped here", _said(evidence, name)
+    for found in (observed, predicted):
+        if found.absent is None:
+            continue
+        reason = _said(evidence, found.absent.run)
+        if found.absent.is_skipped:
+            return "does_not_apply", "a run that it needs was skipped here", reason
+        why = LACKS if found.absent.is_unexplained else "a run that it needs has no such value here"
+        return "no_evidence", why, reason
+    return None, "", None
+
+
+def _outside(book: Book, domain: Domain | None, runs: tuple[str, ...]) -> str | None:
+    """Why a law does not apply to the runs it observes, or None where it does."""
+    if domain is None:
+        return None
+    for run in filter(None, map(book.run, runs)):
+        for allowed, actual in ((domain.device, run.device), (domain.backend, run.backend)):
+            if allowed is not None and actual not in allowed:
+                return domain.because or f"it is a law of {', '.join(allowed)}"
+    return None
+
+
+def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
+    """Why times are not compared: ranks communicate over NCCL in one run and over gloo in another.
+
+    Where ranks outnumber the accelerators they share them, over gloo. One rank communicates with
+    nobody.
+    """
+    runs = filter(None, (book.run(name) for side in sides for name in side.runs))
+    over = {(run.device, run.backend) for run in runs if run.world_size > 1}
+    if claim.relation not in _TIMED or len(over) < 2:
+        return None
+    return "the runs communicate over different backends here"
+
+
+def _said(evidence: Evidence, run: str | None) -> Value | None:
+    """The reason a skipped run gives, as a value with provenance."""
+    if run is None:
+        return None
+    found = evidence.evaluate(f"{run}.reason").result
+    return found if isinstance(found, Value) else None
+
+
+def _shown(side: Value | Node | None) -> Value | None:
+    if isinstance(side, Node):
+        if not isinstance(side.thing, Samples):
+            return None
+        median = side.step("median_seconds")
+        return median if isinstance(median, Value) else None
+    return side
+
+
+def _compare(
+    claim: Claim, predicted: Value | Node | None, observed: Value | Node | None
+) -> tuple[Verdict, str]:
+    if claim.relation in _TIMED:
+        return _compare_times(claim, _samples(predicted), _samples(observed))
+    if not isinstance(predicted, Value) or not isinstance(observed, Value):
+        raise ExpressionError(f"{claim.relation} compares two single values")
+    if isinstance(predicted.number, str) or isinstance(observed.number, str):
+        return _compare_words(claim, predicted, observed)
+    if not _are_constants(predicted, observed):
+        units.of_sum(predicted.unit, observed.unit)
+    slack = _slack(claim.tolerance, numeric(predicted))
+    holds = _HOLDS[claim.relation](numeric(observed), numeric(predicted), slack)
+    return _decided(holds, claim.relation)
+
+
+def _are_constants(*sides: Value) -> bool:
+    return any(not side.leaves and side.unit == units.PLAIN for side in sides)
+
+
+def _decided(holds: bool, relation: Relation) -> tuple[Verdict, str]:
+    stands = relation if holds else _OPPOSITE[relation]
+    return "holds" if holds else "does_not_hold", f"observed {_RELATED[stands]} predicted"
+
+
+def _slack(tolerance: Tolerance | None, predicted: float) -> float:
+    """How far off the observed number may be; without a tolerance, what float arithmetic blurs."""
+    if tolerance is None:
+        return abs(predicted) * FLOAT_BLUR
+    return abs(predicted) * (tolerance.relative or 0) + (tolerance.absolute or 0)
+
+
+def _equal(observed: float, predicted: float, slack: float) -> bool:
+    return abs(observed - predicted) <= slack
+
+
+_HOLDS: dict[str, Callable[[float, float, float], bool]] = {
+    "equals": _equal,
+    "differs": lambda observed, predicted, slack: not _equal(observed, predicted, slack),
+    "at_least": lambda observed, predicted, slack: observed >= predicted - slack,
+    "at_most": lambda observed, predicted, slack: observed <= predicted + slack,
+    "above": lambda observed, predicted, slack: observed > predicted + slack,
+    "below": lambda observed, predicted, slack: observed < predicted - slack,
+}
+_RELATED = {
+    "equals": "equals",
+    "differs": "differs from",
+    "at_least": "is at least",
+    "at_most": "is at most",
+    "above": "is above",
+    "below": "is below",
+}
+
+
+_OPPOSITE: dict[Relation, Relation] = {
+    "equals": "differs",
+    "differs": "equals",
+    "at_least": "below",
+    "at_most": "above",
+    "above": "at_most",
+    "below": "at_least",
+}
+
+
+def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Verdict, str]:
+    if claim.relation not in ("equals", "differs"):
+        raise ExpressionError(f"{claim.relation} compares numbers, not words")
+    if not (isinstance(predicted.number, str) and isinstance(observed.number, str)):
+        raise ExpressionError("a word and a number are compared")
+    same = predicted.number.replace("_", " ") == observed.number.replace("_", " ")
+    return _decided(same == (claim.relation == "equals"), claim.relation)
+
+
+def _samples(side: Value | Node | None) -> Samples:
+    if isinstance(side, Node) and isinstance(side.thing, Samples):
+        return side.thing
+    raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
+
+
+def _compare_times(claim: Claim, predicted: Samples, observed: Samples) -> tuple[Verdict, str]:
+    if min(predicted.num_samples, observed.num_samples) < MIN_SAMPLES:
+        return "too_few_samples", "too few repeats to tell the two times apart"
+    low, high = (observed, predicted) if claim.relation == "faster" else (predicted, observed)
+    if low.third_quartile_seconds < high.first_quartile_seconds:
+        return "holds", f"observed is {claim.relation}; the quartile ranges do not overlap"
+    if low.first_quartile_seconds > high.third_quartile_seconds:
+        return "does_not_hold", f"observed is not {claim.relation}, but the other way round"
+    return "not_distinguishable", "the quartile ranges of the two times overlap"
+
+
+def sentence(claim: Claim, outcome: Outcome) -> str:
+    """What the claim says that the runs showed, as a Line, else the verdict in words."""
+    said = getattr(claim.showed, outcome.verdict, None) if claim.showed else None
+    return str(said) if said else f"{WORDS[outcome.verdict].capitalize()}: {outcome.explanation}."
+
+
+def problems(book: Book, evidence: Evidence) -> list[str]:
+    """What fails a strict build though the content is sound: surprises, broken laws, staleness."""
+    found = []
+    for experiment, shown in book.traces.items():
+        if shown.is_stale and shown.machine.name == book.reference.name:
+            found.append(f"{experiment}: the reference machine's trace is stale; run it again")
+        found += [
+            f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
+            for name, run in shown.trace.runs.items()
+            if run.is_surprise
+        ]
+    for name, outcome in judge(book, evidence).items():
+        if outcome.is_broken_law:
+            words = WORDS[outcome.verdict]
+            found.append(f"law {name}: {words} ({outcome.explanation})")
+    return found
+
+
+def surprises(shown: TraceOnPage) -> list[str]:
+    """The names of the runs that did not end as declared."""
+    return [name for name, run in shown.trace.runs.items() if run.is_surprise]

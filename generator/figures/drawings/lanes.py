@@ -1,0 +1,104 @@
+"""One stage of the data's way: a lane a rank, what it holds, and what travels between ranks.
+
+Neighbours that send are joined by an arrow across the gap between their lanes; whatever else
+travels is a rail at the side, with a head where a rank receives and none where it only gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from generator.figures.drawings.diagram import Diagram, fitting
+
+WIDTH = 350
+LEFT, RIGHT = 108, 312  # of the lanes' boxes
+RAIL = 338
+HEIGHT, GAP, NARROW_GAP = 36, 27, 9
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One rank: what it holds in this run, and what it works on in this stage, if anything."""
+
+    label: str
+    works_on: str
+    holds: str
+
+
+@dataclass(frozen=True)
+class Travel:
+    """One operation between ranks; no source: all give, no target: all receive."""
+
+    words: str
+    source: int | None
+    target: int | None
+
+
+def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Diagram:
+    """Draw one stage.
+
+    Args:
+        rows: the ranks, from rank 0.
+        travels: what travels between them; of those that need a rail, the first is drawn.
+        idle: words for a rank that takes no part.
+    """
+    steps = [one for one in travels if _are_neighbours(one)]
+    shared = next((one for one in travels if one not in steps), None)
+    gap = GAP if steps else NARROW_GAP
+    top = 26 if shared else 2
+    diagram = Diagram(WIDTH, top + len(rows) * (HEIGHT + gap) - gap + 2)
+    tops = [top + position * (HEIGHT + gap) for position in range(len(rows))]
+    for lane, y in zip(rows, tops, strict=True):
+        _lane(diagram, lane, y, idle)
+    for one in steps:
+        _between(diagram, one, tops)
+    if shared:
+        _rail(diagram, shared, tops)
+    return diagram
+
+
+def _lane(diagram: Diagram, lane: Lane, y: float, idle: str) -> None:
+    works, middle = bool(lane.works_on), y + HEIGHT / 2
+    name = middle - 8 if lane.holds else middle
+    diagram.word(LEFT - 8, name, lane.label, anchor="end")
+    diagram.word(LEFT - 8, middle + 8, fitting(lane.holds, LEFT - 8), anchor="end", colour="soft")
+    diagram.box(
+        LEFT, y, RIGHT - LEFT, HEIGHT, radius=4, dashed=not works,
+        stroke="compute" if works else "line", fill="raised" if works else "none",
+    )  # fmt: skip
+    diagram.word(
+        (LEFT + RIGHT) / 2, middle, fitting(lane.works_on or idle, RIGHT - LEFT), anchor="middle",
+        colour="ink" if works else "soft",
+    )  # fmt: skip
+
+
+def _are_neighbours(travel: Travel) -> bool:
+    source, target = travel.source, travel.target
+    return source is not None and target is not None and abs(source - target) == 1
+
+
+def _between(diagram: Diagram, travel: Travel, tops: Sequence[float]) -> None:
+    """An arrow from one lane to the next; what goes up stands beside what goes down."""
+    assert travel.source is not None
+    assert travel.target is not None
+    down = travel.target > travel.source
+    x = LEFT + (60 if down else 130)
+    start = tops[travel.source] + (HEIGHT if down else 0)
+    end = tops[travel.target] + (0 if down else HEIGHT)
+    diagram.arrow(x, start, x, end)
+    diagram.word(x + 8, (start + end) / 2, travel.words, colour="communication")
+
+
+def _rail(diagram: Diagram, travel: Travel, tops: Sequence[float]) -> None:
+    """A line beside the lanes that take part; its words stand above it."""
+    ends = {travel.source, travel.target}
+    taking_part = [at for at in range(len(tops)) if None in ends or at in ends]
+    middles = {at: tops[at] + HEIGHT / 2 for at in taking_part}
+    diagram.line(RAIL, middles[taking_part[0]], RAIL, middles[taking_part[-1]])
+    diagram.word(RAIL + 8, 11, travel.words, anchor="end", colour="communication")
+    for at, y in middles.items():
+        if at == travel.source or travel.target not in (None, at):
+            diagram.line(RIGHT, y, RAIL, y)
+        else:
+            diagram.arrow(RAIL, y, RIGHT, y, both=travel.source is travel.target)

@@ -1,0 +1,79 @@
+"""Figures: an author's `Figure` and the runs it names → drawings, and the numbers behind them.
+
+Each kind has a reader in `generator/views/`, which turns runs into rows of words and numbers, and a
+drawing in `generator/drawings/`, which knows nothing of runs. Whatever is drawn also stands in a
+table, each number with its provenance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from generator.content.exhibit import Figure
+from generator.evidence.folio import Folio
+from generator.figures.epochs_figure import epochs
+from generator.figures.growth_figure import growth
+from generator.figures.memory_figure import memory_bars
+from generator.figures.picture import Picture
+from generator.figures.placement_figures import mental_model, placement, under_the_hood
+from generator.figures.time_figures import step_times, timeline
+
+KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
+    "memory_bars": memory_bars,
+    "epochs": epochs,
+    "timeline": timeline,
+    "placement": placement,
+    "step_times": step_times,
+    "mental_model": mental_model,
+    "under_the_hood": under_the_hood,
+    "growth": growth,
+}
+
+
+@dataclass(frozen=True)
+class FigureOnPage:
+    """A figure as its template wants it."""
+
+    id: str
+    title: Markup
+    caption: Markup
+    picture: Picture
+    missing: list[str] = field(default_factory=list)
+
+
+def draw(figure: Figure, folio: Folio) -> FigureOnPage:
+    """Draw a figure from the runs it names; a run that was skipped is left out and said."""
+    folio.figures.append(figure.id)
+    again = folio.figures.count(figure.id)
+    if again > 1:  # a figure may stand on a page more than once, an id may not
+        figure = figure.model_copy(update={"id": f"{figure.id}-{again}"})
+    missing = []
+    for path in _named(figure):
+        run = folio.run(path)
+        if run is None or run.status == "skipped":
+            reason = run.reason if run is not None and run.reason else folio.ui["figure"]["skipped"]
+            missing.append(f"{path}: {reason}")
+    return FigureOnPage(
+        id=figure.id,
+        title=folio.line(figure.title),
+        caption=folio.line(figure.caption) + _natures(figure, folio),
+        picture=KINDS[figure.kind](figure, folio),
+        missing=missing,
+    )
+
+
+def _natures(figure: Figure, folio: Folio) -> Markup:
+    """What no word beside a bar or a point could say: that a run drawn here is not a real one."""
+    runs = filter(None, map(folio.book.run, _named(figure)))
+    found = sorted({run.nature for run in runs} - {"real"})
+    marks = (Markup(' <small class="pb-nature">{}</small>').format(one) for one in found)
+    return Markup("").join(marks)
+
+
+def _named(figure: Figure) -> list[str]:
+    """Every run that a figure names, each once."""
+    grown = [run for series in figure.growth.series for run in series.runs] if figure.growth else []
+    return list(dict.fromkeys([*figure.runs, *figure.budgeted, *grown]))

@@ -1,0 +1,119 @@
+"""How a measured number grows over runs, beside what a formula says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from generator.content.exhibit import Figure, Growth
+from generator.evidence import units
+from generator.evidence.difference import relative_difference
+from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.growth import GrownRun, grown
+from generator.evidence.units import Unit
+from generator.evidence.value import Value, numeric
+from generator.figures.chart import NARROW, WIDE
+from generator.figures.drawings import growth as drawing
+from generator.figures.drawings.growth import Axes, Grown, Point
+from generator.figures.picture import Picture, Table, chart_svg, plain
+
+_SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
+_TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+_COUNTS = (("billion", 1e9), ("million", 1e6), ("", 1.0))
+
+
+def growth(figure: Figure, folio: Folio) -> Picture:
+    """Points and a line a series, the formula dashed, and every number in a table."""
+    written = figure.growth
+    assert written is not None
+    found = {label: runs for label, runs in grown(written, folio.evidence).items() if runs}
+    for row in (row for runs in found.values() for row in runs):
+        folio.run(row.run)
+    table = _table(found, written, folio)
+    if not found:
+        return Picture(table)
+    rows = [row for runs in found.values() for row in runs]
+    x_unit, x_size = _scale([row.x for row in rows])
+    measured = [row.measured for row in rows]
+    y_unit, y_size = _scale([*measured, *(row.predicted for row in rows if row.predicted)])
+    names = {label: plain(folio.line(label)) for label in found}
+    series = [
+        Grown(names[label], tuple(_point(row, names[label], x_size, y_size, folio) for row in runs))
+        for label, runs in found.items()
+    ]
+    axes = Axes(
+        x_title=_titled(written.x_label, x_unit, folio),
+        y_title=_titled(written.y_label, y_unit, folio),
+        measured=folio.ui["figure"]["measured"].lower(),
+        formula=folio.ui["figure"]["by_formula"],
+        is_logarithmic=written.logarithmic,
+        x_digits=3 if x_size > 1 else 4,
+    )
+    description = "; ".join(_described(names[label], runs, folio) for label, runs in found.items())
+    drawings = [
+        chart_svg(drawing.growth(series, axes, layout), figure, folio, layout.name, description)
+        for layout in (WIDE, NARROW)
+    ]
+    return Picture(table, drawings)
+
+
+def _point(row: GrownRun, name: str, x_size: float, y_size: float, folio: Folio) -> Point:
+    predicted = None if row.predicted is None else numeric(row.predicted) / y_size
+    say = _described(name, [row], folio)
+    return Point(numeric(row.x) / x_size, numeric(row.measured) / y_size, predicted, say)
+
+
+def _scale(values: Sequence[Value]) -> tuple[str, float]:
+    """The unit of an axis, and how much one of it is, so that its numbers are easily read."""
+    largest = max(abs(numeric(value)) for value in values)
+    sizes = _sizes_of(values[0].unit)
+    return next(((name, size) for name, size in sizes if largest >= size), sizes[-1])
+
+
+def _sizes_of(unit: Unit) -> tuple[tuple[str, float], ...]:
+    if (unit.num_bytes, unit.num_seconds) == (1, 0):
+        return _SIZES
+    if (unit.num_bytes, unit.num_seconds) == (0, 1):
+        return _TIMES
+    if (unit.num_bytes, unit.num_seconds) == (1, -1):
+        return tuple((f"{name}/s", size) for name, size in _SIZES)
+    if unit == units.SHARE:
+        return (("%", 0.01),)
+    return _COUNTS
+
+
+def _titled(label: str, unit: str, folio: Folio) -> str:
+    words = plain(folio.line(label))
+    return f"{words}, {unit}" if unit else words
+
+
+def _described(name: str, runs: Sequence[GrownRun], folio: Folio) -> str:
+    told = (
+        f"{row.x}: {row.measured}"
+        + (f" ({folio.ui['figure']['by_formula']} {row.predicted})" if row.predicted else "")
+        for row in runs
+    )
+    return f"{name}: {', '.join(told)}"
+
+
+def _table(found: dict[str, list[GrownRun]], written: Growth, folio: Folio) -> Table:
+    words = folio.ui["figure"]
+    head = [words["run"], plain(folio.line(written.x_label)), words["measured"]]
+    table = Table(head)
+    if written.predicted:
+        head += [words["by_formula"], folio.ui["cost"]["differs_by"]]
+    for label, runs in found.items():
+        for row in runs:
+            cells: list[Markup | str] = [
+                Markup("{} · <code>{}</code>").format(folio.line(label), row.run),
+                folio.show(row.x),
+                folio.show(row.measured),
+            ]
+            if written.predicted:
+                off = relative_difference(row.predicted, row.measured)
+                cells += [
+                    ABSENT if value is None else folio.show(value) for value in (row.predicted, off)
+                ]
+            table.rows.append(cells)
+    return table

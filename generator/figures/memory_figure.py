@@ -1,0 +1,170 @@
+"""The figure that tells the story: what each rank needs, against what each rank was allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from generator.content.exhibit import Figure
+from generator.evidence.folio import Folio
+from generator.evidence.value import Value
+from generator.figures.chart import NARROW, WIDE
+from generator.figures.drawings import memory_bars as drawing
+from generator.figures.drawings.memory_bars import Bar, Tone
+from generator.figures.picture import Picture, Table, chart_svg, opening
+from runners.trace import RankRecord, Run
+
+UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+@dataclass(frozen=True)
+class _Row:
+    group: str  # the run, told apart from every other of the figure
+    label: str  # beside the bar: the first of a group names the strategy, the others their rank
+    rank: str  # empty where there is only one
+    run: str
+    peak: Value
+    budget: Value | None
+    tone: Tone
+    outcome: str
+
+
+def memory_bars(figure: Figure, folio: Folio) -> Picture:
+    """Peak of every rank of the runs, and what happened to it under the budget."""
+    rows = [
+        row
+        for position, path in enumerate(figure.runs)
+        for row in _rows(path, _budgeted(figure, position), figure, folio)
+    ]
+    if not rows:
+        return Picture(Table([]))
+    unit, scale = _unit(max(_size(row.peak) for row in rows))
+    bars = [
+        Bar(
+            group=row.group,
+            label=row.label,
+            size=round(_size(row.peak) / scale, 3),
+            words=" · ".join(filter(None, [str(row.peak), row.outcome])),
+            tone=row.tone,
+            limit=round(_size(row.budget) / scale, 3) if row.budget else None,
+            say=_said(row, folio),
+        )
+        for row in rows
+    ]
+    words = folio.ui["figure"]
+    budgets = dict.fromkeys(str(row.budget) for row in rows if row.budget)
+    limit = f"{words['budget']} {', '.join(budgets)}"
+    description = "; ".join(f"{bar.group}, {bar.label}: {bar.words}" for bar in bars)
+    if budgets:
+        description += f". {limit} {words['per_rank']}."
+    table = _table(rows, folio)
+    sources = {bar.say: str(cells[1]) for bar, cells in zip(bars, table.rows, strict=True)}
+    drawings = [
+        opening(
+            chart_svg(
+                drawing.memory_bars(bars, f"{unit} {words['per_rank']}", limit, layout),
+                figure,
+                folio,
+                layout.name,
+                description,
+            ),
+            sources,
+        )
+        for layout in (WIDE, NARROW)
+    ]
+    return Picture(table, drawings)
+
+
+def _named(row: _Row) -> str:
+    return " · ".join(filter(None, [row.group, row.rank]))
+
+
+def _said(row: _Row, folio: Folio) -> str:
+    budget = f"{folio.ui['figure']['budget']} {row.budget}" if row.budget else ""
+    return f"{_named(row)}: " + " · ".join(filter(None, [str(row.peak), row.outcome, budget]))
+
+
+def _budgeted(figure: Figure, position: int) -> str | None:
+    return figure.budgeted[position] if position < len(figure.budgeted) else None
+
+
+def _unit(largest: float) -> tuple[str, int]:
+    """The unit of the axis, so that its numbers have two digits or more before the point."""
+    return next(((name, size) for name, size in UNITS if largest >= 10 * size), UNITS[-1])
+
+
+def _size(value: Value) -> float:
+    assert not isinstance(value.number, str)
+    return float(value.number)
+
+
+def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list[_Row]:
+    run = folio.run(path)
+    if run is None:
+        return []
+    tried = folio.run(budgeted) if budgeted else None
+    name = _name(path, run, figure, folio)
+    group = name + _ranks_where_they_differ(path, run, figure, folio)
+    rows: list[_Row] = []
+    for position, record in enumerate(run.ranks):
+        peak = folio.value(f"{path}.ranks[{position}].memory.peak_bytes")
+        if peak is None:
+            continue
+        tone, outcome = _outcome(tried, position, folio)
+        rank = f"{folio.ui['figure']['rank']} {record.rank}" if len(run.ranks) > 1 else ""
+        label = rank if rows else " · ".join(filter(None, [name, rank]))
+        budget = folio.value(f"{budgeted}.budget_bytes") if budgeted else None
+        rows.append(_Row(group, label, rank, path, peak, budget, tone, outcome))
+    return rows
+
+
+def _name(path: str, run: Run, figure: Figure, folio: Folio) -> str:
+    """The strategy, and whatever else tells the runs of this figure apart."""
+    others = [other for p in figure.runs if p != path and (other := folio.run(p))]
+    parts = [folio.strategy(run)]
+    for setting in ("model", "optimizer"):
+        mine = run.settings.get(setting)
+        if any(other.settings.get(setting) != mine for other in others):
+            parts.append(str(mine).replace("_", " "))
+    return ", ".join(parts)
+
+
+def _ranks_where_they_differ(path: str, run: Run, figure: Figure, folio: Folio) -> str:
+    """`, 4 ranks` for a run that shares its name with one of another number of ranks."""
+    name = _name(path, run, figure, folio)
+    for other in figure.runs:
+        rival = folio.run(other)
+        if (
+            rival
+            and rival.world_size != run.world_size
+            and _name(other, rival, figure, folio) == name
+        ):
+            return f", {run.world_size} {folio.ui['figure']['ranks']}"
+    return ""
+
+
+def _outcome(tried: Run | None, position: int, folio: Folio) -> tuple[Tone, str]:
+    words = folio.ui["figure"]
+    if tried is None or tried.status == "skipped" or position >= len(tried.ranks):
+        return "plain", ""
+    record: RankRecord = tried.ranks[position]
+    if record.status == "completed" and tried.status == "completed":
+        return "completed", words["completes"]
+    if record.failure is not None and record.failure.kind == "out_of_memory":
+        return "refused", f"{words['refused']} {record.failure.phase.replace('_', ' ')}"
+    return "refused", words["stopped"]
+
+
+def _table(rows: list[_Row], folio: Folio) -> Table:
+    words = folio.ui["figure"]
+    table = Table([words["run"], words["peak"]])
+    has_budget = any(row.budget for row in rows)
+    if has_budget:
+        table.head += [words["allowed"], words["under_budget"]]
+    for row in rows:
+        cells: list[Markup | str] = [_named(row), folio.show(row.peak)]
+        if has_budget:
+            cells += [folio.show(row.budget) if row.budget else "", row.outcome]
+        table.rows.append(cells)
+    return table

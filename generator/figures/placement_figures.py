@@ -1,0 +1,160 @@
+"""Diagrams drawn from runs: which rank holds which layer, what travels, what a step is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from generator.content.exhibit import Figure
+from generator.evidence.folio import Folio
+from generator.figures.chart import NARROW, WIDE, Layout
+from generator.figures.drawings import placement as drawing
+from generator.figures.drawings.diagram import Diagram
+from generator.figures.drawings.placement import Lane, Panel, Piece
+from generator.figures.picture import Picture, Table, diagram_svg, plain
+from runners.trace import Run
+
+PHASES = ("build", "wrap", "forward", "loss", "backward", "optimizer")
+
+
+@dataclass(frozen=True)
+class _Placed:
+    path: str
+    run: Run
+    panel: Panel
+
+
+def _pieces(run: Run, rank: int) -> tuple[Piece, ...]:
+    if run.model is None:
+        return ()
+    return tuple(
+        Piece(
+            name=layer.name,
+            size=layer.bytes / (len(layer.ranks) if layer.is_sharded else 1),
+            is_shard=layer.is_sharded,
+        )
+        for layer in run.model.layers
+        if rank in layer.ranks
+    )
+
+
+def _travels(path: str, run: Run, folio: Folio) -> tuple[str, ...]:
+    """What travels in one step: each operation, summed over the ranks that send."""
+    sent: dict[str, list[str]] = {}
+    for position, record in enumerate(run.ranks):
+        for collective in record.collectives:
+            value = folio.value(
+                f"{path}.ranks[{position}].collectives['{collective.operation}'].bytes"
+            )
+            if value is not None:
+                sent.setdefault(collective.operation, []).append(str(value))
+    lines = []
+    for operation, sizes in sorted(sent.items()):
+        if operation in ("recv", "barrier"):
+            continue
+        distinct = list(dict.fromkeys(sizes))
+        words = folio.ui["figure"]
+        lines.append(f"{operation} {' / '.join(distinct)} {words['per_rank']}")
+    return tuple(lines)
+
+
+def _placed(figure: Figure, folio: Folio) -> list[_Placed]:
+    found = []
+    words = folio.ui["figure"]
+    for path in figure.runs:
+        run = folio.run(path)
+        if run is None or run.model is None:
+            continue
+        lanes = []
+        for position in range(run.world_size):
+            held = _held(path, position, folio)
+            memory = run.ranks[position].memory if position < len(run.ranks) else None
+            phases = tuple(memory.phases) if memory and memory.phases else None
+            name = f"{words['rank']} {position}"
+            lanes.append(Lane(name, held, _pieces(run, position), phases))
+        is_chain = any(c.operation == "send" for record in run.ranks for c in record.collectives)
+        panel = Panel(
+            folio.strategy(run), tuple(lanes), _travels(path, run, folio), is_chain=is_chain
+        )
+        found.append(_Placed(path, run, panel))
+    return found
+
+
+def _held(path: str, position: int, folio: Folio) -> str:
+    value = folio.value(f"{path}.ranks[{position}].memory.largest.parameters_bytes")
+    return str(value) if value is not None else ""
+
+
+def _table(placed: list[_Placed], folio: Folio) -> Table:
+    words = folio.ui["figure"]
+    table = Table([words["layer"], words["parameters"], words["bytes"], words["holds"]])
+    for one in placed:
+        assert one.run.model is not None
+        name = f"{folio.strategy(one.run)} · " if len(placed) > 1 else ""
+        for position, layer in enumerate(one.run.model.layers):
+            base = f"{one.path}.model.layers[{position}]"
+            how = words["shards"] if layer.is_sharded else words["whole"]
+            ranks = ", ".join(f"{words['rank']} {rank}" for rank in layer.ranks)
+            table.rows.append(
+                [
+                    f"{name}{layer.name}",
+                    folio.cell(f"{base}.num_parameters"),
+                    folio.cell(f"{base}.bytes"),
+                    f"{ranks}, {how}",
+                ]
+            )
+    return table
+
+
+def _picture(
+    figure: Figure,
+    folio: Folio,
+    placed: list[_Placed],
+    draw: Callable[[list[_Placed], Layout], Diagram],
+) -> Picture:
+    table = _table(placed, folio)
+    if not placed:
+        return Picture(table)
+    title = plain(folio.line(figure.title))
+    description = " ".join(drawing.in_words(one.panel) for one in placed)
+    drawings = [
+        diagram_svg(draw(placed, layout), figure, folio.environment, layout, title, description)
+        for layout in (WIDE, NARROW)
+    ]
+    return Picture(table, drawings)
+
+
+def placement(figure: Figure, folio: Folio) -> Picture:
+    """Which rank holds which layer: width follows bytes."""
+    return _picture(
+        figure,
+        folio,
+        _placed(figure, folio),
+        lambda placed, layout: drawing.panels([one.panel for one in placed], layout, travel=False),
+    )
+
+
+def mental_model(figure: Figure, folio: Folio) -> Picture:
+    """What each rank holds under each strategy, and what travels between the ranks in a step."""
+    return _picture(
+        figure,
+        folio,
+        _placed(figure, folio),
+        lambda placed, layout: drawing.panels([one.panel for one in placed], layout, travel=True),
+    )
+
+
+def under_the_hood(figure: Figure, folio: Folio) -> Picture:
+    """One step of each run as rows of what every rank does, and where messages pass."""
+    placed = _placed(figure, folio)
+
+    def draw(placed: list[_Placed], layout: Layout) -> Diagram:
+        panels = [(one.panel, _phases(one.run)) for one in placed]
+        return drawing.steps(panels, layout)
+
+    return _picture(figure, folio, placed, draw)
+
+
+def _phases(run: Run) -> tuple[str, ...]:
+    seen = {phase for record in run.ranks if record.memory for phase in record.memory.phases}
+    return tuple(phase for phase in PHASES if phase in seen and phase not in ("build", "wrap"))

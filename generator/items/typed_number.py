@@ -1,0 +1,79 @@
+"""A number that a reader types: the unit it is asked in, and how near it has to be.
+
+In: the value asked for. Out: the unit's label as pages print it, how many base units one of it is,
+and how far off an answer may be, in base units. Whoever types what the page will print is right.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from generator.content.claim import Tolerance
+from generator.evidence.units import NBSP
+from generator.evidence.value import Value
+from generator.items.keys import slack
+
+_PRINTED = re.compile(
+    rf"−?([\d,]+(?:\.\d+)?)(?:{NBSP}×{NBSP}10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?{NBSP}?(.*)", re.DOTALL
+)
+_NORMAL = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_SCALES: dict[str, float] = {
+    "": 1, "s": 1, "ms": 1e-3, "µs": 1e-6, "%": 0.01, "times": 1, "per second": 1,
+    "million": 1e6, "billion": 1e9, "trillion": 1e12,
+    "byte": 1, "bytes": 1, "second": 1, "seconds": 1, "bytes per second": 1,
+    **_BYTES, **{f"{name}/s": size for name, size in _BYTES.items()},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a typed answer is compared with.
+
+    Attributes:
+        number: in base units; None for words and shapes.
+        within: how far off an answer may be, in base units.
+        words: a shape or a word to type as it is; None for a number.
+    """
+
+    number: float | None
+    within: float = 0.0
+    words: str | None = None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a number is asked in: a label such as `MiB`, and its size in base units."""
+
+    label: str
+    scale: float
+
+
+def unit_of(value: Value) -> Unit:
+    """The unit that a value prints in."""
+    if isinstance(value.number, str):
+        return Unit("", 1)
+    _, power, label = _parts(value)
+    scale = _SCALES[label]
+    if not power:
+        return Unit(label, scale)
+    label = f"× 10{power} {label}".strip()
+    return Unit(label, scale * 10.0 ** int(power.translate(_NORMAL)))
+
+
+def reach(value: Value, tolerance: Tolerance | None) -> Reach:
+    """How an answer is held against a value."""
+    if isinstance(value.number, str):
+        return Reach(None, words=value.number)
+    mantissa, _, _ = _parts(value)
+    as_printed = float(mantissa.replace(",", "")) * unit_of(value).scale
+    rounded = abs(abs(value.number) - as_printed)
+    return Reach(value.number, max(slack(tolerance, value), rounded))
+
+
+def _parts(value: Value) -> tuple[str, str, str]:
+    """What a value prints: digits, power of ten, unit."""
+    found = _PRINTED.fullmatch(str(value))
+    assert found, value
+    return found[1], found[2] or "", found[3].replace(NBSP, " ")

@@ -1,0 +1,259 @@
+"""One page: a `Sheet`, which says what it is made from, → Markdown. Pure.
+
+Each page is a template of its own over the shared frame. Headings are Markdown, so that MkDocs
+makes the table of contents from them; everything else is HTML, so that no Markdown builder changes
+it. Code that pages show is read from the files that runs executed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from generator.content import handwritten
+from generator.content.book import Book, Topic
+from generator.content.exhibit import Figure
+from generator.content.lesson import Mode
+from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
+from generator.evidence.other_machines import Elsewhere
+from generator.evidence.provenance import PageText
+from generator.evidence.verdicts import Outcome
+from generator.figures import figures
+from generator.figures.picture import plain
+from generator.items import given_away
+from generator.pages.views import (
+    calculator_form,
+    claims,
+    costs,
+    decisions,
+    frame,
+    home,
+    listing,
+    machines,
+    other_machines,
+    proof,
+    question,
+    retractions,
+    runs,
+    sift,
+    stages,
+    tables,
+    trials,
+    walkthrough,
+    ways,
+)
+
+TEMPLATES = Path(__file__).parent / "templates"
+DESCRIPTION_LENGTH = 180
+_VALUE_AND_MARK = re.compile(
+    r'((?:[(\[“"]|&#34;)?<button type="button" class="pb-value[^>]*>[^<]*'
+    r"(?:<small[^<]*</small>)?</button>"
+    r"(?:[.,;:!?)\]”%]|’s)+)"
+)
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates, autoescaped and strict."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters["heading"] = escaped_heading
+    made.filters["plain"] = plain
+    made.filters["breakable"] = breakable
+    made.globals["ui"] = interface_words()
+    return made
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What one page is made from, and nothing beyond it: two equal sheets print alike.
+
+    Attributes:
+        path: under the site's root.
+        template: its template; the frame is shared.
+        book: the book, narrowed to what this page may draw upon.
+        heading: the page's title, an author's line.
+        about: what it is about, for search engines and previews.
+        source: the file that an author edits.
+        topic: the topic it belongs to, narrowed likewise.
+        mode: the mode, for the page of a lesson.
+        code: the listed code that it shows, and that its items are about: path and text.
+        minutes: for pages that lead to others, the minutes that each of those takes.
+        text: for a page that somebody writes by hand, its Markdown.
+        claim_groups: for the page of all claims: claims by experiment.
+        claim_topics: for pages with filters: the topics of every claim.
+        machine: for the page of one machine, its name.
+        experiment: for the page of one experiment's runs, its name.
+        styles: style sheets that this page needs beyond the one of all pages.
+        is_brief: whether its values leave their command and trace to their experiment's page.
+        has_toc: whether a table of contents stands beside it.
+    """
+
+    path: str
+    template: str
+    book: Book
+    heading: str
+    about: str
+    source: str | None
+    topic: Topic | None = None
+    mode: Mode | None = None
+    code: tuple[tuple[str, str | None], ...] = ()
+    minutes: Mapping[str, int] = field(default_factory=dict)
+    text: str = ""
+    claim_groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    claim_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    machine: str | None = None
+    experiment: str | None = None
+    styles: tuple[str, ...] = ()
+    is_brief: bool = False
+    has_toc: bool = False
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A page: its bytes, the minutes that it takes, the items whose answer it gives away."""
+
+    content: bytes
+    minutes: int
+    told: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The evidence, and what it says of each claim; on the other machines too."""
+
+    evidence: Evidence
+    outcomes: dict[str, Outcome]
+    elsewhere: dict[str, Elsewhere]
+
+
+def printed(sheet: Sheet, judged: Judged) -> Printed:
+    """Print one page: the template's body inside the frame."""
+    depth = sheet.path.count("/")
+    text = PageText(judged.evidence, depth, is_brief=sheet.is_brief)
+    folio = Folio(
+        sheet.book, judged.evidence, judged.outcomes, environment(), text,
+        elsewhere=judged.elsewhere,
+    )  # fmt: skip
+    topic, book = sheet.topic, sheet.book
+    lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
+    context: dict[str, Any] = {
+        "folio": folio, "book": book, "topic": topic, "root": "../" * depth, "mode": sheet.mode,
+        "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, text),
+        **_tools(folio, topic, lesson, sheet.minutes), **_of_the_book(folio, sheet),
+    }  # fmt: skip
+    body = _kept_together(environment().get_template(sheet.template).render(context))
+    row = ways.ways(topic, sheet.mode, folio) if topic else []
+    found = frame.origins(folio.runs, book, depth)
+    minutes = frame.minutes(body, len(folio.items))
+    page = environment().get_template("page.md.j2")
+    content = page.render(
+        context,
+        body=Markup(body),
+        ways=row,
+        has_toc=sheet.has_toc,
+        styles=sheet.styles,
+        compared_claims=other_machines.compared(folio) if sheet.mode else [],
+        minutes=minutes,
+        scripts=frame.scripts(body, has_ways=bool(row)),
+        origins=found,
+        machines=frame.machines(found),
+        notices=frame.notices(folio, found),
+        title=folio.line(sheet.heading),
+        description=_shortened(plain(folio.line(sheet.about)) if sheet.about else ""),
+    )
+    items = topic.items if topic and book.is_reference else {}
+    told = given_away.told(body, sheet.path, items, judged.evidence) if items else {}
+    return Printed(content.encode(), minutes, told)
+
+
+def _tools(
+    folio: Folio, topic: Topic | None, lesson: object, minutes: Mapping[str, int]
+) -> dict[str, Any]:
+    """What templates call: each takes what an author wrote and gives what a macro prints."""
+    drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
+    items = topic.items if topic else {}
+    return {
+        "figure": lambda name: figures.draw(drawn[name], folio),
+        "drawn": lambda figure: figures.draw(figure, folio),
+        "question": lambda name, kind: question.question(items[name], folio, kind),
+        "listing": lambda written: listing.listing(written, folio),
+        "stages": lambda flow: stages.stages(flow, folio),
+        "prediction": lambda written: tables.prediction(written, folio),
+        "epochs": lambda training: tables.epochs(training, folio),
+        "verdicts": lambda names: claims.verdict_rows(names, folio),
+        "failing": lambda paths: tables.failing(paths, folio),
+        "compared": lambda written: tables.compared(written, folio),
+        "program": lambda written: listing.listing(written, folio),
+        "notes": lambda program, written: walkthrough.notes(program, written, folio),
+        "decisions": lambda written: decisions.decisions(written, folio),
+        "trial": lambda written, whole: trials.trial(written, whole, folio),
+        "output": lambda path: listing.printed(path, folio),
+        "cost_rows": lambda table: costs.cost_rows(table, folio),
+        "calculator": lambda written: calculator_form.calculator(written, folio),
+        "again": folio.evidence.again,
+        "line": folio.line,
+        "prose": folio.prose,
+        "cell": folio.cell,
+        "strategy": folio.strategy,
+        "ways_into": lambda one: _ways_into(one, minutes, folio),
+        "marks_of": lambda one: ways.marks(ways.asked_anywhere(one), one, folio.evidence),
+    }
+
+
+def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
+    """What the templates of the book's own pages call: proof, runs, machines, sentences."""
+    topics = sheet.claim_topics
+    measured = folio.book.machines.get(sheet.machine or "")
+    return {
+        "home": lambda: home.home(folio),
+        "measured": measured,
+        "experiment": sheet.experiment,
+        "choices": lambda words: sift.choices(words, topics, folio),
+        "proof_groups": lambda: proof.groups(sheet.claim_groups, topics, folio),
+        "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
+        "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
+        "retractions": lambda: retractions.retractions(topics, folio),
+        "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),
+        "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", folio),
+        "machines": machines,
+        "folio": folio,
+    }
+
+
+def _ways_into(topic: Topic, minutes: Mapping[str, int], folio: Folio) -> list[ways.Way]:
+    """The modes of a topic with the minutes that each takes."""
+    places = {mode: f"topics/{topic.id}/{mode}.md" for mode in topic.asked}
+    read: dict[str, int] = {mode: minutes[path] for mode, path in places.items() if path in minutes}
+    return ways.ways(topic, None, folio, read)
+
+
+def _markdown(sheet: Sheet, text: PageText) -> Markup:
+    """The Markdown that somebody wrote by hand, with its values as HTML in it."""
+    return Markup(handwritten.filled(sheet.text, lambda one: escaped_heading(text.expression(one))))
+
+
+def _kept_together(html: str) -> str:
+    """Punctuation stays on the line of the value it follows; browsers break after any button."""
+    return _VALUE_AND_MARK.sub(r'<span class="pb-keep">\1</span>', html)
+
+
+def _shortened(text: str) -> str:
+    text = re.sub(r"\s+", " ", text).strip()
+    if len(text) <= DESCRIPTION_LENGTH:
+        return text
+    return text[:DESCRIPTION_LENGTH].rsplit(" ", 1)[0] + "…"

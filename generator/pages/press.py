@@ -1,0 +1,318 @@
+"""Book → its pages, each printed again only when something that it is made from has changed.
+
+Flow: what any page may draw upon (traces, claims, templates …) is the *base*; beyond it each page
+is made from a `Sheet`. A press remembers both, and the pages. The next book is compared with them,
+value by value: another base forgets everything, another sheet prints one page. A press that has
+printed nothing yet prints everything, so a plain build goes the same way and gives the same bytes.
+
+Checks go the same way: the mistakes of a file are looked for again only when the file, its topic's
+items or the code that it lists have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from generator.checks import content_checks, repeats
+from generator.content import listed_code
+from generator.content.book import Book, Topic
+from generator.content.claim import RetractionFile
+from generator.content.documents import Document
+from generator.content.errors import ContentError, ContentErrors
+from generator.content.lesson import HomeFile
+from generator.content.quiz import QuizFile
+from generator.evidence import verdicts
+from generator.evidence.claim_topics import topics_by_claim
+from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import interface_words
+from generator.evidence.other_machines import elsewhere
+from generator.evidence.verdicts import Outcome
+from generator.items import given_away
+from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment, printed
+
+_SHARED = (
+    "root", "traces", "machine", "reference", "machines", "claims", "misconceptions",
+    "references",
+)  # fmt: skip
+_ELSEWHERE = HomeFile.model_construct()  # what a page holds that has nothing of the home page
+TAKEN = "the book has a page of this name already; choose another"
+SIFT = "assets/sift.css"  # what the filters of a page hide
+Code = tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True)
+class Base:
+    """What any page may draw upon.
+
+    Attributes:
+        shared: the fields of a book that every sheet has whole.
+        templates: every template by its path, as text.
+        words: the interface's.
+    """
+
+    shared: Mapping[str, object]
+    templates: Mapping[str, str]
+    words: Mapping[str, object]
+
+
+def _base(book: Book) -> Base:
+    templates = {
+        path.relative_to(TEMPLATES).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(TEMPLATES.rglob("*.j2"))
+    }
+    return Base({name: getattr(book, name) for name in _SHARED}, templates, interface_words())
+
+
+class Press:
+    """Prints one book after another."""
+
+    def __init__(self) -> None:
+        self._base: Base | None = None
+        self._judged: Judged | None = None
+        self._found: dict[str, tuple[object, list[ContentError]]] = {}
+        self._pages: dict[str, tuple[Sheet, Printed]] = {}
+
+    def printed(self, book: Book) -> dict[str, bytes]:
+        """Every page of a book, by its path under the site's root.
+
+        Raises:
+            ContentErrors: whatever authors wrote that cannot be printed, all at once.
+        """
+        judged = self.judged(book)
+        book = judged.evidence.book
+        files = _Files(book)
+        _raise_any(self._mistakes(files, judged.evidence))
+        pages = self._print_all(files, judged)
+        told = {item: message for page in pages.values() for item, message in page.told.items()}
+        _raise_any(given_away.mistakes(book, told))
+        return {path: page.content for path, page in pages.items()}
+
+    @property
+    def handwritten(self) -> frozenset[str]:
+        """The pages that somebody wrote as Markdown."""
+        return frozenset(path for path, (sheet, _) in self._pages.items() if sheet.text)
+
+    @property
+    def sources(self) -> dict[str, str | None]:
+        """The file that an author edits, by page; None for a page that no author wrote."""
+        return {path: sheet.source for path, (sheet, _) in self._pages.items()}
+
+    def judged(self, book: Book) -> Judged:
+        """The evidence over a book, with every verdict; what is known of its base stays."""
+        base = _base(book)
+        if self._judged is None or base != self._base:
+            environment().globals["ui"] = base.words
+            evidence = Evidence(book)
+            outcomes = verdicts.judge(book, evidence)
+            self._judged = Judged(evidence, outcomes, elsewhere(book, outcomes))
+            self._base, self._found, self._pages = base, {}, {}
+        else:  # stand the book on the base that is known, so that comparing it takes no time
+            shared: dict[str, Any] = {name: self._base.shared[name] for name in _SHARED}
+            evidence = self._judged.evidence.over(replace(book, **shared))
+            self._judged = replace(self._judged, evidence=evidence)
+        return self._judged
+
+    def _mistakes(self, files: _Files, evidence: Evidence) -> Iterator[ContentError]:
+        """Every mistake, looked for again only in what has changed."""
+        book = files.book
+        items = {
+            id(lesson.model): topic.items
+            for topic in book.topics
+            for lesson in topic.lessons.values()
+        }
+        for document in book.documents:
+            own = (document, items.get(id(document.model)), files.code([document]))
+            look = partial(content_checks.of_document, evidence, document)
+            yield from self._looked_for(document.source.file, own, look)
+        for topic in book.topics:
+            questions = files.questions(topic)
+            asked = (topic.items, questions, files.code(questions))
+            yield from self._looked_for(
+                topic.id, asked, partial(content_checks.of_writing, evidence, topic)
+            )
+        for page in book.handwritten:
+            yield from self._looked_for(
+                page.file, page, partial(content_checks.of_handwritten, evidence, page)
+            )
+
+    def _looked_for(
+        self, name: str, made_from: object, look: Callable[[], Iterable[ContentError]]
+    ) -> list[ContentError]:
+        known = self._found.get(name)
+        if known is None or known[0] != made_from:
+            known = (made_from, list(look()))
+            self._found[name] = known
+        return known[1]
+
+    def _print_all(self, files: _Files, judged: Judged) -> dict[str, Printed]:
+        pages: dict[str, Printed] = {}
+        minutes: dict[str, int] = {}
+        errors: list[ContentError] = []
+        for sheet in _sheets(files, judged, minutes):
+            if sheet.path in pages:
+                errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
+                continue
+            try:
+                pages[sheet.path] = self._print(sheet, judged)
+                minutes[sheet.path] = pages[sheet.path].minutes
+            except ContentErrors as found:
+                errors += found.errors
+        _raise_any(errors)
+        self._pages = {path: kept for path, kept in self._pages.items() if path in pages}
+        return pages
+
+    def _print(self, sheet: Sheet, judged: Judged) -> Printed:
+        known = self._pages.get(sheet.path)
+        if known is None or known[0] != sheet:
+            known = (sheet, printed(sheet, judged))
+            self._pages[sheet.path] = known
+        return known[1]
+
+
+def _raise_any(errors: Iterable[ContentError]) -> None:
+    found = list(errors)
+    if found:
+        raise ContentErrors(found)
+
+
+class _Files:
+    """The documents of a book, by topic and by name, and the code that they list."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.by_name = {document.source.file: document for document in book.documents}
+        self._texts: dict[str, str | None] = {}
+        self._questions: dict[str, list[Document[Any]]] = {}
+        for document in book.documents:
+            if isinstance(document.model, QuizFile):
+                folder = document.source.file.split("/")[-2]
+                self._questions.setdefault(folder, []).append(document)
+
+    def questions(self, topic: Topic) -> tuple[Document[Any], ...]:
+        """The files that hold a topic's items."""
+        return tuple(self._questions.get(topic.id, ()))
+
+    def code(self, documents: Iterable[Document[Any]]) -> Code:
+        """The text of every file that documents list, or None where there is none."""
+        paths = dict.fromkeys(path for document in documents for path in _listed(document))
+        return tuple((path, self._text(path)) for path in paths)
+
+    def _text(self, path: str) -> str | None:
+        if path not in self._texts:
+            self._texts[path] = listed_code.text(self.book.root, path)
+        return self._texts[path]
+
+
+def _listed(document: Document[Any]) -> Iterator[str]:
+    """The files whose text a document shows."""
+    yield from (one.path for one in document.listings)
+    if isinstance(document.model, RetractionFile):
+        named = (one.program for one in document.model.retractions)
+        yield from (repeats.path_of(name) for name in named if name)
+
+
+def _sheets(files: _Files, judged: Judged, minutes: Mapping[str, int]) -> Iterator[Sheet]:
+    """The sheets of a book, each after those whose minutes it tells.
+
+    Args:
+        files: the book's.
+        judged: what its evidence says.
+        minutes: of each page, filled in by whoever prints the sheets in this order.
+    """
+    book, words = files.book, interface_words()
+    bare = replace(
+        book, home=_ELSEWHERE, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
+        handwritten=(),
+    )  # fmt: skip
+    for topic in book.topics:
+        yield from _of_topic(files, bare, topic, minutes)
+    outlined = replace(bare, topics=tuple(replace(topic, lessons={}) for topic in book.topics))
+    about_items = files.code(one for topic in book.topics for one in files.questions(topic))
+    yield Sheet(
+        "index.md", "home.md.j2", replace(outlined, home=book.home), book.home.title,
+        book.home.about, "content/home.yml", code=about_items, minutes=dict(minutes),
+    )  # fmt: skip
+    yield Sheet(
+        "topics/index.md", "topics.md.j2", outlined, words["topics"]["title"],
+        words["topics"]["lede"], None, code=about_items, minutes=dict(minutes),
+    )  # fmt: skip
+    yield from _of_the_book(files, bare, judged)
+    for page in book.handwritten:
+        yield Sheet(
+            page.path, "handwritten.md.j2", bare, page.title, page.description, page.file,
+            text=page.body or "\n", has_toc=True,
+        )  # fmt: skip
+
+
+def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
+    """The pages of claims, of experiments' runs, of retracted sentences and of machines."""
+    book, words, claim_topics = files.book, interface_words(), topics_by_claim(files.book)
+    named = replace(
+        bare,
+        topics=tuple(replace(one, lessons={}, items={}, asked={}) for one in book.topics),
+    )
+    yield Sheet(
+        "evidence.md", "evidence.md.j2", named, words["evidence"]["title"],
+        words["evidence"]["lede"], "content/claims", claim_groups=_by_experiment(judged.outcomes),
+        claim_topics=claim_topics, styles=(SIFT,), is_brief=True,
+        has_toc=True,
+    )  # fmt: skip
+    first = _ELSEWHERE.model_copy(update={"statements": book.home.statements})
+    sentences = [one for one in book.documents if isinstance(one.model, RetractionFile)]
+    yield Sheet(
+        "retracted.md", "retracted.md.j2", replace(named, retractions=book.retractions, home=first),
+        words["retracted"]["title"], words["retracted"]["lede"], "content/retracted.yml",
+        claim_topics=claim_topics, code=files.code(sentences), styles=(SIFT,),
+    )  # fmt: skip
+    for name, shown in book.traces.items():
+        yield Sheet(
+            f"evidence/{name}.md", "runs.md.j2", bare,
+            words["runs"]["title"].format(experiment=name.replace("_", " ")),
+            shown.trace.question, None, experiment=name,
+        )  # fmt: skip
+    yield Sheet(
+        "machines/index.md", "machines.md.j2", bare, words["machines"]["title"],
+        words["machines"]["lede"], None,
+    )  # fmt: skip
+    for name in book.machines:
+        yield Sheet(
+            f"machines/{name}.md", "machine.md.j2", bare,
+            words["machines"]["one"].format(name=name), words["machines"]["about"], None,
+            machine=name, is_brief=True,
+        )  # fmt: skip
+
+
+def _of_topic(
+    files: _Files, bare: Book, topic: Topic, minutes: Mapping[str, int]
+) -> Iterator[Sheet]:
+    """The sheets of one topic, its index last: it tells how long each of the others takes."""
+    about_items, folder = files.code(files.questions(topic)), f"topics/{topic.id}/"
+    for mode, lesson in topic.lessons.items():
+        own = replace(topic, lessons={mode: lesson})
+        listed = files.code([files.by_name[lesson.source.file]])
+        shown = replace(bare, topics=(own,))
+        if mode == "try":
+            shown = replace(shown, tries=files.book.tries, lost_tries=files.book.lost_tries)
+        yield Sheet(
+            f"{folder}{mode}.md", f"{mode}.md.j2", shown,
+            lesson.model.title, topic.file.modes[mode], lesson.source.file, topic=own, mode=mode,
+            code=(*listed, *about_items),
+        )  # fmt: skip
+    own = replace(topic, lessons={})
+    yield Sheet(
+        f"{folder}index.md", "topic.md.j2", replace(bare, topics=(own,)), topic.file.title,
+        topic.file.summary, f"content/topics/{topic.id}/topic.yml", topic=own, code=about_items,
+        minutes={path: taken for path, taken in minutes.items() if path.startswith(folder)},
+    )  # fmt: skip
+
+
+def _by_experiment(outcomes: Mapping[str, Outcome]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Claims by the experiment they rest on, in the order in which authors wrote them."""
+    groups: dict[str, list[str]] = {}
+    for name, outcome in outcomes.items():
+        experiment = outcome.runs[0].split(".")[0] if outcome.runs else ""
+        groups.setdefault(experiment, []).append(name)
+    return tuple((name, tuple(claims)) for name, claims in sorted(groups.items()))

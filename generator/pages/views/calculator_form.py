@@ -1,0 +1,179 @@
+"""A calculator as its template wants it: fields in units that people think in, formulas, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from markupsafe import Markup
+
+from generator.content.claim import Tolerance
+from generator.content.modes.cost import Calculator, CalculatorInput, CalculatorOutput, Quantity
+from generator.evidence import calculator as calculators
+from generator.evidence import units
+from generator.evidence.calculator import Checked
+from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.value import Value, numeric
+
+_BYTES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
+_TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+_UNITS: dict[Quantity, tuple[tuple[str, float], ...]] = {
+    "count": (("billion", 1e9), ("million", 1e6), ("", 1.0)),
+    "bytes": _BYTES,
+    "seconds": _TIMES,
+    "bytes_per_second": tuple((f"{name}/s", size) for name, size in _BYTES),
+}
+MAX_DIGITS = 6  # of a start value that is no whole number
+MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number to set.
+
+    Attributes:
+        name: what formulas call it.
+        unit: what one of the field is, in words; empty for a plain number.
+        size: how much one of the field is, in what formulas calculate with.
+        start, low, high: as the field holds them.
+        step: what the slider moves by: `whole` numbers, `powers`, both, or as it comes.
+        covered: the least and the most in the runs that formulas were held against.
+    """
+
+    name: str
+    label: Markup
+    unit: str
+    size: str
+    start: str
+    low: str
+    high: str
+    step: str
+    covered: tuple[Markup, Markup] | None
+
+
+@dataclass(frozen=True)
+class CheckOnPage:
+    """A formula on one run."""
+
+    run: str
+    by_formula: Markup
+    measured: Markup
+    off: Markup
+
+
+@dataclass(frozen=True)
+class OutputOnPage:
+    """A number that the calculator works out.
+
+    Attributes:
+        formula: as the author wrote it; `postfix`: as the script reads it.
+        at_start: what it comes to before anyone has changed an input.
+        checks: on every run that it was held against; `worst` is the one furthest off.
+        within: how far off the build lets it be, where the book was written.
+    """
+
+    name: str
+    label: Markup
+    quantity: Quantity
+    formula: str
+    postfix: str
+    at_start: Markup
+    checks: list[CheckOnPage]
+    worst: CheckOnPage | None
+    within: str
+
+
+@dataclass(frozen=True)
+class CalculatorOnPage:
+    """Fields and outputs; without fields, this machine has no numbers to start from."""
+
+    fields: list[Field]
+    outputs: list[OutputOnPage]
+
+
+def calculator(written: Calculator, folio: Folio) -> CalculatorOnPage:
+    """The calculator of a lesson, held against this book's runs."""
+    inputs = calculators.start(written, folio.evidence)
+    fields = [_field(one, inputs.get(one.name), written, folio) for one in written.inputs]
+    return CalculatorOnPage(
+        fields=[field for field in fields if field] if all(fields) else [],
+        outputs=[_output(one, inputs, folio) for one in written.outputs],
+    )
+
+
+def _field(
+    one: CalculatorInput, start: Value | None, written: Calculator, folio: Folio
+) -> Field | None:
+    low, high = (calculators.bound(end, folio.evidence) for end in (one.low, one.high))
+    if start is None or low is None or high is None:
+        return None
+    unit, size = _unit(one.quantity, float(numeric(start)))
+    ends = float(numeric(low)), float(numeric(high))
+    covered = calculators.covered(written, one.name, folio.evidence)
+    return Field(
+        name=one.name,
+        label=folio.line(one.label),
+        unit=unit,
+        size=_typed(size),
+        start=_typed(float(numeric(start)) / size),
+        low=_typed(ends[0] / size),
+        high=_typed(ends[1] / size),
+        step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
+        covered=(folio.show(covered[0]), folio.show(covered[1])) if covered else None,
+    )
+
+
+def _unit(quantity: Quantity, number: float) -> tuple[str, float]:
+    """The unit in which a field takes a quantity, by the number that stands there first."""
+    sizes = _UNITS.get(quantity, (("", 1.0),))
+    return next(((name, size) for name, size in sizes if abs(number) >= size), sizes[-1])
+
+
+def _step(low: float, high: float, *, is_whole: bool) -> str:
+    words = ["whole"] if is_whole else []
+    return " ".join([*words, "powers"] if low > 0 and high / low > MANY_TIMES else words)
+
+
+def _typed(number: float) -> str:
+    """A number as a field holds it: no more digits than tell it apart, and no exponent."""
+    if number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    return format(Decimal(f"{number:.{MAX_DIGITS}g}"), "f")
+
+
+def _output(one: CalculatorOutput, inputs: dict[str, Value], folio: Folio) -> OutputOnPage:
+    start = calculators.at_start(one, inputs)
+    found = calculators.checks(one, folio.evidence)
+    for check in one.checked_on:
+        folio.run(check.run)
+    worst = calculators.worst(found)
+    return OutputOnPage(
+        name=one.name,
+        label=folio.line(one.label),
+        quantity=one.quantity,
+        formula=one.formula,
+        postfix=calculators.parsed(one.formula).postfix,
+        at_start=ABSENT if start is None else folio.show(start),
+        checks=_checks(found, folio),
+        worst=_checks([worst], folio)[0] if worst else None,
+        within=_within(one.within, one.quantity),
+    )
+
+
+def _checks(found: Sequence[Checked], folio: Folio) -> list[CheckOnPage]:
+    return [
+        CheckOnPage(
+            run=one.run,
+            by_formula=folio.show(one.by_formula),
+            measured=folio.show(one.measured),
+            off=ABSENT if one.off is None else folio.show(one.off),
+        )
+        for one in found
+    ]
+
+
+def _within(within: Tolerance, quantity: Quantity) -> str:
+    if within.relative is not None:
+        return f"{within.relative * 100:g}%"
+    return units.printed(within.absolute or 0, calculators.UNITS[quantity], units.AS_RULED)

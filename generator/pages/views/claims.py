@@ -1,0 +1,170 @@
+"""Claims and sentences as pages show them: predicted, observed, verdict, how a sentence stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup, escape
+
+from generator.content.claim import Claim, Retraction
+from generator.evidence import units
+from generator.evidence.folio import Folio
+from generator.evidence.value import Value
+from generator.evidence.verdicts import Outcome
+
+MAX_DIGITS = 12
+SMALLEST_PERCENTAGE = 1e-6  # below, a percentage says less than a power of ten
+RELATIONS = {
+    "equals": "",
+    "at_least": "≥ ",
+    "at_most": "≤ ",
+    "above": "> ",
+    "below": "< ",
+    "differs": "≠ ",
+    "faster": "< ",
+    "slower": "> ",
+}
+
+
+@dataclass(frozen=True)
+class VerdictRow:
+    """A claim on this machine."""
+
+    claim: Claim
+    outcome: Outcome
+    says: Markup
+    predicted: Markup
+    observed: Markup
+    words: str
+    css: str
+    verdict: str
+    runs: tuple[str, ...]
+    explanation: Markup
+    tolerance: str
+    domain: Markup
+    formula: Markup | None
+    source: str | None
+
+
+def verdict_row(name: str, folio: Folio) -> VerdictRow:
+    """One claim, judged on the runs this book shows."""
+    claim, outcome = folio.book.claims[name], folio.outcomes[name]
+    folio.runs.update(outcome.runs)
+    folio.text.claims.add(name)
+    relation = RELATIONS[claim.relation]
+    predicted, observed = told_apart(outcome)
+    return VerdictRow(
+        claim=claim,
+        outcome=outcome,
+        says=folio.line(claim.says),
+        predicted=Markup("{}{}").format(relation, side(predicted, folio)),
+        observed=side(observed, folio),
+        words=folio.ui["verdicts"][outcome.verdict],
+        css=css_of(outcome),
+        verdict=outcome.verdict,
+        runs=outcome.runs,
+        explanation=folio.line(outcome.explanation),
+        tolerance=tolerance_of(claim, outcome.observed),
+        domain=domain_of(claim, folio),
+        formula=folio.line(claim.formula) if claim.formula else None,
+        source=claim.source,
+    )
+
+
+def css_of(outcome: Outcome) -> str:
+    """The class of a verdict, which colours it."""
+    return f"pb-{outcome.verdict.replace('_', '-')}"
+
+
+def verdict_rows(names: Sequence[str], folio: Folio) -> list[VerdictRow]:
+    """Several claims, in the order in which they are named."""
+    return [verdict_row(name, folio) for name in names]
+
+
+def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
+    """Both sides, in one form, with digits enough to differ where the verdict says they do."""
+    predicted, observed = _in_one_form(outcome.predicted, outcome.observed)
+    if predicted is None or observed is None or predicted.number == observed.number:
+        return predicted, observed
+    if outcome.claim.relation == "equals" and outcome.verdict == "holds":
+        return predicted, observed
+    for digits in range(5, MAX_DIGITS + 1):
+        if str(predicted) != str(observed) or isinstance(predicted.number, str):
+            break
+        predicted, observed = predicted.shown(digits=digits), observed.shown(digits=digits)
+    return predicted, observed
+
+
+def _in_one_form(
+    predicted: Value | None, observed: Value | None
+) -> tuple[Value | None, Value | None]:
+    """What is predicted of a share is a share too, though a formula made a plain number of it."""
+    if predicted is None or observed is None or observed.unit != units.SHARE:
+        return predicted, observed
+    if predicted.unit.is_number and predicted.form.way is None:
+        return predicted.shown(way="percent"), observed
+    return predicted, observed
+
+
+def side(value: Value | None, folio: Folio) -> Markup:
+    """What a claim predicts or observes, printed; words without their underscores."""
+    if value is None:
+        return Markup("–")
+    if isinstance(value.number, str):
+        value = replace(value, number=value.number.replace("_", " "))
+    return folio.show(value)
+
+
+def points(share: float) -> str:
+    """A difference between two shares, which is no share of either."""
+    sign = "−" if share < 0 else ""
+    return f"{sign}{abs(share) * 100:.3g}{units.NBSP}points"
+
+
+def tolerance_of(claim: Claim, observed: Value | None) -> str:
+    """How far observed may lie from predicted; empty where it may not."""
+    if claim.tolerance is None:
+        return ""
+    written = units.Form(way="written")
+    relative = claim.tolerance.relative
+    if relative is None and observed is not None and observed.unit == units.SHARE:
+        return points(claim.tolerance.absolute or 0)
+    if relative is None:
+        return units.printed(claim.tolerance.absolute or 0, units.PLAIN, written)
+    if relative >= SMALLEST_PERCENTAGE:
+        return f"{relative * 100:g}%"
+    return f"{units.printed(relative, units.PLAIN, written)} of predicted"
+
+
+def domain_of(claim: Claim, folio: Folio) -> Markup:
+    """Where a claim holds, and why not elsewhere; empty where it holds everywhere."""
+    if claim.domain is None:
+        return Markup("")
+    parts = [*(claim.domain.device or []), *(claim.domain.backend or [])]
+    because = folio.line(claim.domain.because) if claim.domain.because else Markup("")
+    return Markup("{} {}").format(escape(", ".join(parts)), because)
+
+
+STANDINGS = ("retracted", "confirmed", "untested")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a sentence stands after its run; `word` is a key of the interface's words."""
+
+    word: str
+    css: str
+
+
+def standing(sentence: Retraction, outcome: Outcome) -> Standing:
+    """Whether a run retracts a sentence, confirms it, or leaves it open on this machine."""
+    if outcome.verdict in ("does_not_apply", "no_evidence", "too_few_samples"):
+        return Standing("untested", "pb-does-not-apply")
+    if sentence.confirmed_if is not None:
+        if outcome.verdict == sentence.confirmed_if:
+            return Standing("confirmed", "pb-holds")
+        return Standing("retracted", "pb-does-not-hold")
+    if outcome.verdict == "holds":
+        return Standing("retracted", "pb-does-not-hold")
+    return Standing("untested", "pb-differs")

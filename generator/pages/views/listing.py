@@ -1,0 +1,76 @@
+"""Code shown from the file that a run executed, and what that run printed and came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from pygments import highlight  # type: ignore[import-untyped]
+from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
+from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
+
+from generator.content.exhibit import Listing
+from generator.content.listed_code import source
+from generator.evidence.folio import Folio
+
+_FORMATTER = HtmlFormatter(nowrap=True)
+
+
+@dataclass(frozen=True)
+class ListingOnPage:
+    """A listing as its template wants it.
+
+    Attributes:
+        title: the author's line over it.
+        path: the file, from the project's root.
+        code: highlighted HTML.
+        run: `experiment.run`, or None.
+        status: how the run ended, in words.
+        message: what was raised, as it was raised.
+        printed: what rank 0 printed.
+    """
+
+    title: Markup
+    path: str
+    code: Markup
+    run: str | None
+    status: str
+    message: str
+    printed: str
+
+
+def listing(written: Listing, folio: Folio) -> ListingOnPage:
+    """Read a listing from its file and its run."""
+    code = source(folio.book.root, written.path, written.object)
+    run = folio.run(written.run) if written.run else None
+    failure = run.error if run else None
+    return ListingOnPage(
+        title=folio.line(written.title),
+        path=written.path,
+        code=Markup(highlight(code, PythonLexer(), _FORMATTER)),
+        run=written.run,
+        status=folio.ui["statuses"][run.status] if run else "",
+        message=failure.message if failure else "",
+        printed="\n".join(run.printed) if run else "",
+    )
+
+
+@dataclass(frozen=True)
+class PrintedOnPage:
+    """What a run printed, how it ended, and what was raised, as it was raised."""
+
+    run: str
+    status: str
+    message: str
+    printed: str
+
+
+def printed(path: str, folio: Folio) -> PrintedOnPage:
+    """The output of a run, without the code behind it."""
+    run = folio.run(path)
+    return PrintedOnPage(
+        run=path,
+        status=folio.ui["statuses"][run.status if run else "skipped"],
+        message=run.error.message if run and run.error else "",
+        printed="\n".join(run.printed) if run else "",
+    )

@@ -1,0 +1,245 @@
+"""The book's proof: every claim with what was predicted and observed on each machine there is.
+
+Claims stand by the experiment that they rest on, under its question. Over them stands what they
+come to: how many laws hold, how many observations there are, and where a law was furthest off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup
+
+from generator.content.claim import Claim
+from generator.evidence import units
+from generator.evidence.difference import off_by
+from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import Folio
+from generator.evidence.other_machines import parts
+from generator.evidence.value import Value, numeric
+from generator.evidence.verdicts import Outcome
+from generator.pages import sifting
+from generator.pages.views.claims import css_of, domain_of, points, side, told_apart, tolerance_of
+
+NUM_FURTHEST = 5
+OFF = "off-by"
+OFF_SAYS = "(observed − predicted) / predicted"
+APART = "apart"
+APART_SAYS = "observed − predicted"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim on one machine.
+
+    Attributes:
+        machine: its name.
+        place: its mark among the choices of the filters.
+        relation: how observed should lie to predicted.
+        off: how far it lies off, or None where the two are words.
+        says: for an observation what this machine showed; else why the claim does not hold.
+        differs: whether the machine shown first says otherwise.
+    """
+
+    machine: str
+    place: str
+    predicted: Markup
+    observed: Markup
+    off: Markup | None
+    words: str
+    css: str
+    says: Markup
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A claim with all that is known of it."""
+
+    claim: Claim
+    says: Markup
+    formula: Markup | None
+    domain: Markup
+    tolerance: str
+    marks: str
+    topics: tuple[str, ...]
+    judged: tuple[Judgement, ...]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the claims of an experiment, or of the book, come to on the machine shown."""
+
+    num_laws: int
+    num_holding: int
+    num_beyond: int  # laws that do not apply here, or have no evidence here
+    num_observations: int
+    furthest: Furthest | None
+
+
+@dataclass(frozen=True)
+class Furthest:
+    """The law of one experiment whose observation lies furthest off what it predicts."""
+
+    claim: str
+    says: Markup
+    off: Markup
+
+
+@dataclass(frozen=True)
+class Group:
+    """The claims of one experiment."""
+
+    experiment: str
+    question: str
+    tally: Tally
+    proofs: tuple[Proof, ...]
+
+
+def groups(
+    by_experiment: Sequence[tuple[str, tuple[str, ...]]],
+    topics: Mapping[str, tuple[str, ...]],
+    folio: Folio,
+) -> list[Group]:
+    """Every claim by experiment."""
+    return [
+        Group(
+            experiment=name,
+            question=folio.book.traces[name].trace.question if name in folio.book.traces else "",
+            tally=tally(claims, folio),
+            proofs=tuple(_leading(claim, name, topics.get(claim, ()), folio) for claim in claims),
+        )
+        for name, claims in by_experiment
+    ]
+
+
+def proofs_of(experiment: str, folio: Folio) -> list[Proof]:
+    """The claims that rest on an experiment first of all, whose numbers open where they stand."""
+    names = [
+        name
+        for name, outcome in folio.outcomes.items()
+        if outcome.runs and outcome.runs[0].partition(".")[0] == experiment
+    ]
+    return [_proof(name, (), folio) for name in names]
+
+
+def _leading(name: str, experiment: str, topics: tuple[str, ...], folio: Folio) -> Proof:
+    """A claim whose numbers open on its experiment's page: here there are too many of them."""
+    folio.text.leads_to = f"evidence/{experiment}.html#claim-{name}"
+    try:
+        return _proof(name, topics, folio)
+    finally:
+        folio.text.leads_to = None
+
+
+def _proof(name: str, topics: tuple[str, ...], folio: Folio) -> Proof:
+    claim, here = folio.book.claims[name], folio.outcomes[name]
+    judged = tuple(_judged(name, folio))
+    differs = any(one.differs for one in judged)
+    verdicts = [(one.place, one.css.removeprefix("pb-")) for one in judged]
+    folio.runs.update(here.runs)
+    return Proof(
+        claim=claim,
+        says=folio.line(claim.says),
+        formula=folio.line(claim.formula) if claim.formula else None,
+        domain=domain_of(claim, folio),
+        tolerance=tolerance_of(claim, here.observed),
+        marks=sifting.marks(topics, claim.kind, verdicts, differs=differs),
+        topics=topics,
+        judged=judged,
+    )
+
+
+def _judged(name: str, folio: Folio) -> Iterator[Judgement]:
+    """The machine shown, then the others that have measured what the claim needs."""
+    here = folio.outcomes[name]
+    places = {machine: place for place, machine in enumerate(folio.book.machines)}
+    holder = measured_by(here, folio)
+    yield _judgement(here, holder, places.get(holder, 0), folio.evidence, folio)
+    for machine, there in folio.elsewhere.items():
+        if name in there.outcomes:
+            outcome = there.outcomes[name]
+            differs = parts(here, outcome)
+            yield _judgement(outcome, machine, places[machine], there.evidence, folio, differs)
+
+
+def measured_by(outcome: Outcome, folio: Folio) -> str:
+    """The machine behind a verdict, which is the reference machine where that stands in."""
+    for run in outcome.runs:
+        shown = folio.book.traces.get(run.partition(".")[0])
+        if shown:
+            return shown.machine.name
+    return folio.book.machine.name
+
+
+def _judgement(
+    outcome: Outcome,
+    machine: str,
+    place: int,
+    evidence: Evidence,
+    folio: Folio,
+    differs: bool = False,
+) -> Judgement:
+    claim = outcome.claim
+    predicted, observed = told_apart(outcome)
+    is_told = claim.kind == "observation" or outcome.verdict != "holds"
+    text = evidence.sentence(claim.id) if claim.kind == "observation" else outcome.explanation
+    relation = folio.ui["relations"][claim.relation]
+    return Judgement(
+        machine=machine,
+        place=sifting.machine_mark(place),
+        predicted=Markup("{}{}").format(relation, side(predicted, folio)),
+        observed=side(observed, folio),
+        off=_off(claim, off_by(claim, outcome.predicted, outcome.observed), folio),
+        words=folio.ui["verdicts"][outcome.verdict],
+        css=css_of(outcome),
+        says=folio.text.line(text, evidence) if is_told else Markup(""),
+        differs=differs,
+    )
+
+
+def _off(claim: Claim, value: Value | None, folio: Folio) -> Markup | None:
+    if value is None:
+        return None
+    is_share = value.form.way == "percent"
+    if not is_share and value.unit == units.SHARE:
+        told = points(float(numeric(value)))
+        value = replace(value, number=told, unit=units.TEXT)
+    return folio.text.shown_alike(
+        value, OFF if is_share else APART, OFF_SAYS if is_share else APART_SAYS
+    )
+
+
+def tally(claims: Sequence[str], folio: Folio) -> Tally:
+    """What these claims come to."""
+    outcomes = [folio.outcomes[name] for name in claims]
+    laws = [one for one in outcomes if one.claim.kind == "law"]
+    beyond = [one for one in laws if one.verdict in ("does_not_apply", "no_evidence")]
+    found = furthest(claims, folio, 1)
+    return Tally(
+        num_laws=len(laws),
+        num_holding=sum(one.verdict == "holds" for one in laws),
+        num_beyond=len(beyond),
+        num_observations=len(outcomes) - len(laws),
+        furthest=found[0] if found else None,
+    )
+
+
+def furthest(claims: Sequence[str], folio: Folio, num: int) -> list[Furthest]:
+    """The laws among these that predict a number, those furthest off first, if off at all."""
+    found = []
+    for name in claims:
+        outcome = folio.outcomes[name]
+        if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
+            off = off_by(outcome.claim, outcome.predicted, outcome.observed)
+            if off is not None and off.form.way == "percent" and numeric(off):
+                found.append((abs(float(numeric(off))), name, off))
+    return [
+        Furthest(
+            name,
+            folio.line(folio.book.claims[name].says),
+            folio.text.shown_alike(off, OFF, OFF_SAYS),
+        )
+        for _, name, off in sorted(found, key=lambda one: -one[0])[:num]
+    ]

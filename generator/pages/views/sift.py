@@ -1,0 +1,50 @@
+"""The form of a page's filters: which choices there are here, and in which words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from generator.evidence.folio import Folio
+from generator.figures.picture import plain
+from generator.pages.sifting import Choices, machine_mark, topic_mark, verdict_mark
+
+
+def choices(
+    verdicts: Mapping[str, str], topics: Mapping[str, tuple[str, ...]], folio: Folio
+) -> list[Choices]:
+    """The lists of choices of a page; one that would offer a single choice is left out.
+
+    Args:
+        verdicts: the verdicts, or standings, that things on this page may have, in words.
+        topics: the topics of every claim.
+        folio: the page.
+    """
+    return [one for one in _choices(verdicts, topics, folio) if len(one.words) > 1]
+
+
+def _choices(
+    verdicts: Mapping[str, str], topics: Mapping[str, tuple[str, ...]], folio: Folio
+) -> Iterator[Choices]:
+    words, book = folio.ui["sift"], folio.book
+    named = {topic for found in topics.values() for topic in found}
+    titles = {topic.id: plain(folio.line(topic.file.title)) for topic in book.topics}
+    yield Choices(
+        "topic", words["topic"],
+        {topic_mark(one): title for one, title in titles.items() if one in named},
+    )  # fmt: skip
+    judging = [book.machine.name, book.reference.name, *folio.elsewhere]
+    yield Choices(
+        "machine", words["machine"],
+        {
+            machine_mark(place): name
+            for place, name in enumerate(book.machines)
+            if name in judging
+        },
+    )  # fmt: skip
+    judged = {verdict_mark(one): said for one, said in verdicts.items()}
+    if folio.elsewhere:
+        judged[verdict_mark("differs")] = words["differs"]
+    yield Choices("verdict", words["verdict"], judged)
+    yield Choices(
+        "kind", words["kind"], {"k-law": words["laws"], "k-observation": words["observations"]}
+    )

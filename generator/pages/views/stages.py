@@ -1,0 +1,187 @@
+"""The stages of a trace, one at a time: a diagram of the ranks beside what the recorder read off.
+
+Flow: an author's stages and the run they name → for each stage the row of `tables.py`, what each
+rank held and what travelled, and the drawing of `drawings/lanes.py`. Whatever is drawn also stands
+in words, each number with its provenance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup
+
+from generator.content.modes.trace import DataFlow, FlowStage
+from generator.evidence.folio import ABSENT, Folio
+from generator.figures.drawings import diagram as diagrams
+from generator.figures.drawings.lanes import Lane, Travel, lanes
+from generator.figures.picture import plain
+from generator.pages.views import tables
+from generator.pages.views.tables import StageRow
+from runners.trace import Held, Run, Stage
+
+_NUMBERED = re.compile(r"([a-z]+)(\d+)")
+
+
+@dataclass(frozen=True)
+class Travelled:
+    """One operation between ranks, in words."""
+
+    operation: str
+    num_bytes: Markup
+    between: str
+
+
+@dataclass(frozen=True)
+class StageOnPage:
+    """A stage as its template wants it; `held` has a row a rank where ranks differ."""
+
+    anchor: str
+    row: StageRow
+    drawing: Markup
+    travelled: list[Travelled]
+    held: list[tuple[str, Markup, Markup, Markup]]
+
+
+def stages(flow: DataFlow, folio: Folio) -> list[StageOnPage]:
+    """The stages of a run, each with its drawing."""
+    run = folio.run(flow.run)
+    recorded = {stage.name: stage for stage in run.stages} if run else {}
+    return [
+        _stage(flow, written, row, recorded.get(written.stage), run, folio)
+        for written, row in zip(flow.stages, tables.data_flow(flow, folio), strict=True)
+    ]
+
+
+def _stage(
+    flow: DataFlow,
+    written: FlowStage,
+    row: StageRow,
+    found: Stage | None,
+    run: Run | None,
+    folio: Folio,
+) -> StageOnPage:
+    anchor = f"stage-{written.stage.replace('_', '-')}"
+    if found is None or run is None:
+        return StageOnPage(anchor, row, Markup(""), [], [])
+    base = f"{flow.run}.stages['{found.name}']"
+    travels = _travels(flow.run, base, written, found, run, folio)
+    drawn = [one for one, _ in travels]
+    rows = [_lane(rank, found, run, drawn, folio) for rank in range(run.world_size)]
+    drawing = diagrams.svg(
+        lanes(rows, drawn, folio.ui["trace"]["idle"]),
+        folio.environment,
+        anchor,
+        plain(row.title),
+        _described(rows, [told for _, told in travels], folio),
+        "pb-lanes",
+    )
+    told = _told([told for _, told in travels])
+    return StageOnPage(anchor, row, drawing, told, _held(base, found, folio))
+
+
+def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel], folio: Folio) -> Lane:
+    held = next((one for one in stage.ranks if one.rank == rank), None)
+    if held is None and stage.rank in (None, rank):
+        held = Held(
+            rank=rank, shape_in=stage.shape_in, shape_out=stage.shape_out, bytes=stage.bytes
+        )
+    sides = [_shape(side) for side in (held.shape_in, held.shape_out) if side] if held else []
+    takes_part = any({one.source, one.target} & {None, rank} for one in travels)
+    works_on = " → ".join(sides) or (folio.ui["trace"]["takes_part"] if takes_part else "")
+    return Lane(f"{folio.ui['figure']['rank']} {rank}", works_on, _layers(rank, run, folio))
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return " × ".join(f"{size:,}" for size in shape)
+
+
+def _layers(rank: int, run: Run, folio: Folio) -> str:
+    """The layers that a rank holds, in a few words."""
+    words = folio.ui["trace"]
+    layers = run.model.layers if run.model else []
+    own = [layer for layer in layers if rank in layer.ranks]
+    if not own:
+        return ""
+    if any(layer.is_sharded for layer in own):
+        return str(words["shards"])
+    if len(own) == len(layers):
+        return str(words["replica"] if run.world_size > 1 else words["whole_model"])
+    if len(own) == 1:
+        return own[0].name
+    first, last = (_NUMBERED.fullmatch(one.name) for one in (own[0], own[-1]))
+    if first and last and first[1] == last[1]:
+        return f"{first[1]}s {first[2]}–{last[2]}"
+    return f"{own[0].name}–{own[-1].name}"
+
+
+def _travels(
+    path: str, base: str, written: FlowStage, found: Stage, run: Run, folio: Folio
+) -> list[tuple[Travel, Travelled]]:
+    """What travelled, the heaviest first, as it is drawn and as it is told."""
+    moves = [
+        (move.operation, move.source, move.target, move.bytes, f"{base}.moves[{position}].bytes")
+        for position, move in enumerate(found.moves)
+    ]
+    if written.whole_step and not moves:
+        moves = [
+            (one.operation, None, None, one.bytes,
+             f"{path}.ranks[0].collectives['{one.operation}'].bytes")
+            for one in (run.ranks[0].collectives if run.ranks else [])
+            if one.operation not in ("send", "recv", "barrier")
+        ]  # fmt: skip
+    found_here = []
+    for operation, source, target, _, expression in sorted(moves, key=lambda move: -move[3]):
+        value = folio.value(expression)
+        if value is None:
+            continue
+        drawn = Travel(f"{operation} {value}", source, target)
+        told = Travelled(operation, folio.show(value), _between(source, target, folio))
+        found_here.append((drawn, told))
+    return found_here
+
+
+def _told(travelled: Sequence[Travelled]) -> list[Travelled]:
+    """The same operation with the same payload, between several ranks, in one line."""
+    found: dict[tuple[str, str], Travelled] = {}
+    for one in travelled:
+        key = (one.operation, plain(one.num_bytes))
+        known = found.get(key)
+        found[key] = replace(known, between=f"{known.between}, {one.between}") if known else one
+    return list(found.values())
+
+
+def _between(source: int | None, target: int | None, folio: Folio) -> str:
+    words, rank = folio.ui["trace"], folio.ui["figure"]["rank"]
+    if source is None and target is None:
+        return str(words["among_all"])
+    gives = words["every_rank"] if source is None else f"{rank}\u00a0{source}"
+    receives = words["every_rank"] if target is None else f"{rank}\u00a0{target}"
+    return f"{gives} → {receives}"
+
+
+def _held(base: str, found: Stage, folio: Folio) -> list[tuple[str, Markup, Markup, Markup]]:
+    """A row a rank, where what they held differs."""
+    if len({(*one.shape_in, 0, *one.shape_out) for one in found.ranks}) < 2:
+        return []
+    rank = folio.ui["figure"]["rank"]
+    rows = []
+    for position, one in enumerate(found.ranks):
+        place = f"{base}.ranks[{position}]"
+        sides = [
+            folio.cell(f"{place}.{side} | shape") if getattr(one, side) else ABSENT
+            for side in ("shape_in", "shape_out")
+        ]
+        rows.append((f"{rank} {one.rank}", *sides, folio.cell(f"{place}.bytes")))
+    return rows  # type: ignore[return-value]
+
+
+def _described(rows: Sequence[Lane], travelled: Sequence[Travelled], folio: Folio) -> str:
+    idle = folio.ui["trace"]["idle"]
+    told = [
+        f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
+    ]
+    told += [f"{one.operation} {plain(one.num_bytes)} {one.between}" for one in travelled]
+    return "; ".join(told)

@@ -1,0 +1,227 @@
+"""The tables of lessons: stages, epochs, predictions, verdicts, failing runs, before and after."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from generator.content.modes.experiment import Compared
+from generator.content.modes.trace import DataFlow, Prediction, Training
+from generator.evidence.folio import Folio
+from generator.evidence.observations import observe
+from runners.trace import PredictionStep, Stage
+
+NUM_VALUES = 4
+_OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
+_UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One row of a data-flow or prediction table."""
+
+    title: Markup
+    note: Markup
+    operation: str
+    shape_in: Markup
+    shape_out: Markup
+    num_bytes: Markup | None
+    seconds: Markup
+    rank: str
+    values: Markup
+    facts: list[tuple[str, Markup]]
+    by_rank: ByRank
+
+
+@dataclass(frozen=True)
+class ByRank:
+    """Facts that a step shows of every rank: a column each, a row a rank."""
+
+    columns: list[str]
+    rows: list[tuple[str, list[Markup]]]
+
+
+def data_flow(flow: DataFlow, folio: Folio) -> list[StageRow]:
+    """The stages of a run as the recorder read them off the tensors."""
+    run = folio.run(flow.run)
+    rows = []
+    for written in flow.stages:
+        found = next((s for s in run.stages if s.name == written.stage), None) if run else None
+        base = f"{flow.run}.stages['{written.stage}']"
+        time = f"{flow.run}.timing.stages['{written.stage}']"
+        rows.append(_row(found, base, time, written.title, written.note, folio))
+    return rows
+
+
+def prediction(written: Prediction, folio: Folio) -> list[StageRow]:
+    """One real batch through the model, step by step."""
+    run = folio.run(written.run)
+    rows = []
+    for step in written.steps:
+        found = next((s for s in run.prediction if s.name == step.step), None) if run else None
+        base = f"{written.run}.prediction['{step.step}']"
+        time = f"{written.run}.timing.prediction['{step.step}']"
+        rows.append(_row(found, base, time, step.title, step.note, folio))
+    return rows
+
+
+def _row(
+    found: Stage | PredictionStep | None, base: str, time: str, title: str, note: str, folio: Folio
+) -> StageRow:
+    words = folio.ui["table"]
+    rank = ""
+    if found is not None:
+        rank = (
+            words["every_rank"] if found.rank is None else f"{words['on_rank']} rank {found.rank}"
+        )
+    return StageRow(
+        title=folio.line(title),
+        note=folio.line(note),
+        operation=found.operation if found else "",
+        shape_in=_shape(found.shape_in if found else [], f"{base}.shape_in", folio),
+        shape_out=_shape(found.shape_out if found else [], f"{base}.shape_out", folio),
+        num_bytes=folio.cell(f"{base}.bytes") if isinstance(found, Stage) else None,
+        seconds=folio.cell(time),
+        rank=rank,
+        values=_values(found, base, folio),
+        facts=_facts(found, base, folio),
+        by_rank=_by_rank(found, base, folio),
+    )
+
+
+def _shape(shape: list[int], expression: str, folio: Folio) -> Markup:
+    return folio.cell(f"{expression} | shape") if shape else Markup("–")
+
+
+def _values(found: Stage | PredictionStep | None, base: str, folio: Folio) -> Markup:
+    if found is None or not found.values:
+        return Markup("")
+    shown = [
+        folio.cell(f"{base}.values[{position}] | digits(3)")
+        for position in range(min(NUM_VALUES, len(found.values)))
+    ]
+    more = Markup(", …") if len(found.values) > NUM_VALUES else Markup("")
+    return Markup("[{}{}]").format(Markup(", ").join(shown), more)
+
+
+def _facts(
+    found: Stage | PredictionStep | None, base: str, folio: Folio
+) -> list[tuple[str, Markup]]:
+    if not isinstance(found, PredictionStep):
+        return []
+    rows = []
+    for name, fact in sorted(found.facts.items()):
+        if _OF_RANK.fullmatch(name):
+            continue
+        label = _UNIT_IN_NAME.sub("", name).replace("_", " ")
+        rows.append((label, _fact(f"{base}.facts.{name}", fact, folio)))
+    return rows
+
+
+def _by_rank(found: Stage | PredictionStep | None, base: str, folio: Folio) -> ByRank:
+    """Facts named `rank_0_before`: what each rank had, before and after."""
+    facts = found.facts if isinstance(found, PredictionStep) else {}
+    named = {name: match for name in facts if (match := _OF_RANK.fullmatch(name))}
+    columns = sorted({match[2] for match in named.values()}, key=_before_after)
+    rows = [
+        (
+            f"rank {rank}",
+            [
+                _fact(
+                    f"{base}.facts.rank_{rank}_{column}", facts.get(f"rank_{rank}_{column}"), folio
+                )
+                for column in columns
+            ],
+        )
+        for rank in sorted({int(match[1]) for match in named.values()})
+    ]
+    return ByRank([column.replace("_", " ") for column in columns], rows)
+
+
+def _before_after(column: str) -> tuple[int, str]:
+    return (0 if column.startswith("before") else 1 if column.startswith("after") else 2, column)
+
+
+def _fact(expression: str, fact: object, folio: Folio) -> Markup:
+    if fact is None:
+        return Markup("–")
+    if isinstance(fact, list):
+        parts = [_fact(f"{expression}[{i}]", one, folio) for i, one in enumerate(fact)]
+        return Markup(", ").join(parts)
+    if isinstance(fact, str):
+        return Markup("<code>{}</code>").format(fact)
+    if isinstance(fact, float):
+        return folio.cell(f"{expression} | digits(4)")
+    return folio.cell(expression)
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """One epoch: its cells and what a detector noticed."""
+
+    epoch: int
+    cells: list[Markup]
+    observation: str
+    is_notable: bool
+
+
+def epochs(training: Training, folio: Folio) -> tuple[list[str], list[EpochRow]]:
+    """The columns that the run measured, and a row an epoch."""
+    run = folio.run(training.run)
+    if run is None:
+        return [], []
+    columns = [
+        name
+        for name in ("loss", "accuracy", "validation_loss", "validation_accuracy")
+        if any(getattr(epoch, name) is not None for epoch in run.epochs)
+    ]
+    notable = observe(run.epochs)
+    rows = [
+        EpochRow(
+            epoch.epoch,
+            [folio.cell(f"{training.run}.epochs[{position}].{name}") for name in columns],
+            notable.get(epoch.epoch, folio.ui["table"]["nothing_notable"]),
+            epoch.epoch in notable,
+        )
+        for position, epoch in enumerate(run.epochs)
+    ]
+    return [folio.ui["figure"][name] for name in columns], rows
+
+
+def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]:
+    """The runs that fail, a row each: how they were refused, or what they learnt instead."""
+    rows: list[dict[str, Markup | str]] = []
+    for path in paths:
+        run = folio.run(path)
+        if run is None:
+            continue
+        asked = run.error.asked_bytes if run.error else None
+        rows.append(
+            {
+                "run": path,
+                "strategy": folio.strategy(run),
+                "css": "pb-holds" if run.status == "completed" else "pb-does-not-hold",
+                "outcome": folio.ui["statuses"][run.status],
+                "phase": run.error.phase.replace("_", " ") if run.error else "–",
+                "asked": folio.cell(f"{path}.error.asked_bytes") if asked else Markup("–"),
+                "budget": folio.cell(f"{path}.budget_bytes") if run.budget_bytes else Markup("–"),
+                "epochs": folio.cell(f"{path}.epochs | count"),
+                "loss": folio.cell(f"{path}.epochs[-1].loss") if run.epochs else Markup("–"),
+                "validated": (
+                    folio.cell(f"{path}.validation.accuracy") if run.validation else Markup("–")
+                ),
+                "message": run.error.message if run.error else "\n".join(run.printed),
+            }
+        )
+    return rows
+
+
+def compared(written: Compared, folio: Folio) -> list[tuple[Markup, Markup, Markup]]:
+    """Before-and-after rows."""
+    return [
+        (folio.line(row.what), folio.text.expression(row.before), folio.text.expression(row.after))
+        for row in written.rows
+    ]

@@ -1,0 +1,58 @@
+"""The ways into a topic: its modes as links, with the questions that each asks.
+
+Links carry the items of the page they lead to, each with its digest, so that a script can tell from
+what a browser has kept how far a reader is; without it they are links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from generator.content.book import Topic
+from generator.content.lesson import MODES, Mode
+from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import Folio
+from generator.pages.views.question import digest_of
+
+
+@dataclass(frozen=True)
+class Way:
+    """One mode of a topic, as a link; `minutes` is None where they are not known yet."""
+
+    mode: Mode
+    word: str
+    question: Markup
+    is_here: bool
+    items: str
+    minutes: int | None
+
+
+def ways(
+    topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
+) -> list[Way]:
+    """The modes that this topic has, in the order in which they are suggested."""
+    return [
+        Way(
+            mode=mode,
+            word=folio.ui["modes"][mode],
+            question=folio.line(topic.file.modes[mode]),
+            is_here=mode == here,
+            items=marks(topic.asked[mode], topic, folio.evidence),
+            minutes=(minutes or {}).get(mode),
+        )
+        for mode in MODES
+        if mode in topic.asked
+    ]
+
+
+def asked_anywhere(topic: Topic) -> list[str]:
+    """The items that any page of a topic asks, each once."""
+    return list(dict.fromkeys(name for names in topic.asked.values() for name in names))
+
+
+def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
+    """Items as a link carries them: `id:digest`, parted by spaces."""
+    return " ".join(f"{name}:{digest_of(topic.items[name], evidence)}" for name in names)

@@ -1,0 +1,253 @@
+"""MkDocs' view of Proofbook, and the only file that knows MkDocs.
+
+Before a build it loads the book, renders it, and writes it to `docs_dir`: pages and assets where
+their bytes changed, raw traces beside them. It deletes what it wrote there earlier and the book no
+longer has; pages that somebody else put there stay, and are built. After a build, but not under
+`mkdocs serve`, each page gets its Content-Security-Policy. Content errors are printed one a line,
+all at once, and end a build with exit code 2; under `serve` the last good pages stay, with the
+errors on top.
+
+    mkdocs build --strict      mkdocs serve      mkdocs serve --dirty --no-strict
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from jinja2 import BytecodeCache, Environment
+from jinja2.bccache import Bucket
+from markupsafe import escape
+from mkdocs.config import config_options
+from mkdocs.config.base import Config
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import Abort
+from mkdocs.livereload import LiveReloadServer
+from mkdocs.plugins import BasePlugin, event_priority, get_plugin_logger
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
+from watchdog.observers.polling import PollingObserver
+
+from generator.checks import coverage, repeats
+from generator.content import book as books
+from generator.content import committed
+from generator.content.errors import ContentErrors
+from generator.evidence import verdicts
+from generator.evidence.folio import interface_words
+from generator.pages.press import Press
+from generator.website import csp, html_blocks, publish
+from runners.trace import source_digest
+
+GENERATOR = Path(__file__).resolve().parents[1]
+SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
+SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
+EDIT_URIS_OF_HOSTS = ("edit/master/docs/", "src/default/docs/")
+log = get_plugin_logger("proofbook")
+
+
+class CompiledTemplates(BytecodeCache):
+    """The theme's templates as Jinja2 compiled them, for as long as this process lives.
+
+    Jinja2 checks the source of each before it takes the code.
+    """
+
+    def __init__(self) -> None:
+        self._code: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Put the code of a template into Jinja2's bucket, if there is any."""
+        if bucket.key in self._code:
+            bucket.bytecode_from_string(self._code[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Take the code of a template out of Jinja2's bucket."""
+        self._code[bucket.key] = bucket.bytecode_to_string()
+
+
+class ContentAbort(Abort):
+    """The book cannot be built from what is written; exit code 2, no traceback."""
+
+    code = 2
+    exit_code = 2
+
+    def show(self, *_: object, **__: object) -> None:
+        """Print what is wrong where errors belong; MkDocs' own goes to standard output."""
+        sys.stderr.write(f"{self.format_message()}\n")
+
+
+class ProofbookConfig(Config):
+    """Options of the plugin in mkdocs.yml."""
+
+    content = config_options.Type(str, default="content")
+    machine = config_options.Type(str, default="")  # PROOFBOOK_MACHINE comes before it
+    committed_only = config_options.Type(bool, default=False)
+
+
+class ProofbookPlugin(BasePlugin[ProofbookConfig]):
+    """Writes the book's pages where MkDocs looks for them."""
+
+    def __init__(self) -> None:
+        self.is_serving = False
+        self.is_deploying = False
+        self.mistakes = ""
+        self.root = Path()
+        self.press = Press()
+        self.seen: dict[str, publish.Seen] = {}
+        self.code: dict[Path, bytes] = {}
+        self.compiled = CompiledTemplates()
+        self.asides: dict[str, tuple[str, ...]] = {}
+        self.copied: set[str] = set()
+
+    def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
+        """Remember whether a person is watching, and whether the world will."""
+        self.is_serving = command == "serve"
+        self.is_deploying = command == "gh-deploy"
+
+    def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
+        """Find the project's root, where mkdocs.yml stands, and what edit links begin with.
+
+        Where none is given, MkDocs takes it for granted that sources stand in `docs/`.
+        """
+        self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
+        if config.edit_uri in EDIT_URIS_OF_HOSTS:
+            config.edit_uri = config.edit_uri.removesuffix("docs/")
+        return config
+
+    @property
+    def content(self) -> Path:
+        """The folder that people and runners write."""
+        return self.root / self.config.content
+
+    def on_pre_build(self, *, config: MkDocsConfig) -> None:
+        """Bring `docs_dir` to what the content says now.
+
+        Raises:
+            ContentAbort: the content has errors, or the disk refused.
+        """
+        self.mistakes = ""
+        try:
+            self._publish(Path(config.docs_dir))
+        except ContentErrors as errors:
+            self._refuse(str(errors), config)
+        except OSError as error:
+            self._refuse(f"{error.filename}: {error.strerror}; no file was torn", config)
+
+    def _refuse(self, mistakes: str, config: MkDocsConfig) -> None:
+        """End a build; while serving, go on with the last good pages if there are any."""
+        if not self.is_serving or not (Path(config.docs_dir) / "index.md").is_file():
+            raise ContentAbort(mistakes) from None
+        self.mistakes = mistakes
+        for mistake in mistakes.splitlines():
+            log.error(mistake)
+
+    def _publish(self, folder: Path) -> None:
+        """Print what has changed since the last build; only while serving is there any."""
+        if not self.is_serving:
+            self.press, self.seen = Press(), {}
+        self._forget_edited()
+        book = books.load(
+            self.content,
+            os.environ.get("PROOFBOOK_MACHINE") or self.config.machine,
+            with_tries=self.is_serving,
+            only=committed.machines(self.content) if self._is_published() else None,
+        )
+        for lost in book.lost_tries:
+            log.warning(lost)
+        published = publish.publish(book, self.content, folder, self.press, self.seen)
+        evidence = self.press.judged(book).evidence
+        lacks = [] if self.is_serving else [*coverage.lacks(evidence), *repeats.lacks(book)]
+        for problem in (*verdicts.problems(book, evidence), *lacks):
+            log.warning(problem)
+        for line in published.rerun:
+            log.info(line)
+
+    def _is_published(self) -> bool:
+        return self.is_deploying or self.config.committed_only
+
+    def _forget_edited(self) -> None:
+        """Read again what somebody may have edited while serving: words, and experiments' code."""
+        interface_words.cache_clear()
+        folders = (GENERATOR.parent / "runners", GENERATOR.parent / "content")
+        code = {path: path.read_bytes() for one in folders for path in sorted(one.rglob("*.py"))}
+        if code != self.code:
+            source_digest.cache_clear()
+            self.code = code
+
+    def on_serve(
+        self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]
+    ) -> LiveReloadServer:
+        """Watch what people write instead of what is generated from it, and look more often."""
+        watched = [str(self.content), str(GENERATOR)]
+        server.unwatch(config.docs_dir)
+        if config.config_file_path:
+            server.unwatch(config.config_file_path)
+            watched.append(config.config_file_path)
+        server.observer = PollingObserver(timeout=SECONDS_BETWEEN_LOOKS)
+        server.build_delay = SECONDS_OF_QUIET
+        for path in watched:
+            server.watch(path)
+        return server
+
+    def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
+        """Keep the theme's compiled templates from one build to the next; note what is copied."""
+        env.bytecode_cache = self.compiled
+        self.copied = {file.abs_dest_path for file in files if not file.is_documentation_page()}
+        return env
+
+    def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
+        """Say where each page is edited: in the file that an author wrote, if there is one."""
+        sources = self.press.sources
+        for file in files.documentation_pages():
+            put_there = os.path.relpath(file.abs_src_path or "", self.root)
+            file.edit_uri = sources.get(file.src_uri, put_there)
+        return files
+
+    def on_page_markdown(
+        self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
+    ) -> str | None:
+        """Show the sidebar beside a page that the nav puts into a section; set aside what is HTML.
+
+        A page that somebody put into `docs_dir` is left to MkDocs.
+        """
+        if page.file.src_uri not in self.press.sources:
+            return None
+        if page.parent or "navigation.tabs" not in config.theme.get("features", ()):
+            page.meta["hide"] = [one for one in page.meta["hide"] if one != "navigation"]
+        by_hand = page.file.src_uri in self.press.handwritten
+        begins = markdown.rfind('<div class="pb-provenances"') if by_hand else 0
+        aside = html_blocks.set_aside(markdown[begins:])
+        self.asides[page.file.src_uri] = aside.blocks
+        return markdown[:begins] + aside.text
+
+    def on_page_content(
+        self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
+    ) -> str:
+        """While serving, show an author's mistakes on top of the last good page."""
+        if not self.mistakes:
+            return html
+        return f'<pre class="pb-mistakes" role="alert">{escape(self.mistakes)}</pre>{html}'
+
+    def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
+        """Put back what was set aside."""
+        blocks = self.asides.pop(page.file.src_uri, None)
+        return html_blocks.put_back(output, blocks) if blocks else output
+
+    @event_priority(-200)
+    def on_post_build(self, *, config: MkDocsConfig) -> None:
+        """Give each page its policy; `serve` injects a script of its own, so not there.
+
+        HTML that somebody put into `docs_dir` is copied as it is.
+        """
+        if self.is_serving:
+            return
+        site = Path(config.site_dir)
+        if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
+            for name in ("sitemap.xml", "sitemap.xml.gz"):
+                (site / name).unlink(missing_ok=True)
+        for path in sorted(site.rglob("*.html")):
+            if str(path) in self.copied:
+                continue
+            path.write_text(csp.with_policy(path.read_text(encoding="utf-8")), encoding="utf-8")

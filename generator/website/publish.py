@@ -1,0 +1,235 @@
+"""The book on disk: every file that a site is built from, written only where its bytes changed.
+
+A book in; `site/pages/` out, which then holds the pages, the assets and the raw traces. What the
+generator wrote and no book makes any more is deleted; what anybody else put there stays.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+from rjsmin import jsmin  # type: ignore[import-untyped]
+
+from generator.content import handwritten
+from generator.content.book import Book
+from generator.content.claim import Verdict
+from generator.content.errors import ContentError, ContentErrors
+from generator.evidence.folio import interface_words
+from generator.pages import sifting
+from generator.pages.press import SIFT, TAKEN, Press
+from generator.pages.views.claims import STANDINGS
+from generator.website import manifest, rerun
+
+ASSETS = Path(__file__).resolve().parent / "assets"
+SPEAKING = "assets/proofbook.js"
+VENDORED = "iframe-worker"
+OCCUPIED = (
+    "a page of the book belongs here, and this file was written or edited by hand; move it to "
+    "content/pages under another name, or delete it"
+)
+
+
+class Change(NamedTuple):
+    """How many files a folder gained, lost and kept."""
+
+    num_written: int
+    num_deleted: int
+    num_kept: int
+
+
+class Seen(NamedTuple):
+    """A file as it was when it last held these bytes."""
+
+    content: bytes
+    changed: int
+    num_bytes: int
+    digest: str
+
+
+class Published(NamedTuple):
+    """What became of a folder, and what a rerun changed in it: one line each."""
+
+    change: Change
+    rerun: list[str]
+
+
+def publish(
+    book: Book,
+    content: Path,
+    folder: Path,
+    press: Press | None = None,
+    seen: dict[str, Seen] | None = None,
+) -> Published:
+    """Bring a folder to a book.
+
+    Args:
+        book: what pages are made from.
+        content: its folder.
+        folder: where the pages go.
+        press: what has printed an earlier book; a new one prints everything.
+        seen: how files of the folder were left before; see `bring_to`.
+
+    Raises:
+        ContentErrors: a text of the book has a mistake, or a file that somebody else wrote stands
+            where one of the book's belongs.
+        OSError: the disk refused, and no file is torn; or the folder holds the content, of which
+            nothing would be left.
+    """
+    if content.resolve().is_relative_to(folder.resolve()):
+        raise OSError(errno.EINVAL, "pages may not stand where the content is", str(folder))
+    press = press or Press()
+    files = site_files(book, content, press)
+    change = bring_to(folder, files, seen)
+    traces = {name: held for name, held in files.items() if name.startswith("traces/")}
+    return Published(change, rerun.told(folder, press.judged(book).evidence, traces))
+
+
+def site_files(book: Book, content: Path, press: Press | None = None) -> dict[str, bytes]:
+    """Every file of `site/pages/`, by its path there: pages with their images, assets, raw traces.
+
+    Args:
+        book: what pages are made from.
+        content: its folder.
+        press: what has printed an earlier book; a new one prints everything.
+
+    Raises:
+        ContentErrors: a text of the book has a mistake.
+    """
+    files = (press or Press()).printed(book)
+    for path in sorted(ASSETS.rglob("*")):
+        if path.is_file():
+            files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
+    files[SIFT] = sifting.css(
+        [topic.id for topic in book.topics], len(book.machines), [*get_args(Verdict), *STANDINGS]
+    ).encode()
+    files[SPEAKING] = words_for_scripts(interface_words()["script"]) + files[SPEAKING]
+    for name, path in sorted(raw_traces(book, content).items()):
+        files[name] = path.read_bytes()
+    folder = content / "pages"
+    for path in handwritten.files(folder):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix != ".md":
+            if name in files:
+                at = path.relative_to(content.parent).as_posix()
+                raise ContentErrors([ContentError(at, 0, 0, TAKEN)])
+            files[name] = path.read_bytes()
+    return files
+
+
+def raw_traces(book: Book, content: Path) -> dict[str, Path]:
+    """The raw traces that pages link, by their path under the site's root."""
+    measured = {
+        (folder, experiment) for folder, one in book.machines.items() for experiment in one.traces
+    }
+    return {
+        f"traces/{folder}/{experiment}.json": content / "traces" / folder / f"{experiment}.json"
+        for folder, experiment in sorted(measured)
+    }
+
+
+def _asset(path: Path) -> bytes:
+    """A file as pages load it: scripts of ours without comments and idle space."""
+    if path.suffix != ".js" or path.name.startswith(VENDORED):
+        return path.read_bytes()
+    return _lean(path.read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=32)
+def _lean(script: str) -> bytes:
+    return str(jsmin(script)).encode()
+
+
+def words_for_scripts(words: Mapping[str, object]) -> bytes:
+    """The interface's words as the first line of the script that all others come after."""
+    told = json.dumps({"words": words}, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return b"window.proofbook=" + told.replace("<", r"\u003c").encode() + b";\n"
+
+
+def bring_to(
+    folder: Path, files: Mapping[str, bytes], seen: dict[str, Seen] | None = None
+) -> Change:
+    """Make a folder hold these files; equal bytes stay, and so does what somebody else put there.
+
+    Args:
+        folder: where they go.
+        files: their bytes, by path under the folder.
+        seen: how files of this folder were found or left before, kept up here; one that nobody
+            has touched since is not read again.
+
+    Raises:
+        ContentErrors: files that somebody else wrote, or edited, stand where these should go;
+            nothing was written.
+        OSError: the disk refused; each file then is either the old one or the new one.
+    """
+    seen = {} if seen is None else seen
+    changed = {
+        name: content
+        for name, content in files.items()
+        if not _is_as_seen(folder / name, content, seen.get(name))
+    }
+    digests = {name: manifest.digest(content) for name, content in changed.items()}
+    before = manifest.read(folder)
+    after = {(name, digests[name] if name in digests else seen[name].digest) for name in files}
+    old = {name: (folder / name).read_bytes() for name in changed if (folder / name).is_file()}
+    to_write = [name for name, content in changed.items() if old.get(name) != content]
+    _refuse_others(folder, {name: old[name] for name in to_write if name in old}, before)
+    _note(folder, before, before | after)  # first of all, in case this is the last we do
+    for name in to_write:
+        _replace(folder / name, changed[name])
+    for name, content in changed.items():
+        stat = (folder / name).stat()
+        seen[name] = Seen(content, stat.st_mtime_ns, stat.st_size, digests[name])
+    gone = manifest.unchanged(folder, {entry for entry in before if entry[0] not in files})
+    num_deleted = manifest.delete(folder, list(dict.fromkeys(gone)))
+    _note(folder, before | after, after)
+    return Change(len(to_write), num_deleted, len(files) - len(to_write))
+
+
+def _is_as_seen(path: Path, content: bytes, before: Seen | None) -> bool:
+    if before is None or before.content != content:
+        return False
+    try:
+        now = path.stat()
+    except FileNotFoundError:
+        return False
+    return (now.st_mtime_ns, now.st_size) == (before.changed, before.num_bytes)
+
+
+def _refuse_others(folder: Path, old: Mapping[str, bytes], written: set[manifest.Entry]) -> None:
+    """Refuse to overwrite what the generator did not write.
+
+    A version without the list kept a folder to itself: what it left there is the generator's.
+    """
+    if not (folder / manifest.NOTE).is_file() and (folder / rerun.NOTE).is_file():
+        return
+    others = [name for name, held in old.items() if (name, manifest.digest(held)) not in written]
+    if others:
+        path = (folder / others[0]).resolve()
+        at = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise ContentErrors([ContentError(f"{at}{more}", 0, 0, OCCUPIED)])
+
+
+def _note(folder: Path, before: set[manifest.Entry], now: set[manifest.Entry]) -> None:
+    if before != now or not (folder / manifest.NOTE).is_file():
+        _replace(folder / manifest.NOTE, manifest.text(now))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
