@@ -17,7 +17,7 @@
     seconds: [[1e-6, "µs"], [1e-3, "ms"], [1, "s"]]
   };
 
-  // Postfix, as generator/formula.py writes it.
+  // Postfix, as generator/evidence/formula.py writes it.
   function worked(postfix, inputs) {
     var stack = [];
     postfix.split(" ").forEach((token) => {
