@@ -84,7 +84,7 @@ class Claim(Written):
     formula: Line | None = None
     source: Id | None = None  # of references.yml
     domain: Domain | None = None
-    falsified_by: Falsifier
+    falsified_by: Falsifier | None = None  # derived from the rule where it is not stated
     showed: Showed | None = None
 
 

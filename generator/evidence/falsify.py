@@ -1,11 +1,14 @@
-"""Making a claim false: one field of one trace changed, as the claim itself says.
+"""Making a claim false: one field of one trace changed.
 
+In: a claim that holds, and the evidence. Out: the change, and the traces with it. Which field, and
+which value, follows from the rule: a measured field that the claim observes takes a value with
+which the rule fails. A claim states its own change only where no such change is enough.
 The tests apply every claim's change and see that the claim no longer holds and that keys follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,26 +17,77 @@ from pydantic import ValidationError
 from generator.content.book import Book
 from generator.content.claim import Claim, Falsifier
 from generator.content.shelf import TraceOnPage
+from generator.evidence.evaluation import Evidence
 from generator.evidence.paths import NAMES, Key
-from runners.trace import Run, Samples, Trace, steps_of
+from generator.evidence.verdicts import MIN_SAMPLES
+from runners.trace import Run, Samples, Trace, at, steps_of
 
-__all__ = ["falsified_problem", "falsify", "steps_of"]
+__all__ = ["falsified_problem", "falsifier", "falsify", "steps_of"]
+
+TOO_SLOW, TOO_FAST = 99.0, 1e-9  # seconds that no step here takes
+WORDS = ("completed", "out_of_memory", "deadlocked", "0123456789ab", "another word")
 
 
-def falsify(traces: Mapping[str, TraceOnPage], claim: Claim) -> dict[str, TraceOnPage]:
-    """The traces with the one field changed that makes the claim false.
+def falsifier(evidence: Evidence, claim: Claim) -> Falsifier | None:
+    """The change that makes a claim false: the claim's own, or one that follows from its rule.
+
+    Args:
+        evidence: with which the claim holds; one with which it does not is left as it is.
+        claim: one of its book's.
+
+    Returns:
+        None where no change of one field that the claim reads is enough.
+    """
+    if claim.falsified_by is not None or evidence.outcome(claim.id).verdict != "holds":
+        return claim.falsified_by
+    book = evidence.book
+    for change in _changes(evidence, claim):
+        try:
+            changed = replace(book, traces=falsify(book.traces, change))
+        except ValueError:
+            continue  # a value that no run can have
+        if Evidence(changed).outcome(claim.id).verdict != "holds":
+            return change
+    return None
+
+
+def _changes(evidence: Evidence, claim: Claim) -> Iterator[Falsifier]:
+    """Changes worth trying, of the fields that a claim observes first."""
+    sides = (evidence.evaluate(claim.observed), evidence.evaluate(claim.predicted))
+    fields = dict.fromkeys(field for side in sides for field in side.measured)
+    for field in fields:
+        experiment, run, *steps = steps_of(field)
+        shown = evidence.book.traces[str(experiment)]
+        for value in _other_values(at(shown.trace.runs[str(run)], steps)):
+            yield Falsifier(field=field, value=value)
+
+
+def _other_values(value: object) -> Iterator[int | float | str | list[float]]:
+    """What a field could have been instead: far above and far below, or another word."""
+    if isinstance(value, Samples):
+        for seconds in (TOO_SLOW, TOO_FAST):
+            yield [seconds] * max(len(value.samples), MIN_SAMPLES)
+    elif isinstance(value, str):
+        yield from (word for word in WORDS if word != value)
+    elif isinstance(value, int | float):
+        yield from (value * 10 + 1, value * 0.1 - 0.01, 0, round(value * 1000 + 1), -1.0)
+        yield from (value + 1, value - 1)
+
+
+def falsify(traces: Mapping[str, TraceOnPage], change: Falsifier) -> dict[str, TraceOnPage]:
+    """The traces with one field changed.
 
     Samples are given as a list of seconds; their quartiles follow.
 
     Raises:
         ValueError: the path leads nowhere, or the trace would not be a trace any more.
     """
-    experiment, run, *steps = steps_of(claim.falsified_by.field)
+    experiment, run, *steps = steps_of(change.field)
     shown = traces.get(str(experiment))
     if shown is None or run not in shown.trace.runs:
         raise ValueError(f"no run {experiment}.{run}")
     document = shown.trace.runs[str(run)].model_dump(mode="json")
-    _put(document, steps, _new_value(shown.trace, claim.falsified_by))
+    _put(document, steps, _new_value(shown.trace, change))
     try:
         changed = Run.model_validate(document)
     except ValidationError as error:
@@ -89,6 +143,8 @@ def _place(holder: Any, key: Key) -> Any:  # noqa: ANN401
 
 def falsified_problem(book: Book, claim: Claim) -> str | None:
     """Why the change that a claim names cannot be applied where the book was written, or None."""
+    if claim.falsified_by is None:
+        return None
     try:
         experiment, run, *_ = steps_of(claim.falsified_by.field)
     except ValueError as error:
@@ -101,7 +157,7 @@ def falsified_problem(book: Book, claim: Claim) -> str | None:
     if run not in shown.trace.runs or shown.trace.runs[str(run)].is_surprise:
         return None if run in shown.trace.runs else f"{experiment} has no run {run!r}"
     try:
-        falsify(book.traces, claim)
+        falsify(book.traces, claim.falsified_by)
     except ValueError as error:
         return str(error)
     return None

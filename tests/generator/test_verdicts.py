@@ -8,7 +8,7 @@ import pytest
 from generator.content.claim import Claim
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
-from generator.evidence.falsify import falsify, steps_of
+from generator.evidence.falsify import falsifier, falsify, steps_of
 from runners.trace import Samples
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
@@ -199,7 +199,7 @@ def test_a_claim_that_cannot_be_judged_is_an_error(book, predicted, relation, ob
 def test_every_claim_stops_holding_once_falsified(book, evidence):
     before = verdicts.judge(book, evidence)
     for name, one in book.claims.items():
-        changed = replace(book, traces=falsify(book.traces, one))
+        changed = replace(book, traces=falsify(book.traces, falsifier(evidence, one)))
         assert before[name].verdict == "holds"
         assert verdicts.judge(changed, Evidence(changed))[name].verdict != "holds"
 
@@ -223,10 +223,7 @@ def test_what_is_no_plain_path_is_refused(path):
 
 
 def test_a_falsified_trace_is_still_a_trace(book):
-    one = claim("1", "equals", PEAK).model_copy(
-        update={"falsified_by": book.claims["whole-peak"].falsified_by.model_copy(
-            update={"value": "much"})}
-    )  # fmt: skip
+    one = book.claims["whole-peak"].falsified_by.model_copy(update={"value": "much"})
     with pytest.raises(ValueError, match=r"no trace: runs.whole.ranks.0.memory.peak_bytes"):
         falsify(book.traces, one)
 
@@ -257,3 +254,17 @@ def test_explanations_hold_no_numbers(book):
     evidence = Evidence(book)
     for outcome in verdicts.judge(book, evidence).values():
         assert not any(char.isdigit() for char in outcome.explanation)
+
+
+@pytest.mark.parametrize("relation", ["equals", "at_least", "at_most", "above", "below", "differs"])
+def test_a_rule_says_itself_what_makes_it_false(book, relation):
+    """Whatever is predicted: the derived change turns a claim that holds, and no other is needed."""
+    peak = book.run("tiny_memory.whole").ranks[0].memory.peak_bytes
+    predicted = {"above": peak - 1, "below": peak + 1, "differs": peak + 1}.get(relation, peak)
+    one = claim(str(predicted), relation, PEAK).model_copy(update={"falsified_by": None})
+    holding = replace(book, claims={one.id: one})
+    evidence = Evidence(holding)
+    assert evidence.outcome(one.id).verdict == "holds"
+    change = falsifier(evidence, one)
+    changed = Evidence(replace(holding, traces=falsify(book.traces, change)))
+    assert changed.outcome(one.id).verdict == "does_not_hold"
