@@ -258,7 +258,7 @@ def test_explanations_hold_no_numbers(book):
 
 @pytest.mark.parametrize("relation", ["equals", "at_least", "at_most", "above", "below", "differs"])
 def test_a_rule_says_itself_what_makes_it_false(book, relation):
-    """Whatever is predicted: the derived change turns a claim that holds, and no other is needed."""
+    """The derived change turns a claim that holds, whatever it predicts."""
     peak = book.run("tiny_memory.whole").ranks[0].memory.peak_bytes
     predicted = {"above": peak - 1, "below": peak + 1, "differs": peak + 1}.get(relation, peak)
     one = claim(str(predicted), relation, PEAK).model_copy(update={"falsified_by": None})
