@@ -15,11 +15,17 @@ by torchrun in this process. Where torchrun alone would wait in silence or guess
   that is gone;
 - passes on the exit code of `runners.node`, where torchrun makes each of them a 1.
 
-Exit codes: 0 every run ended as declared, 1 a surprise, 2 a wrong call, 3 a node was lost, 130
-stopped by a signal.
+Exit codes: 0 every run ended as declared, 1 a surprise, 2 a wrong call, 3 a node was lost; stopped
+by Ctrl-C 130, by SIGTERM 143, by SIGHUP 129.
 """
 
 from __future__ import annotations
+
+from runners import limits, stopping
+
+if __name__ == "__main__":  # before torch is loaded
+    stopping.listen("stopped; what was measured before is kept")
+    limits.explain("python -m runners.cluster")
 
 import argparse
 import errno
@@ -44,7 +50,7 @@ from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
 from runners.experiment import UnknownExperimentError
-from runners.node import LOST, STOPPED, asked_of
+from runners.node import LOST, asked_of
 from runners.peers import WORD_SECONDS, NodeLostError, say
 from runners.scratch import Scratch
 from runners.torchrun import NodeError
@@ -55,6 +61,8 @@ LINGER_SECONDS = 3.0
 DONE_SECONDS = 10.0  # the same where they ended well, so that the others will, too
 CONNECT_SECONDS = 2.0
 LOOK_SECONDS = 0.02
+UNWIND_SECONDS = 0.5  # for the main thread to end by itself once a signal has come
+FEWEST_FILES = 64  # open at once: a store, a log and a pipe for each process, torch's libraries
 DEFAULT_PORT = 29400
 
 
@@ -172,6 +180,12 @@ class _Guard(threading.Thread):
         super().__init__(name="guard", daemon=True)
         self._what = what
         self._scratch = scratch
+        # A store that waits keeps the main thread from hearing a signal; this thread reads it here.
+        self._signals, written = socket.socketpair()
+        self._signals.setblocking(False)
+        written.setblocking(False)
+        self._written = written  # as long as this thread
+        signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
 
     def run(self) -> None:
         """Before, between and after torchrun's processes."""
@@ -189,6 +203,7 @@ class _Guard(threading.Thread):
                 code = ended
             if not has_started:
                 self._say(wait)
+                self._stop()
                 continue
             ended_at = ended_at or time.monotonic()
             if time.monotonic() - ended_at > (LINGER_SECONDS if code else DONE_SECONDS):
@@ -200,6 +215,13 @@ class _Guard(threading.Thread):
             wait.word("they have not all come")
         except NodeLostError as error:
             self._leave(str(error), LOST)
+
+    def _stop(self) -> None:
+        with suppress(BlockingIOError):
+            number = self._signals.recv(1)[0]
+            time.sleep(UNWIND_SECONDS)
+            self._scratch.remove()
+            os._exit(stopping.told(stopping.Stopped(number)))
 
     def _leave(self, why: str, code: int) -> None:
         """End this process, whatever its main thread waits for."""
@@ -221,8 +243,10 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     asked_of([name for name in names if not name.startswith("-")])
     if parsed.max_restarts:
         raise NodeError("a lost node ends the measurement; leave out --max-restarts")
-    if ":" in parsed.nnodes:
+    fewest, _, most = parsed.nnodes.partition(":")
+    if most not in ("", fewest):
         raise NodeError(f"--nnodes is one number of nodes, not {parsed.nnodes}")
+    parsed.nnodes = fewest  # torchrun's own default is 1:1
     parsed.module, parsed.training_script, parsed.training_script_args = True, "runners.node", names
     return parsed
 
@@ -261,20 +285,22 @@ def _run(parsed: argparse.Namespace) -> int:
     if "LOGLEVEL" not in os.environ:  # each process says itself why it ends
         logging.disable(logging.CRITICAL)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    limits.want_files(FEWEST_FILES)
     what = _meet(parsed)
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.SIG_DFL)  # a store that waits hears nothing else
-    scratch = Scratch()
-    parsed.log_dir = parsed.log_dir or str(scratch.folder())  # torchrun would leave one behind
-    _Guard(what, scratch).start()
+    scratch = None
     try:
+        with stopping.held():  # made and known, or not made
+            scratch = Scratch()
+        parsed.log_dir = parsed.log_dir or str(scratch.folder())  # torchrun would leave one behind
+        _Guard(what, scratch).start()
         torchrun.run(parsed)
     except ChildFailedError as failed:
         return _code_of(failed)
-    except SignalException:
-        return STOPPED
+    except SignalException as stopped:
+        return stopping.told(stopping.Stopped(stopped.sigval))
     finally:
-        scratch.remove()
+        if scratch is not None:
+            scratch.remove()
     return 0
 
 
@@ -282,8 +308,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Be torchrun on one node; what a person can fix is one line and exit code 2."""
     try:
         return _run(_parsed(arguments))
-    except KeyboardInterrupt:
-        return STOPPED
+    except KeyboardInterrupt as stopped:
+        return stopping.told(stopped)
+    except limits.LimitError as error:
+        say(f"python -m runners.cluster: {error}")
+        return 2
     except NodeLostError as error:
         say(f"python -m runners.cluster: {error}")
         return LOST

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runners.fields import is_of_time
 from runners.trace import Run, Samples, Trace, TraceError, machine_folders, read
 
 FEWEST_SAMPLES = 5
@@ -21,6 +22,7 @@ FEWEST_SAMPLES = 5
 NOT_COMPARED = frozenset(
     {"settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances"}
 )
+_POSITION = re.compile(r"\[\d+\]")
 KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off
 
 
@@ -128,11 +130,13 @@ def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
     left, right = dict(_leaves(one)), dict(_leaves(other))
     apart: dict[str, list[str | float]] = defaultdict(list)
     for name in left.keys() | right.keys():
+        if is_of_time(_POSITION.sub("", name).split(".")):
+            continue  # one measurement of it has no spread
         distance = _distance(name, left.get(name), right.get(name))
         if distance is None:
             found.num_equal += 1
         else:
-            apart[re.sub(r"\[\d+\]", "[]", name)].append(distance)
+            apart[_POSITION.sub("[]", name)].append(distance)
     for name, distances in apart.items():
         shares = [d for d in distances if isinstance(d, float)]
         most = f"at most {max(shares):.2g} of the larger" if shares else str(distances[0])

@@ -71,6 +71,10 @@ def below(thing: object) -> list[str]:
     return [f"[{position}]" for position in range(len(thing))] if isinstance(thing, list) else []
 
 
+# Measures of ranks that were worked out from times.
+SHARES_OF_TIMES = frozenset({"idle_share", "idle_shares", "handover_share", "inside_share"})
+
+
 def measure_of(steps: Sequence[Key]) -> Measure | None:
     """What the number at the end of steps is in, by its name; None for any other number."""
     names = [key for key in steps if isinstance(key, str)]
@@ -82,6 +86,11 @@ def measure_of(steps: Sequence[Key]) -> Measure | None:
     if "timing" in names and above in ("stages", "prediction"):
         return "seconds"
     return None
+
+
+def is_of_time(steps: Sequence[Key]) -> bool:
+    """Whether a number is a time, or was worked out from times, so that no rerun repeats it."""
+    return measure_of(steps) == "seconds" or not SHARES_OF_TIMES.isdisjoint(map(str, steps))
 
 
 def as_written(number: float) -> str:

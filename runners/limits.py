@@ -49,6 +49,21 @@ _LIMITS = (
 )
 
 
+class LimitError(OSError):
+    """A limit of the shell is too low for what a command is about to do; the message says which."""
+
+
+def want_files(fewest: int) -> None:
+    """Refuse to go on where too few files may be open: what then fails blames something else.
+
+    Raises:
+        LimitError: with the line for a person.
+    """
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < fewest:
+        raise LimitError(blamed("too many open files"))
+
+
 def blamed(words: str) -> str | None:
     """The line that names the limit behind an error, from what it said; None where there is none.
 

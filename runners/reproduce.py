@@ -23,7 +23,7 @@ from runners.launch import Launcher
 from runners.measure import alone, measure_run
 from runners.progress import Progress
 from runners.tolerance import Tolerance, tolerance
-from runners.trace import Machine, Run, Trace, read, read_machine
+from runners.trace import Machine, Run, Trace, machine_folders, read, read_machine
 from runners.tried import bytes_in_words, how_it_ended, seconds_in_words
 
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
@@ -120,7 +120,7 @@ def folder_of(on: str | None) -> Path:
     Raises:
         ReproduceError: there is none of that name.
     """
-    known = sorted(p.parent.name for p in machine.TRACES.glob("*/machine.json"))
+    known = machine_folders(machine.TRACES)
     references = [name for name in known if name.startswith("reference-")]
     name = on or (references[0] if references else "")
     if name not in known:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runners.compare import FEWEST_SAMPLES, KERNEL_SHARE, overlap
-from runners.fields import Key, at, exactly, in_words, measure_of
+from runners.fields import Key, at, exactly, in_words, is_of_time
 from runners.trace import Run, Samples
 
 FLOAT_SHARE = 0.01  # rounding in another order, carried through a short training
@@ -57,7 +57,7 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
         if samples[0] and samples[1] and steps[-1] != "num_samples":
             return _by_samples(samples[0], samples[1], one, other)
         return _by_factor(one, other)
-    if measure_of(steps) == "seconds" and _are_numbers(one, other):
+    if is_of_time(steps) and _are_numbers(one, other):
         return _by_factor(one, other)
     if steps[-1] == "kernel_peak_bytes" and _are_numbers(one, other):
         return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")

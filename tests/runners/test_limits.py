@@ -41,20 +41,23 @@ def _said(command: list[str], number: int, allowed: int, place: Path, root: Path
     return line
 
 
+@pytest.mark.parametrize("command", [["runners", "list"], ["runners.cluster", "ddp"]])
 def test_too_few_addresses_for_torch_are_one_line_that_says_what_to_raise(
-    tmp_path: Path, root: Path
+    command: list[str], tmp_path: Path, root: Path
 ) -> None:
     allowed = TOO_FEW_KIBIBYTES * 1024
-    line = _said(["runners", "list"], resource.RLIMIT_AS, allowed, tmp_path, root)
+    line = _said(command, resource.RLIMIT_AS, allowed, tmp_path, root)
     assert f"`ulimit -v` allows {TOO_FEW_KIBIBYTES} KiB" in line
     assert "raise it with `ulimit -v unlimited`" in line
 
 
 @pytest.mark.ranks
+@pytest.mark.parametrize(
+    "command", [["runners", "run", "heavier"], ["runners.cluster", "--standalone", "heavier"]]
+)
 def test_too_few_open_files_for_the_ranks_are_one_line_that_says_what_to_raise(
-    tmp_path: Path, root: Path
+    command: list[str], tmp_path: Path, root: Path
 ) -> None:
-    command = ["runners", "run", "heavier"]
     line = _said(command, resource.RLIMIT_NOFILE, TOO_FEW_FILES, tmp_path, root)
     assert f"`ulimit -n` allows {TOO_FEW_FILES} open files" in line
     assert "raise it with `ulimit -n " in line

@@ -235,7 +235,7 @@ def test_the_next_start_takes_what_had_ended(cut_off: Callable[[str], Ended]) ->
 def test_a_node_that_is_stopped_ends_as_a_machine_that_is_stopped(
     cut_off: Callable[[str], Ended],
 ) -> None:
-    assert cut_off("stopped").codes[1] == node.STOPPED
+    assert cut_off("stopped").codes[1] == 143
 
 
 @pytest.fixture

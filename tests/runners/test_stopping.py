@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import wait_until
 
 # Whoever loads a module cannot rely on an exception: this one swallows whatever is raised in it.
 STUBBORN = """
@@ -43,12 +45,10 @@ def _stopped(
         stderr=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + 60
-    while not (place / "flag").exists() and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.01)
-    process.send_signal(how)
     try:
-        _, said = process.communicate(timeout=30)
+        wait_until((place / "flag").exists, meanwhile=lambda: process.poll() is None)
+        process.send_signal(how)
+        _, said = process.communicate()
     finally:
         process.kill()
     return process.returncode, said.splitlines()
@@ -66,6 +66,7 @@ def place(tmp_path: Path) -> Path:
     ("command", "line"),
     [
         (["runners", "list"], "stopped; what was measured before is kept"),
+        (["runners.cluster", "ddp"], "stopped; what was measured before is kept"),
         (["generator", "schema"], "stopped; run the same command again"),
     ],
 )
@@ -85,3 +86,30 @@ def test_forkservers_and_folders_go_too_where_an_experiment_is_being_loaded(
     ended = _stopped(["runners", "try", "slow.run"], signal.SIGINT, place, root)
     assert ended == (130, ["stopped; what was measured before is kept"])
     assert list((place / "scratch").iterdir()) == []
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(("how", "code"), EXIT_CODES)
+def test_a_node_that_waits_for_the_others_is_stopped_in_one_line(
+    how: signal.Signals, code: int, tmp_path: Path, root: Path
+) -> None:
+    """torchrun then waits inside its store, where Python hears no signal."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runners.cluster", "--nnodes", "2", *meeting, "ddp.ddp"],
+        cwd=root,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: list(tmp_path.iterdir()), meanwhile=lambda: process.poll() is None)
+        process.send_signal(how)
+        _, said = process.communicate()
+    finally:
+        process.kill()
+    assert (process.returncode, said) == (code, "stopped; what was measured before is kept\n")
+    assert list(tmp_path.iterdir()) == []

@@ -92,3 +92,15 @@ def test_the_words_of_a_value_are_those_of_the_page():
 @pytest.mark.parametrize("quoted", ["a.b.c['all reduce'][-1].d", 'a.b.c["all reduce"][-1].d'])
 def test_a_path_is_read_with_either_kind_of_quotes(quoted):
     assert steps_of(quoted) == ["a", "b", "c", "all reduce", -1, "d"]
+
+
+@pytest.mark.parametrize("name", ["idle_share", "handover_share", "inside_share"])
+@pytest.mark.parametrize("is_like", [True, False])
+def test_a_share_that_was_worked_out_from_times_is_held_to_a_factor(run, name, is_like):
+    def measured(share):
+        rank = run.ranks[0].model_copy(update={"measures": {name: share}})
+        return run.model_copy(update={"ranks": [rank]})
+
+    path, here = ["ranks", 0, "measures", name], measured(0.58989)
+    assert tolerance(path, here, measured(0.5825), is_like=is_like).is_same
+    assert not tolerance(path, here, measured(0.58 / TIME_FACTOR), is_like=is_like).is_same
