@@ -1,4 +1,4 @@
-"""Which machines a published book may show: those whose folders stand in the commit."""
+"""What a published book may show: machines whose folders stand in the commit, as they stand there."""
 
 from __future__ import annotations
 
@@ -18,10 +18,25 @@ def machines(content: Path) -> frozenset[str]:
         content: the folder of content.
     """
     traces = content / "traces"
-    command = ["git", "ls-tree", "-r", "-z", "--name-only", "HEAD", "./"]
-    try:
-        done = subprocess.run(command, cwd=traces, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+    held = _told_by_git(traces, "ls-tree", "-r", "-z", "--name-only", "HEAD", "./")
+    if held is None:
         return frozenset(path.name for path in traces.glob(REFERENCE))
-    held = (Path(name) for name in done.stdout.split("\0"))
     return frozenset(path.parent.as_posix() for path in held if path.name == "machine.json")
+
+
+def changed(content: Path) -> list[str]:
+    """The files of committed machines that differ from the commit, relative to `traces/`."""
+    differing = _told_by_git(content / "traces", "diff", "-z", "--relative", "--name-only", "HEAD")
+    shown = machines(content)
+    return sorted(str(path) for path in differing or () if path.parent.as_posix() in shown)
+
+
+def _told_by_git(folder: Path, *command: str) -> list[Path] | None:
+    """The paths that a command of git lists; None where there is no repository."""
+    try:
+        done = subprocess.run(
+            ["git", *command], cwd=folder, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return [Path(name) for name in done.stdout.split("\0") if name]

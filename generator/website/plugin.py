@@ -156,6 +156,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         )
         for lost in book.lost_tries:
             log.warning(lost)
+        for name in committed.changed(self.content) if self._is_published() else ():
+            log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
         published = publish.publish(book, self.content, folder, self.press, self.seen)
         evidence = self.press.judged(book).evidence
         lacks = [] if self.is_serving else [*coverage.lacks(evidence), *repeats.lacks(book)]

@@ -9,6 +9,7 @@ import pytest
 
 from generator.checks import coverage
 from generator.checks.content_checks import check
+from generator.content import committed
 from generator.content.book import load
 from generator.content.errors import ContentError
 from generator.evidence import calculator, verdicts
@@ -223,3 +224,16 @@ def test_every_formula_of_a_calculator_was_held_against_runs_of_this_book(real):
     assert lessons
     for output in (one for lesson in lessons for one in lesson.calculator.outputs):
         assert len(calculator.checks(output, evidence)) == len(output.checked_on)
+
+
+def test_a_second_machine_is_committed_and_forecast_before_it_measured(real):
+    others = committed.machines(CONTENT) - {real.reference.name}
+    if not (CONTENT.parent / ".git").exists():
+        pytest.skip("this tree is no clone")
+    assert others
+    for name in others:
+        measured = real.machines[name]
+        assert len(measured.traces) > 20
+        assert measured.machine.num_cores < real.reference.num_cores
+        first = min(trace.recorded_at for trace in measured.traces.values())
+        assert measured.prediction.recorded_at < first

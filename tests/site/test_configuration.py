@@ -277,6 +277,12 @@ def test_a_commit_decides_which_machines_a_published_book_shows(tmp_path):
     assert machines == ["index", "reference-frozen", "shed"]
     shown = "".join(path.read_text(encoding="utf-8") for path in pages(folder / "html"))
     assert not re.search(r"\bdesk\b", shown)
+    changed = traces / "shed" / "tiny_memory.json"
+    changed.write_text(changed.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    (traces / "desk" / "tiny_memory.json").unlink()
+    done = mkdocs(folder, "build")
+    assert "content/traces/shed/tiny_memory.json: differs from the commit" in done.stderr
+    assert done.stderr.count("differs from the commit") == 1
     (folder / "mkdocs.yml").write_text(
         (folder / "mkdocs.yml").read_text() + "      machine: desk\n", encoding="utf-8"
     )
