@@ -57,7 +57,7 @@ def _read(page: str, body: str) -> Popover:
         kind,
         facts.get("from"),
         facts.get("exactly"),
-        facts.get("again"),
+        facts.get("repeat") or facts.get("repeat its inputs"),
         tuple(one.groups() for one in inputs if one),
     )
 

@@ -1,4 +1,4 @@
-"""What a published book may show: machines whose folders stand in the commit, as they stand there."""
+"""What a published book may show: the machines of the commit, with the traces that it holds."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from runners import trace as traces
 from runners.trace import Machine, Prediction, Trace, TraceError
 
 RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None)
+NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
 NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
 NOT_COMMITTED = (
@@ -152,7 +153,8 @@ class Shelf:
     def _measured(self, name: str) -> Measured | None:
         folder = self.folder / name
         if not (folder / "machine.json").is_file():
-            self._refuse(folder, "no machine.json; run `make traces`")
+            known = ", ".join(traces.machine_folders(self.folder)) or "there is none yet"
+            self._refuse(folder, f"{NO_FOLDER}{known}")
             return None
         machine = self._trying(traces.read_machine, folder)
         if machine is None:

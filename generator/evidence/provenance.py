@@ -201,10 +201,11 @@ class PageText:
                 yield "trace", self._trace_link(machine, experiment)
 
     def _again(self, value: Value) -> Iterator[tuple[str, str]]:
-        """The command that measures it again, beside a link to what that needs."""
+        """The command that measures it again, or its inputs, beside a link to what that needs."""
         line = command_for(value, self._evidence.book.reference.name)
         if line:
-            yield f'<a href="{self._root}index.html#{REPEAT}">again</a>', _code(line)
+            what = "repeat" if value.origin else "repeat its inputs"
+            yield f'<a href="{self._root}index.html#{REPEAT}">{what}</a>', _code(line)
 
     def _run_link(self, origin: Origin) -> str:
         place = f"evidence/{origin.experiment}.html"

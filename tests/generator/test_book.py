@@ -176,7 +176,7 @@ def test_the_machine_is_the_asked_one_then_the_noted_one_then_the_reference(copy
 
 
 def test_a_machine_that_is_not_there_is_an_error(copy):
-    with pytest.raises(ContentErrors, match=r"traces/shed: no machine\.json"):
+    with pytest.raises(ContentErrors, match=r"traces/shed: no such machine; .*: reference-frozen"):
         copy.load("shed")
 
 

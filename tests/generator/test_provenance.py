@@ -21,7 +21,7 @@ def test_a_value_is_a_button_that_opens_its_provenance(evidence):
         "reference-frozen",
         "tiny_memory · whole · ranks[0].memory.peak_bytes",
         "2026-01-02T03:04:05Z, torch 2.13.0",
-        '<a href="../../index.html#repeat">again</a>',
+        '<a href="../../index.html#repeat">repeat</a>',
         ".venv/bin/python -m runners reproduce "
         "&#39;tiny_memory.whole.ranks[0].memory.peak_bytes&#39;</code>",
         'href="../../traces/reference-frozen/tiny_memory.json"',
