@@ -86,3 +86,13 @@ def test_a_run_of_another_nature_is_marked_in_the_table_of_runs(copy):
         'id="run-tiny_memory-whole"'
     )[1]
     assert '<small class="pb-nature">simulated</small>' in row.split("</tr>")[0]
+
+
+def test_runs_over_several_backends_are_told_apart_on_their_page(copy):
+    page = "evidence/tiny_training.md"
+    assert "several backends" not in rendering.render(copy.load())[page]
+    copy.change_run("tiny_training.averaged", backend="nccl")
+    copy.change_run("tiny_training.drifting", backend="gloo")
+    shown = rendering.render(copy.load())[page]
+    assert "several backends" in shown
+    assert "<code>nccl: averaged</code>" in shown

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from runners import links, scratch
-from runners.trace import read, read_part, sweep_torn
+from runners.trace import Trace, read, read_part, sweep_torn
 from tests.soak import kills
 from tests.soak.processes import below
 
@@ -42,6 +42,16 @@ def _marked(place: Path) -> list[int]:
         except OSError:  # it has ended
             continue
     return found
+
+
+def parsed(path: Path, text: bytes) -> Trace:
+    """A trace as its file was."""
+    kept = path.with_suffix(".before")
+    kept.write_bytes(text)
+    try:
+        return read(kept)
+    finally:
+        kept.unlink()
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +134,11 @@ def test_a_killed_launcher_leaves_no_process_no_folder_and_no_other_trace(
     assert _marked(place) == []
     assert "Traceback" not in said
     if not has_ended:
-        assert trace.read_bytes() == before or read(trace).experiment == name
+        if trace.read_bytes() != before:  # it had measured all of it: whole, and nothing lost
+            old, new = parsed(trace, before), read(trace)
+            assert new.recorded_at > old.recorded_at
+            assert set(new.runs) == set(old.runs)
+            assert [run for run in new.runs if new.runs[run].is_surprise] == []
         kills.seen.append(kills.Seen("launcher_kill", False, took))
     if (part := traces / f".{name}.part").exists():
         assert read_part(part).runs

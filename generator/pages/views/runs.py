@@ -43,6 +43,7 @@ class RunsOnMachine:
     recorded_at: str
     torch: str
     digest: str
+    backends: tuple[str, ...]  # over which runs communicate, where there are several
     rows: tuple[RunRow, ...]
 
 
@@ -67,8 +68,19 @@ def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Run
         recorded_at=trace.recorded_at,
         torch=trace.software.torch,
         digest=trace.code.digest,
+        backends=_backends(trace),
         rows=tuple(_rows(trace, is_shown, folio)),
     )
+
+
+def _backends(trace: Trace) -> tuple[str, ...]:
+    """Each backend with its runs, as `gloo: one, two`; nothing where all runs share one."""
+    by_backend: dict[str, list[str]] = {}
+    for name, run in sorted(trace.runs.items()):
+        if run.world_size > 1 and run.status != "skipped":
+            by_backend.setdefault(run.backend, []).append(name)
+    several = sorted(by_backend.items()) if len(by_backend) > 1 else []
+    return tuple(f"{backend}: {', '.join(names)}" for backend, names in several)
 
 
 def _rows(trace: Trace, is_shown: bool, folio: Folio) -> Iterator[RunRow]:
