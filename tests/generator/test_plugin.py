@@ -21,7 +21,6 @@ from tests.conftest import ROOT, mkdocs, wait_until
 from tests.site.conftest import CONFIGURATION
 
 BROKEN = ("stem:", "stme:")
-PATIENCE = 240  # seconds; a build takes one, and minutes on a machine with much other work
 
 
 @pytest.fixture

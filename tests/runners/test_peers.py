@@ -16,8 +16,9 @@ from torch._C._distributed_c10d import HashStore, Store
 
 from runners import peers
 from runners.peers import NodeLostError, Peers
+from tests.conftest import slowness
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 60 * slowness()
 
 
 @dataclass(frozen=True)

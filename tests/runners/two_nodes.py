@@ -17,10 +17,11 @@ from functools import cache
 from pathlib import Path
 
 from runners import links
+from tests.conftest import slowness
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 PORT = 29400
-PATIENCE_SECONDS = 300.0  # for a loaded machine; a node that is lost used to take half an hour
+PATIENCE_SECONDS = 300.0 * slowness()  # a node that was lost used to take half an hour
 NOT_PASSED_ON = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "PROOFBOOK_STDERR")
 SETS_UP = 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'
 

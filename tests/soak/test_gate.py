@@ -25,6 +25,8 @@ THAT_WAIT = [
     "tests/generator/test_plugin.py",
     *(f"tests/runners/test_{part}.py" for part in ("launch", "links", "try", "due", "hangs")),
     *(f"tests/runners/test_{part}.py" for part in ("stragglers", "pipeline_schedules")),
+    *(f"tests/runners/test_{part}.py" for part in ("stopping", "peers", "not_measured", "scratch")),
+    *(f"tests/runners/test_{part}.py" for part in ("gloo_threads", "kernel", "wall_time")),
 ]
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(4 * 3600)]
 
