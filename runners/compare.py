@@ -98,15 +98,16 @@ def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Differen
         if first[name].code.digest != second[name].code.digest:
             found.left_out.append(f"{name}: measured by other code")
             continue
-        _compare_runs(name, first[name].runs, second[name].runs, found)
+        _compare_runs(name, first[name], second[name], found)
     return found
 
 
-def _compare_runs(
-    name: str, first: Mapping[str, Run], second: Mapping[str, Run], found: Difference
-) -> None:
-    for run in first.keys() & second.keys():
-        path, one, other = f"{name}.{run}", first[run], second[run]
+def _compare_runs(name: str, first: Trace, second: Trace, found: Difference) -> None:
+    for run in first.runs.keys() & second.runs.keys():
+        path, one, other = f"{name}.{run}", first.runs[run], second.runs[run]
+        if _program(first, one) != _program(second, other):
+            found.left_out.append(f"{path}: measured with another program")
+            continue
         if "skipped" in (one.status, other.status):
             if one.status != other.status:
                 which = "first" if one.status == "skipped" else "second"
@@ -123,6 +124,11 @@ def _compare_runs(
         _compare_times(path, one, other, found)
     for rows in (found.outcomes, found.fields, found.times, found.left_out):
         rows.sort()
+
+
+def _program(trace: Trace, run: Run) -> str | None:
+    """The digest of the program that a run executed."""
+    return trace.code.programs.get(str(run.settings.get("program")))
 
 
 def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:

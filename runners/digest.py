@@ -3,7 +3,8 @@
 It covers the syntax tree, without comments, docstrings and forecasts, of the experiment's file and
 of every module of ours that it imports and that can change a result (`COVERED`), the programs it
 executes from `content/` with what their comments declare, and `METER_VERSION`, raised by hand when
-a meter or the launcher changes results.
+a meter or the launcher changes results. Programs that an experiment finds by a pattern, one a run,
+have a digest each: a new one, or a changed one, leaves the runs of the others as they are.
 """
 
 from __future__ import annotations
@@ -106,9 +107,9 @@ def _is_left_out(kind: type[ast.AST], name: str, value: object) -> bool:
     return (value is None and is_optional) or (name == "type_params" and not value)
 
 
-def _programs(tree: ast.Module) -> list[Path]:
+def _programs(tree: ast.Module, *, by_pattern: bool) -> list[Path]:
     """Files of `content/` that the experiment names in a string, or by a pattern, and executes."""
-    patterns = [
+    named = [
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
@@ -116,6 +117,7 @@ def _programs(tree: ast.Module) -> list[Path]:
         and node.value.startswith("content/")
         and node.value.endswith(".py")
     ]
+    patterns = [name for name in named if ("*" in name) == by_pattern]
     return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
 
 
@@ -132,7 +134,7 @@ def covered_files(path: Path) -> list[Path]:
         if tree is None:
             continue
         waiting += [p for name in _imported_modules(tree) if (p := _module_path(name))]
-        waiting += _programs(tree)
+        waiting += _programs(tree, by_pattern=False)
     return sorted(seen)
 
 
@@ -146,13 +148,29 @@ def source_digest(experiment: str) -> str:
     """
     digest = hashlib.sha256(f"meter {METER_VERSION}".encode())
     for path in covered_files(experiment_path(experiment)):
-        tree = _parsed(path)
         digest.update(path.name.encode())
-        if tree is None:
-            digest.update(path.read_bytes())
-            continue
-        text = path.read_text(encoding="utf-8")
-        digest.update(dumped(_without_forecasts(_without_docstrings(tree))).encode())
-        if path.is_relative_to(ROOT / "content"):
-            digest.update("\n".join(declared(text)).encode())
+        digest.update(_content(path))
     return digest.hexdigest()[:16]
+
+
+@cache
+def program_digests(experiment: str) -> dict[str, str]:
+    """The digest of each program that an experiment finds by a pattern, by its path."""
+    path = experiment_path(experiment)
+    tree = _parsed(path) if path.is_file() else None
+    found = _programs(tree, by_pattern=True) if tree is not None else []
+    return {
+        path.relative_to(ROOT).as_posix(): hashlib.sha256(_content(path)).hexdigest()[:16]
+        for path in found
+    }
+
+
+def _content(path: Path) -> bytes:
+    """What of a file can change a result."""
+    tree = _parsed(path)
+    if tree is None:
+        return path.read_bytes()
+    text = dumped(_without_forecasts(_without_docstrings(tree)))
+    if path.is_relative_to(ROOT / "content"):
+        text += "\n".join(declared(path.read_text(encoding="utf-8")))
+    return text.encode()

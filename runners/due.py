@@ -23,6 +23,8 @@ from runners.trace import (
     Run,
     Trace,
     TraceError,
+    outdated_programs,
+    program_digests,
     read,
     read_part,
     source_digest,
@@ -81,6 +83,8 @@ def due(name: str, where: Path, *, full: bool = False, force: bool = False) -> D
         return None
     outdated = staleness(trace) if trace is not None else None
     is_fresh = trace is not None and outdated is None
+    if is_fresh and trace is not None:
+        outdated = _other_programs(trace)
     reason = _reason(trace, problem, part, outdated=outdated, force=force)
     if reason is None and not full:
         return None
@@ -157,12 +161,21 @@ def staleness(trace: Trace) -> str | None:
     return None
 
 
+def _other_programs(trace: Trace) -> str | None:
+    """Why a trace that is fresh otherwise lacks runs: programs that are new, or were changed."""
+    if outdated_programs(trace):
+        return "stale"
+    missing = program_digests(trace.experiment).keys() - trace.code.programs.keys()
+    return "has new programs" if missing else None
+
+
 def _release(version: str) -> str:
     return version.partition("+")[0]
 
 
 def _with_circumstances(source: Trace) -> dict[str, Run]:
     """What a trace has measured, each run with its circumstances as far as they are known."""
+    outdated = outdated_programs(source)
     known = source.circumstances or Circumstances(
         python=source.software.python,
         torch=source.software.torch,
@@ -173,7 +186,7 @@ def _with_circumstances(source: Trace) -> dict[str, Run]:
     return {
         name: run.model_copy(update={"circumstances": run.circumstances or known})
         for name, run in source.runs.items()
-        if not _was_left_out(run)
+        if not _was_left_out(run) and name not in outdated
     }
 
 

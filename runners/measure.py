@@ -32,6 +32,7 @@ from runners.trace import (
     Run,
     Software,
     Trace,
+    program_digests,
     source_digest,
     sweep_torn,
     write,
@@ -93,6 +94,7 @@ def code_of(name: str) -> Code:
     status = _git("status", "--porcelain", "--", "runners", "content/topics")
     return Code(
         digest=source_digest(name),
+        programs=program_digests(name),
         commit=_git("rev-parse", "--short=12", "HEAD"),
         dirty=bool(status),
     )

@@ -58,6 +58,7 @@ from runners.trace import (
     Run,
     Trace,
     TraceError,
+    program_digests,
     read,
     read_part,
     source_digest,
@@ -151,7 +152,7 @@ class Nodes:
             "cpu": machine.cpu_name(),
             "num_cores": machine.num_cores(),
             "memory_bytes": machine.memory_bytes(),
-            "software": [source_digest(name), metadata.version("torch")],
+            "software": [source_digest(name), program_digests(name), metadata.version("torch")],
         }
         nodes = self.peers.gather(f"the start of {name}", facts)
         for rank, node in enumerate(nodes):

@@ -38,11 +38,24 @@ class Record(BaseModel):
 
 
 class Code(Record):
-    """Which code measured: `digest` decides staleness, commit and dirty are for people."""
+    """Which code measured: digests decide staleness, commit and dirty are for people.
+
+    Attributes:
+        digest: of the experiment, without the programs that it finds by a pattern.
+        programs: the digest of each of these, by its path; a run names its own in its settings.
+        commit: checked out then; None outside a repository.
+        dirty: whether files differed from that commit.
+    """
 
     digest: str
+    programs: dict[str, str] = {}
     commit: str | None
     dirty: bool
+
+    @model_serializer(mode="wrap")
+    def _without_no_programs(self, written: SerializerFunctionWrapHandler) -> dict[str, object]:
+        found: dict[str, object] = written(self)
+        return found if self.programs else {k: v for k, v in found.items() if k != "programs"}
 
 
 class Software(Record):

@@ -16,14 +16,13 @@ from typing import Any
 
 from runners import machine
 from runners.compare import compare
-from runners.digest import source_digest
 from runners.experiment import find, names, on_device
 from runners.fields import NAMES, Key, at, below, in_words, measure_of, steps_of
 from runners.launch import Launcher
 from runners.measure import alone, measure_run
 from runners.progress import Progress
 from runners.tolerance import Tolerance, tolerance
-from runners.trace import Machine, Run, Trace, machine_folders, read, read_machine
+from runners.trace import Machine, Run, Trace, is_stale, machine_folders, read, read_machine
 from runners.tried import bytes_in_words, how_it_ended, seconds_in_words
 
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
@@ -245,7 +244,7 @@ def _measured(asked: Asked, launcher: Launcher, progress: Progress) -> dict[str,
 
 def _notes(page: Page) -> Iterator[str]:
     """What else than chance may keep the values apart."""
-    if page.trace.code.digest != source_digest(page.trace.experiment):
+    if is_stale(page.trace):
         yield f"note: the code of {page.trace.experiment} has changed since the page was measured"
     there, here = _there(page), _here()
     for name, was in there.items():

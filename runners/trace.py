@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
-from runners.digest import source_digest
+from runners.digest import program_digests, source_digest
 from runners.fields import NAMES, Key, as_written, at, exactly, measure_of, steps_of
 from runners.prediction import ChoiceForecast, Interval, Prediction, RunForecast
 from runners.records import (
@@ -122,6 +122,8 @@ __all__ = [
     "json_schema",
     "machine_folders",
     "measure_of",
+    "outdated_programs",
+    "program_digests",
     "read",
     "read_machine",
     "read_part",
@@ -271,8 +273,15 @@ def read_prediction(folder: Path) -> Prediction | None:
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether the experiment's code has changed since the trace was made."""
-    return trace.code.digest != source_digest(trace.experiment)
+    """Whether the experiment's code, or a program that it ran, has changed since."""
+    return trace.code.digest != source_digest(trace.experiment) or bool(outdated_programs(trace))
+
+
+def outdated_programs(trace: Trace) -> list[str]:
+    """The runs whose program is another one now, or is gone."""
+    now, then = program_digests(trace.experiment), trace.code.programs
+    programs = {name: str(run.settings.get("program")) for name, run in trace.runs.items()}
+    return [name for name, path in programs.items() if then.get(path) != now.get(path)]
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

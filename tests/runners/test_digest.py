@@ -93,22 +93,27 @@ def test_a_program_it_executes_changes_it(digest_of, tmp_path: Path) -> None:
     assert digest_of(code) != before
 
 
-def test_what_the_comments_of_a_program_declare_changes_it(digest_of, tmp_path: Path) -> None:
-    program = tmp_path / "content" / "topics" / "a" / "code" / "b.py"
-    program.parent.mkdir(parents=True)
+def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_path: Path) -> None:
+    first = tmp_path / "content" / "topics" / "a" / "code" / "b.py"
+    first.parent.mkdir(parents=True)
     code = CODE + 'PROGRAMS = "content/topics/*/code/*.py"\n'
     without = digest_of(code)
 
     def with_text(text: str) -> str:
-        program.write_text(f'"""Run it: torchrun --nproc-per-node 2 b.py"""\nprint(1)\n{text}')
-        return str(digest_of(code))
+        first.write_text(f'"""Run it: torchrun --nproc-per-node 2 b.py"""\nprint(1)\n{text}')
+        assert digest_of(code) == without  # the experiment itself is the same
+        digest.program_digests.cache_clear()
+        (path,) = digest.program_digests("one")
+        assert path == "content/topics/a/code/b.py"
+        return digest.program_digests("one")[path]
 
     plain = with_text("")
-    assert plain != without  # a program that is found by a pattern counts
     assert with_text("# just a remark\n") == plain
     assert with_text("# expected: failed\n") != plain
-    program.write_text(program.read_text().replace("node 2", "node 3"))
-    assert digest_of(code) not in (plain, with_text("# expected: failed\n"))
+    assert with_text("print(2)\n") != plain
+    first.with_name("c.py").write_text("print(3)\n")
+    digest.program_digests.cache_clear()
+    assert len(digest.program_digests("one")) == 2
 
 
 def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing() -> None:

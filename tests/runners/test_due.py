@@ -9,17 +9,19 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import metadata
 
 import pytest
 
 from runners import due as dues
 from runners import machine, measure
 from runners import run as running
+from runners import trace as traces
 from runners.due import due, lacking, part_of
 from runners.experiment import MORE, find, on_device, whole_is_full
 from runners.progress import Progress
 from runners.run import Asked
-from runners.trace import read, read_part
+from runners.trace import read, read_part, write
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
@@ -197,3 +199,33 @@ def test_ctrl_c_leaves_what_has_ended_and_no_half_file(tmp_path, root):
     (part,) = parts
     assert [p.name for p in part.parent.iterdir()] == [".patient.part"]
     assert list(read_part(part).runs) == ["quick"]
+
+
+@pytest.fixture
+def listed(folder, monkeypatch):
+    """The reference machine's trace of the programs that pages list, as one of this machine."""
+    committed = read(next(machine.ROOT.glob("content/traces/reference-*/listings.json")))
+    software = committed.software.model_copy(update={"torch": metadata.version("torch")})
+    own = {"machine": machine.name_of(folder), "software": software}
+    write(folder / "listings.json", committed.model_copy(update=own))
+    now = dict(committed.code.programs)
+    for module in (dues, traces):
+        monkeypatch.setattr(module, "program_digests", lambda _: now)
+    return now
+
+
+def test_a_changed_program_makes_its_own_runs_stale_and_no_others(folder, listed):
+    assert due("listings", folder) is None
+    listed["content/topics/large-models/code/whole_model_right.py"] = "edited"
+    one = due("listings", folder)
+    assert one.reason == "stale"
+    assert one.measured == ("whole_model_right", "whole_model_right_unlimited")
+    assert len(one.kept) == len(one.experiment.runs) - 2
+
+
+def test_a_new_program_makes_nothing_stale(folder, listed):
+    trace = read(folder / "listings.json")
+    listed["content/topics/ddp/code/new.py"] = "new"
+    assert not traces.is_stale(trace)
+    one = due("listings", folder)
+    assert (one.reason, set(one.kept)) == ("has new programs", set(trace.runs))
