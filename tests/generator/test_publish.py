@@ -72,5 +72,23 @@ def test_all_our_scripts_with_their_words_stay_small(scripts):
 
 
 def test_our_style_stays_small():
-    style = (publish.ASSETS / "proofbook.css").read_bytes()
-    assert len(gzip.compress(style, 9)) < MOST_STYLE_BYTES
+    assert len(gzip.compress(publish.style(), 9)) < MOST_STYLE_BYTES
+
+
+def test_the_style_sheet_is_every_component_once_and_no_comment():
+    names = sorted(path.stem for path in publish.STYLES.iterdir())
+    assert sorted(publish.COMPONENTS) == names
+    style = publish.style().decode()
+    assert "/*" not in style
+    for name in names:
+        component = (publish.STYLES / f"{name}.css").read_text(encoding="utf-8")
+        assert component.startswith("/* "), name
+        assert component.count("{") - component.count("}") == 0, name
+    sources = [(publish.STYLES / f"{name}.css").read_text(encoding="utf-8") for name in names]
+    assert style.count("{") == sum(source.count("{") for source in sources)
+
+
+def test_a_site_loads_the_components_as_one_file(book, root):
+    files = publish.site_files(book, root / "tests" / "book" / "content")
+    assert files["assets/proofbook.css"] == publish.style()
+    assert not [name for name in files if name.startswith("assets/styles/")]
