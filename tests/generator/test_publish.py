@@ -15,7 +15,6 @@ OURS = sorted(
     path.name for path in publish.ASSETS.glob("*.js") if not path.name.startswith(publish.VENDORED)
 )
 MOST_BYTES = 12_000
-MOST_STYLE_BYTES = 10_000
 SAID = re.compile(r'"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`')
 
 
@@ -69,26 +68,3 @@ def test_all_our_scripts_with_their_words_stay_small(scripts):
     sizes = {name: len(gzip.compress(text, 9)) for name, text in scripts.items()}
     assert interface_words()["script"]["right"].encode() in scripts["proofbook.js"]
     assert sum(sizes.values()) < MOST_BYTES, sizes
-
-
-def test_our_style_stays_small():
-    assert len(gzip.compress(publish.style(), 9)) < MOST_STYLE_BYTES
-
-
-def test_the_style_sheet_is_every_component_once_and_no_comment():
-    names = sorted(path.stem for path in publish.STYLES.iterdir())
-    assert sorted(publish.COMPONENTS) == names
-    style = publish.style().decode()
-    assert "/*" not in style
-    for name in names:
-        component = (publish.STYLES / f"{name}.css").read_text(encoding="utf-8")
-        assert component.startswith("/* "), name
-        assert component.count("{") - component.count("}") == 0, name
-    sources = [(publish.STYLES / f"{name}.css").read_text(encoding="utf-8") for name in names]
-    assert style.count("{") == sum(source.count("{") for source in sources)
-
-
-def test_a_site_loads_the_components_as_one_file(book, root):
-    files = publish.site_files(book, root / "tests" / "book" / "content")
-    assert files["assets/proofbook.css"] == publish.style()
-    assert not [name for name in files if name.startswith("assets/styles/")]
