@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
@@ -28,8 +29,35 @@ from generator.pages.views.claims import STANDINGS
 from generator.website import manifest, rerun
 
 ASSETS = Path(__file__).resolve().parent / "assets"
+STYLE = "assets/proofbook.css"
+STYLES = ASSETS / "styles"
+# The style sheet, a file for each component; of two equal selectors the later one wins.
+COMPONENTS = (
+    "palette",
+    "frame",
+    "text",
+    "opening",
+    "values",
+    "tables",
+    "verdicts",
+    "figures",
+    "stepper",
+    "buttons",
+    "details",
+    "items",
+    "kinds",
+    "lesson",
+    "calculator",
+    "indexes",
+    "evidence",
+    "filters",
+    "foot",
+    "system",
+    "print",
+)
 SPEAKING = "assets/proofbook.js"
 VENDORED = "iframe-worker"
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 OCCUPIED = (
     "a page of the book belongs here, and this file was written or edited by hand; move it to "
     "content/pages under another name, or delete it"
@@ -104,8 +132,9 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     """
     files = (press or Press()).printed(book)
     for path in sorted(ASSETS.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path.parent != STYLES:
             files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
+    files[STYLE] = style()
     files[SIFT] = sifting.css(
         [topic.id for topic in book.topics], len(book.machines), [*get_args(Verdict), *STANDINGS]
     ).encode()
@@ -144,6 +173,13 @@ def _asset(path: Path) -> bytes:
 @lru_cache(maxsize=32)
 def _lean(script: str) -> bytes:
     return str(jsmin(script)).encode()
+
+
+def style() -> bytes:
+    """The components as one style sheet, without comments and idle space."""
+    sheets = [(STYLES / f"{name}.css").read_text(encoding="utf-8") for name in COMPONENTS]
+    lines = _COMMENT.sub("", "".join(sheets)).splitlines()
+    return "".join(f"{line.strip()}\n" for line in lines if line.strip()).encode()
 
 
 def words_for_scripts(words: Mapping[str, object]) -> bytes:

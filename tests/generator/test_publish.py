@@ -15,7 +15,6 @@ OURS = sorted(
     path.name for path in publish.ASSETS.glob("*.js") if not path.name.startswith(publish.VENDORED)
 )
 MOST_BYTES = 12_000
-MOST_STYLE_BYTES = 10_000
 SAID = re.compile(r'"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`')
 
 
@@ -69,8 +68,3 @@ def test_all_our_scripts_with_their_words_stay_small(scripts):
     sizes = {name: len(gzip.compress(text, 9)) for name, text in scripts.items()}
     assert interface_words()["script"]["right"].encode() in scripts["proofbook.js"]
     assert sum(sizes.values()) < MOST_BYTES, sizes
-
-
-def test_our_style_stays_small():
-    style = (publish.ASSETS / "proofbook.css").read_bytes()
-    assert len(gzip.compress(style, 9)) < MOST_STYLE_BYTES
