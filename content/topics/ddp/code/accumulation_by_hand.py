@@ -20,8 +20,8 @@ BATCH, MICROBATCH, WIDTH, STEPS = 64, 12, 200, 5  # 12 + 12 + 8 samples on each 
 
 def accumulate_gradients(model, inputs, targets, microbatch_size):
     """Add up the gradients of all microbatches, without communication."""
-    parts = zip(inputs.split(microbatch_size), targets.split(microbatch_size), strict=True)
-    for samples, labels in parts:
+    parts = inputs.split(microbatch_size), targets.split(microbatch_size)
+    for samples, labels in zip(*parts, strict=True):
         share = len(samples) / len(inputs)  # the last microbatch may be smaller
         loss = share * mse_loss(model(samples), labels)
         loss.backward()

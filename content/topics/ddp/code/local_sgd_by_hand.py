@@ -1,0 +1,72 @@
+"""Local SGD: ranks train on their own, and average their parameters now and then.
+
+Each rank takes several steps of SGD on its own samples without communication. Then one
+all-reduce of the parameters replaces every replica by the mean of all replicas. Ranks
+send the bytes of the model once in a period instead of once a step; between two
+averages the replicas differ, so the result is not that of synchronous training.
+
+torchrun --nproc-per-node 2 local_sgd_by_hand.py
+"""
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+BATCH, WIDTH, STEPS, PERIOD = 16, 64, 24, 4
+
+
+def average_parameters(model):
+    """Replace the parameters by their mean over the ranks. Returns the bytes reduced."""
+    mean = parameters_to_vector(model.parameters()).detach()
+    dist.all_reduce(mean)
+    mean /= dist.get_world_size()
+    vector_to_parameters(mean, model.parameters())
+    return mean.nbytes
+
+
+def distance_to_rank_0(model):
+    """How far this replica's parameters are from those of rank 0."""
+    own = parameters_to_vector(model.parameters()).detach()
+    first = own.clone()
+    dist.broadcast(first, src=0)
+    return (own - first).norm().item()
+
+
+def train(model, inputs, targets, period):
+    """Local SGD. Returns the bytes all-reduced and the distance before each average."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    num_bytes, distances = 0, []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        mse_loss(model(inputs[step]), targets[step]).backward()
+        optimizer.step()
+        if (step + 1) % period == 0:
+            distances.append(distance_to_rank_0(model))
+            num_bytes += average_parameters(model)
+    return num_bytes, distances
+
+
+def build_model():
+    torch.manual_seed(0)  # the same values on every rank
+    return nn.Sequential(nn.Linear(20, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
+
+
+def main():
+    dist.init_process_group("gloo")
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    for period in (1, PERIOD):
+        model = build_model()
+        torch.manual_seed(1 + rank)  # every rank has samples of its own
+        inputs = torch.randn(STEPS, BATCH, 20)
+        num_bytes, distances = train(model, inputs, inputs.sum(2, keepdim=True), period)
+    dist.barrier()
+    time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
