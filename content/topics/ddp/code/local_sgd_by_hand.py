@@ -20,7 +20,7 @@ BATCH, WIDTH, STEPS, PERIOD = 16, 64, 24, 4
 
 
 def average_parameters(model):
-    """Replace the parameters by their mean over the ranks. Returns the bytes reduced."""
+    """Replace the parameters by their mean over the ranks. Returns its bytes."""
     mean = parameters_to_vector(model.parameters()).detach()
     dist.all_reduce(mean)
     mean /= dist.get_world_size()
@@ -28,26 +28,17 @@ def average_parameters(model):
     return mean.nbytes
 
 
-def distance_to_rank_0(model):
-    """How far this replica's parameters are from those of rank 0."""
-    own = parameters_to_vector(model.parameters()).detach()
-    first = own.clone()
-    dist.broadcast(first, src=0)
-    return (own - first).norm().item()
-
-
 def train(model, inputs, targets, period):
-    """Local SGD. Returns the bytes all-reduced and the distance before each average."""
+    """Average the parameters every `period` steps. Returns the bytes all-reduced."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    num_bytes, distances = 0, []
+    num_bytes = 0
     for step in range(STEPS):
         optimizer.zero_grad()
         mse_loss(model(inputs[step]), targets[step]).backward()
         optimizer.step()
         if (step + 1) % period == 0:
-            distances.append(distance_to_rank_0(model))
             num_bytes += average_parameters(model)
-    return num_bytes, distances
+    return num_bytes
 
 
 def build_model():
@@ -55,14 +46,29 @@ def build_model():
     return nn.Sequential(nn.Linear(20, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
 
 
+def build_samples(seed):
+    torch.manual_seed(seed)
+    inputs = torch.randn(STEPS, BATCH, 20)
+    return inputs, inputs.sum(2, keepdim=True)
+
+
 def main():
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
+    inputs, targets = build_samples(rank)  # every rank has samples of its own
+    single = build_model()  # one process with all samples
+    samples = [build_samples(r) for r in range(world_size)]
+    everything = [torch.cat(parts, 1) for parts in zip(*samples, strict=True)]
+    train(single, *everything, period=STEPS + 1)  # never averages
+    expected = parameters_to_vector(single.parameters()).detach()
     for period in (1, PERIOD):
         model = build_model()
-        torch.manual_seed(1 + rank)  # every rank has samples of its own
-        inputs = torch.randn(STEPS, BATCH, 20)
-        num_bytes, distances = train(model, inputs, inputs.sum(2, keepdim=True), period)
+        num_bytes = train(model, inputs, targets, period)
+        averaged = parameters_to_vector(model.parameters()).detach()
+        difference = (averaged - expected).abs().max().item()
+        if rank == 0:
+            print(f"average every {period} steps: {num_bytes:,} bytes all-reduced")
+            print(f"largest difference from one process: {difference:.1e}")
     dist.barrier()
     time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
     dist.destroy_process_group()

@@ -31,8 +31,9 @@ class CheckpointedBlock(torch.autograd.Function):
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.set_rng_state(ctx.rng_state)  # dropout drops the same values again
             outputs = ctx.block(inputs)
-        # Autograd gets the gradients of the inputs and parameters; the block has none.
-        return None, *torch.autograd.grad(outputs, (inputs, *parameters), output_gradient)
+        needed = inputs, *parameters
+        gradients = torch.autograd.grad(outputs, needed, output_gradient)
+        return None, *gradients  # one for each argument of forward; the block has none
 
 
 def checkpoint(block, inputs):
@@ -43,14 +44,9 @@ def run_block(block, inputs):
     return block(inputs)
 
 
-def build_blocks():
-    torch.manual_seed(0)
-    return nn.ModuleList(
-        nn.Sequential(
-            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Dropout(), nn.Linear(4 * WIDTH, WIDTH)
-        )
-        for _ in range(DEPTH)
-    )
+def build_block():
+    layers = nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Dropout()
+    return nn.Sequential(*layers, nn.Linear(4 * WIDTH, WIDTH))
 
 
 def forward_and_backward(blocks, inputs, run):
@@ -72,7 +68,8 @@ def forward_and_backward(blocks, inputs, run):
 
 
 def main():
-    blocks = build_blocks()
+    torch.manual_seed(0)
+    blocks = nn.ModuleList(build_block() for _ in range(DEPTH))
     inputs = torch.randn(BATCH, WIDTH)
     expected, stored_bytes = forward_and_backward(blocks, inputs, run_block)
     gradients, checkpointed_bytes = forward_and_backward(blocks, inputs, checkpoint)

@@ -15,17 +15,17 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import mse_loss
 
-BATCH, MICROBATCHES, WIDTH, LAYERS = 32, 8, 64, 8
+STAGES, BATCH, MICROBATCHES, WIDTH = 4, 32, 8, 64
 
 
 class Stage:
-    """This rank's layers, and the microbatches that wait for their backward pass."""
+    """One rank's layers, and the microbatches that wait for their backward pass."""
 
     def __init__(self, layers, inputs, targets):
-        self.layers, self.waiting = layers, {}
+        self.layers, self.waiting, self.most_waiting = layers, {}, 0
         self.inputs, self.targets = inputs, targets  # one tensor for each microbatch
         self.rank, self.last = dist.get_rank(), dist.get_world_size() - 1
-        self.most_waiting = self.sent_bytes = 0
+        self.sent_bytes = 0
 
     def send(self, tensor, to):
         dist.send(tensor, to)
@@ -34,20 +34,19 @@ class Stage:
     def forward(self, index):
         inputs = self.inputs[index]
         if self.rank > 0:
-            inputs = torch.empty_like(inputs)  # all layers have the same width
-            dist.recv(inputs, self.rank - 1)
-            inputs.requires_grad_()
+            inputs = torch.empty_like(inputs, requires_grad=True)  # all have this shape
+            dist.recv(inputs.detach(), self.rank - 1)
         outputs = self.layers(inputs)
         if self.rank < self.last:
             self.send(outputs.detach(), self.rank + 1)
-        else:  # the mean over the batch is the mean of the microbatches' means
+        else:  # the loss of the batch is the mean over its microbatches
             outputs = mse_loss(outputs, self.targets[index]) / len(self.targets)
         self.waiting[index] = inputs, outputs
         self.most_waiting = max(self.most_waiting, len(self.waiting))
 
     def backward(self, index):
         inputs, outputs = self.waiting.pop(index)
-        gradient = None  # the loss needs none
+        gradient = None  # the last stage starts from the loss
         if self.rank < self.last:
             gradient = torch.empty_like(outputs)
             dist.recv(gradient, self.rank + 1)
@@ -64,26 +63,21 @@ def gpipe(stage):
         stage.backward(index)
 
 
-def build_layers():
+def build_stages():
     torch.manual_seed(0)  # the same values on every rank
-    return [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(LAYERS)]
+    return [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(STAGES)]
 
 
 def main():
     dist.init_process_group("gloo")
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    whole, layers = build_layers(), build_layers()
+    rank, reports = dist.get_rank(), [None] * STAGES
+    whole, layers = build_stages(), build_stages()[rank]
     inputs, targets = torch.randn(2, BATCH, WIDTH)
     mse_loss(nn.Sequential(*whole)(inputs), targets).backward()  # one process
-
-    own = slice(rank * LAYERS // world_size, (rank + 1) * LAYERS // world_size)
-    microbatches = inputs.chunk(MICROBATCHES), targets.chunk(MICROBATCHES)
-    stage = Stage(nn.Sequential(*layers[own]), *microbatches)
+    stage = Stage(layers, inputs.chunk(MICROBATCHES), targets.chunk(MICROBATCHES))
     gpipe(stage)
-    expected = nn.Sequential(*whole[own]).parameters()
-    pairs = zip(stage.layers.parameters(), expected, strict=True)
+    pairs = zip(layers.parameters(), whole[rank].parameters(), strict=True)
     difference = max((a.grad - b.grad).abs().max().item() for a, b in pairs)
-    reports = [None] * world_size
     dist.all_gather_object(reports, (difference, stage.most_waiting, stage.sent_bytes))
     if rank == 0:
         differences, waiting, sent = zip(*reports, strict=True)
