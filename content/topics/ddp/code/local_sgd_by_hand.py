@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-BATCH, WIDTH, STEPS, PERIOD = 16, 64, 24, 4
+BATCH, WIDTH, STEPS, PERIOD, LEARNING_RATE = 16, 64, 24, 4, 0.05
 
 
 def average_parameters(model):
@@ -30,7 +30,7 @@ def average_parameters(model):
 
 def train(model, inputs, targets, period):
     """Average the parameters every `period` steps. Returns the bytes all-reduced."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     num_bytes = 0
     for step in range(STEPS):
         optimizer.zero_grad()

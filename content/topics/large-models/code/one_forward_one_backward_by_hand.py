@@ -27,7 +27,7 @@ class Stage:
         self.rank, self.last = dist.get_rank(), dist.get_world_size() - 1
 
     def send(self, tensor, to):
-        # Blocking sends could deadlock: in the steady state, neighbours send to each other.
+        # Neighbours send to each other in the steady state: blocking sends can deadlock.
         if to in self.sends:
             self.sends[to].wait()
         self.sends[to] = dist.isend(tensor, to)
@@ -57,10 +57,9 @@ class Stage:
 
 
 def one_forward_one_backward(stage):
-    """One batch; the gradients of all microbatches add up in the stage's parameters."""
     num_microbatches = len(stage.inputs)
     num_warmup = min(stage.last - stage.rank, num_microbatches)
-    for index in range(num_warmup):
+    for index in range(num_warmup):  # warm-up
         stage.forward(index)
     for index in range(num_warmup, num_microbatches):  # steady state
         stage.forward(index)
