@@ -151,6 +151,25 @@ def test_the_nav_stands_beside_pages_of_a_section_and_beside_no_other(built):
     assert not sidebar(page(built, "evidence.html"))
 
 
+SEEN = """() => [...document.querySelectorAll('.pb-sections a')].map(one => {
+    const at = one.getBoundingClientRect();
+    return one.contains(document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2));
+})"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["index.html", "topics/sharding/experiment.html"])
+def test_a_header_with_many_sections_and_a_repository_hides_none(built, browser: Browser, name):
+    at = browser.new_page()
+    for width in (1024, 1280, 1920):
+        at.set_viewport_size({"width": width, "height": 500})
+        at.goto((built[0] / "html" / name).as_uri())
+        seen = at.evaluate(SEEN)
+        assert len(seen) > 5
+        assert all(seen), (width, seen)
+    at.close()
+
+
 def test_edit_links_lead_to_what_an_author_wrote(built):
     base = "https://github.com/example/book/edit/master/"
     assert {
