@@ -41,9 +41,12 @@ def test_a_program_by_hand_is_short_and_runs_as_it_stands(run: Measure, name: st
     assert sum(bool(line.strip()) for line in lines) <= 80
     assert max(map(len, lines)) <= 88
     shown = run("listings", name)
-    assert shown.status == "completed"
+    assert shown.status == "completed", shown.error
     differences = re.findall(r"largest difference .*: (\S+)", "\n".join(shown.printed))
-    assert float(differences[0]) < TOLERANCE
+    if name == "local_sgd_by_hand":  # its second result is that of a longer period
+        differences.pop()
+    assert differences
+    assert all(float(found) < TOLERANCE for found in differences)
 
 
 @pytest.mark.parametrize("name", [name.removesuffix("_by_hand") for name in BY_HAND])
@@ -52,7 +55,7 @@ def test_a_mechanism_by_hand_computes_what_torch_s_own_does(run: Measure, name: 
         assert measured(run, name, rank.rank)["difference"] < TOLERANCE
 
 
-def test_a_rank_of_the_ring_sends_every_chunk_twice_but_two(run: Measure) -> None:
+def test_a_rank_of_the_ring_sends_all_chunks_but_one_in_each_phase(run: Measure) -> None:
     # tensor_split needs no padding: 1003 values in chunks of 251, 251, 251 and 250.
     chunks = [251, 251, 251, 250]
     for rank in range(4):
@@ -110,11 +113,11 @@ def test_zero_1_by_hand_scatters_gradients_where_torch_reduces_them_for_all(run:
         "all_gather": steps * padded,
     }
     assert shown["state_bytes"] == 2 * padded / 2
-    # Torch's algorithm is another: DDP's all-reduce, and a broadcast of each rank's parameters.
-    beside = payload(shown, "torch")
-    assert beside["all_reduce"] == steps * FLOAT64 * num_parameters
-    assert 0 <= beside["broadcast"] - steps * FLOAT64 * num_parameters < 100
-    assert set(beside) == {"all_reduce", "broadcast"}
+    # Torch uses another algorithm: DDP's all-reduce, and a broadcast of each rank's parameters.
+    torch_s = payload(shown, "torch")
+    assert torch_s["all_reduce"] == steps * FLOAT64 * num_parameters
+    assert 0 <= torch_s["broadcast"] - steps * FLOAT64 * num_parameters < 100
+    assert set(torch_s) == {"all_reduce", "broadcast"}
 
 
 def test_tensor_parallelism_by_hand_reduces_the_activations_once_each_way(run: Measure) -> None:

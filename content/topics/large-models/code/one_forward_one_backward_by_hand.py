@@ -27,7 +27,7 @@ class Stage:
         self.rank, self.last = dist.get_rank(), dist.get_world_size() - 1
 
     def send(self, tensor, to):
-        # In the steady state neighbours send to each other; blocking sends can deadlock.
+        # In steady state, neighbours send to each other: blocking sends can deadlock.
         if to in self.sends:
             self.sends[to].wait()
         self.sends[to] = dist.isend(tensor, to)
