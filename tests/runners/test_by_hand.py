@@ -8,12 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from runners import links
-from runners.experiments.listings import PROGRAMS
+from runners.programs import ROOT, found
 from runners.trace import Run
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
-BY_HAND = sorted(name for name in PROGRAMS if name.endswith("_by_hand"))
+PROGRAMS = found(ROOT, "content/topics/*/code/by_hand/*.py")
+BY_HAND = sorted(PROGRAMS)
 TOLERANCE = 1e-6
 FLOAT64 = 8
 
@@ -40,7 +41,7 @@ def test_a_program_by_hand_is_short_and_runs_as_it_stands(run: Measure, name: st
     lines = PROGRAMS[name].path.read_text().splitlines()
     assert sum(bool(line.strip()) for line in lines) <= 80
     assert max(map(len, lines)) <= 88
-    shown = run("listings", name)
+    shown = run("by_hand", name)
     assert shown.status == "completed", shown.error
     differences = re.findall(r"largest difference .*: (\S+)", "\n".join(shown.printed))
     if name == "local_sgd_by_hand":  # its second result is that of a longer period

@@ -216,11 +216,13 @@ def listed(folder, monkeypatch):
 
 def test_a_changed_program_makes_its_own_runs_stale_and_no_others(folder, listed):
     assert due("listings", folder) is None
+    measured = set(read(folder / "listings.json").runs)  # the newest programs may not be among them
     listed["content/topics/large-models/code/whole_model_right.py"] = "edited"
     one = due("listings", folder)
+    edited = {"whole_model_right", "whole_model_right_unlimited"}
     assert one.reason == "stale"
-    assert one.measured == ("whole_model_right", "whole_model_right_unlimited")
-    assert len(one.kept) == len(one.experiment.runs) - 2
+    assert set(one.measured) & measured == edited
+    assert set(one.kept) == measured - edited
 
 
 def test_a_new_program_makes_nothing_stale(folder, listed):
