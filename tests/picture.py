@@ -1,6 +1,6 @@
 """Take the README's picture from the book in `site/html`: `.venv/bin/python tests/picture.py`.
 
-Writes `content/picture.png`: every strategy against one budget, in the light scheme.
+Writes `content/picture.png`: the figure of the home page, in the light scheme.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = "topics/large-models/experiment.html"
-HEADING = "All strategies, side by side"
+PAGE = "index.html"
+FIGURE = "#figure-home-bars"
 WINDOW = {"width": 1180, "height": 900}
 
 
@@ -25,9 +25,11 @@ def main(site: Path = ROOT / "site" / "html", picture: Path = ROOT / "content" /
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         page = browser.new_page(viewport=WINDOW, color_scheme="light")
         page.goto((site / PAGE).resolve().as_uri())
-        heading = page.get_by_role("heading", name=HEADING)
-        heading.evaluate("heading => scrollTo(0, heading.offsetTop - 60)")
-        page.screenshot(path=picture, animations="disabled")
+        page.get_by_role("button", name="Show the answer").click()  # the figure waits for it
+        figure = page.locator(FIGURE)
+        closed = figure.locator("xpath=ancestor::details")
+        closed.evaluate_all("all => all.forEach(one => { one.open = true })")
+        figure.screenshot(path=picture, animations="disabled")
         browser.close()
 
 
