@@ -13,7 +13,7 @@ call; 130 Ctrl-C; 143 SIGTERM.
 
 from __future__ import annotations
 
-from runners import stopping
+from runners.system import stopping
 
 if __name__ == "__main__":
     stopping.listen("stopped; run the same command again")  # before all else is loaded

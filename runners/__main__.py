@@ -16,6 +16,9 @@
     python -m runners compare A B              what two machines measured otherwise, and which
                                                claims changed their verdict
     python -m runners predict                  what every run will need here, before it runs
+    python -m runners harmless NAME … --because REASON
+                                               measure again, and declare that a change of code
+                                               altered no result: traces stay fresh
     python -m runners machine                  what this machine is
     python -m runners schema                   the JSON Schema of a trace
 
@@ -26,7 +29,7 @@ machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 
 from __future__ import annotations
 
-from runners import limits, stopping
+from runners.system import limits, stopping
 
 if __name__ == "__main__":  # before all else is loaded
     stopping.listen("stopped; what was measured before is kept")
@@ -39,33 +42,36 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 if importlib.util.find_spec("torch") is None:  # `make pages` sets up without it
     sys.stderr.write("python -m runners: torch is not installed here; run `make .venv/.run` once\n")
     sys.exit(2)
 
-from runners import machine, measure, tries
-from runners.compare import compare, traces_in
-from runners.due import due, left_out_of
-from runners.experiment import UnknownExperimentError, check_name, find, names, on_device
-from runners.forkserver import LaunchError
-from runners.identity import IdentityError
-from runners.launch import Launcher
-from runners.not_measured import NotMeasuredError
-from runners.predict import PrimitiveError, predict
-from runners.programs import ProgramError
-from runners.progress import Progress
-from runners.reproduce import ReproduceError, reproduce
-from runners.run import Asked, check_names, dry, run, shown
-from runners.show import lines
-from runners.trace import TraceError, json_schema, read, tried, write_machine
-from runners.trial import TrialError, named, prepare
-from runners.tried import how_it_ended
+from runners.commands.harmless import HarmlessError, declare
+from runners.commands.reproduce import ReproduceError, reproduce
+from runners.commands.run import Asked, check_names, dry, run, shown
+from runners.commands.show import lines
+from runners.commands.try_run import TrialError, named, prepare
+from runners.forecast.predict import PrimitiveError, predict
+from runners.measuring import measure
+from runners.measuring.launch import Launcher
+from runners.measuring.not_measured import NotMeasuredError
+from runners.measuring.pending import due, left_out_of
+from runners.measuring.progress import Progress
+from runners.plans.experiment import UnknownExperimentError, check_name, find, names, on_device
+from runners.system.errors import AcceleratorError, LaunchError
+from runners.traces import machine, tries
+from runners.traces.compare import compare, traces_in
+from runners.traces.files import TraceError, json_schema, read, write_machine
+from runners.traces.identity import IdentityError
+from runners.traces.programs import ProgramError
+from runners.traces.summary import how_it_ended, tried
 
 # What a person can mend: one line, and exit code 2.
 CAN_BE_MENDED = (
-    machine.AcceleratorError,
+    AcceleratorError,
     UnknownExperimentError,
     ProgramError,
     TrialError,
@@ -76,6 +82,7 @@ CAN_BE_MENDED = (
     PrimitiveError,
     LaunchError,
     ReproduceError,
+    HarmlessError,
 )
 
 
@@ -131,6 +138,9 @@ def _parser() -> argparse.ArgumentParser:
     predicting.add_argument(
         "--as-reference", action="store_true", help="write into the committed reference folder"
     )
+    declaring = commands.add_parser("harmless", help="declare that a change altered no result")
+    declaring.add_argument("names", nargs="+", metavar="NAME", help="experiments to measure again")
+    declaring.add_argument("--because", required=True, metavar="REASON", help="one sentence")
     commands.add_parser("machine", help="what this machine is")
     commands.add_parser("schema", help="the JSON Schema of a trace")
     return parser
@@ -230,7 +240,8 @@ def _try(wanted: str, settings: Sequence[str]) -> int:
         experiment = on_device(find(experiment_name), machine.device_kind())
         trial = prepare(experiment, run, settings)
         print(f"{wanted}: {'; '.join(trial.lines())}", flush=True)
-        trace = measure.measure_trial(experiment, trial, launcher, Progress())
+        changed = replace(experiment, runs={trial.run: trial.plan})
+        trace = measure.measure_alone(changed, trial.run, launcher, Progress())
     path = tries.keep(trace)
     for line in tried(trace.runs[run]):
         print(line)
@@ -292,6 +303,15 @@ def _predict(*, as_reference: bool) -> int:
     return 0
 
 
+def _harmless(chosen: Sequence[str], reason: str) -> int:
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    is_declared = declare(chosen, reason, Progress(), say)
+    print("declared" if is_declared else "not declared: results differ", flush=True)
+    return 0 if is_declared else 1
+
+
 def _machine() -> int:
     print(json.dumps(machine.describe().model_dump(mode="json"), indent=1, sort_keys=True))
     return 0
@@ -334,6 +354,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "show": lambda arguments: _show(arguments.name),
     "compare": lambda arguments: _compare(arguments.first, arguments.second),
     "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
+    "harmless": lambda arguments: _harmless(arguments.names, arguments.because),
     "machine": lambda _: _machine(),
     "schema": lambda _: _schema(),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from runners.experiment import find
+from runners.plans.experiment import find
 
 RUN = re.compile(r"\b([a-z_]+)\.([a-z0-9_]+)\.(?=ranks|prediction|epochs|step_losses|validation)")
 # Equal only where every rank, or every run, adds in the same order.

@@ -62,7 +62,7 @@ def test_every_make_command_it_names_exists():
 @pytest.fixture(scope="session")
 def measured_copy(tmp_path_factory) -> Path:
     """A copy of the tree in which this machine has measured everything: the reference's traces."""
-    machine = pytest.importorskip("runners.machine")
+    machine = pytest.importorskip("runners.traces.machine")
     copy = copy_of_the_book(tmp_path_factory.mktemp("readme") / "copy")
     shutil.copy2(ROOT / "Makefile", copy)
     shutil.copytree(ROOT / "requirements", copy / "requirements")

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from generator.evidence.reproduce_command import COMMAND
-from runners.experiment import find
-from runners.fields import at, in_words
-from runners.reproduce import asked_of
-from runners.trace import read
-from runners.tried import bytes_in_words
+from runners.commands.reproduce import asked_of
+from runners.plans.experiment import find
+from runners.traces.fields import at, in_words
+from runners.traces.files import read
+from runners.traces.summary import bytes_in_words
 from tests.conftest import ROOT
 from tests.popovers import Popover, popovers
 

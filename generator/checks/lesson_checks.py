@@ -29,7 +29,7 @@ from generator.evidence import growth
 from generator.evidence.difference import relative_difference
 from generator.evidence.value import ExpressionError, Value
 from generator.items import item_checks
-from runners.trace import Run
+from runners.traces.records import Run
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence

@@ -32,8 +32,8 @@ from generator.content.quiz import Item, QuizFile
 from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage
 from generator.content.words import Written
 from generator.content.yaml_source import Source
-from runners import trace as traces
-from runners.trace import Machine, Run, Trace
+from runners.traces import files as traces
+from runners.traces.records import Machine, Run, Trace
 
 __all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
 

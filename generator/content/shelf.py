@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from generator.content.errors import ContentError
-from runners import trace as traces
-from runners.trace import Machine, Prediction, Trace, TraceError
+from runners.traces import files as traces
+from runners.traces.files import TraceError
+from runners.traces.prediction import Prediction
+from runners.traces.records import Machine, Trace
 
 RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None)
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "

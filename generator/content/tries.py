@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from generator.content.shelf import TraceOnPage
-from runners.trace import Trace, TraceError, read_try
+from runners.traces.files import TraceError, read_try
+from runners.traces.records import Trace
 
 
 def read(folder: Path) -> tuple[tuple[Trace, ...], tuple[str, ...]]:

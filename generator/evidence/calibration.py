@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from generator.content.shelf import Measured
-from runners.trace import ChoiceForecast, Interval, Run, RunForecast, Trace
+from runners.traces.prediction import ChoiceForecast, Interval, RunForecast
+from runners.traces.records import Run, Trace
 
 Quantity = Literal["peak_bytes", "step_seconds"]
 QUANTITIES: tuple[Quantity, ...] = ("peak_bytes", "step_seconds")

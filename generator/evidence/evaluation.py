@@ -21,7 +21,7 @@ from generator.evidence.reproduce_command import command
 from generator.evidence.units import Unit
 from generator.evidence.value import AbsentError, ExpressionError, Origin, Value, constant
 from generator.evidence.verdicts import Outcome
-from runners.trace import Samples
+from runners.traces.records import Samples
 
 NOT_MEASURED = "not measured here"
 CITED_UNITS = {

@@ -20,7 +20,8 @@ from generator.content.shelf import TraceOnPage
 from generator.evidence.evaluation import Evidence
 from generator.evidence.paths import NAMES, Key
 from generator.evidence.verdicts import MIN_SAMPLES
-from runners.trace import Run, Samples, Trace, at, steps_of
+from runners.traces.fields import at, steps_of
+from runners.traces.records import Run, Samples, Trace
 
 __all__ = ["falsified_problem", "falsifier", "falsify", "steps_of"]
 

@@ -23,7 +23,7 @@ from generator.evidence.other_machines import Elsewhere
 from generator.evidence.provenance import PageText
 from generator.evidence.value import AbsentError, Value
 from generator.evidence.verdicts import Outcome
-from runners.trace import Run
+from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
 

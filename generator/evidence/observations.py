@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from runners.trace import Epoch
+from runners.traces.records import Epoch
 
 RISE_SHARE = 0.01  # of the loss before: more than this upwards is a rise
 PLATEAU_SHARE = 0.01  # of the loss before: less than this either way is a plateau

@@ -18,7 +18,8 @@ from generator.content.shelf import TraceOnPage
 from generator.evidence import units
 from generator.evidence.units import AS_RULED, Form, Unit
 from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
-from runners.trace import NAMES, Key, Samples, at, measure_of
+from runners.traces.fields import NAMES, Key, at, measure_of
+from runners.traces.records import Samples
 
 __all__ = ["NAMES", "Evaluation", "Key", "Node", "Reading", "field_name", "unit_of"]
 

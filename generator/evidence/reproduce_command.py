@@ -1,7 +1,7 @@
 """The command with which a reader measures a number of the book again.
 
 In: where values were read off. Out: one line for a shell, to be pasted in a clone of the book. What
-it prints is in `runners/reproduce.py`.
+it prints is in `runners/commands/reproduce.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from runners.trace import as_written, exactly
+from runners.traces.fields import as_written, exactly
 
 NBSP = "\u00a0"
 Style = Literal["plain", "count", "ordinal", "share", "ratio", "loss", "text"]

@@ -17,7 +17,7 @@ from generator.content.shelf import TraceOnPage
 from generator.evidence import units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import ExpressionError, Value, numeric
-from runners.trace import Samples
+from runners.traces.records import Samples
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12

@@ -13,7 +13,7 @@ from generator.figures.chart import NARROW, WIDE
 from generator.figures.drawings import memory_bars as drawing
 from generator.figures.drawings.memory_bars import Bar, Tone
 from generator.figures.picture import Picture, Table, chart_svg, opening
-from runners.trace import RankRecord, Run
+from runners.traces.records import RankRecord, Run
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 

@@ -12,7 +12,7 @@ from generator.figures.drawings import placement as drawing
 from generator.figures.drawings.diagram import Diagram
 from generator.figures.drawings.placement import Lane, Panel, Piece
 from generator.figures.picture import Picture, Table, diagram_svg, plain
-from runners.trace import Run
+from runners.traces.records import Run
 
 PHASES = ("build", "wrap", "forward", "loss", "backward", "optimizer")
 

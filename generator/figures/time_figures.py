@@ -13,7 +13,7 @@ from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.spreads import Spread
 from generator.figures.drawings.timeline import Activity
 from generator.figures.picture import Picture, Table, chart_svg
-from runners.trace import RankTime, Run
+from runners.traces.records import RankTime, Run
 
 
 def _scale(seconds: float) -> tuple[float, str]:

@@ -39,7 +39,7 @@ from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages.press import Press
 from generator.website import csp, html_blocks, publish
-from runners.trace import program_digests, source_digest
+from runners.traces.digest import program_digests, source_digest
 
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.networks import perceptron
-from runners.rank import Rank
-from runners.transformer import Transformer, TransformerShape, next_token_loss
+from runners.ranks.rank import Rank
+from runners.training.networks import perceptron
+from runners.training.transformer import Transformer, TransformerShape, next_token_loss
 
 NUM_SEQUENCES = 4  # in each part of tokens
 IGNORED = -100  # what cross-entropy leaves out of its mean

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._split_block import block_parameters_on_a_rank
-from runners.trace import Setting
-from runners.transformer import TransformerShape
+from runners.plans.experiment import RunPlan, whole_number
+from runners.traces.records import Setting
+from runners.training.transformer import TransformerShape
 
 BYTES_PER_VALUE = 4
 COPIES_PER_PARAMETER = 4  # Adam keeps each parameter, its gradient and two moments

@@ -13,12 +13,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.networks import flat
-from runners.rank import Rank
-from runners.recorder import first_values, parameter_digest
-from runners.teacher import Rows
-from runners.trace import Setting
-from runners.training import validate
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import first_values, parameter_digest
+from runners.traces.records import Setting
+from runners.training.networks import flat
+from runners.training.steps import validate
+from runners.training.teacher import Rows
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """How a program from `content/` is executed in ranks, as `torchrun` would execute it.
 
-In: the programs as they declare themselves (`runners/programs.py`). Out: a run for each, and the
-strategy that executes it: with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in the
+In: the programs as they declare themselves (`runners/traces/programs.py`). Out: a run for each, and
+the strategy that executes it: with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in the
 environment. How many ranks, under which budget and to which end, the file says itself; one that has
 a budget runs without it too.
 """
@@ -19,11 +19,11 @@ from pathlib import Path
 import torch.distributed as dist
 from torch import nn
 
-from runners.experiment import RunPlan
-from runners.programs import Program
-from runners.rank import Rank
-from runners.recorder import parameter_digest
-from runners.trace import PredictionStep, Setting
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.programs import Program
+from runners.traces.records import PredictionStep, Setting
 
 ROOT = Path(__file__).resolve().parents[2]
 # gloo's worker threads need Python's lock to drop a finished work, and a group that is destroyed

@@ -19,7 +19,7 @@ from typing import Any
 import torch.distributed.run
 
 from runners.experiments import _faults_program
-from runners.rank import Rank
+from runners.ranks.rank import Rank
 
 NUM_SPARE_RESTARTS = 3  # for deaths that nobody planned
 BEAT_SECONDS = 0.1

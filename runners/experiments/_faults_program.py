@@ -66,7 +66,7 @@ def main() -> None:
     from torch._C._distributed_c10d import FileStore
 
     from runners.experiments._faults_training import Shape, Training, last_checkpoint
-    from runners.recorder import parameter_digest
+    from runners.ranks.recorder import parameter_digest
 
     torch.set_num_threads(1)
     attempt = Attempt()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import FLOAT_BYTES, Choice, Exchange, Work, stack_work
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import FLOAT_BYTES, Choice, Exchange, Work, stack_work
 
 CHOICES = (
     Choice(

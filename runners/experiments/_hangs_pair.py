@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import DebugLevel, FileStore, ProcessGroup, set_debug_level
 
 from runners.experiments import _hangs_recorder as flight_recorder
-from runners.rank import Rank
+from runners.ranks.rank import Rank
 
 PATIENCE = timedelta(minutes=30)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, transformer_values
-from runners.trace import Setting
-from runners.transformer import TransformerShape
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, transformer_values
+from runners.traces.records import Setting
+from runners.training.transformer import TransformerShape
 
 FLOAT_BYTES = 4
 SIDE = 2  # ranks along each axis of the square

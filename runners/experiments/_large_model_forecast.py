@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._large_model_plans import BYTES_PER_VALUE
-from runners.forecast import Choice, Work, stack_work
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Work, stack_work
 
 CHOICES = (
     Choice(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from runners.experiment import RunPlan, whole_number
-from runners.networks import num_parameters
-from runners.trace import Setting, Status
+from runners.plans.experiment import RunPlan, whole_number
+from runners.traces.records import Setting, Status
+from runners.training.networks import num_parameters
 
 WIDTHS: dict[str, tuple[int, ...]] = {
     "wide": (10000, 5000, 1000, 10),

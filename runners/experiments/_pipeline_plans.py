@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runners.experiment import RunPlan, whole_number
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.traces.records import Setting
 
 FLOAT_BYTES = 4
 NUM_TENSORS_KEPT = 2  # a residual layer keeps what its tanh gave and the sum that it passes on

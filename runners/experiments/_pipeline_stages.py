@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage
 
-from runners.rank import Rank
+from runners.ranks.rank import Rank
 
 # A machine that needs longer to hand a tensor over does something else besides: try again.
 LONGEST_HANDOVER_SECONDS = 0.002

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from runners.experiment import RunPlan, whole_number
-from runners.networks import num_parameters
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.traces.records import Setting
+from runners.training.networks import num_parameters
 
 BYTES_PER_VALUE = 4
 COPIES_PER_PARAMETER = 4  # Adam keeps each parameter, its gradient and two moments

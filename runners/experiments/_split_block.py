@@ -21,7 +21,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from runners.transformer import Transformer, TransformerShape
+from runners.training.transformer import Transformer, TransformerShape
 
 BY_COLUMNS = ("attention.query", "attention.key", "attention.value", "perceptron.up")
 BY_ROWS = ("attention.out", "perceptron.down")

@@ -6,10 +6,10 @@ import random
 from dataclasses import replace
 from itertools import pairwise
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, stack_work
-from runners.teacher import Rows
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.traces.records import Setting
+from runners.training.teacher import Rows
 
 MODEL: dict[str, Setting] = {
     "num_validation_rows": 200,

@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.networks import flat
-from runners.rank import Rank
-from runners.recorder import parameter_digest
-from runners.teacher import Rows
-from runners.training import batch_of, perceptron_for, scaled_lesson, shard_of, validate
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.training.networks import flat
+from runners.training.steps import batch_of, perceptron_for, scaled_lesson, shard_of, validate
+from runners.training.teacher import Rows
 
 NUM_BLOCK_STEPS = 16  # timed together, so that the step that averages is in the time
 

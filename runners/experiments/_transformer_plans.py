@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runners.experiment import PassName, RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, transformer_values
-from runners.text import VOCABULARY
-from runners.trace import Setting
-from runners.transformer import TransformerShape
+from runners.plans.experiment import PassName, RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, transformer_values
+from runners.traces.records import Setting
+from runners.training.text import VOCABULARY
+from runners.training.transformer import TransformerShape
 
 FLOAT = 4
 PEAK = ("state", "activation", "row")  # whose bytes together are the fullest rank's peak

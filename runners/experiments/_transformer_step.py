@@ -16,11 +16,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from runners.experiments._transformer_plans import FLOAT, shape_of
-from runners.networks import grade
-from runners.rank import Rank
-from runners.text import Text, batch_starts, held_out_starts, read_text, record, windows
-from runners.trace import Layer, Model
-from runners.transformer import Transformer, next_token_loss
+from runners.ranks.rank import Rank
+from runners.traces.records import Layer, Model
+from runners.training.networks import grade
+from runners.training.text import Text, batch_starts, held_out_starts, read_text, record, windows
+from runners.training.transformer import Transformer, next_token_loss
 
 NATS_PER_BIT = 0.6931471805599453
 Step = Callable[[Rank, nn.Module, Tensor, Tensor], float | None]

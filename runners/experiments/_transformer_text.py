@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from runners.rank import Rank
-from runners.text import Text
+from runners.ranks.rank import Rank
+from runners.training.text import Text
 
 PROMPT = b"\n    def "
 TEMPERATURE = 0.7  # below one, what is likely becomes likelier: less noise, less surprise

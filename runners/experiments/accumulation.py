@@ -22,12 +22,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._accumulation_gradients import gradients
-from runners.forecast import Choice, Exchange, Work, perceptron_parameters, stack_work
-from runners.networks import description, perceptron
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, perceptron_parameters, stack_work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import description, perceptron
 
 QUESTION = "Is a batch taken in small parts the same batch, and what does it spare?"
 

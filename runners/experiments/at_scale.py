@@ -20,15 +20,15 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from runners.experiment import RunPlan
 from runners.experiments._at_scale_plans import RUNS, settle, shape_of
 from runners.experiments._split_block import groups_of_a_kind, split_transformer
-from runners.forecast import Choice, Work
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.gloo_threads import wait_until_idle
 from runners.meters.memory import local
-from runners.rank import Rank
-from runners.transformer import Transformer, TransformerShape, next_token_loss
+from runners.plans.experiment import RunPlan
+from runners.plans.work import Choice, Work
+from runners.ranks.rank import Rank
+from runners.training.transformer import Transformer, TransformerShape, next_token_loss
 
 __all__ = ["CHOICES", "QUESTION", "RUNS", "STRATEGIES", "forecast", "settle"]
 

@@ -18,14 +18,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, stack_work
-from runners.networks import flat
-from runners.rank import Rank
-from runners.recorder import parameter_digest
-from runners.teacher import Lesson
-from runners.trace import Setting
-from runners.training import (
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.records import Setting
+from runners.training.networks import flat
+from runners.training.steps import (
     Tally,
     batch_of,
     optimizer_for,
@@ -35,6 +34,7 @@ from runners.training import (
     train_step,
     validate,
 )
+from runners.training.teacher import Lesson
 
 QUESTION = "Can replicas average their parameters, and less often than in every step?"
 FULL = True

@@ -15,11 +15,11 @@ from dataclasses import replace
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, stack_work
-from runners.rank import Rank
-from runners.trace import Setting
-from runners.training import (
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.steps import (
     Tally,
     batch_of,
     optimizer_for,

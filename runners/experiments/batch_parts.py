@@ -16,14 +16,21 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments.batch_split import SETTINGS as BATCH_SPLIT
-from runners.forecast import Choice, Exchange, Work, stack_work, teacher_bytes
-from runners.rank import Rank
-from runners.recorder import parameter_digest
-from runners.teacher import Lesson, Rows
-from runners.trace import Setting
-from runners.training import Tally, batch_of, optimizer_for, perceptron_for, scaled_lesson, validate
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work, teacher_bytes
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.records import Setting
+from runners.training.steps import (
+    Tally,
+    batch_of,
+    optimizer_for,
+    perceptron_for,
+    scaled_lesson,
+    validate,
+)
+from runners.training.teacher import Lesson, Rows
 
 QUESTION = "Each rank takes the loss on its own rows: what must its gradient weigh in the update?"
 FULL = True

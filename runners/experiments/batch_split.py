@@ -15,14 +15,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, stack_work, teacher_bytes
-from runners.networks import flat
-from runners.rank import Rank
-from runners.recorder import parameter_digest
-from runners.teacher import Lesson, Rows
-from runners.trace import Setting
-from runners.training import (
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work, teacher_bytes
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.records import Setting
+from runners.training.networks import flat
+from runners.training.steps import (
     Tally,
     batch_of,
     optimizer_for,
@@ -31,6 +30,7 @@ from runners.training import (
     train_epoch,
     validate,
 )
+from runners.training.teacher import Lesson, Rows
 
 QUESTION = "Does splitting every batch over two ranks change what is learnt, and is it faster?"
 

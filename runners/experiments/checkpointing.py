@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Work
-from runners.rank import Rank
-from runners.recorder import parameter_digest
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Work
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.records import Setting
 
 QUESTION = "How does the peak grow with depth, and how much is computed again, by what is kept?"
 

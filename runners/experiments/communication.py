@@ -23,11 +23,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._alpha_beta import fit
-from runners.forecast import Choice, Exchange, Work
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
 
 QUESTION = "What does each collective cost in time, and what does it really send?"
 

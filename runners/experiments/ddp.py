@@ -15,15 +15,15 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._ddp_shown import compare, follow
-from runners.forecast import Choice, Exchange, Work, stack_work, teacher_bytes
-from runners.networks import description, flat, perceptron
-from runners.rank import Rank
-from runners.recorder import parameter_digest
-from runners.teacher import Lesson, Rows, Scaling
-from runners.trace import Setting
-from runners.training import lesson_for, optimizer_for, shard_of, train_epoch, validate
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work, teacher_bytes
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.records import Setting
+from runners.training.networks import description, flat, perceptron
+from runners.training.steps import lesson_for, optimizer_for, shard_of, train_epoch, validate
+from runners.training.teacher import Lesson, Rows, Scaling
 
 QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
 

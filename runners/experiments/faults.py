@@ -15,7 +15,6 @@ from dataclasses import asdict, replace
 
 import torch.distributed as dist
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._faults_elastic import launch, record
 from runners.experiments._faults_replay import (
     Costs,
@@ -25,16 +24,11 @@ from runners.experiments._faults_replay import (
     young_seconds,
 )
 from runners.experiments._faults_training import Shape, Training, last_checkpoint
-from runners.forecast import (
-    FLOAT_BYTES,
-    Exchange,
-    Work,
-    perceptron_flops,
-    perceptron_parameters,
-)
-from runners.networks import description
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import FLOAT_BYTES, Exchange, Work, perceptron_flops, perceptron_parameters
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import description
 
 QUESTION = "What does it take for a killed training to end as if nothing had happened?"
 

@@ -17,12 +17,11 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import PassName, RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, stack_work, teacher_bytes
-from runners.rank import Rank
-from runners.teacher import Rows
-from runners.trace import Setting
-from runners.training import (
+from runners.plans.experiment import PassName, RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work, teacher_bytes
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.steps import (
     Tally,
     batch_of,
     optimizer_for,
@@ -31,6 +30,7 @@ from runners.training import (
     shard_of,
     validate,
 )
+from runners.training.teacher import Rows
 
 QUESTION = "What changes when each rank keeps the batch that one device had?"
 FULL = True

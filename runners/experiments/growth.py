@@ -20,11 +20,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._growth_forecast import CHOICES, forecast
-from runners.networks import description, num_parameters, perceptron
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import description, num_parameters, perceptron
 
 __all__ = ["CHOICES", "FULL", "QUESTION", "RUNS", "STRATEGIES", "forecast", "settle"]
 

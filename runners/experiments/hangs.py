@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._hangs_pair import diagnosed
-from runners.rank import Rank
-from runners.trace import Death, Setting, Status
+from runners.plans.experiment import RunPlan, whole_number
+from runners.ranks.rank import Rank
+from runners.traces.records import Death, Setting, Status
 
 QUESTION = "When ranks do not make the same calls, what happens, who waits, and what ends it?"
 

@@ -33,8 +33,8 @@ from runners.experiments._hybrid_plans import (
 )
 from runners.experiments.transformer import plan_of
 from runners.meters.axes import AxisMeter
-from runners.rank import NUM_METERED_STEPS, Rank
-from runners.transformer import Transformer, next_token_loss
+from runners.ranks.rank import NUM_METERED_STEPS, Rank
+from runners.training.transformer import Transformer, next_token_loss
 
 __all__ = ["CHOICES", "ON_CUDA", "QUESTION", "RUNS", "STRATEGIES", "forecast", "settle"]
 
@@ -112,7 +112,8 @@ def _train(rank: Rank, module: nn.Module, step: Step, mesh: DeviceMesh | None = 
                 optimizer.zero_grad()
         rank.count_samples(rank.settings.num_rows_per_rank)
     if axes is not None and rank.is_metered:
-        axes.measure(rank)
+        for name, count in axes.measured().items():
+            rank.measure(name, count)
     if not rank.is_metered:
         rank.measure("losses", _of_the_batch(rank, losses))
 

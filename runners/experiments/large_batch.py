@@ -16,13 +16,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, stack_work
-from runners.networks import ResidualLayer, description, num_parameters
-from runners.rank import Rank
-from runners.teacher import Rows
-from runners.trace import Setting
-from runners.training import validate
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import ResidualLayer, description, num_parameters
+from runners.training.steps import validate
+from runners.training.teacher import Rows
 
 QUESTION = "What lets a batch train whose activations do not fit one device's memory?"
 FULL = True

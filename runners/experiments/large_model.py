@@ -22,10 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments._large_model_forecast import CHOICES, forecast
 from runners.experiments._large_model_plans import NUM_CLASSES, RUNS, TRIED_WITH, settle
-from runners.networks import description, grade, perceptron
-from runners.rank import Rank
-from runners.teacher import Lesson, Rows, Scaling, teach
-from runners.training import validate
+from runners.ranks.rank import Rank
+from runners.training.networks import description, grade, perceptron
+from runners.training.steps import validate
+from runners.training.teacher import Lesson, Rows, Scaling, teach
 
 __all__ = ["CHOICES", "QUESTION", "RUNS", "STRATEGIES", "TRIED_WITH", "forecast", "settle"]
 

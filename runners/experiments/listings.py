@@ -2,18 +2,18 @@
 
 A page that shows code shows a file of `content/topics/*/code/`; this experiment runs every such
 file in ranks, as `torchrun` would (`_executed.py`). How many ranks, under which budget and to which
-end, the file says itself (`runners/programs.py`). A program that leaves `step_seconds` or `model`
-behind has its step times, or its parameters' digest, recorded; so are numbers that its ranks
-gathered as `told`, one dict a rank.
+end, the file says itself (`runners/traces/programs.py`). A program that leaves `step_seconds` or
+`model` behind has its step times, or its parameters' digest, recorded; so are numbers that its
+ranks gathered as `told`, one dict a rank.
 
     python -m runners run listings
 """
 
 from __future__ import annotations
 
-from runners.experiment import RunPlan
 from runners.experiments._executed import ROOT, plans, program, unchanged
-from runners.programs import found
+from runners.plans.experiment import RunPlan
+from runners.traces.programs import found
 
 QUESTION = "What do the programs that the lessons show really do when they run?"
 

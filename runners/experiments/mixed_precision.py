@@ -17,12 +17,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._mixed_precision_adam import LowAdam
-from runners.forecast import Choice, Work, perceptron_parameters, stack_work
-from runners.networks import description, flat, perceptron
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Work, perceptron_parameters, stack_work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import description, flat, perceptron
 
 QUESTION = "What does a narrower number spare, and what does it lose?"
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._model_parallel_forecast import CHOICES, forecast
-from runners.networks import ResidualLayer, description, flat, grade
-from runners.rank import Rank
-from runners.teacher import Lesson, Rows
-from runners.trace import Setting
-from runners.training import Tally, num_right, scaled_lesson, train_epoch, validate
+from runners.plans.experiment import RunPlan, whole_number
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import ResidualLayer, description, flat, grade
+from runners.training.steps import Tally, num_right, scaled_lesson, train_epoch, validate
+from runners.training.teacher import Lesson, Rows
 
 __all__ = ["CHOICES", "QUESTION", "RUNS", "STRATEGIES", "TRIED_WITH", "forecast", "settle"]
 

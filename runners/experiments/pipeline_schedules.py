@@ -23,7 +23,6 @@ from torch.distributed.pipelining import (
     ScheduleZBVZeroBubble,
 )
 
-from runners.experiment import RunPlan
 from runners.experiments._pipeline_plans import NUM_UNPACED_STEPS, RUNS, settle
 from runners.experiments._pipeline_stages import (
     Attempt,
@@ -33,9 +32,10 @@ from runners.experiments._pipeline_stages import (
     measure,
     was_disturbed,
 )
-from runners.forecast import Choice, Work
-from runners.networks import ResidualLayer, description
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan
+from runners.plans.work import Choice, Work
+from runners.ranks.rank import Rank
+from runners.training.networks import ResidualLayer, description
 
 __all__ = ["CHOICES", "ON_CUDA", "QUESTION", "RUNS", "STRATEGIES", "forecast", "settle"]
 

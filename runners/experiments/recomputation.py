@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Work, stack_work
-from runners.networks import description, perceptron
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Work, stack_work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import description, perceptron
 
 QUESTION = "Must training keep every intermediate result until backward needs it?"
 FULL = True

@@ -9,9 +9,9 @@ it printed stands on the page. A reader copies the command and sees the same.
 
 from __future__ import annotations
 
-from runners.experiment import RunPlan
 from runners.experiments._executed import ROOT, plans, program, unchanged
-from runners.programs import found
+from runners.plans.experiment import RunPlan
+from runners.traces.programs import found
 
 QUESTION = "What does a program of twenty lines show of the sentences that people read?"
 FULL = True

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, DistributedSampler
 
-from runners.experiment import RunPlan, whole_number
-from runners.networks import description, perceptron
-from runners.rank import Rank
-from runners.recorder import parameter_digest
-from runners.teacher import Rows, Scaling
-from runners.trace import Setting
-from runners.training import lesson_for
+from runners.plans.experiment import RunPlan, whole_number
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.records import Setting
+from runners.training.networks import description, perceptron
+from runners.training.steps import lesson_for
+from runners.training.teacher import Rows, Scaling
 
 QUESTION = "When is the mean of the ranks' gradients the gradient of the whole batch?"
 

@@ -23,12 +23,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._alpha_beta import fit
-from runners.forecast import Choice, Exchange, Work, stack_work
-from runners.networks import description, num_parameters, perceptron
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import description, num_parameters, perceptron
 
 QUESTION = "How much faster is a step over more ranks, and where do more of them stop paying?"
 

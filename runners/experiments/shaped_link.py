@@ -1,11 +1,11 @@
 """DDP over links of a set rate: what an exchange costs, and what overlap and accumulation save.
 
 Each rank lives in a network namespace of its own, and its one link lets a set number of bits
-through in a second (`runners/links.py`). The same steps are taken at several rates; at one of them
-with one bucket instead of one a layer, with a bucket for each parameter, with one all_reduce after
-backward instead of DDP, and with gradients accumulated over several microbatches. How long bytes
-over rate take is what the exchange is held against. Without the right to make links, all of it is
-skipped.
+through in a second (`runners/system/links.py`). The same steps are taken at several rates; at one
+of them with one bucket instead of one a layer, with a bucket for each parameter, with one
+all_reduce after backward instead of DDP, and with gradients accumulated over several microbatches.
+How long bytes over rate take is what the exchange is held against. Without the right to make links,
+all of it is skipped.
 
     python -m runners run shaped_link
 """
@@ -22,11 +22,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Work, stack_work
-from runners.networks import description, num_parameters, perceptron
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Work, stack_work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import description, num_parameters, perceptron
 
 QUESTION = (
     "What does a step cost over a slow link, and what do overlap and accumulation save of it?"

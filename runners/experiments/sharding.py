@@ -21,18 +21,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan
-from runners.experiments._sharding_plans import (
-    BYTES_PER_VALUE,
-    ON_CUDA,
-    RUNS,
-    SHARDED,
-    settle,
-)
-from runners.forecast import Choice, Exchange, Work, perceptron_flops
+from runners.experiments._sharding_plans import BYTES_PER_VALUE, ON_CUDA, RUNS, SHARDED, settle
 from runners.meters.gloo_threads import wait_until_idle
-from runners.networks import description, perceptron
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan
+from runners.plans.work import Choice, Exchange, Work, perceptron_flops
+from runners.ranks.rank import Rank
+from runners.training.networks import description, perceptron
 
 __all__ = ["CHOICES", "ON_CUDA", "QUESTION", "RUNS", "STRATEGIES", "forecast", "settle"]
 

@@ -14,11 +14,11 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
-from runners.forecast import Choice, Exchange, Work, stack_work
-from runners.networks import description, perceptron
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import description, perceptron
 
 QUESTION = "From which batch on is a step over two ranks faster than a step on one device?"
 FULL = True

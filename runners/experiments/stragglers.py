@@ -20,11 +20,18 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments._stragglers_plans import CHOICES, RUNS, forecast, lengths, settle, shards
-from runners.networks import flat
-from runners.rank import Rank
-from runners.recorder import parameter_digest
-from runners.teacher import Rows
-from runners.training import Tally, batch_of, perceptron_for, scaled_lesson, train_step, validate
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.training.networks import flat
+from runners.training.steps import (
+    Tally,
+    batch_of,
+    perceptron_for,
+    scaled_lesson,
+    train_step,
+    validate,
+)
+from runners.training.teacher import Rows
 
 __all__ = ["CHOICES", "QUESTION", "RUNS", "STRATEGIES", "forecast", "settle"]
 

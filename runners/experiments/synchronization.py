@@ -18,12 +18,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._synchronization_replica import Replica
-from runners.forecast import Choice, Exchange, Work, perceptron_parameters, stack_work
-from runners.networks import flat
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, perceptron_parameters, stack_work
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import flat
 
 QUESTION = "How often must replicas agree, and how late may they?"
 

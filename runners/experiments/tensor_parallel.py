@@ -19,17 +19,17 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._split_block import (
     block_parameters_on_a_rank,
     groups_of_a_kind,
     split_block,
     whole_block_parameters,
 )
-from runners.forecast import Choice, Exchange, Work, transformer_values
-from runners.rank import Rank
-from runners.trace import Layer, Model, Setting
-from runners.transformer import Block, TransformerShape
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Choice, Exchange, Work, transformer_values
+from runners.ranks.rank import Rank
+from runners.traces.records import Layer, Model, Setting
+from runners.training.transformer import Block, TransformerShape
 
 QUESTION = "What does splitting a transformer's block over ranks save, and what must they exchange?"
 

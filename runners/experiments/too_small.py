@@ -20,12 +20,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiment import RunPlan, whole_number
 from runners.experiments._too_small_break_even import break_even, spread
-from runners.forecast import Work, perceptron_parameters
-from runners.networks import description, flat, perceptron
-from runners.rank import Rank
-from runners.trace import Setting
+from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.work import Work, perceptron_parameters
+from runners.ranks.rank import Rank
+from runners.traces.records import Setting
+from runners.training.networks import description, flat, perceptron
 
 QUESTION = "From which size on is a model worth a second rank, with as many rows in all?"
 

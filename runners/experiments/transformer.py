@@ -41,8 +41,8 @@ from runners.experiments._transformer_step import (
     whole_step,
 )
 from runners.experiments._transformer_text import write
-from runners.rank import Rank
-from runners.transformer import Transformer
+from runners.ranks.rank import Rank
+from runners.training.transformer import Transformer
 
 __all__ = [
     "CHOICES",

@@ -1,1 +1,4 @@
-"""Meters: what a rank needed (memory), said (collectives) and took (time)."""
+"""Meters of a metered pass: memory, collectives, links and time.
+
+In: the operations of one step. Out: records of a trace.
+"""

@@ -21,9 +21,9 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners import accelerator
 from runners.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError
-from runners.trace import AllocatorMemory, Memory
+from runners.system import accelerator
+from runners.traces.records import AllocatorMemory, Memory
 
 BLOCK_BYTES = 512  # the allocator rounds each block up to a multiple of it
 

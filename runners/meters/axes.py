@@ -18,7 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from runners.meters.memory import OPERATIONS
-from runners.rank import Rank
 
 
 class AxisMeter(TorchDispatchMode):
@@ -46,11 +45,13 @@ class AxisMeter(TorchDispatchMode):
         self.calls[key] += 1
         self.bytes[key] += max(_num_bytes(argument) for argument in args)
 
-    def measure(self, rank: Rank) -> None:
-        """Keep what was counted: `num_<axis>_<operation>` and `<axis>_<operation>_bytes`."""
+    def measured(self) -> dict[str, int]:
+        """What was counted: `num_<axis>_<operation>` and `<axis>_<operation>_bytes`."""
+        found = {}
         for (axis, operation), count in sorted(self.calls.items()):
-            rank.measure(f"num_{axis}_{operation}", count)
-            rank.measure(f"{axis}_{operation}_bytes", self.bytes[axis, operation])
+            found[f"num_{axis}_{operation}"] = count
+            found[f"{axis}_{operation}_bytes"] = self.bytes[axis, operation]
+        return found
 
 
 def _num_bytes(argument: object) -> int:

@@ -10,7 +10,7 @@ by Python, by torch and by strategy; so each part is measured:
 - Heap that was freed and not returned is told by the allocator. A tensor that somebody holds is
   in use, so it never counts as free.
 - Objects and workspaces that a process creates once: where the first call of a strategy leaves a
-  remainder, `runners/confirm.py` calls the strategy again in the same process.
+  remainder, `runners/ranks/confirm.py` calls the strategy again in the same process.
   The first call was then the warm-up, and it touched exactly what a further call touches.
 - Scratch memory of the backend is measured beforehand, by collectives of the same size.
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from runners.trace import Memory
+from runners.traces.records import Memory
 
 TOLERANCE_SHARE = 0.02
 BLOCK_PAGES = 2  # a block of its own begins with the allocator's header and ends within a page

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from runners.links import INTERFACE
+from runners.system.links import INTERFACE
 
 # Ethernet, IPv4, and TCP with its time stamps: what Linux sends in each frame of a connection.
 HEADER_BYTES = 14 + 20 + 20 + 12

@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from runners.meters.gloo_threads import GlooThreads
-from runners.outcome import MovePart
-from runners.trace import Collective, Memory, MemoryClasses
+from runners.traces.outcome import MovePart
+from runners.traces.records import Collective, Memory, MemoryClasses
 
 # What the dispatcher calls an operation → what PyTorch's users call it.
 OPERATIONS = {

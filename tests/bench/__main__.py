@@ -12,7 +12,7 @@ import re
 import sys
 import warnings
 
-from runners.measure import BusyError
+from runners.measuring.measure import BusyError
 from tests.bench.plainly import PlainError
 
 BENCHES = {

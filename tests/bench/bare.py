@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from runners.experiment import PassName, RunPlan
-from runners.heartbeat import Heart
-from runners.rank import NUM_METERED_STEPS, Rank
-from runners.trace import PredictionStep
+from runners.plans.experiment import PassName, RunPlan
+from runners.ranks.heartbeat import Heart
+from runners.ranks.rank import NUM_METERED_STEPS, Rank
+from runners.traces.records import PredictionStep
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 

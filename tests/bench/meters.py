@@ -23,17 +23,17 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from runners.experiment import PassName, RunPlan
 from runners.experiments import _hangs_recorder as flight_recorder
-from runners.heartbeat import Heart
-from runners.launch import RETURNING
+from runners.measuring.launch import RETURNING
 from runners.meters.activity import ActivityMeter
 from runners.meters.kernel import KernelPeak
 from runners.meters.link import count
-from runners.networks import perceptron
-from runners.rank import Rank
-from runners.teacher import Rows
-from runners.training import Tally, train_step
+from runners.plans.experiment import PassName, RunPlan
+from runners.ranks.heartbeat import Heart
+from runners.ranks.rank import Rank
+from runners.training.networks import perceptron
+from runners.training.steps import Tally, train_step
+from runners.training.teacher import Rows
 from tests.bench.plainly import plainly
 from tests.bench.ratio import Ratio, in_turn
 

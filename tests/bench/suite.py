@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from runners import machine
-from runners.experiment import Experiment, RunPlan, find, names, on_device
-from runners.launch import Launcher
-from runners.measure import alone, measure_run
+from runners.measuring.launch import Launcher
+from runners.measuring.measure import alone, measure_run
+from runners.plans.experiment import Experiment, RunPlan, find, names, on_device
+from runners.traces import machine
 from tests.bench.plainly import PlainError, plainly
 from tests.bench.ratio import Ratio, in_turn, seconds_of
 

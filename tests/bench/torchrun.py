@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from runners.experiment import RunPlan, find
+from runners.plans.experiment import RunPlan, find
 from tests.bench.plainly import plainly
 from tests.bench.ratio import Ratio, seconds_of
 from tests.conftest import copy_of_the_book

@@ -17,7 +17,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import falsifier, falsify, steps_of
 from generator.items.keys import key_of, shown_order
 from generator.items.quiz_balance import at_least
-from runners.trace import Trace
+from runners.traces.records import Trace
 
 CONTENT = Path(__file__).parents[2] / "content"
 FACTORS = (0.001, 0.1, 0.5, 2, 10, 1000)

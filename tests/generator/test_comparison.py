@@ -7,7 +7,7 @@ import json
 import pytest
 
 from generator.evidence.comparison import compared
-from runners.trace import Samples
+from runners.traces.records import Samples
 
 
 @pytest.fixture

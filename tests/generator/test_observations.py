@@ -15,7 +15,7 @@ from generator.evidence.observations import (
     TURN,
     observe,
 )
-from runners.trace import Epoch
+from runners.traces.records import Epoch
 
 
 def epochs(losses, validation=None):

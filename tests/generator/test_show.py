@@ -1,6 +1,6 @@
 """`python -m runners show`: what it prints is what an author can paste."""
 
-from runners.show import lines
+from runners.commands.show import lines
 
 
 def test_every_expression_that_show_lists_prints_when_it_is_pasted(book, evidence):

@@ -9,7 +9,7 @@ from generator.content.book import load
 from generator.pages import rendering
 from generator.pages.press import Press
 from generator.pages.views import trials
-from runners.trace import tried
+from runners.traces.summary import tried
 
 TRY = "topics/averaging/try.md"
 RUN = "tiny_training.averaged"

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runners import machine, measure
-from runners.experiment import MORE, find, names
-from runners.launch import Launcher
-from runners.trace import Run
+from runners.measuring import measure
+from runners.measuring.launch import Launcher
+from runners.plans.experiment import MORE, find, names
+from runners.traces import machine
+from runners.traces.records import Run
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 

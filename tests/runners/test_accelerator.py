@@ -19,20 +19,23 @@ from torch._subclasses import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners import accelerator, launch, machine
 from runners.__main__ import main
-from runners.experiment import Experiment, RunPlan
-from runners.heartbeat import Heart
-from runners.launch import Launcher
+from runners.measuring import launch
+from runners.measuring.launch import Launcher
 from runners.meters.activity import collective_of
 from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.kernel import MeterDisagreesError
 from runners.meters.memory import MemoryMeter
-from runners.outcome import RankOutcome
-from runners.rank import Rank
-from runners.rank_process import failure_of
-from runners.trace import AllocatorMemory, Failure, Memory
+from runners.plans.experiment import Experiment, RunPlan
+from runners.ranks.heartbeat import Heart
+from runners.ranks.process import failure_of
+from runners.ranks.rank import Rank
+from runners.system import accelerator
+from runners.system.errors import AcceleratorError
+from runners.traces import machine
+from runners.traces.outcome import RankOutcome
+from runners.traces.records import AllocatorMemory, Failure, Memory
 from tests.runners.segments import MIB, CachingAllocator
 
 CUDA = torch.device("cuda", 0)
@@ -340,7 +343,7 @@ def test_a_machine_without_an_accelerator_is_measured_as_cpu(
 
 def test_an_unknown_kind_of_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(accelerator.DEVICE, "tpu")
-    with pytest.raises(machine.AcceleratorError, match="'tpu'; set it to cpu"):
+    with pytest.raises(AcceleratorError, match="'tpu'; set it to cpu"):
         machine.device_kind()
 
 
@@ -412,12 +415,12 @@ def test_nothing_asks_for_accelerators_before_ranks_are_forked() -> None:
     """A process that has asked the driver cannot fork ranks that use what it found."""
     program = """
 import torch
-from runners.forkserver import ENVIRONMENT
+from runners.measuring.forkserver import ENVIRONMENT
 asked = []
 for name in ("is_available", "device_count", "init", "_lazy_init", "current_device"):
     setattr(torch.cuda, name, lambda *a, name=name: asked.append(name) or 0)
-from runners.experiment import find, names
-from runners.rank_process import preload
+from runners.plans.experiment import find, names
+from runners.ranks.process import preload
 preload()
 for name in names():
     find(name)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiment import find
 from runners.experiments._accumulation_gradients import Part, _gradient, _joined
 from runners.experiments.accumulation import RUNS, UNEQUAL, forecast, settle
-from runners.trace import Memory, Run, Setting
+from runners.plans.experiment import find
+from runners.traces.records import Memory, Run, Setting
 
 Measure = Callable[[str, str], Run]
 LAYER_BYTES = 4 * (256 * 256 + 256)

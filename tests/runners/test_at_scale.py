@@ -16,8 +16,8 @@ from runners.experiments._at_scale_plans import (
     shape_of,
 )
 from runners.meters.fake_memory import FakeMemoryMeter
-from runners.trace import Memory, Run
-from runners.transformer import Block, Transformer, TransformerShape
+from runners.traces.records import Memory, Run
+from runners.training.transformer import Block, Transformer, TransformerShape
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

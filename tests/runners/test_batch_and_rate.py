@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiment import find
-from runners.networks import perceptron
-from runners.teacher import Scaling, teach
-from runners.trace import Run
+from runners.plans.experiment import find
+from runners.traces.records import Run
+from runners.training.networks import perceptron
+from runners.training.teacher import Scaling, teach
 
 Measure = Callable[[str, str], Run]
 

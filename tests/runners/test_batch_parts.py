@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from runners.experiments import batch_parts
-from runners.networks import perceptron
-from runners.teacher import Scaling, teach
-from runners.trace import Run
+from runners.traces.records import Run
+from runners.training.networks import perceptron
+from runners.training.teacher import Scaling, teach
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

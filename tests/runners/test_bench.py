@@ -2,9 +2,9 @@
 
 import pytest
 
-from runners.experiment import Experiment, RunPlan, find
-from runners.launch import Launcher
-from runners.rank import Rank
+from runners.measuring.launch import Launcher
+from runners.plans.experiment import Experiment, RunPlan, find
+from runners.ranks.rank import Rank
 from tests.bench.bare import BareRank, pass_of
 from tests.bench.suite import Case, plain_run, reason_against
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from runners import links
-from runners.programs import ROOT, found
-from runners.trace import Run
+from runners.system import links
+from runners.traces.programs import ROOT, found
+from runners.traces.records import Run
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

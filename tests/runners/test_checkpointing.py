@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from runners.experiment import find
 from runners.experiments.checkpointing import RUNS, Block, forecast, settle
-from runners.trace import Run
+from runners.plans.experiment import find
+from runners.traces.records import Run
 
 Measure = Callable[[str, str], Run]
 BORDER_BYTES = 4 * 512 * 32

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from runners import cluster
-from runners.peers import NodeLostError
+from runners.cluster import __main__ as cluster
+from runners.cluster.peers import NodeLostError
 
 MOST_SECONDS = 300  # a loaded machine takes its time to load torch
 

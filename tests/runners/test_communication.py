@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runners import links
 from runners.experiments._alpha_beta import fit
 from runners.experiments.communication import OPERATIONS, RUNS, SIZES, settle
-from runners.trace import Run, read
+from runners.system import links
+from runners.traces.files import read
+from runners.traces.records import Run
 
 Measure = Callable[[str, str], Run]
 can_link = pytest.mark.skipif(links.cannot_link() is not None, reason=str(links.cannot_link()))

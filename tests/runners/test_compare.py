@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runners.compare import compare, traces_in
-from runners.trace import Samples, TraceError
+from runners.traces.compare import compare, traces_in
+from runners.traces.files import TraceError
+from runners.traces.records import Samples
 
 FROZEN = Path(__file__).parents[1] / "book" / "content" / "traces" / "reference-frozen"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from runners import digest
+from runners.traces import digest
 
 CODE = '''"""An experiment."""
-from runners.teacher import teach  # the rows
+from runners.training.teacher import teach# the rows
 SETTINGS = {"num_rows": 100}
 def single(rank):
     """Train."""
@@ -59,7 +59,7 @@ def test_settings_and_code_change_it(digest_of, before: str, after: str) -> None
 
 
 FORECAST = """
-from runners.forecast import Choice, Work
+from runners.plans.work import Choice, Work
 CHOICES = (Choice("least", "Which?", ("a", "b")),)
 def _foretell_peak(plan):
     return 1

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from runners.teacher import Scaling, teach
-from runners.trace import PredictionStep, Run
+from runners.traces.records import PredictionStep, Run
+from runners.training.teacher import Scaling, teach
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

@@ -6,11 +6,13 @@ import json
 
 import pytest
 
-from runners import dry, machine, measure
-from runners import run as running
-from runners.due import due
-from runners.run import Asked
-from runners.trace import Interval, Prediction, RunForecast
+from runners.commands import dry
+from runners.commands import run as running
+from runners.commands.run import Asked
+from runners.measuring import measure
+from runners.measuring.pending import due
+from runners.traces import machine
+from runners.traces.prediction import Interval, Prediction, RunForecast
 
 
 @pytest.fixture

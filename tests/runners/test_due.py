@@ -13,15 +13,16 @@ from importlib import metadata
 
 import pytest
 
-from runners import due as dues
-from runners import machine, measure
-from runners import run as running
-from runners import trace as traces
-from runners.due import due, lacking, part_of
-from runners.experiment import MORE, find, on_device, whole_is_full
-from runners.progress import Progress
-from runners.run import Asked
-from runners.trace import read, read_part, write
+from runners.commands import run as running
+from runners.commands.run import Asked
+from runners.measuring import measure
+from runners.measuring import pending as dues
+from runners.measuring.pending import due, lacking, part_of
+from runners.measuring.progress import Progress
+from runners.plans.experiment import MORE, find, on_device, whole_is_full
+from runners.traces import files as traces
+from runners.traces import machine
+from runners.traces.files import read, read_part, write
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks

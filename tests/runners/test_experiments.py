@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from runners.experiment import find
-from runners.trace import Run, Trace, is_stale, read
+from runners.plans.experiment import find
+from runners.traces.files import is_stale, read
+from runners.traces.records import Run, Trace
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -170,7 +171,7 @@ def test_every_rank_sees_its_share_of_the_rows(run: Measure) -> None:
 def test_validation_rows_are_never_trained_on() -> None:
     import torch
 
-    from runners.teacher import teach
+    from runners.training.teacher import teach
 
     lesson = teach(1, num_rows=500, num_validation_rows=100, num_features=10, num_classes=4)
     both = torch.cat([lesson.training.features, lesson.validation.features])

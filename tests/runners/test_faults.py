@@ -16,7 +16,7 @@ from runners.experiments._faults_replay import (
     replay,
     young_seconds,
 )
-from runners.trace import Run
+from runners.traces.records import Run
 
 Measure = Callable[[str, str], Run]
 COSTS = Costs(step_seconds=0.01, checkpoint_seconds=0.05, restart_seconds=3.0, mtbf_seconds=60.0)

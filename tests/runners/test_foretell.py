@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from runners.forecast import Exchange, Work, perceptron_flops, stack_work
-from runners.foretell import TURN_SECONDS, best, foretell
-from runners.primitive_sizes import (
+from runners.forecast.model import TURN_SECONDS, best, foretell
+from runners.forecast.primitive_sizes import (
     BUSY,
     COLLECTIVES,
     ELEMENTWISE_BYTES,
@@ -18,7 +17,9 @@ from runners.primitive_sizes import (
     OPTIMIZERS,
     SMOOTH_VALUES,
 )
-from runners.trace import Interval, Samples
+from runners.plans.work import Exchange, Work, perceptron_flops, stack_work
+from runners.traces.prediction import Interval
+from runners.traces.records import Samples
 
 FLOPS_PER_SECOND = 5e10
 BYTES_PER_SECOND = 1e10

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from runners.experiment import RunPlan
-from runners.gather import gather
-from runners.launch import PassResult
-from runners.outcome import MovePart, RankOutcome
-from runners.trace import Move, Run, Stage
+from runners.measuring.gather import gather
+from runners.measuring.launch import PassResult
+from runners.plans.experiment import RunPlan
+from runners.traces.outcome import MovePart, RankOutcome
+from runners.traces.records import Move, Run, Stage
 
 
 def _outcome(rank: int, moves: list[tuple[str, int | None, int]], rows: int) -> RankOutcome:

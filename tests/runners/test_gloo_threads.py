@@ -12,7 +12,7 @@ import pytest
 
 from runners.meters import gloo_threads
 from runners.meters.gloo_threads import NAME, wait_until_idle
-from runners.trace import Run
+from runners.traces.records import Run
 from tests.conftest import wait_until
 from tests.runners.experiments import late
 

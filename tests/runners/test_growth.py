@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.trace import Memory, MemoryClasses, Run, Trace, read
+from runners.traces.files import read
+from runners.traces.records import Memory, MemoryClasses, Run, Trace
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from runners.experiments._hangs_recorder import Call, compare
-from runners.trace import Run
+from runners.traces.records import Run
 
 Measure = Callable[[str, str], Run]
 SUM, SENT = Call("all_reduce", ((4,),)), Call("broadcast", ((4,),))

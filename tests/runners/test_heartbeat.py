@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runners.heartbeat import Beat, Heart, listen
+from runners.ranks.heartbeat import Beat, Heart, listen
 
 PHASES = st.integers(0, 99).map("phase {}".format)
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runners.experiment import find
 from runners.experiments import hybrid
-from runners.trace import Run
-from runners.transformer import Transformer, TransformerShape
+from runners.plans.experiment import find
+from runners.traces.records import Run
+from runners.training.transformer import Transformer, TransformerShape
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

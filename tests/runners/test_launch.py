@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from runners.experiment import find
-from runners.forkserver import ForkServer, LaunchError
-from runners.launch import Launcher
-from runners.not_measured import NotMeasuredError
-from runners.processes import wants_processor
-from runners.trace import Run
-from runners.tried import how_it_ended
+from runners.measuring.forkserver import ForkServer
+from runners.measuring.launch import Launcher
+from runners.measuring.not_measured import NotMeasuredError
+from runners.plans.experiment import find
+from runners.system.errors import LaunchError
+from runners.system.processes import wants_processor
+from runners.traces.records import Run
+from runners.traces.summary import how_it_ended
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
@@ -284,7 +285,8 @@ def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(
 def test_where_no_budget_can_be_enforced_its_runs_are_skipped_and_the_rest_work(
     monkeypatch: pytest.MonkeyPatch, run: Measure
 ) -> None:
-    from runners import machine, measure
+    from runners.measuring import measure
+    from runners.traces import machine
 
     monkeypatch.setattr(machine.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(machine, "device_kind", lambda: "cpu")
@@ -295,7 +297,7 @@ def test_where_no_budget_can_be_enforced_its_runs_are_skipped_and_the_rest_work(
 
 
 def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move() -> None:
-    from runners import measure
+    from runners.measuring import measure
 
     plans = find("large_model").runs
     reason = measure.cannot_run(plans["wide_fsdp"], device="cuda", backend="gloo")
@@ -331,7 +333,7 @@ def test_forkservers_of_a_killed_launcher_end_and_say_nothing_even_while_they_lo
     seconds: float, tmp_path: Path, root: Path
 ) -> None:
     program = (
-        "import sys; from runners.launch import Launcher; launcher = Launcher()\n"
+        "import sys; from runners.measuring.launch import Launcher; launcher = Launcher()\n"
         "launcher.prepare(('timed', 'metered')); print(flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(
@@ -356,7 +358,7 @@ def test_forkservers_of_a_killed_launcher_end_and_say_nothing_even_while_they_lo
 def test_a_forkserver_that_somebody_stopped_is_named_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.forkserver.WORD_SECONDS", 0.2)
+    monkeypatch.setattr("runners.measuring.forkserver.WORD_SECONDS", 0.2)
     server = ForkServer({}, tmp_path / "errors")
     try:
         server._process.send_signal(signal.SIGSTOP)
@@ -369,7 +371,7 @@ def test_a_forkserver_that_somebody_stopped_is_named_and_not_waited_for(
 def test_who_waits_for_a_forkserver_hears_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("runners.forkserver.WORD_SECONDS", 0.1)
+    monkeypatch.setattr("runners.measuring.forkserver.WORD_SECONDS", 0.1)
     server = ForkServer({}, tmp_path / "errors")
     try:
         assert server.start([]) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runners import limits
+from runners.system import limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems limit otherwise")
 TOO_FEW_KIBIBYTES = 300_000  # torch's library alone takes more addresses

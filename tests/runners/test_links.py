@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from runners import links, measure
-from runners.experiment import find
-from runners.launch import Launcher
+from runners.measuring import measure
+from runners.measuring.launch import Launcher
 from runners.meters.link import LinkCount, read
-from runners.trace import Run
+from runners.plans.experiment import find
+from runners.system import links
+from runners.traces.records import Run
 from tests.conftest import wait_until
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
@@ -153,7 +154,7 @@ def test_without_the_programs_the_reason_names_the_missing_one(
 
 @pytest.mark.usefixtures("asked_anew")
 def test_without_root_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.links.shutil.which", lambda name: name)
+    monkeypatch.setattr("runners.system.links.shutil.which", lambda name: name)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert links.cannot_link() == "only root may give ranks links of their own"
 
@@ -199,11 +200,11 @@ def test_a_stop_waits_until_ip_has_ended(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "from runners import links, stopping; stopping.listen('stopped');"
+            "from runners.system import links, stopping; stopping.listen('stopped');"
             f"links._call({str(program)!r})",
         ],
         capture_output=True,
         text=True,
     )
-    assert "runners.stopping.Stopped: stopped by SIGINT" in stopped.stderr
+    assert "runners.system.stopping.Stopped: stopped by SIGINT" in stopped.stderr
     assert (tmp_path / "ip.done").exists()

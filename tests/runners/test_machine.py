@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from runners import machine, measure
-from runners.identity import Identity, IdentityError, id_among
-from runners.trace import Accelerator, machine_folders, read_machine, write_machine
+from runners.measuring import measure
+from runners.traces import machine
+from runners.traces.files import machine_folders, read_machine, write_machine
+from runners.traces.identity import Identity, IdentityError, id_among
+from runners.traces.records import Accelerator
 
 GIBIBYTE = 1 << 30
 MEBIBYTE = 1 << 20

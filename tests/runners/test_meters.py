@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from runners.meters.activity import Event, split_waiting
 from runners.meters.memory import MemoryMeter
+from runners.meters.spans import Event, split_waiting
 
 WIDTHS = (300, 200, 100)
 NUM_PARAMETERS = 300 * 200 + 200 + 200 * 100 + 100

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiment import find
 from runners.experiments._mixed_precision_adam import LowAdam
 from runners.experiments.mixed_precision import RUNS, SMALLEST_HALF, forecast, settle
-from runners.trace import MemoryClasses, Run, Setting
+from runners.plans.experiment import find
+from runners.traces.records import MemoryClasses, Run, Setting
 
 Measure = Callable[[str, str], Run]
 NUM_PARAMETERS = 8 * (128 * 128 + 128)

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from runners import machine, node
-from runners.torchrun import NodeError, Place
-from runners.trace import Run, Trace, read, read_machine, read_part
+from runners.cluster import node
+from runners.cluster.torchrun import NodeError, Place
+from runners.traces import machine
+from runners.traces.files import read, read_machine, read_part
+from runners.traces.records import Run, Trace
 from tests.runners.two_nodes import TwoNodes, cannot_be_nodes, two_nodes
 
 Measure = Callable[[str, str], Run]
@@ -89,7 +91,9 @@ def test_what_nodes_do_not_measure_is_skipped_with_its_reason(
     assert set(reasons) == set(trace.runs) - {"one", "strong_2"}
     assert reasons["strong_4"] == "it takes 4 ranks, and 2 were started on these nodes"
     assert "links of their own" in str(reasons["link_slow"])
-    assert reasons["weak_2"] == "not asked for: `-m runners.node scaling.weak_2` measures it"
+    assert (
+        reasons["weak_2"] == "not asked for: `-m runners.cluster.node scaling.weak_2` measures it"
+    )
     assert f"scaling.strong_4: {reasons['strong_4']}" in measured.said[0]
 
 
@@ -243,7 +247,7 @@ def unstarted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No torchrun has started this process."""
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("runners.machine.TRACES", tmp_path)
+    monkeypatch.setattr("runners.traces.machine.TRACES", tmp_path)
     monkeypatch.setattr("signal.signal", lambda *_: None)
 
 
@@ -252,7 +256,7 @@ def test_without_torchrun_the_command_says_how_it_is_started(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert node.main(["scaling.strong_2"]) == 2
-    assert "torchrun … -m runners.node" in capsys.readouterr().err
+    assert "torchrun … -m runners.cluster.node" in capsys.readouterr().err
 
 
 def test_an_interface_that_this_node_has_not_is_a_wrong_call(

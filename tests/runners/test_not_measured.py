@@ -15,15 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from runners import machine, measure
-from runners.due import due, part_of
-from runners.experiment import MORE, RunPlan, find
-from runners.forkserver import ForkServer, LaunchError
-from runners.launch import Launcher
-from runners.not_measured import NotMeasuredError, UnfinishedError
-from runners.outcome import RankOutcome
-from runners.progress import Progress
-from runners.trace import Death, Run, read, read_part, write
+from runners.measuring import measure
+from runners.measuring.forkserver import ForkServer
+from runners.measuring.launch import Launcher
+from runners.measuring.not_measured import NotMeasuredError, UnfinishedError
+from runners.measuring.pending import due, part_of
+from runners.measuring.progress import Progress
+from runners.plans.experiment import MORE, RunPlan, find
+from runners.system.errors import LaunchError
+from runners.traces import machine
+from runners.traces.files import read, read_part, write
+from runners.traces.outcome import RankOutcome
+from runners.traces.records import Death, Run
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -267,7 +270,7 @@ def test_a_full_folder_of_traces_is_named_and_costs_no_trace(
 def test_outcomes_as_declared_are_evidence_whatever_the_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from runners import not_measured
+    from runners.measuring import not_measured
 
     monkeypatch.setattr(not_measured, "is_full", lambda _: True)
     plan = find("hangs").runs["lengths_differ"]

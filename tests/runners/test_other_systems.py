@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.trace import Trace, read
+from runners.traces.files import read
+from runners.traces.records import Trace
 
 pytestmark = pytest.mark.ranks
 HERE = Path(__file__).parent

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import pytest
 from torch._C._distributed_c10d import HashStore, Store
 
-from runners import peers
-from runners.peers import NodeLostError, Peers
+from runners.cluster import peers
+from runners.cluster.peers import NodeLostError, Peers
 from tests.conftest import slowness
 
 PATIENCE_SECONDS = 60 * slowness()
@@ -166,7 +166,7 @@ def test_a_process_whose_torchrun_died_tells_the_others(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     another = os.getppid() + 1
-    monkeypatch.setattr("runners.peers.os.getppid", lambda: another)
+    monkeypatch.setattr("runners.cluster.peers.os.getppid", lambda: another)
     name = f"node 0 ({socket.gethostname()}) is lost: its torchrun ended"
     assert played.heard.wait() == name
     lines = played.socket.makefile("r", encoding="utf-8")

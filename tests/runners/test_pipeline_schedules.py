@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from runners.experiment import find
 from runners.experiments import pipeline_schedules
-from runners.trace import Run
+from runners.plans.experiment import find
+from runners.traces.records import Run
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

@@ -8,19 +8,21 @@ from dataclasses import replace
 
 import pytest
 
-from runners import predict, trace
-from runners.experiment import PRIMITIVES, find
-from runners.forecast import Choice, Work
-from runners.predict import bring_up_to_date, predicted
-from runners.primitive_sizes import (
+from runners.forecast import predict
+from runners.forecast.predict import bring_up_to_date, predicted
+from runners.forecast.primitive_sizes import (
     COLLECTIVES,
     ELEMENTWISE_BYTES,
     EXCHANGED_BYTES,
     MATRICES,
     needed,
 )
-from runners.progress import Progress
-from runners.trace import Run, Trace, read, read_prediction
+from runners.measuring.progress import Progress
+from runners.plans.experiment import PRIMITIVES, find
+from runners.plans.work import Choice, Work
+from runners.traces import files as trace
+from runners.traces.files import read, read_prediction
+from runners.traces.records import Run, Trace
 from tests.runners.test_foretell import machine_of_laws
 
 NEAR = 0.03  # the aim for memory
@@ -141,7 +143,7 @@ def test_a_machine_without_a_prediction_gets_one_of_everything(folder):
 
 
 def test_the_prediction_of_a_part_of_a_machine_names_the_machine_and_the_part(folder, monkeypatch):
-    monkeypatch.setattr("runners.machine.TRACES", folder.parent)
+    monkeypatch.setattr("runners.traces.machine.TRACES", folder.parent)
     told = _updated(folder / "1-of-2-cores", _experiment({"a": 1, "b": 2}))
     assert told.machine == "machine/1-of-2-cores"
 

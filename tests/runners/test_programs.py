@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.experiment import find
 from runners.experiments.listings import PROGRAMS
-from runners.programs import ProgramError, found, read
-from runners.trace import Run
+from runners.plans.experiment import find
+from runners.traces.programs import ProgramError, found, read
+from runners.traces.records import Run
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

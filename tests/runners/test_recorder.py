@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runners import due, machine, measure
-from runners.experiment import RunPlan
-from runners.recorder import MAX_NON_FINITE, Recorder
-from runners.trace import TraceError, read, write
+from runners.measuring import measure
+from runners.measuring import pending as due
+from runners.plans.experiment import RunPlan
+from runners.ranks.recorder import MAX_NON_FINITE, Recorder
+from runners.traces import machine
+from runners.traces.files import TraceError, read, write
 
 
 @pytest.fixture

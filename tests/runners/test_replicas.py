@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from runners.experiments.replicas import parts
-from runners.trace import PredictionStep, Run
+from runners.traces.records import PredictionStep, Run
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

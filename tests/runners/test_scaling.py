@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from runners import links
 from runners.experiments.scaling import RUNS, settle
-from runners.trace import Run, read
+from runners.system import links
+from runners.traces.files import read
+from runners.traces.records import Run
 
 Measure = Callable[[str, str], Run]
 can_link = pytest.mark.skipif(links.cannot_link() is not None, reason=str(links.cannot_link()))

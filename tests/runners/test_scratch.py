@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from runners import processes, scratch
-from runners.scratch import Scratch, sweep
+from runners.system import processes, scratch
+from runners.system.scratch import Scratch, sweep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to know a process")
-OWNS = "import time; from runners.scratch import Scratch; s = Scratch(); print(s.path, flush=True)"
+OWNS = (
+    "import time; from runners.system.scratch import Scratch; "
+    "s = Scratch(); print(s.path, flush=True)"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from runners import links
-from runners.experiment import find
 from runners.experiments.shaped_link import RUNS, settle
-from runners.trace import Run, read
+from runners.plans.experiment import find
+from runners.system import links
+from runners.traces.files import read
+from runners.traces.records import Run
 
 Measure = Callable[[str, str], Run]
 can_link = pytest.mark.skipif(links.cannot_link() is not None, reason=str(links.cannot_link()))

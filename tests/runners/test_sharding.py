@@ -10,8 +10,8 @@ from torch import nn
 
 from runners.experiments._sharding_plans import RUNS, SETTINGS, parts, settle
 from runners.experiments.sharding import forecast
-from runners.networks import perceptron
-from runners.trace import Run
+from runners.traces.records import Run
+from runners.training.networks import perceptron
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runners.experiment import find
 from runners.experiments._stragglers_plans import lengths, shards
-from runners.teacher import Rows
-from runners.trace import Run
+from runners.plans.experiment import find
+from runners.traces.records import Run
+from runners.training.teacher import Rows
 
 Measure = Callable[[str, str], Run]
 

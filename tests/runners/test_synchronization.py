@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runners.experiment import RunPlan, find
 from runners.experiments.synchronization import largest_rate
-from runners.networks import perceptron
-from runners.teacher import Rows, Scaling, teach
-from runners.trace import Run
+from runners.plans.experiment import RunPlan, find
+from runners.traces.records import Run
+from runners.training.networks import perceptron
+from runners.training.teacher import Rows, Scaling, teach
 
 Measure = Callable[[str, str], Run]
 RANKS, ROWS, BATCH = 2, 6400, 50

@@ -10,8 +10,8 @@ import torch
 
 from runners.experiments._split_block import block_parameters_on_a_rank
 from runners.experiments.tensor_parallel import RUNS, forecast, settle
-from runners.trace import Run
-from runners.transformer import Block, TransformerShape
+from runners.traces.records import Run
+from runners.training.transformer import Block, TransformerShape
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

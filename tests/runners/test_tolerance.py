@@ -2,9 +2,10 @@
 
 import pytest
 
-from runners.fields import exactly, in_words, steps_of
-from runners.tolerance import FLOAT_SHARE, TIME_FACTOR, tolerance
-from runners.trace import Run, Samples, read
+from runners.traces.fields import exactly, in_words, steps_of
+from runners.traces.files import read
+from runners.traces.records import Run, Samples
+from runners.traces.tolerance import FLOAT_SHARE, TIME_FACTOR, tolerance
 from tests.conftest import ROOT
 
 TRACE = ROOT / "tests/book/content/traces/reference-frozen/tiny_training.json"

@@ -10,7 +10,7 @@ import pytest
 
 from runners.experiments._too_small_break_even import break_even, spread
 from runners.experiments.too_small import RUNS, settle
-from runners.trace import Run, Setting
+from runners.traces.records import Run, Setting
 
 Measure = Callable[[str, str], Run]
 SIZES = [1000 * 2**power for power in range(8)]

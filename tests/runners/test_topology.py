@@ -7,14 +7,9 @@ import subprocess
 
 import pytest
 
-from runners import machine
-from runners.topology import (
-    installed_accelerators,
-    libraries,
-    num_installed_cores,
-    topology,
-)
-from runners.trace import read_machine
+from runners.traces import machine
+from runners.traces.files import read_machine
+from runners.traces.topology import installed_accelerators, libraries, num_installed_cores, topology
 
 # As nvidia-smi prints it where four accelerators hang in pairs on NVLink.
 MATRIX = """\

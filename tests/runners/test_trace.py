@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners import trace
-from runners.trace import Samples, TraceError, read, write, write_json
+from runners.traces import files as trace
+from runners.traces.files import TraceError, read, write, write_json
+from runners.traces.records import Samples
 
 REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
 TRACES = [p for p in REFERENCES if p.stem not in ("machine", "prediction")]

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from runners.experiment import RunPlan, find, whole_number
 from runners.experiments._transformer_text import PROMPT, sample, shown
-from runners.text import (
+from runners.plans.experiment import RunPlan, find, whole_number
+from runners.traces.files import read
+from runners.traces.records import Run
+from runners.training.text import (
     HELD_OUT,
     TRAINING,
     Text,
@@ -22,8 +24,7 @@ from runners.text import (
     read_text,
     windows,
 )
-from runners.trace import Run, read
-from runners.transformer import Transformer, TransformerShape, next_token_loss
+from runners.training.transformer import Transformer, TransformerShape, next_token_loss
 
 Measure = Callable[[str, str], Run]
 SMALL = TransformerShape(vocabulary=256, context=16, width=8, num_heads=2, num_layers=2, hidden=32)

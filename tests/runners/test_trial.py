@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runners import digest
-from runners.experiment import FOLDER, MORE, Experiment, find
-from runners.trial import TrialError, named, prepare, values
+from runners.commands.try_run import TrialError, named, prepare, values
+from runners.plans.experiment import FOLDER, MORE, Experiment, find
+from runners.traces import digest
 
 BOOK = sorted(p.stem for p in FOLDER.glob("*.py") if not p.stem.startswith("_"))
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from runners.trace import Run, TraceError, read_try, tried
-from runners.tried import bytes_in_words, seconds_in_words
+from runners.traces.files import TraceError, read_try
+from runners.traces.records import Run
+from runners.traces.summary import bytes_in_words, seconds_in_words, tried
 
 
 @pytest.fixture

@@ -7,17 +7,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from runners import machine, measure
-from runners.experiment import find
-from runners.launch import Launcher
-from runners.progress import Progress
-from runners.trace import Run, read, read_try, tried
-from runners.trial import prepare
-from runners.tries import forget, keep
+from runners.commands.try_run import prepare
+from runners.measuring import measure
+from runners.measuring.launch import Launcher
+from runners.measuring.progress import Progress
+from runners.plans.experiment import find
+from runners.traces import machine
+from runners.traces.files import read, read_try
+from runners.traces.records import Run
+from runners.traces.summary import tried
+from runners.traces.tries import forget, keep
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
@@ -81,7 +85,8 @@ def attempt(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
     def measured(run: str, wanted: str) -> Run:
         experiment = find("changeable")
         trial = prepare(experiment, run, [wanted])
-        trace = measure.measure_trial(experiment, trial, launcher, Progress(io.StringIO()))
+        tried = replace(experiment, runs={trial.run: trial.plan})
+        trace = measure.measure_alone(tried, trial.run, launcher, Progress(io.StringIO()))
         return trace.runs[run]
 
     return measured

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from runners import launch
-from runners.experiment import find
-from runners.forkserver import ForkServer
-from runners.launch import Launcher
+from runners.measuring import launch
+from runners.measuring.forkserver import ForkServer
+from runners.measuring.launch import Launcher
+from runners.plans.experiment import find
 
 LOADING_SECONDS = 2.0
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from runners import links
+from runners.system import links
 from tests.conftest import slowness
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
@@ -132,7 +132,11 @@ class TwoNodes:
 
     def kill(self, node: int, part: str) -> None:
         """Kill of a node its `launcher`, its `rank`, or the whole `node`, as a power cut would."""
-        commands = {"launcher": "runners.cluster", "rank": "runners.forkserver", "node": ""}
+        commands = {
+            "launcher": "runners.cluster",
+            "rank": "runners.measuring.forkserver",
+            "node": "",
+        }
         found = [p for p, c in self.processes(node).items() if commands[part] in c]
         # The forkserver's process is the first of its command line, and the rank its child.
         for pid in found[-1:] if part == "rank" else found:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
-from runners import measure
-from runners.experiment import Experiment, RunPlan, find, names
-from runners.launch import Launcher
-from runners.trace import read
+from runners.measuring import measure
+from runners.measuring.launch import Launcher
+from runners.plans.experiment import Experiment, RunPlan, find, names
+from runners.traces.files import read
 
 NUM_KILLS = 200
 # Of each twenty kills: ranks and what they started, forkservers, whole launchers.

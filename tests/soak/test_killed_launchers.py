@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from runners import links, scratch
-from runners.trace import Trace, read, read_part, sweep_torn
+from runners.system import links, scratch
+from runners.traces.files import read, read_part, sweep_torn
+from runners.traces.records import Trace
 from tests.soak import kills
 from tests.soak.processes import below
 
@@ -69,7 +70,7 @@ def environment(place: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def traces(place: Path, environment: dict[str, str]) -> Path:
     """The folder that a run here writes: it holds a whole trace of every experiment already."""
-    program = "from runners import measure; print(measure.folder())"
+    program = "from runners.measuring import measure; print(measure.folder())"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=kills.ROOT,

@@ -21,12 +21,13 @@ from pathlib import Path
 
 import pytest
 
-from runners import measure
-from runners.experiment import Experiment, find
-from runners.forkserver import LaunchError
-from runners.launch import Launcher
-from runners.trace import Run, Trace, read, write
-from runners.tried import how_it_ended
+from runners.measuring import measure
+from runners.measuring.launch import Launcher
+from runners.plans.experiment import Experiment, find
+from runners.system.errors import LaunchError
+from runners.traces.files import read, write
+from runners.traces.records import Run, Trace
+from runners.traces.summary import how_it_ended
 from tests.soak import kills
 from tests.soak.processes import below, none_left
 

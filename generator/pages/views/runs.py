@@ -11,7 +11,7 @@ from generator.evidence import units
 from generator.evidence.calibration import outcome_of
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.value import Kind, Origin, Value
-from runners.trace import Run, Trace
+from runners.traces.records import Run, Trace
 
 
 @dataclass(frozen=True)

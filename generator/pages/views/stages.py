@@ -20,7 +20,7 @@ from generator.figures.drawings.lanes import Lane, Travel, lanes
 from generator.figures.picture import plain
 from generator.pages.views import tables
 from generator.pages.views.tables import StageRow
-from runners.trace import Held, Run, Stage
+from runners.traces.records import Held, Run, Stage
 
 _NUMBERED = re.compile(r"([a-z]+)(\d+)")
 

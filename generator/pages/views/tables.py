@@ -12,7 +12,7 @@ from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
 from generator.evidence.observations import observe
-from runners.trace import PredictionStep, Stage
+from runners.traces.records import PredictionStep, Stage
 
 NUM_VALUES = 4
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")

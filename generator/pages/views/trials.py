@@ -13,7 +13,8 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.paths import unit_of
 from generator.evidence.value import Value
-from runners.trace import Run, Trace, tried
+from runners.traces.records import Run, Trace
+from runners.traces.summary import tried
 
 COMMAND = "python -m runners try"
 MAX_TRIES = 8  # the newest ones

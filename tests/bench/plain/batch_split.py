@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.teacher import Rows, Scaling, teach
+from runners.training.teacher import Rows, Scaling, teach
 
 NUM_ROWS, NUM_VALIDATION_ROWS, NUM_FEATURES, NUM_HIDDEN, NUM_CLASSES = 10000, 1000, 20, 128, 10
 BATCH_SIZE, NUM_EPOCHS, LEARNING_RATE, MOMENTUM, SEED = 100, 5, 0.05, 0.9, 42

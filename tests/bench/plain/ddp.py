@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.teacher import Rows, Scaling, teach
+from runners.training.teacher import Rows, Scaling, teach
 
 NUM_ROWS, NUM_VALIDATION_ROWS, NUM_FEATURES, NUM_HIDDEN, NUM_CLASSES = 10000, 1000, 10, 64, 4
 NUM_EPOCHS, LEARNING_RATE, MOMENTUM, SEED = 5, 0.1, 0.9, 42

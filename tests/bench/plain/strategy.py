@@ -18,8 +18,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from runners.experiment import RunPlan, find
-from runners.recorder import parameter_digest
+from runners.plans.experiment import RunPlan, find
+from runners.ranks.recorder import parameter_digest
 from tests.bench.bare import BareRank
 
 

@@ -36,10 +36,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from runners.experiment import RunPlan
 from runners.experiments import _executed
-from runners.programs import ROOT, found
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
+from runners.traces.programs import ROOT, found
 
 QUESTION = "Do the mechanisms by hand compute what torch's own implementations compute?"
 PROGRAMS = found(ROOT, "content/topics/*/code/by_hand/*.py")

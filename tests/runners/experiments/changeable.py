@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
-from runners.experiment import RunPlan, whole_number
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan, whole_number
+from runners.ranks.rank import Rank
 
 QUESTION = "What happens when a reader sets something?"
 MEBIBYTE = 1 << 20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runners.experiment import RunPlan
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
 
 FULL = True
 QUESTION = "Is a whole experiment left to --full?"

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from runners.experiment import RunPlan
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
 
 QUESTION = "Does the check of the memory meter find what the meter misses?"
 WIDTH = 1400  # large beside the huge page by which the heap grows, whose rest counts as free

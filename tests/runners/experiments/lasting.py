@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from runners.experiment import RunPlan
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
 
 QUESTION = "What do the other nodes say when one is lost?"
 

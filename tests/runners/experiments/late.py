@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.experiment import RunPlan
 from runners.meters.gloo_threads import NAME
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
 
 QUESTION = "Does a peak depend on when gloo's threads get a turn?"
 NUM_BUFFERS = 5

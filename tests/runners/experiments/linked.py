@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.experiment import RunPlan
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
 
 QUESTION = "Does each rank live in a network of its own?"
 NUM_VALUES = 1 << 20

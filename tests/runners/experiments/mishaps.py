@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from runners.experiment import RunPlan
-from runners.rank import Rank
-from runners.trace import Death
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
+from runners.traces.records import Death
 
 QUESTION = "What does the launcher say when a run ends badly?"
 MEBIBYTE = 1 << 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from runners.experiment import RunPlan
-from runners.rank import Rank
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
 
 QUESTION = "What is left when a person presses Ctrl-C?"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.experiment import RunPlan
-from runners.rank import Rank
-from runners.trace import Death
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
+from runners.traces.records import Death
 
 QUESTION = "What does the launcher say when the machine fails a run?"
 MEBIBYTE = 1 << 20

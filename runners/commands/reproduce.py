@@ -1,0 +1,324 @@
+"""`python -m runners reproduce`: one value of a page measured again, and what became of it.
+
+In: paths such as `large_model.wide_single.ranks[0].memory.peak_bytes`, as pages and `show` print
+them; `[]` stands for every element of a list. Out: for each path the page's value, the new one, the
+tolerance, and "same" or "differs". Each run is measured once. Without a field, a whole run or
+experiment is compared as `compare` does. Nothing of the book is written.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from runners.measuring.launch import Launcher
+from runners.measuring.measure import alone, measure_run
+from runners.measuring.progress import Progress
+from runners.plans.experiment import find, names, on_device
+from runners.traces import machine
+from runners.traces.compare import compare
+from runners.traces.fields import NAMES, Key, at, below, in_words, measure_of, steps_of
+from runners.traces.files import is_stale, machine_folders, read, read_machine
+from runners.traces.records import Machine, Run, Trace
+from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
+from runners.traces.tolerance import Tolerance, tolerance
+
+NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
+
+
+class ReproduceError(ValueError):
+    """Nothing that can be measured again; the message says what to write or do instead."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One field to measure again: its path, and its steps from the run."""
+
+    path: str
+    run: str
+    steps: tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the pages show of one experiment: the trace, and the machine that measured it."""
+
+    trace: Trace
+    machine: Machine
+
+
+@dataclass
+class Asked:
+    """What is asked of one experiment: runs as a whole, and single fields."""
+
+    page: Page
+    whole: list[str] = field(default_factory=list)
+    fields: list[Wanted] = field(default_factory=list)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Every run that it takes, each once."""
+        return tuple(dict.fromkeys([*self.whole, *(one.run for one in self.fields)]))
+
+
+def reproduce(
+    paths: Sequence[str], on: str | None, progress: Progress, say: Callable[[str], None]
+) -> bool:
+    """Measure again what the paths name; whether everything is the same.
+
+    Args:
+        paths: `EXPERIMENT.RUN.FIELD`, or less.
+        on: the machine whose trace the page shows; by default the reference machine.
+        progress: is told which run is measured.
+        say: takes the lines, as they come.
+
+    Raises:
+        ReproduceError: a path leads nowhere, or this machine cannot do the run.
+        TraceError, BusyError, LaunchError.
+    """
+    asked = asked_of(paths, folder_of(on))
+    verdicts: list[bool] = []
+    with alone(), Launcher(machine.device_kind()) as launcher:
+        for one in asked:
+            measured = _measured(one, launcher, progress)
+            for note in _notes(one.page):
+                say(note)
+            if one.whole:
+                verdicts.append(_as_a_whole(one, measured, say))
+            verdicts += [_verdict(f, one.page, measured[f.run], say) for f in one.fields]
+    if len(verdicts) > 1:
+        say(f"{sum(verdicts)} of {len(verdicts)} are the same")
+    return all(verdicts)
+
+
+def asked_of(paths: Sequence[str], folder: Path) -> list[Asked]:
+    """What the paths name, by experiment.
+
+    Raises:
+        ReproduceError: a path leads nowhere in the traces of this folder.
+        TraceError: a trace cannot be read.
+    """
+    found: dict[str, Asked] = {}
+    for path in paths:
+        experiment, *rest = path.split(".", 2)
+        if experiment not in found:
+            found[experiment] = Asked(_page(experiment, folder))
+        asked = found[experiment]
+        if len(rest) == 2:
+            asked.fields += _wanted(path, asked.page.trace)
+        else:
+            asked.whole += _runs(asked.page.trace, rest)
+    return list(found.values())
+
+
+def folder_of(on: str | None) -> Path:
+    """The folder of a machine's traces, by default of the reference machine.
+
+    Raises:
+        ReproduceError: there is none of that name.
+    """
+    known = machine_folders(machine.TRACES)
+    references = [name for name in known if name.startswith("reference-")]
+    name = on or (references[0] if references else "")
+    if name not in known:
+        there_are = ", ".join(known) or "none"
+        raise ReproduceError(f"no machine {name!r}{_nearest(name, known)}; there are: {there_are}")
+    return machine.TRACES / name
+
+
+def _page(experiment: str, folder: Path) -> Page:
+    if experiment not in names():
+        hint = _nearest(experiment, names())
+        raise ReproduceError(f"no experiment {experiment!r}{hint}; `list` names them")
+    path = folder / f"{experiment}.json"
+    if not path.exists():
+        raise ReproduceError(f"{folder.name} has not measured {experiment}; --from names another")
+    return Page(read(path), read_machine(folder))
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _runs(trace: Trace, named: Sequence[str]) -> list[str]:
+    """The runs that a path without a field stands for: one, or all of an experiment."""
+    if not named:
+        return list(trace.runs)
+    _check_run(trace, named[0])
+    return list(named)
+
+
+def _check_run(trace: Trace, run: str) -> None:
+    if run not in trace.runs:
+        hint = _nearest(run, trace.runs)
+        known = ", ".join(trace.runs)
+        raise ReproduceError(f"no run {run!r} in {trace.experiment}{hint}; there are: {known}")
+
+
+def _wanted(path: str, trace: Trace) -> list[Wanted]:
+    """The fields that a path stands for in the page's trace."""
+    _check_run(trace, path.split(".", 2)[1])
+    found, nowhere = [], None
+    for one in _each(path, trace):
+        try:
+            _, run, *steps = steps_of(one)
+            found.append(Wanted(one, str(run), _by_name(steps, trace.runs[str(run)], one)))
+        except ValueError as error:  # of `[]`, elements that lack the rest are passed over
+            nowhere = ReproduceError(str(error))
+    if nowhere and not found:
+        raise nowhere
+    return found
+
+
+def _each(path: str, trace: Trace) -> Iterator[str]:
+    """A path for each element of the first list that is written `[]`, and so on below."""
+    before, brackets, after = path.partition("[]")
+    if not brackets:
+        yield path
+        return
+    try:
+        _, run, *steps = steps_of(before)
+        many = at(trace.runs[str(run)], steps)
+    except (ValueError, *NO_VALUE):
+        many = None
+    if not isinstance(many, list):
+        yield f"{before}{after}"  # it leads nowhere, and whoever follows it says where it ends
+        return
+    for position in range(len(many)):
+        yield from _each(f"{before}[{position}]{after}", trace)
+
+
+def _by_name(steps: Sequence[Key], run: Run, path: str) -> tuple[Key, ...]:
+    """The steps, elements of a list by their name: another run may have them in another order.
+
+    Raises:
+        ReproduceError: they lead nowhere in this run, with the nearest that does not.
+    """
+    found: list[Key] = []
+    thing: Any = run
+    for key in steps:
+        try:
+            below_it = at(thing, [key])
+        except NO_VALUE:
+            below_it = None
+        if below_it is None:
+            known = below(thing)
+            why = f"no {key!r}{_nearest(str(key), known)}"
+            if str(key) in known:
+                why = f"{key!r} is empty"
+            raise ReproduceError(f"the page's run has no value at {path}: {why}")
+        found.append(_name_of(thing, below_it, key))
+        thing = below_it
+    return tuple(found)
+
+
+def _name_of(many: object, element: object, key: Key) -> Key:
+    if not isinstance(many, list) or not isinstance(key, int):
+        return key
+    for name in NAMES[:2]:
+        own = getattr(element, name, None)
+        if own and sum(getattr(other, name, None) == own for other in many) == 1:
+            return str(own)
+    return key
+
+
+def _measured(asked: Asked, launcher: Launcher, progress: Progress) -> dict[str, Run]:
+    name = asked.page.trace.experiment
+    loaded = on_device(find(name), launcher.device)
+    gone = [run for run in asked.runs if run not in loaded.runs]
+    if gone:
+        raise ReproduceError(f"the code of {name} has no run {gone[0]!r} any more")
+    picked = replace(loaded, runs={run: loaded.runs[run] for run in asked.runs})
+    progress.begin(picked)
+    found: dict[str, Run] = {}
+    for run in asked.runs:
+        found[run] = measure_run(launcher, picked, run, progress, found)
+        progress.ended(run, found[run])
+        if found[run].status == "skipped":
+            raise ReproduceError(f"{name}.{run} cannot run here: {found[run].reason}")
+    return found
+
+
+def _notes(page: Page) -> Iterator[str]:
+    """What else than chance may keep the values apart."""
+    if is_stale(page.trace):
+        yield f"note: the code of {page.trace.experiment} has changed since the page was measured"
+    there, here = _there(page), _here()
+    for name, was in there.items():
+        if was != here[name]:
+            yield f"note: {name} was {was} there, is {here[name]} here"
+
+
+def _there(page: Page) -> dict[str, str]:
+    return {
+        "processor": page.machine.cpu,
+        "number of cores": str(page.machine.num_cores),
+        "torch": page.trace.software.torch,
+    }
+
+
+def _here() -> dict[str, str]:
+    import torch
+
+    return {
+        "processor": machine.cpu_name(),
+        "number of cores": str(machine.num_cores()),
+        "torch": str(torch.__version__),
+    }
+
+
+def _verdict(one: Wanted, page: Page, new: Run, say: Callable[[str], None]) -> bool:
+    """Say what became of one field, and whether it is the same."""
+    old = page.trace.runs[one.run]
+    say(one.path)
+    say(f"  page       {_said(old, one.steps)} ({page.machine.name}, {page.trace.recorded_at})")
+    try:
+        is_there = at(new, one.steps) is not None
+    except NO_VALUE:
+        is_there = False
+    if is_there:
+        is_like = old.device == new.device and _there(page) == _here()
+        judged = tolerance(one.steps, old, new, is_like=is_like)
+        say(f"  here       {_said(new, one.steps)}")
+    else:
+        judged = Tolerance("none; a value", is_same=False)
+        say(f"  here       no value: {how_it_ended(new)}")
+    say(f"  tolerance  {judged.words}")
+    say(f"  {_word(judged.is_same)}")
+    return judged.is_same
+
+
+def _word(is_same: bool) -> str:
+    return "same" if is_same else "differs"
+
+
+def _said(run: Run, steps: tuple[Key, ...]) -> str:
+    """A value with all its digits, and rounded as people say it."""
+    value = at(run, steps)
+    exact = in_words(value, steps)
+    measure = measure_of(steps)
+    if isinstance(value, str | bool) or measure is None:
+        return exact
+    round_one = bytes_in_words(value) if measure == "bytes" else seconds_in_words(value)
+    return f"{round_one} = {exact}"
+
+
+def _as_a_whole(asked: Asked, measured: dict[str, Run], say: Callable[[str], None]) -> bool:
+    """Compare whole runs as two machines are, and whether nothing differs."""
+    shown, name = asked.page.trace, asked.page.trace.experiment
+    here, there = ({run: by[run] for run in asked.whole} for by in (measured, shown.runs))
+    # Of one digest, so that runs of changed code are compared too; the note has said that.
+    found = compare(
+        {name: shown.model_copy(update={"runs": there})},
+        {name: shown.model_copy(update={"runs": here})},
+    )
+    say(f"{name}: {', '.join(asked.whole)} (the page | here)")
+    for line in found.lines():
+        say(f"  {line}")
+    is_same = not (found.outcomes or found.fields or found.times)
+    say(f"  {_word(is_same)}")
+    return is_same

@@ -1,0 +1,195 @@
+"""`python -m runners run`: measure what is due, then say what surprised.
+
+In: the names of experiments and what is asked (`Asked`). Out: traces in the machine's folder, and
+`Ran`, which the command prints: how many were measured, what surprised, what is lacking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runners.commands.dry import estimated, said, together
+from runners.forecast.predict import PrimitiveError, bring_up_to_date
+from runners.measuring import measure
+from runners.measuring.launch import Launcher
+from runners.measuring.not_measured import UnfinishedError
+from runners.measuring.pending import Due, due, lacking, left_out_of, part_of
+from runners.measuring.progress import Progress
+from runners.plans.experiment import check_name, names
+from runners.traces import machine
+from runners.traces.files import read, read_prediction
+from runners.traces.records import Trace
+from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `run` is asked to do.
+
+    Attributes:
+        names: experiments; all where none is named.
+        force: measure also what is fresh.
+        full: measure the heavier runs and experiments too.
+        as_reference: write the committed folder, and see that it is a whole set.
+
+    Where all experiments are asked for, what they need is foretold first.
+    """
+
+    names: tuple[str, ...] = ()
+    force: bool = False
+    full: bool = False
+    as_reference: bool = False
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How `run` ended.
+
+    Attributes:
+        where: the folder of the traces.
+        num_measured: experiments.
+        num_fresh: experiments that needed nothing.
+        surprises: runs that ended otherwise than declared, a line each.
+        lacking: what a reference set still lacks, a line each.
+        heavier: what only `--full` measures and has not.
+        not_measured: runs that failed for want of the machine, a line each with the cause.
+    """
+
+    where: Path
+    num_measured: int
+    num_fresh: int
+    surprises: list[str]
+    lacking: list[str]
+    heavier: list[str]
+    not_measured: list[str]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a run surprised or was not measured, or a reference set is not whole; else 0."""
+        return 1 if self.surprises or self.lacking or self.not_measured else 0
+
+
+def check_names(wanted: Sequence[str]) -> list[str]:
+    """The experiments named, or all.
+
+    Raises:
+        UnknownExperimentError: there is none of that name.
+    """
+    for name in wanted:
+        check_name(name)
+    return list(wanted) or names()
+
+
+def shown(path: Path) -> Path:
+    """A path as a person reads it: from the project's root where it lies in it."""
+    return path.relative_to(machine.ROOT) if path.is_relative_to(machine.ROOT) else path
+
+
+def all_due(asked: Asked, where: Path) -> list[Due]:
+    """What must be measured of each experiment that is asked for."""
+    found = (
+        due(name, where, full=asked.full, force=asked.force) for name in check_names(asked.names)
+    )
+    return [one for one in found if one is not None]
+
+
+def run(asked: Asked) -> Ran:
+    """Measure what is due and say how it ended.
+
+    Raises:
+        BusyError: another run is measuring here.
+        LaunchError: ranks could not be started.
+        OSError: the disk refused.
+    """
+    chosen = check_names(asked.names)
+    with measure.alone():
+        where = measure.folder(as_reference=asked.as_reference)
+        if asked.force:
+            for name in chosen:
+                part_of(name, where).unlink(missing_ok=True)
+        waiting = all_due(asked, where)
+        unfinished = _measure(waiting, where, asked) if waiting else {}
+        if not asked.as_reference and (where / "machine.json").exists():
+            machine.remember(machine.name_of(where))
+    paths = [where / f"{name}.json" for name in chosen if name not in unfinished]
+    traces = [read(path) for path in paths if path.exists()]
+    num_measured = len(waiting) - len(unfinished)
+    return Ran(
+        where,
+        num_measured,
+        len(traces) - num_measured,
+        [line for trace in traces for line in surprises_of(trace)],
+        lacking(chosen, where) if asked.as_reference else [],
+        _heavier([name for name in chosen if name not in unfinished], traces),
+        [line for causes in unfinished.values() for line in causes],
+    )
+
+
+def _measure(waiting: list[Due], where: Path, asked: Asked) -> dict[str, list[str]]:
+    """Measure what waits; the experiments that are unfinished, each with its causes."""
+    unfinished: dict[str, list[str]] = {}
+    with Launcher(machine.device_kind()) as launcher:
+        launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
+        progress = Progress()
+        if not asked.names:  # who names experiments works on them, and has no time for it
+            _foretell(waiting, launcher, where, progress)
+        for place, one in enumerate(waiting):
+            try:
+                measure.measure(one, launcher, progress, as_reference=asked.as_reference)
+            except UnfinishedError as error:
+                unfinished[one.experiment.name] = error.causes
+                if error.is_lasting:
+                    later = [left.experiment.name for left in waiting[place + 1 :]]
+                    return unfinished | {name: [f"{name}: waits until then"] for name in later}
+    return unfinished
+
+
+def _foretell(waiting: list[Due], launcher: Launcher, where: Path, progress: Progress) -> None:
+    """Foretell what waits; a machine on which that fails is measured all the same."""
+    try:
+        bring_up_to_date([one.experiment for one in waiting], launcher, where, progress)
+    except PrimitiveError as error:
+        progress.said(f"nothing is foretold here: {error}")
+
+
+def dry(asked: Asked) -> list[str]:
+    """What `run` would do, a line an experiment and one for all; nothing runs.
+
+    Raises:
+        TraceError: the machine's prediction cannot be read.
+    """
+    where = measure.folder(as_reference=asked.as_reference)
+    prediction = read_prediction(where)
+    waiting = all_due(asked, where)
+    estimates = [estimated(one, where, machine.TRACES, prediction) for one in waiting]
+    lines = [
+        said(one.experiment.name, one.reason, estimate)
+        for one, estimate in zip(waiting, estimates, strict=True)
+    ]
+    if not lines:
+        return ["nothing would run: all that was asked for is fresh"]
+    first = not asked.names and prediction is None
+    return [
+        *lines,
+        said("in all", "after a minute of `predict`" if first else "", together(estimates)),
+    ]
+
+
+def _heavier(chosen: list[str], traces: list[Trace]) -> list[str]:
+    """Runs, and whole experiments, that only `--full` measures and that are not measured."""
+    measured = {trace.experiment for trace in traces}
+    return [
+        *(f"{trace.experiment}.{name}" for trace in traces for name in left_out_of(trace)),
+        *(name for name in chosen if name not in measured),
+    ]
+
+
+def surprises_of(trace: Trace) -> list[str]:
+    """One line for each run that ended otherwise than declared."""
+    return [
+        f"{trace.experiment}.{name}: {how_it_ended(run)}, expected {how_it_was_meant_to_end(run)}"
+        for name, run in trace.runs.items()
+        if run.is_surprise
+    ]

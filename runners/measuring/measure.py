@@ -1,0 +1,319 @@
+"""Measure one experiment: every run, every pass, into one trace.
+
+In: what is due of it (`pending.py`). Out: a `Trace` on disk, written whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+
+from runners.measuring.gather import gather, skipped
+from runners.measuring.launch import Launcher, PassResult
+from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
+from runners.measuring.pending import Due, needs_full, part_of
+from runners.measuring.progress import Progress
+from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
+from runners.system.links import cannot_link
+from runners.traces import machine
+from runners.traces.digest import program_digests, source_digest
+from runners.traces.files import sweep_torn, write, write_machine, write_part
+from runners.traces.records import Circumstances, Code, Machine, Run, Software, Trace
+
+
+class BusyError(RuntimeError):
+    """Another `run` is measuring on this machine."""
+
+
+def folder(*, as_reference: bool = False) -> Path:
+    """The folder of this machine's traces."""
+    return machine.TRACES / machine.describe(as_reference=as_reference).name
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Hold the machine, since two measurements at once would disturb each other, and keep its id.
+
+    Raises:
+        BusyError: another process holds it; the message names it.
+        IdentityError: the file of local ids cannot be read.
+    """
+    machine.TRACES.mkdir(parents=True, exist_ok=True)
+    path = machine.TRACES / ".running"
+    with path.open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise BusyError(
+                f"another run is measuring here (process {file.read().strip()}); "
+                "wait until it has ended, or stop it"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        sweep_torn(machine.TRACES)
+        machine.keep_id()
+        yield
+        file.truncate(0)
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=machine.ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def code_of(name: str) -> Code:
+    """Which code an experiment's trace comes from, as it now stands."""
+    status = _git("status", "--porcelain", "--", "runners", "content/topics")
+    return Code(
+        digest=source_digest(name),
+        programs=program_digests(name),
+        commit=_git("rev-parse", "--short=12", "HEAD"),
+        dirty=bool(status),
+    )
+
+
+def cannot_run(plan: RunPlan, *, device: str, backend: str) -> str | None:
+    """Why this machine cannot do a run; None where it can."""
+    shares = device == "cuda" and backend == "gloo" and plan.world_size > 1
+    if shares and not plan.can_share_device:
+        return (
+            f"{plan.world_size} ranks would share an accelerator, where gloo lacks the collectives "
+            "this strategy needs"
+        )
+    if plan.own_network and (reason := cannot_link()):
+        return reason
+    if plan.budget_bytes is not None:
+        return machine.can_limit_memory()
+    return None
+
+
+def measure_run(
+    launcher: Launcher,
+    experiment: Experiment,
+    name: str,
+    progress: Progress | None = None,
+    earlier: Mapping[str, Run] = MappingProxyType({}),
+) -> Run:
+    """One run with all its passes; the first pass that fails is its last.
+
+    Args:
+        launcher: starts the ranks.
+        experiment: with the run among its own.
+        name: of the run.
+        progress: who is told.
+        earlier: runs of the experiment that have ended; one that this run follows, and that is not
+            among them, is measured first.
+
+    Raises:
+        NotMeasuredError: it failed for want of the machine, which is no evidence.
+        LaunchError: ranks could not be started.
+    """
+    plan = experiment.runs[name]
+    device, backend = launcher.device_of(plan), launcher.backend_of(plan)
+    reason = cannot_run(plan, device=device, backend=backend)
+    if reason is not None:
+        return skipped(plan, reason, backend=backend, device=device)
+    followed = _followed(launcher, experiment, plan, earlier)
+    results: dict[PassName, PassResult] = {}
+    for pass_name in plan.passes:
+        watch = progress.watcher(name, pass_name) if progress else None
+        results[pass_name] = launcher.run_pass(experiment, name, pass_name, watch, followed)
+        lacking = results[pass_name].not_measured
+        if lacking is not None:
+            raise NotMeasuredError(lacking)
+        if results[pass_name].root_cause is not None:
+            break
+    return gather(
+        plan,
+        results,
+        backend=backend,
+        device=device,
+        num_places=machine.num_places(device),
+    )
+
+
+def _followed(
+    launcher: Launcher, experiment: Experiment, plan: RunPlan, earlier: Mapping[str, Run]
+) -> dict[str, list[float]]:
+    """The times that the run before this one took, in seconds, raw."""
+    if plan.follows is None:
+        return {}
+    run = earlier.get(plan.follows)
+    if run is None:  # a single run is tried, or tested
+        run = measure_run(launcher, find(experiment.name), plan.follows)
+    steps = {"step": run.timing.step} if run.timing.step else {}
+    return {name: times.samples for name, times in {**run.timing.measures, **steps}.items()}
+
+
+def measure(
+    due: Due, launcher: Launcher, progress: Progress, *, as_reference: bool = False
+) -> Trace:
+    """Measure what is due of an experiment and write its trace; what is kept stands beside it.
+
+    After each run, what has ended is kept in the part file, so that an interruption costs one run.
+    The trace on disk is replaced only by a whole one: where a run could not be measured, what was
+    measured waits in the part file for the next time.
+
+    Raises:
+        UnfinishedError: some runs could not be measured.
+        UnknownExperimentError, LaunchError, OSError.
+    """
+    name = due.experiment.name
+    # Before it runs: who edits it meanwhile gets a stale trace, not a false one.
+    code = code_of(name)
+    experiment = on_device(due.experiment, launcher.device)
+    here = machine.describe(as_reference=as_reference)
+    where = folder(as_reference=as_reference)
+    since = due.since or now()
+    runs: dict[str, Run] = {}
+    causes: list[str] = []
+    progress.begin(experiment)
+    if mixture := launcher.mixture(experiment):
+        progress.note(mixture)
+    with _unfinished_where_the_disk_is_full(name, where):
+        for run_name in experiment.runs:
+            try:
+                runs[run_name] = _next(due, launcher, experiment, run_name, progress, runs)
+            except NotMeasuredError as error:
+                causes.append(f"{name}.{run_name}: {error}")
+                progress.not_measured(run_name, str(error))
+                if launcher.is_full():
+                    raise UnfinishedError(causes, is_lasting=True) from None
+            else:
+                write_part(part_of(name, where), trace_of(experiment, code, here, runs, since))
+        if causes:
+            raise UnfinishedError(causes, is_lasting=False)
+        write_machine(where, here)
+        trace = trace_of(experiment, code, here, runs, since)
+        write(where / f"{name}.json", trace)
+        part_of(name, where).unlink(missing_ok=True)
+        if not as_reference:
+            machine.remember(here.name)
+    return trace
+
+
+def _next(
+    due: Due,
+    launcher: Launcher,
+    experiment: Experiment,
+    name: str,
+    progress: Progress,
+    runs: Mapping[str, Run],
+) -> Run:
+    """A run as it was kept, left out or measured.
+
+    Raises:
+        NotMeasuredError: it failed for want of the machine.
+        LaunchError: ranks could not be started.
+    """
+    if name in due.kept:
+        progress.kept(name)
+        return due.kept[name]
+    try:
+        run = (
+            _left_out(launcher, experiment, name)
+            if name in due.left_out
+            else measure_run(launcher, experiment, name, progress, runs)
+        )
+    except OSError as error:
+        lacking = lack(error, Path(tempfile.gettempdir()))
+        if lacking is None:
+            raise
+        raise NotMeasuredError(lacking) from None
+    progress.ended(name, run)
+    return run
+
+
+@contextmanager
+def _unfinished_where_the_disk_is_full(name: str, where: Path) -> Iterator[None]:
+    """Say that an experiment is unfinished where its folder takes no more.
+
+    Raises:
+        UnfinishedError: the disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        lacking = lack(error, where)
+        if lacking is None:
+            raise
+        raise UnfinishedError([f"{name}: {lacking}"], is_lasting=True) from None
+
+
+def _left_out(launcher: Launcher, experiment: Experiment, name: str) -> Run:
+    plan = experiment.runs[name]
+    device, backend = launcher.device_of(plan), launcher.backend_of(plan)
+    return skipped(plan, needs_full(experiment.name), backend=backend, device=device)
+
+
+def measure_alone(
+    experiment: Experiment, name: str, launcher: Launcher, progress: Progress
+) -> Trace:
+    """Measure one run of an experiment; a trace of it alone, which nothing has written yet.
+
+    Raises:
+        LaunchError, OSError.
+    """
+    code = code_of(experiment.name)
+    launcher.device = machine.device_kind()
+    if launcher.device == "cpu":
+        launcher.most_bytes = machine.available_bytes()
+    progress.begin(replace(experiment, runs={name: experiment.runs[name]}))
+    run = measure_run(launcher, experiment, name, progress)
+    progress.clear()
+    return trace_of(experiment, code, machine.describe(), {name: run}, now())
+
+
+def now() -> str:
+    """The time, UTC, as traces keep it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def trace_of(
+    experiment: Experiment, code: Code, here: Machine, runs: dict[str, Run], since: str
+) -> Trace:
+    """A trace of these runs.
+
+    Args:
+        experiment: what was measured.
+        code: by which code.
+        here: on which machine.
+        runs: by name.
+        since: when the first of them began.
+    """
+    import torch
+
+    under = machine.circumstances()
+    return Trace(
+        schema_version=1,
+        experiment=experiment.name,
+        question=experiment.question,
+        recorded_at=since,
+        machine=here.name,
+        code=code,
+        software=Software(python=platform.python_version(), torch=str(torch.__version__)),
+        circumstances=under,
+        runs={name: _apart_from(under, run) for name, run in runs.items()},
+    )
+
+
+def _apart_from(under: Circumstances, run: Run) -> Run:
+    """A run that names its circumstances only where they are not those of its trace."""
+    is_same = run.circumstances == under
+    return run.model_copy(update={"circumstances": None}) if is_same else run

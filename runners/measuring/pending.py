@@ -1,0 +1,215 @@
+"""What of an experiment is still to be measured on this machine, and what stays as it was measured.
+
+In: an experiment's name and the machine's folder. Out: a `Due`, which says why, which runs will be
+measured, and which are kept: a fresh trace that lacks only its full runs keeps the others, and so
+does a measurement that was interrupted. What was measured under other code is never kept. No torch
+but where an experiment must be loaded.
+
+An interrupted experiment leaves `.<name>.part`, a trace of the runs that had ended, in the folder;
+the one who measures on writes it whole after each run and deletes it with the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from runners.plans.experiment import Experiment, RunPlan, find, whole_is_full
+from runners.traces.digest import brought_up, program_digests, source_digest
+from runners.traces.files import TraceError, outdated_programs, read, read_part
+from runners.traces.machine import name_of
+from runners.traces.records import Circumstances, Run, Trace
+
+NEEDS_FULL = "a heavier run, left out here; "
+
+
+def needs_full(experiment: str) -> str:
+    """Why a run was left out that only `--full` measures."""
+    return f"{NEEDS_FULL}`python -m runners run {experiment} --full` measures it"
+
+
+def part_of(name: str, where: Path) -> Path:
+    """Where the runs of an interrupted experiment are kept."""
+    return where / f".{name}.part"
+
+
+@dataclass(frozen=True)
+class Due:
+    """One experiment that is to be measured.
+
+    Attributes:
+        experiment: as loaded.
+        reason: missing, stale, of another torch, unreadable, unfinished, forced, or that its full
+            runs are missing.
+        measured: the runs that will be, in their order.
+        left_out: the runs that only `--full` measures.
+        kept: what was measured already by this code and this torch, each with its circumstances.
+        since: when the first of the kept runs was measured; None where none is.
+    """
+
+    experiment: Experiment
+    reason: str
+    measured: tuple[str, ...]
+    left_out: tuple[str, ...]
+    kept: Mapping[str, Run] = field(default_factory=dict)
+    since: str | None = None
+
+
+def due(name: str, where: Path, *, full: bool = False, force: bool = False) -> Due | None:
+    """What must be measured of an experiment; None where nothing must.
+
+    Args:
+        name: of the experiment.
+        where: this machine's folder.
+        full: measure full runs too, and experiments that are full as a whole.
+        force: measure also what is fresh.
+
+    Raises:
+        UnknownExperimentError: there is none of that name.
+    """
+    path, part = where / f"{name}.json", _part(name, where)
+    trace, problem = _trace(path)
+    if not full and trace is None and problem is None and part is None and whole_is_full(name):
+        return None
+    outdated = staleness(trace) if trace is not None else None
+    is_fresh = trace is not None and outdated is None
+    if is_fresh and trace is not None:
+        outdated = _other_programs(trace)
+    reason = _reason(trace, problem, part, outdated=outdated, force=force)
+    if reason is None and not full:
+        return None
+    experiment = find(name)
+    source = part if part is not None else trace if is_fresh and not force else None
+    kept = _with_circumstances(source) if source else {}
+    known = [t for t in (trace, part) if t is not None]
+    wanted = [n for n, plan in experiment.runs.items() if full or not plan.full or _had(known, n)]
+    missing = tuple(n for n in wanted if n not in kept)
+    if reason is None and not missing:
+        return None
+    return Due(
+        experiment,
+        reason or "its full runs are missing",
+        missing,
+        tuple(n for n in experiment.runs if n not in wanted),
+        {n: r for n, r in kept.items() if n in wanted},
+        source.recorded_at if source and kept else None,
+    )
+
+
+def _reason(
+    trace: Trace | None,
+    problem: str | None,
+    part: Trace | None,
+    *,
+    outdated: str | None,
+    force: bool,
+) -> str | None:
+    """Why an experiment must run whatever is asked of full runs; None where it need not."""
+    if part is not None:
+        return "unfinished"
+    if problem is not None:
+        return problem
+    if trace is None:
+        return "missing"
+    return outdated or ("forced" if force else None)
+
+
+def _trace(path: Path) -> tuple[Trace | None, str | None]:
+    """A trace and what is wrong with it; neither where there is none."""
+    if not path.exists():
+        return None, None
+    try:
+        return read(path), None
+    except TraceError:
+        return None, "unreadable"
+
+
+def _part(name: str, where: Path) -> Trace | None:
+    """What an interrupted measurement left, where this code and this torch measured it."""
+    path = part_of(name, where)
+    if not path.exists():
+        return None
+    try:
+        part = read_part(path)
+    except TraceError:
+        return None
+    is_ours = part.experiment == name and part.machine == name_of(where)
+    return part if is_ours and staleness(part) is None else None
+
+
+def staleness(trace: Trace) -> str | None:
+    """Why a trace must be measured again; None where this code and this torch measured it.
+
+    Another Python measures the same, and so does another build of the same release of torch, such
+    as one for CUDA on a machine without a device.
+    """
+    if brought_up(trace.experiment, trace.code.digest) != source_digest(trace.experiment):
+        return "stale"
+    installed = metadata.version("torch")
+    if _release(trace.software.torch) != _release(installed):
+        return f"measured with torch {trace.software.torch}; {installed} is installed"
+    return None
+
+
+def _other_programs(trace: Trace) -> str | None:
+    """Why a trace that is fresh otherwise lacks runs: programs that are new, or were changed."""
+    if outdated_programs(trace):
+        return "stale"
+    missing = program_digests(trace.experiment).keys() - trace.code.programs.keys()
+    return "has new programs" if missing else None
+
+
+def _release(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _with_circumstances(source: Trace) -> dict[str, Run]:
+    """What a trace has measured, each run with its circumstances as far as they are known."""
+    outdated = outdated_programs(source)
+    known = source.circumstances or Circumstances(
+        python=source.software.python,
+        torch=source.software.torch,
+        affinity=None,
+        visible_devices=None,
+        huge_pages=None,
+    )
+    return {
+        name: run.model_copy(update={"circumstances": run.circumstances or known})
+        for name, run in source.runs.items()
+        if not _was_left_out(run) and name not in outdated
+    }
+
+
+def _was_left_out(run: Run) -> bool:
+    return run.status == "skipped" and (run.reason or "").startswith(NEEDS_FULL)
+
+
+def _had(traces: list[Trace], name: str) -> bool:
+    """Whether a run was measured here before, be it by other code."""
+    return any(name in t.runs and not _was_left_out(t.runs[name]) for t in traces)
+
+
+def left_out_of(trace: Trace) -> list[str]:
+    """The runs of a trace that only `--full` measures."""
+    return [name for name, run in trace.runs.items() if _was_left_out(run)]
+
+
+def lacking(names: list[str], where: Path) -> list[str]:
+    """What a folder lacks to be a whole set: traces that are missing or stale, and full runs."""
+    lines = []
+    for name in names:
+        trace, problem = _trace(where / f"{name}.json")
+        if trace is None:
+            lines.append(f"{name}: {problem or 'not measured'}")
+        elif outdated := staleness(trace):
+            lines.append(f"{name}: {outdated}")
+        else:
+            lines += [f"{name}.{run}: measured only with --full" for run in left_out_of(trace)]
+    return lines
+
+
+def plans_of(due: Due) -> dict[str, RunPlan]:
+    """The plans of what will be measured."""
+    return {name: due.experiment.runs[name] for name in due.measured}

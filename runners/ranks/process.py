@@ -1,0 +1,275 @@
+"""The body of a rank's process: set up, warm up, limit, run the strategy, record, leave.
+
+In: a request (which experiment, plan, pass and rank, and where to write). Out: a `RankOutcome` as
+JSON, whole, before the process leaves by `os._exit`; a failing rank then waits to be ended, so
+that its peers meet their own failures and not a broken connection.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import time
+from contextlib import nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.meters.kernel import heap_bytes
+from runners.meters.memory import MemoryMeter
+from runners.plans.experiment import RunPlan, find
+from runners.ranks.confirm import confirm_memory
+from runners.ranks.heartbeat import Heart
+from runners.ranks.rank import Rank
+from runners.system import accelerator, limits
+from runners.system.links import enter
+from runners.traces.files import write_json
+from runners.traces.outcome import RankOutcome
+from runners.traces.records import Failure, Status
+
+PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
+_ASKED = re.compile(r"tried to allocate (\d+) bytes")
+_ASKED_CUDA = re.compile(r"Tried to allocate ([\d.]+) (bytes|[KMG]iB)")
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_REFUSALS = (
+    "can't allocate memory",
+    "out of memory",
+    "bad_alloc",
+    "Cannot allocate memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+_TIMED_OUT = ("Timed out waiting", "ran into a timeout", "Watchdog caught collective")
+_LOST_PEER = ("Connection reset by peer", "Connection closed by peer", "Broken pipe")
+
+
+class BudgetTooSmallError(ValueError):
+    """The budget is below what the warm-up itself needs, so a refusal would mean nothing."""
+
+
+def preload() -> None:
+    """Import what ranks use, once, before any is forked."""
+    import torch._dynamo  # optimizers load it at their first step otherwise: a second, and memory
+    import torch.distributed.fsdp
+    import torch.distributed.tensor.parallel
+    import torch.profiler
+
+    torch.set_num_threads(1)
+
+
+def _device(plan: RunPlan, rank: int, kind: str) -> torch.device:
+    if kind == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", rank % accelerator.num_devices())
+
+
+def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
+    """Touch backward, both optimizers, a wrapper and collectives once, with tiny tensors.
+
+    What they load and allocate for the process's whole life then stands before the budget, and
+    before the high-water mark is reset.
+    """
+    model: nn.Module = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).to(device)
+    labels = torch.randint(0, 8, (4,), device=device)
+    if has_group and world_size > 1:
+        model = DistributedDataParallel(model)
+        tensor = torch.ones(8, device=device)
+        dist.all_reduce(tensor)
+        dist.broadcast(tensor, 0)
+        dist.all_gather([torch.empty_like(tensor) for _ in range(world_size)], tensor)
+    for optimizer in (
+        torch.optim.SGD(model.parameters(), lr=0.0),
+        torch.optim.Adam(model.parameters(), lr=0.0, fused=True),
+    ):
+        with MemoryMeter() if device.type == "cpu" else nullcontext():
+            loss = nn.functional.cross_entropy(model(torch.randn(4, 8, device=device)), labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def _limit(rank: Rank, budget_bytes: int, heap_before: int) -> None:
+    """Make the allocator refuse what goes beyond the budget.
+
+    On an accelerator the budget counts what its allocator gives out; main memory is not limited.
+
+    Raises:
+        BudgetTooSmallError: the warm-up alone took more.
+    """
+    if rank.device.type == "cuda":
+        rank.limit_allocator(budget_bytes)
+        return
+    now = heap_bytes()
+    if now is None:
+        raise OSError("this platform does not say how large the data segment is")
+    if budget_bytes < now - heap_before:
+        raise BudgetTooSmallError(
+            f"a budget of {budget_bytes} bytes is below the {now - heap_before} bytes that the "
+            "warm-up needs; raise the budget or shrink the warm-up"
+        )
+    _limit_data(now + budget_bytes)
+
+
+def _spare_the_machine(most_bytes: int) -> None:
+    """Let the allocator refuse what this machine does not have, before the machine itself stalls.
+
+    For what readers try: a declared run is known to fit.
+    """
+    now = heap_bytes()
+    if now is not None:
+        _limit_data(now + most_bytes)
+
+
+def _limit_data(num_bytes: int | None) -> None:
+    """Limit the data segment of this process, or lift that; only Linux enforces it.
+
+    Elsewhere no budget is run (`machine.can_limit_memory`), and nothing is to be lifted: to raise
+    a soft limit to an infinite hard one is an error on macOS.
+    """
+    if platform.system() != "Linux":
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard if num_bytes is None else num_bytes, hard))
+
+
+def _lift_limit(rank: Rank) -> None:
+    """Let the rank write its record: the budget is for training."""
+    rank.lift_limit()
+    if rank.device.type == "cpu":
+        _limit_data(None)
+
+
+def _asked_bytes(message: str) -> int | None:
+    if match := _ASKED.search(message):
+        return int(match.group(1))
+    if match := _ASKED_CUDA.search(message):
+        return int(float(match.group(1)) * _UNITS[match.group(2)])
+    return None
+
+
+def _limit_behind(kind: str, message: str) -> str | None:
+    """The line that names the shell's limit which made a rank fail; None where none did."""
+    if kind == "out_of_memory" and not limits.refuses_addresses(_asked_bytes(message)):
+        return None  # a budget, or the machine
+    return limits.blamed(message) if kind in ("out_of_memory", "exception") else None
+
+
+def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
+    """What an exception in a rank means for the run."""
+    message = str(error).strip() or type(error).__name__
+    status: Status = "failed"
+    kind = "exception"
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        words in message for words in _REFUSALS
+    ):
+        status, kind = "out_of_memory", "out_of_memory"
+    elif any(words in message for words in _LOST_PEER):
+        kind = "peer_lost"
+    elif any(words in message for words in _TIMED_OUT):
+        status, kind = "deadlocked", "timed_out"
+    elif isinstance(error, BudgetTooSmallError):
+        kind = "budget_too_small"
+    else:
+        message = f"{type(error).__name__}: {message}"
+    told = message.splitlines()[0][:300]
+    limit = _limit_behind(kind, message)
+    if limit is not None:
+        status, kind, told = "failed", "limit", limit
+    return status, Failure(
+        kind=kind,
+        message=told,
+        asked_bytes=_asked_bytes(message),
+        rank=rank.rank,
+        phase=rank.phase_name,
+        step=rank.step_index if rank.step_index >= 0 else None,
+    )
+
+
+def _write(path: Path, outcome: RankOutcome) -> None:
+    write_json(path, outcome.model_dump(mode="json"))
+
+
+def _store(request: dict[str, Any]) -> Store:
+    """Where ranks find each other: in a file, or through the node that torchrun chose."""
+    if request["rendezvous"] is None:
+        return FileStore(request["store"], request["plan"]["world_size"])
+    host, port, prefix = request["rendezvous"]
+    return PrefixStore(prefix, TCPStore(host, port, is_master=False, timeout=PATIENCE))
+
+
+def _prepare(rank: Rank, request: dict[str, Any]) -> None:
+    """Join the group, warm up, and set the budget or start the meter."""
+    plan = rank.plan
+    if request["namespace"] is not None:
+        enter(request["namespace"])
+    accelerator.select(rank.device)
+    if plan.needs_group and plan.world_size > 1:
+        dist.init_process_group(
+            request["backend"],
+            store=_store(request),
+            rank=rank.rank,
+            world_size=plan.world_size,
+            timeout=PATIENCE,
+        )
+    before = heap_bytes() or 0
+    _warm_up(rank.device, plan.world_size, plan.needs_group)
+    if rank.pass_name == "budgeted" and plan.budget_bytes is not None:
+        _limit(rank, plan.budget_bytes, before)
+        rank.start_kernel()
+    if rank.is_metered:
+        rank.start_memory()
+    torch.manual_seed(plan.seed)
+
+
+def live(request: dict[str, Any]) -> None:
+    """Be one rank from birth to exit; never returns."""
+    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    errors = os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    experiment = find(request["experiment"])
+    plan = RunPlan.from_json(request["plan"])
+    heart = Heart(Path(request["heart"]))
+    device = _device(plan, request["rank"], request["device"])
+    rank = Rank(request["rank"], plan, request["pass"], device, heart)
+    record = Path(request["record"])
+    rank.scratch, rank.followed = record.parent, request["followed"]
+    torch.set_num_threads(1)
+    try:
+        with rank.phase("warm_up"):
+            if request["most_bytes"] is not None:
+                _spare_the_machine(request["most_bytes"] // plan.world_size)
+            _prepare(rank, request)
+        experiment.strategies[plan.strategy](rank)
+        rank.finish()
+        confirm_memory(rank, experiment.strategies[plan.strategy])
+    except BaseException as error:  # noqa: BLE001 whatever it was, the launcher must hear of it
+        # Freed tensors first: the record must not be refused as the training was.
+        _lift_limit(rank)
+        rank.outcome.status, rank.outcome.failure = failure_of(error, rank)
+        rank.keep_peak()
+        if rank.outcome.failure.kind == "exception":
+            import traceback
+
+            traceback.print_exc()
+        _write(record, rank.outcome)
+        while True:
+            time.sleep(60)
+    _lift_limit(rank)
+    _write(record, rank.outcome)
+    heart.beat("done", rank.step_index)
+    if dist.is_initialized() and not rank.has_lost_peers:
+        dist.barrier()
+    sys.stdout.flush()
+    # destroy_process_group() sometimes aborts after FSDP in bf16, and nothing is left to save.
+    os._exit(0)

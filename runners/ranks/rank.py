@@ -1,0 +1,369 @@
+"""What an experiment's code holds: its rank, its world, its device, and the recorder.
+
+A strategy is a function of one `Rank`. It builds a model, trains, and marks what it does:
+
+    with rank.phase("forward"):
+        logits = model(rows)
+
+In a timed pass the marks cost a heartbeat and nothing else; in a metered pass they feed the
+meters; under a budget they say where the allocator refused. Out: a `RankOutcome`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from runners.meters.activity import ActivityMeter
+from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
+from runners.meters.kernel import KernelPeak, disagreement
+from runners.meters.link import LinkCount, LinkMeter
+from runners.meters.memory import MemoryMeter, local
+from runners.plans.experiment import PassName, RunPlan
+from runners.ranks.heartbeat import Heart
+from runners.ranks.recorder import Recorder, parameter_digest
+from runners.system import accelerator
+from runners.traces.outcome import EventPart
+from runners.traces.records import Memory
+
+NUM_METERED_STEPS = (
+    3  # the first creates state, the second rebuilds DDP's buckets, the third is steady
+)
+NUM_TIMELINE_STEPS = 2  # one to settle without the memory meter, one under the profiler
+
+
+class _Phase:
+    """One phase of a rank. A class, because a step of a small model has no time for a generator."""
+
+    __slots__ = ("_rank", "computes", "name", "outer", "start_ns")
+
+    def __init__(self, rank: Rank, name: str, computes: bool) -> None:
+        self._rank, self.name, self.computes = rank, name, computes
+        self.outer, self.start_ns = "", 0  # the phase around it, while it is open
+
+    def __enter__(self) -> None:
+        rank, name = self._rank, self.name
+        self.outer = rank.phase_name
+        rank.phase_name = name
+        rank._heart.beat(name, rank.step_index)
+        if rank._memory is not None or rank._activity is not None:
+            rank._begin(self)
+
+    def __exit__(self, kind: type[BaseException] | None, *where: object) -> None:
+        if kind is not None:
+            return  # after a failure the phase it happened in must stand
+        rank = self._rank
+        if rank._memory is not None or rank._activity is not None:
+            rank._end(self)
+        rank.phase_name = self.outer
+        self.outer = ""
+
+
+class Rank(Recorder):
+    """One process that stands for one device."""
+
+    def __init__(
+        self,
+        rank: int,
+        plan: RunPlan,
+        pass_name: PassName,
+        device: torch.device,
+        heart: Heart,
+    ) -> None:
+        super().__init__(rank, plan, pass_name)
+        self.world_size = plan.world_size
+        self.seed = plan.seed
+        self.settings = SimpleNamespace(**plan.settings)
+        self.device = device
+        self.phase_name = "build"
+        self._phases: dict[str, _Phase] = {}  # each is used again, unless it is open
+        self.scratch = Path()  # a folder of this pass alone, which goes when it ends
+        self.has_lost_peers = False  # then nobody is left to meet at the end
+        self.followed: dict[str, list[float]] = {}  # seconds, of the run that this one follows
+        self._heart = heart
+        self.memory_fault: str | None = None  # why meter and kernel cannot both be right
+        self.largest_collective_bytes = 0
+        self.scratch_bytes = 0  # that the backend takes beside the tensors of its collectives
+        self._memory: MemoryMeter | None = None
+        self._kernel: KernelPeak | None = None
+        self._allocator: AllocatorPeak | None = None
+        self._limit: AllocatorLimit | None = None
+        self._activity: ActivityMeter | None = None
+        self._link: LinkMeter | None = None
+        self._module: nn.Module | None = None
+        self._optimizer: torch.optim.Optimizer | None = None
+
+    # --- what is being done
+
+    def phase(self, name: str, *, computes: bool = True) -> AbstractContextManager[None]:
+        """Mark what the rank does: build, wrap, forward, backward, optimizer, …
+
+        Args:
+            name: the phase.
+            computes: False for a phase that only communicates; a timeline then shows what the
+                communication does and not a computation around it.
+        """
+        known = self._phases.get(name)
+        if known is None or known.outer or known.computes is not computes:
+            known = self._phases[name] = _Phase(self, name, computes)
+        return known
+
+    def _begin(self, phase: _Phase) -> None:
+        if self._memory is not None:
+            self._memory.enter(phase.name)
+        phase.start_ns = time.time_ns()
+
+    def _end(self, phase: _Phase) -> None:
+        if self._activity is not None:
+            self.settle()
+            if phase.computes:
+                self._activity.add("compute", phase.name, phase.start_ns)
+        if self._memory is not None:
+            self._name_state()
+            self._memory.phase = phase.outer
+            if self._kernel is not None:
+                self._kernel.look(phase.name)
+
+    def settle(self) -> None:
+        """Wait for an accelerator to finish, so that a clock read now means something."""
+        accelerator.synchronize(self.device)
+
+    @contextmanager
+    def stage(
+        self, name: str, operation: str, of: Tensor | None = None, everywhere: bool = False
+    ) -> Iterator[Callable[[Tensor], None]]:
+        """Record a stage, as `Recorder.stage`; a metered pass notes what travels in it."""
+        meter = self._memory
+        if meter is not None:
+            meter.enter_stage(name)
+        with super().stage(name, operation, of, everywhere) as out:
+            yield out
+        if meter is not None:
+            meter.leave_stage()
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Epochs from 1; a metered pass stops within the first."""
+        yield from range(1, (1 if self.is_metered else count) + 1)
+
+    def steps(self, count: int) -> Iterator[int]:
+        """The steps of one epoch, each timed or metered as the pass demands."""
+        if not self.is_metered:
+            yield from self._timed_steps(count)
+            return
+        timeline = NUM_TIMELINE_STEPS if self.plan.has_timeline else 0
+        for index in range(NUM_METERED_STEPS + timeline):
+            self.step_index += 1
+            if self._memory is not None and index == NUM_METERED_STEPS - 1:
+                self._memory.counting = True
+            last = timeline > 0 and index == NUM_METERED_STEPS + timeline - 1
+            with self._timeline() if last else nullcontext():
+                yield index % count
+            if index == NUM_METERED_STEPS - 1:
+                self.stop_memory()
+
+    def _timed_steps(self, count: int) -> Iterator[int]:
+        """Steps with a clock around each, and what it costs outside the loop."""
+        clock, keep = time.perf_counter, self.outcome.step_seconds.append
+        settle = self.settle if self.device.type == "cuda" else None
+        for index in range(count):
+            self.step_index += 1
+            start = clock()
+            yield index
+            if settle is not None:
+                settle()
+            keep(clock() - start)
+
+    @contextmanager
+    def _timeline(self) -> Iterator[None]:
+        if self.plan.world_size > 1:
+            dist.barrier()  # ranks enter the step together, so its start means the same to all
+        self._activity = ActivityMeter(self.rank, self.device.type)
+        with self._activity as meter:
+            yield
+            self.settle()
+        self.outcome.window_ns = (meter.start_ns, meter.end_ns)
+        self.outcome.events = [
+            EventPart(kind=e.kind, name=e.name, start_ns=e.start_ns, end_ns=e.end_ns, peer=e.peer)
+            for e in meter.events
+        ]
+        self._activity = None
+
+    # --- what passes its own link
+
+    def link_count(self) -> LinkCount | None:
+        """What has passed this rank's link so far; None where it has no link of its own.
+
+        All ranks count together, once nothing is under way; the count itself sends nothing.
+        """
+        if not self.plan.own_network:
+            return None
+        if self._link is None:
+            self._link = LinkMeter(self.scratch, self.rank, self.world_size)
+        return self._link.count()
+
+    def beat(self) -> None:
+        """Say that this rank is alive: for one that waits for processes which it started itself."""
+        self._heart.beat(self.phase_name, self.step_index)
+
+    # --- memory
+
+    def start_memory(self, meter: MemoryMeter | None = None) -> None:
+        """Enter the memory meter; the process body does this in a metered pass.
+
+        Args:
+            meter: one that follows fake tensors, from inside their mode; no kernel knows of those.
+        """
+        self._kernel = self._allocator = None
+        if meter is None:
+            self._start_peak(is_metered=True)
+        self._memory = (meter or MemoryMeter(self.device)).__enter__()
+
+    def _start_peak(self, *, is_metered: bool) -> None:
+        """Start what the meter is checked against: the kernel's mark, or the allocator's."""
+        if self.device.type != "cpu":
+            self._allocator = AllocatorPeak(self.device, counts_workspaces=is_metered)
+            return
+        self._kernel = KernelPeak()
+        if is_metered:
+            self._kernel.start_looking()
+
+    def stop_memory(self) -> None:
+        """Leave the memory meter and keep what it saw."""
+        if self._memory is None:
+            return
+        self.memory_fault = None
+        growth = self._kernel.growth(self.phase_name) if self._kernel else None
+        self._memory.__exit__(None, None, None)
+        memory = self._memory.memory(growth.peak_bytes if growth else None)
+        if growth is not None:
+            num_storages = self._memory.num_storages
+            self.memory_fault = disagreement(memory, growth, num_storages, self.scratch_bytes)
+        if self._allocator is not None:
+            memory = checked(memory, self._allocator.read(self._memory.host_peak_bytes()))
+        self.largest_collective_bytes = self._memory.largest_collective_bytes
+        self.outcome.memory = memory
+        self.outcome.collectives = self._memory.collective_list()
+        self.outcome.stage_moves = self._memory.moves
+        self._memory = None
+
+    def again(self) -> Rank:
+        """The same rank before the same pass, without a timeline: for a further call of a strategy.
+
+        What this one trained is no longer held by it.
+        """
+        plan = replace(self.plan, has_timeline=False)
+        other = Rank(self.rank, plan, self.pass_name, self.device, self._heart)
+        other.scratch, other.followed = self.scratch, self.followed
+        self._module = self._optimizer = None
+        return other
+
+    def start_kernel(self) -> None:
+        """Start the high-water mark alone: what a budgeted pass can afford."""
+        self._start_peak(is_metered=False)
+
+    def keep_peak(self) -> None:
+        """Keep the high-water mark of a budgeted pass; a metered one has kept its own."""
+        if self.outcome.memory is not None or self._memory is not None:
+            return
+        if self._kernel is None and self._allocator is None:
+            return
+        self.outcome.memory = Memory(
+            peak_bytes=None,
+            peak_phase=None,
+            at_peak=None,
+            largest=None,
+            phases={},
+            kernel_peak_bytes=self._kernel.bytes() if self._kernel else None,
+            allocator=self._allocator.read() if self._allocator else None,
+        )
+
+    def limit_allocator(self, budget_bytes: int) -> None:
+        """Enforce a budget on this rank's accelerator, from now until `lift_limit`."""
+        self._limit = AllocatorLimit(budget_bytes, self.device).__enter__()
+
+    def lift_limit(self) -> None:
+        """Let the rank write its record: the budget is for training."""
+        if self._limit is not None:
+            self._limit.__exit__(None, None, None)
+        self._limit = None
+
+    def finish(self) -> None:
+        """Close what a strategy left open: meters, limits, and the digest of what was trained.
+
+        Raises:
+            torch.OutOfMemoryError: the last operation went beyond the budget of an accelerator.
+        """
+        if self._limit is not None:
+            self._limit.check()
+        self.stop_memory()
+        self.keep_peak()
+        if self._module is not None and not self.is_metered and self.pass_name != "budgeted":
+            self.outcome.parameter_digest = parameter_digest(self._module.parameters())
+
+    def rows(self, *tensors: Tensor) -> None:
+        """Say that tensors are input rows, not activations."""
+        if self._memory is not None:
+            self._memory.name(tensors, "buffers")
+
+    def watch(self, module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Tell the meters, and the digests, which parameters and which state this rank trains."""
+        self._module, self._optimizer = module, optimizer
+        self.outcome.num_parameters = sum(local(p).numel() for p in module.parameters())
+        if self._memory is not None:
+            self._name_state()
+
+    def _name_state(self) -> None:
+        if self._memory is None or self._module is None:
+            return
+        parameters = list(self._module.parameters())
+        self._memory.name(parameters, "parameters")
+        self._memory.name(self._module.buffers(), "buffers")
+        self._memory.name([p.grad for p in parameters if p.grad is not None], "gradients")
+        if self._optimizer is not None:
+            state = [
+                value
+                for entry in self._optimizer.state.values()
+                for value in entry.values()
+                if isinstance(value, Tensor)
+            ]
+            self._memory.name(state, "optimizer")
+
+    # --- passing tensors between two ranks
+
+    def send(self, tensor: Tensor, to: int) -> None:
+        """Send a tensor to another rank and wait until it has it."""
+        passed = self._where_it_can_travel(tensor.contiguous())
+        self._passed("send", to, lambda: dist.send(passed, to))
+
+    def receive(
+        self, shape: Iterable[int], source: int, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """Wait for a tensor from another rank."""
+        tensor = torch.empty(*shape, dtype=dtype or torch.float32, device=self.device)
+        passed = self._where_it_can_travel(tensor)
+        self._passed("recv", source, lambda: dist.recv(passed, source))
+        return tensor if passed is tensor else tensor.copy_(passed)
+
+    def _where_it_can_travel(self, tensor: Tensor) -> Tensor:
+        """Through main memory where ranks share an accelerator: gloo cannot send from there."""
+        shares = tensor.device.type == "cuda" and dist.get_backend() == "gloo"
+        return tensor.cpu() if shares else tensor
+
+    def _passed(self, operation: str, peer: int, pass_on: Callable[[], Any]) -> None:
+        word = "send to" if operation == "send" else "receive from"
+        self._heart.beat(f"{word} rank {peer}", self.step_index)
+        start_ns = time.time_ns()
+        pass_on()
+        if self._activity is not None:
+            self.settle()  # NCCL returns before the tensor has travelled
+            self._activity.add("communication", operation, start_ns, peer)
+        self._heart.beat(self.phase_name, self.step_index)

@@ -1,0 +1,235 @@
+"""The recorder: what a strategy shows of its training, read off the tensors themselves.
+
+In: stages, epochs, predictions, losses, as a strategy marks them. Out: the fields of a
+`RankOutcome`. A metered or budgeted pass records no results of training: its steps are few, or
+its memory is counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from runners.meters.memory import local
+from runners.plans.experiment import PassName, RunPlan
+from runners.traces.files import finite_or_none
+from runners.traces.outcome import EpochPart, RankOutcome, ValidationPart
+from runners.traces.records import Model, NonFinite, PredictionStep, Setting, Stage
+
+NUM_VALUES = 4
+MAX_NON_FINITE = 20  # listed a rank; a run that has diverged says nothing new at each later step
+
+
+def first_values(tensor: Tensor, count: int = NUM_VALUES) -> list[float]:
+    """The first values of a tensor, rounded to six significant digits; not finite ones as 0.
+
+    Where a 0 stands for one, `Recorder` says so in `non_finite`, and the run has diverged.
+    """
+    flat = local(tensor.detach()).reshape(-1)[:count].to("cpu", torch.float64)
+    return [float(f"{v:.6g}") if math.isfinite(v) else 0.0 for v in flat.tolist()]
+
+
+def parameter_digest(parameters: Iterable[Tensor]) -> str:
+    """Twelve hexadecimal digits over the bytes of parameters: equal exactly where they are."""
+    digest = hashlib.sha256()
+    for parameter in parameters:
+        shard = local(parameter.detach()).contiguous().to("cpu")
+        digest.update(shard.view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:12]
+
+
+class Recorder:
+    """Keeps what one rank shows of one pass."""
+
+    def __init__(self, rank: int, plan: RunPlan, pass_name: PassName) -> None:
+        self.rank = rank
+        self.plan = plan
+        self.pass_name = pass_name
+        self.step_index = -1
+        self.outcome = RankOutcome(rank=rank)
+
+    @property
+    def is_metered(self) -> bool:
+        """Whether this pass is a metered one: few steps, no results of training."""
+        return self.pass_name == "metered"
+
+    def settle(self) -> None:
+        """Wait until the device has finished; on CPU, what has returned has finished."""
+
+    def describe(self, model: Model) -> None:
+        """Record the whole model, before any split."""
+        self.outcome.model = model
+
+    @contextmanager
+    def stage(
+        self, name: str, operation: str, of: Tensor | None = None, everywhere: bool = False
+    ) -> Iterator[Callable[[Tensor], None]]:
+        """Record a stage from its tensors, the first time it is passed in a timed pass.
+
+        Args:
+            name: as the lesson's data-flow table names it.
+            operation: what is done, in words without numerals.
+            of: what goes in; None where nothing does.
+            everywhere: the stage is the same on every rank.
+
+        Yields:
+            A function to call with what came out.
+        """
+        with self._shown() as (out, seconds):
+            yield out.append
+        known = any(s.name == name for s in self.outcome.stages)
+        if self.is_metered or known or not out:
+            return
+        result = out[-1]
+        self.outcome.stages.append(
+            Stage(
+                name=name,
+                rank=None if everywhere else self.rank,
+                operation=operation,
+                shape_in=list(of.shape) if of is not None else [],
+                shape_out=list(result.shape),
+                dtype=str(result.dtype).removeprefix("torch."),
+                bytes=result.nbytes,
+                values=first_values(result),
+            )
+        )
+        self.outcome.stage_seconds[name] = seconds[-1]
+        self._check_values(f"stages.{name}.values", result)
+
+    @contextmanager
+    def predict(
+        self, name: str, operation: str, of: Tensor, facts: dict[str, Setting] | None = None
+    ) -> Iterator[Callable[[Tensor], None]]:
+        """Record one step of a prediction from its tensors; `facts` may be filled inside."""
+        with self._shown() as (out, seconds):
+            yield out.append
+        if self.is_metered or not out:
+            return
+        self.outcome.prediction.append(
+            PredictionStep(
+                name=name,
+                rank=self.rank,
+                operation=operation,
+                shape_in=list(of.shape),
+                shape_out=list(out[-1].shape),
+                values=first_values(out[-1]),
+                facts=dict(facts or {}),
+            )
+        )
+        self.outcome.prediction_seconds[name] = seconds[-1]
+        self._check_values(f"prediction.{name}.values", out[-1])
+
+    @contextmanager
+    def _shown(self) -> Iterator[tuple[list[Tensor], list[float]]]:
+        out: list[Tensor] = []
+        seconds: list[float] = []
+        self.settle()
+        start = time.perf_counter()
+        yield out, seconds
+        self.settle()
+        seconds.append(round(time.perf_counter() - start, 7))
+
+    def epoch(
+        self,
+        epoch: int,
+        *,
+        loss: float | None = None,
+        accuracy: float | None = None,
+        num_samples: int = 0,
+        validation: tuple[int, float, float] | None = None,
+        parameters: Iterable[Tensor] | None = None,
+    ) -> None:
+        """Record what this rank saw in an epoch.
+
+        Args:
+            epoch: from 1.
+            loss: mean over this rank's samples.
+            accuracy: share of them classified rightly.
+            num_samples: how many there were.
+            validation: rows, loss and accuracy on rows never trained on.
+            parameters: given where replicas are to be compared: their digest is kept.
+        """
+        if self.is_metered:
+            return
+        rows, validation_loss, validation_accuracy = validation or (0, None, None)
+        for field, value in (("loss", loss), ("validation_loss", validation_loss)):
+            if value is not None and not math.isfinite(value):
+                self._not_finite(field, value)
+        self.outcome.epochs.append(
+            EpochPart(
+                epoch=epoch,
+                loss=_rounded(loss),
+                accuracy=_rounded(accuracy),
+                num_samples=num_samples,
+                validation_loss=_rounded(validation_loss),
+                validation_accuracy=_rounded(validation_accuracy),
+                parameter_digest=parameter_digest(parameters) if parameters is not None else None,
+            )
+        )
+        if validation is not None:
+            self.outcome.validation = ValidationPart(
+                num_rows=rows,
+                loss=_rounded(validation_loss),
+                accuracy=_rounded(validation_accuracy),
+            )
+
+    def step_loss(self, loss: float) -> None:
+        """Record the loss of one step, where the run keeps them."""
+        if not math.isfinite(loss):
+            self._not_finite("step_losses", loss)
+        if self.plan.keeps_steps and not self.is_metered:
+            self.outcome.step_losses.append(_rounded(loss))
+
+    def _check_values(self, field: str, tensor: Tensor) -> None:
+        shown = local(tensor.detach()).reshape(-1)[:NUM_VALUES].to("cpu", torch.float64)
+        for value in shown.tolist():
+            if not math.isfinite(value):
+                self._not_finite(field, value)
+
+    def _not_finite(self, field: str, value: float) -> None:
+        if len(self.outcome.non_finite) >= MAX_NON_FINITE:
+            return
+        self.outcome.non_finite.append(
+            NonFinite(
+                field=field,
+                step=self.step_index,
+                kind="nan" if math.isnan(value) else "inf" if value > 0 else "-inf",
+            )
+        )
+
+    def measure(self, name: str, value: Setting) -> None:
+        """Record what this experiment itself counted or compared on this rank, in any pass.
+
+        A page reads it as `<run>.ranks[0].measures.<name>`.
+
+        Args:
+            name: its unit is in it: `…_bytes`, `…_seconds` (not for times: `measure_seconds`),
+                `…_share`, `num_…`, `…loss…`; without one it is a plain number or a word.
+            value: a number, a word, or a list of them; a number that is not finite becomes null.
+        """
+        if isinstance(value, float) and not math.isfinite(value):
+            self._not_finite(f"measures.{name}", value)
+            value = None
+        self.outcome.measures[name] = value
+
+    def measure_seconds(self, name: str, samples: Iterable[float]) -> None:
+        """Record times of something other than a step: raw samples, in seconds.
+
+        A page reads them as `<run>.timing.measures.<name>`, as the lowest rank took them.
+        """
+        self.outcome.measured_seconds.setdefault(name, []).extend(samples)
+
+    def count_samples(self, count: int) -> None:
+        """Add to the training samples this rank has seen."""
+        self.outcome.num_samples = (self.outcome.num_samples or 0) + count
+
+
+def _rounded(value: float | None) -> float | None:
+    """A result as a trace keeps it: null where it is not finite."""
+    return None if value is None else finite_or_none(float(value))

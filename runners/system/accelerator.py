@@ -1,0 +1,125 @@
+"""The accelerator as torch shows it: the few calls of `torch.cuda` that the runners make.
+
+In: torch, the environment. Out: which kind of device ranks get, how many there are, and what the
+caching allocator of one counts. The runners reach `torch.cuda` through this module, so that a test
+can put a stand-in here. `PROOFBOOK_DEVICE=cpu` measures as CPU where there is an accelerator.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from runners.system.errors import AcceleratorError
+
+DEVICE = "PROOFBOOK_DEVICE"
+# What torch says where there is no accelerator to use at all: then CPU is what a reader expects.
+# torch/csrc/cuda/Module.cpp and c10/cuda/CUDAFunctions.cpp, torch 2.13.
+NO_DEVICE = (
+    "Found no NVIDIA driver",
+    "No CUDA GPUs are available",
+    "no CUDA-capable device",
+    "not compiled with CUDA",
+)
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """What the caching allocator of one device has given out, in bytes.
+
+    Blocks are rounded up to 512 bytes each; what the allocator only reserves is not counted.
+    """
+
+    now_bytes: int
+    peak_bytes: int
+    num_blocks_at_most: int
+
+
+def kind() -> str:
+    """Say `cuda` where torch can use an accelerator, `cpu` where there is none or it is hidden.
+
+    Raises:
+        AcceleratorError: there is one, and torch cannot use it.
+    """
+    chosen = os.environ.get(DEVICE, "")
+    if chosen not in ("", "cpu"):
+        raise AcceleratorError(f"{DEVICE} is {chosen!r}; set it to cpu, or leave it out")
+    if chosen == "cpu":
+        return "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    if reason := _unusable():
+        raise AcceleratorError(
+            f"torch {torch.__version__} cannot use this machine's accelerator: {reason}; "
+            f"update the driver or install a torch that it supports, or measure as CPU with "
+            f"{DEVICE}=cpu"
+        )
+    return "cpu"
+
+
+def _unusable() -> str | None:
+    """Why torch cannot use an accelerator that is there; None where there is none, or it is hidden.
+
+    `is_available` turns each cause into a warning and False; to initialise names the cause.
+    """
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if torch.version.cuda is None or hidden:
+        return None
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return None if any(words in reason for words in NO_DEVICE) else reason.partition(". ")[0]
+    return None
+
+
+def num_devices() -> int:
+    """Accelerators that ranks can be placed on; 0 where ranks stay on the CPU."""
+    return int(torch.cuda.device_count()) if kind() == "cuda" else 0
+
+
+def described() -> list[tuple[str, int]]:
+    """Name and bytes of memory of each accelerator."""
+    found = [torch.cuda.get_device_properties(index) for index in range(num_devices())]
+    return [(one.name, one.total_memory) for one in found]
+
+
+def select(device: torch.device) -> None:
+    """Make an accelerator the current one of this process; nothing on CPU."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until an accelerator has finished, so that a clock read now means something."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def allocated(device: torch.device) -> Allocated:
+    """What the device's allocator has given out."""
+    stats = torch.cuda.memory_stats(device)
+    return Allocated(
+        now_bytes=stats.get("allocated_bytes.all.current", 0),
+        peak_bytes=stats.get("allocated_bytes.all.peak", 0),
+        num_blocks_at_most=stats.get("allocation.all.peak", 0),
+    )
+
+
+def reset_peak(device: torch.device) -> None:
+    """Let the peak of `allocated` begin anew at what is given out now."""
+    torch.cuda.reset_peak_memory_stats(device)
+
+
+def free_workspaces(device: torch.device) -> int:
+    """Free the workspaces of cuBLAS, one for each of its handles and streams; their bytes.
+
+    They come from the same allocator as tensors and belong to none. cuBLAS takes new ones at its
+    next product.
+    """
+    synchronize(device)
+    before = allocated(device).now_bytes
+    torch._C._cuda_clearCublasWorkspaces()
+    return before - allocated(device).now_bytes

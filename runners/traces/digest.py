@@ -1,0 +1,248 @@
+"""The digest of an experiment's code: what decides whether a trace is stale. No torch.
+
+It covers the syntax tree of the experiment's file, of every module of `COVERED` that it imports,
+of the code that measures (`MEASURING`), and of the programs that it executes from `content/`, with
+what their comments declare. Comments, docstrings, forecasts and the places of our own modules are
+left out: none of them changes a result. Programs that an experiment finds by a pattern, one a run,
+have a digest each: a new one, or a changed one, leaves the runs of the others as they are.
+
+A change of code that cannot alter results, a name or a message, is declared in `harmless.yml` by
+`python -m runners harmless`, with the reason and a rerun that came out equal. Traces of the former
+code then stay fresh. The file is emptied when the reference set is measured anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from runners.traces.programs import declared
+from runners.traces.records import Record
+
+ROOT = Path(__file__).resolve().parents[2]
+HARMLESS = Path(__file__).with_name("harmless.yml")
+COVERED = ("runners.experiments", "runners.training")
+# What every run passes through: how its ranks are set up, metered, recorded and gathered.
+MEASURING = (
+    "runners/meters/*.py",
+    "runners/ranks/*.py",
+    "runners/measuring/launch.py",
+    "runners/measuring/gather.py",
+)
+
+
+class Rerun(Record):
+    """A run of the changed code against the trace of the former."""
+
+    experiment: str
+    machine: str
+    on: str  # a date
+    num_equal: int  # outcomes and fields; none differed
+
+
+class Digests(Record):
+    """The digest of an experiment before and after a change."""
+
+    was: str
+    now: str
+
+
+class Harmless(Record):
+    """A change of code that altered no result, with the digests of each experiment."""
+
+    reason: str
+    reruns: list[Rerun]
+    digests: dict[str, Digests]
+
+
+@cache
+def harmless() -> tuple[Harmless, ...]:
+    """The changes declared in `harmless.yml`, in their order.
+
+    Raises:
+        ValueError: the file is not what it should be.
+    """
+    entries = yaml.safe_load(HARMLESS.read_text(encoding="utf-8")) if HARMLESS.is_file() else None
+    return tuple(Harmless.model_validate(entry) for entry in entries or ())
+
+
+def brought_up(experiment: str, digest: str) -> str:
+    """The digest that code of this digest has after the changes declared harmless."""
+    for change in harmless():
+        changed = change.digests.get(experiment)
+        if changed is not None and digest == changed.was:
+            digest = changed.now
+    return digest
+
+
+def experiment_path(name: str) -> Path:
+    """The file of an experiment."""
+    return ROOT / "runners" / "experiments" / f"{name}.py"
+
+
+def _parsed(path: Path) -> ast.Module | None:
+    """The syntax tree of a file; None where somebody has left it unfinished."""
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _imported_modules(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return {name for name in names if name.startswith(COVERED)}
+
+
+def _module_path(name: str) -> Path | None:
+    path = ROOT / Path(*name.split(".")).with_suffix(".py")
+    return path if path.is_file() else None
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+            and isinstance(node.body[0].value, ast.Constant)
+            and isinstance(node.body[0].value.value, str)
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _foretells(node: ast.stmt) -> bool:
+    """Whether a statement only says what a run will need: it decides no result."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name == "forecast" or node.name.startswith("_foretell")
+    if isinstance(node, ast.Assign):
+        return any(isinstance(t, ast.Name) and t.id == "CHOICES" for t in node.targets)
+    return isinstance(node, ast.ImportFrom) and node.module == "runners.plans.work"
+
+
+class _Imports(ast.NodeTransformer):
+    """Takes imports of our own modules out of a tree and keeps the names.
+
+    From where a name comes alters no result: the code behind it is covered itself.
+    """
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        if not (node.module or "").startswith("runners"):
+            return node
+        self.names |= {f"{alias.name} as {alias.asname or alias.name}" for alias in node.names}
+        return None
+
+
+def _without_forecasts(tree: ast.Module) -> ast.Module:
+    tree.body = [node for node in tree.body if not _foretells(node)]
+    return tree
+
+
+def dumped(node: object) -> str:
+    """A syntax tree as text, the same under every version of Python.
+
+    `ast.dump` itself leaves out other fields in each: Python 3.12 added `type_params`, 3.13 drops
+    empty lists. A committed trace must not become stale because another Python reads it.
+    """
+    if isinstance(node, list):
+        return f"[{', '.join(map(dumped, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = [
+        f"{name}={dumped(value)}"
+        for name in node._fields
+        if not _is_left_out(type(node), name, value := getattr(node, name, None))
+    ]
+    return f"{type(node).__name__}({', '.join(fields)})"
+
+
+def _is_left_out(kind: type[ast.AST], name: str, value: object) -> bool:
+    is_optional = getattr(kind, name, ...) is None
+    return (value is None and is_optional) or (name == "type_params" and not value)
+
+
+def _programs(tree: ast.Module, *, by_pattern: bool) -> list[Path]:
+    """Files of `content/` that the experiment names in a string, or by a pattern, and executes."""
+    named = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith("content/")
+        and node.value.endswith(".py")
+    ]
+    patterns = [name for name in named if ("*" in name) == by_pattern]
+    return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
+
+
+def covered_files(path: Path) -> list[Path]:
+    """Every file whose code the digest of the experiment at `path` covers, sorted."""
+    seen: set[Path] = set()
+    waiting = [path]
+    while waiting:
+        current = waiting.pop()
+        if current in seen or not current.is_file():
+            continue
+        seen.add(current)
+        tree = _parsed(current)
+        if tree is None:
+            continue
+        waiting += [p for name in _imported_modules(tree) if (p := _module_path(name))]
+        waiting += _programs(tree, by_pattern=False)
+    return sorted(seen)
+
+
+@cache
+def source_digest(experiment: str) -> str:
+    """The digest of an experiment as its code now stands, 16 hexadecimal digits.
+
+    Equal for code that differs only in comments, docstrings or layout. Code that is no Python, as
+    somebody leaves it while typing, has a digest that no trace has. An experiment that no longer
+    exists has the digest of nothing, so its traces are stale.
+    """
+    measuring = {path for pattern in MEASURING for path in ROOT.glob(pattern)}
+    files = measuring | set(covered_files(experiment_path(experiment)))
+    digest = hashlib.sha256()
+    for one in sorted(_file_digest(path) for path in files):
+        digest.update(one.encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def program_digests(experiment: str) -> dict[str, str]:
+    """The digest of each program that an experiment finds by a pattern, by its path."""
+    path = experiment_path(experiment)
+    tree = _parsed(path) if path.is_file() else None
+    found = _programs(tree, by_pattern=True) if tree is not None else []
+    return {path.relative_to(ROOT).as_posix(): _file_digest(path)[:16] for path in found}
+
+
+@cache
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(_content(path)).hexdigest()
+
+
+def _content(path: Path) -> bytes:
+    """What of a file can change a result."""
+    tree = _parsed(path)
+    if tree is None:
+        return path.read_bytes()
+    imports = _Imports()
+    imports.visit(_without_forecasts(_without_docstrings(tree)))
+    text = dumped(tree) + "".join(sorted(imports.names))
+    if path.is_relative_to(ROOT / "content"):
+        text += "\n".join(declared(path.read_text(encoding="utf-8")))
+    return text.encode()

@@ -1,0 +1,247 @@
+"""Files of traces: what one experiment measured on one machine, as versioned JSON.
+
+Flow: `runners/measuring` puts a `Trace` together; `write` puts it on disk whole; `read` gives it
+back to the generator, refusing whatever it does not know. What a trace holds is in `records.py`. No
+torch here: pages are built from committed traces on machines that never install it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import ValidationError
+
+from runners.traces.digest import brought_up, program_digests, source_digest
+from runners.traces.prediction import Prediction
+from runners.traces.records import (
+    Machine,
+    Record,
+    Trace,
+)
+
+SCHEMA_VERSION = 1
+MAX_TRACE_BYTES = 300_000
+_TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
+MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
+
+
+class TraceError(ValueError):
+    """A trace that cannot be used; the message names the file and the field."""
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"bare {text} is not JSON")
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise TraceError(
+            f"{path}: no such trace; measure it with `python -m runners run`"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            f"{path}: not a whole JSON file ({error}); delete it and run again"
+        ) from None
+
+
+def _loaded(path: Path, text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_whole)
+    except (ValueError, RecursionError) as error:
+        raise TraceError(
+            f"{path}: not a whole JSON file ({error}); delete it and run again"
+        ) from None
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+@lru_cache(maxsize=512)
+def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
+    """The record in a file's text; the same text is read once, and records never change."""
+    document = _loaded(path, text)
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise TraceError(
+            f"{path}: schema_version {version} is newer than this Proofbook reads "
+            f"({SCHEMA_VERSION}); update the project"
+        )
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "(whole file)"
+        others = error.error_count() - 1
+        more = f" (and {others} more)" if others else ""
+        raise TraceError(f"{path}: {field}: {first['msg'].lower()}{more}") from None
+
+
+def read(path: Path) -> Trace:
+    """Read one trace.
+
+    Raises:
+        TraceError: the file is missing, torn, of a future schema, or a field is malformed,
+            unknown or not finite; the message names file and field.
+    """
+    trace: Trace = _parsed(path, _text(path), Trace)
+    if trace.experiment != path.stem:
+        raise TraceError(
+            f"{path}: experiment: is {trace.experiment!r}, the file says {path.stem!r}"
+        )
+    return trace
+
+
+def read_try(path: Path) -> Trace:
+    """Read one of a reader's own runs, `content/tries/<experiment>.<run>-<digest>.json`.
+
+    Raises:
+        TraceError: as `read`, and where it holds another number of runs than one.
+    """
+    trace: Trace = _parsed(path, _text(path), Trace)
+    if len(trace.runs) != 1:
+        raise TraceError(f"{path}: runs: a try holds one run, this file {len(trace.runs)}")
+    return trace
+
+
+def read_part(path: Path) -> Trace:
+    """Read what an interrupted measurement left of an experiment, `.<experiment>.part`.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    trace: Trace = _parsed(path, _text(path), Trace)
+    return trace
+
+
+def machine_folders(traces: Path) -> list[str]:
+    """The names of all machines' folders: `<machine>`, or `<machine>/<share>` for a part of one."""
+    described = [*traces.glob("*/machine.json"), *traces.glob("*/*/machine.json")]
+    return sorted(path.parent.relative_to(traces).as_posix() for path in described)
+
+
+def read_machine(folder: Path) -> Machine:
+    """Read `machine.json` of a machine's folder.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    path = folder / "machine.json"
+    machine: Machine = _parsed(path, _text(path), Machine)
+    return machine
+
+
+def read_prediction(folder: Path) -> Prediction | None:
+    """Read `prediction.json` of a machine's folder; None where nothing was foretold.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    path = folder / "prediction.json"
+    if not path.exists():
+        return None
+    prediction: Prediction = _parsed(path, _text(path), Prediction)
+    return prediction
+
+
+def is_stale(trace: Trace) -> bool:
+    """Whether the experiment's code, or a program that it ran, has changed since."""
+    code = brought_up(trace.experiment, trace.code.digest)
+    return code != source_digest(trace.experiment) or bool(outdated_programs(trace))
+
+
+def outdated_programs(trace: Trace) -> list[str]:
+    """The runs whose program is another one now, or is gone."""
+    now, then = program_digests(trace.experiment), trace.code.programs
+    programs = {name: str(run.settings.get("program")) for name, run in trace.runs.items()}
+    return [name for name, path in programs.items() if then.get(path) != now.get(path)]
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write JSON sorted, indented and whole: a reader sees the old file or the new one.
+
+    Raises:
+        ValueError: a number is not finite.
+        OSError: the disk refused; nothing is left behind.
+    """
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def sweep_torn(folder: Path) -> None:
+    """Remove the files that writers left half-written in a folder and in those below it.
+
+    Only for the process that alone may write there.
+    """
+    for path in folder.rglob(".*"):
+        if _TORN.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+def write(path: Path, trace: Trace) -> None:
+    """Write one trace.
+
+    Raises:
+        TraceError: it outgrows `MAX_TRACE_BYTES`.
+        ValueError: it holds a number that is not finite.
+        OSError: the disk refused; nothing is left behind.
+    """
+    document = trace.model_dump(mode="json")
+    num_bytes = len(json.dumps(document, indent=1, sort_keys=True))
+    if num_bytes > MAX_TRACE_BYTES:
+        raise TraceError(f"{path.name} would hold {num_bytes} bytes, more than {MAX_TRACE_BYTES}")
+    write_json(path, document)
+
+
+def write_part(path: Path, trace: Trace) -> None:
+    """Write the runs that have ended so far; whole, so that an interruption costs one run.
+
+    Raises:
+        OSError: the disk refused; nothing is left behind.
+    """
+    write_json(path, trace.model_dump(mode="json"))
+
+
+def write_machine(folder: Path, machine: Machine) -> None:
+    """Write `machine.json` into a machine's folder."""
+    write_json(folder / "machine.json", machine.model_dump(mode="json"))
+
+
+def write_prediction(folder: Path, prediction: Prediction) -> None:
+    """Write `prediction.json` into a machine's folder."""
+    write_json(folder / "prediction.json", prediction.model_dump(mode="json"))
+
+
+def finite_or_none(value: float) -> float | None:
+    """The value, or None where JSON could not carry it."""
+    return value if math.isfinite(value) else None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a trace, made from the models."""
+    return Trace.model_json_schema()

@@ -1,0 +1,248 @@
+"""What this machine is, under which circumstances it measures, and its folder of traces.
+
+The folder's name carries a local id kept in an untracked file, so a fresh clone always measures for
+itself and the committed reference folder stays as it is. What the id stands for is in
+`identity.py`. Ranks that may use a part of the machine only, fewer cores than are installed or
+fewer devices, measure into a folder below it: `cpu-2c-1a2b3c/1-of-2-cores`. That part is described
+by a `machine.json` of its own, whose `name` holds both folders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import secrets
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from runners.traces.files import write_json
+from runners.traces.identity import Identity, id_among, kept_ids, machines_of
+from runners.traces.records import Accelerator, Circumstances, Machine
+from runners.traces.topology import installed_accelerators, libraries, num_installed_cores, topology
+
+ROOT = Path(__file__).resolve().parents[2]
+# Elsewhere only for tests, and for measuring without touching the book.
+TRACES = Path(os.environ.get("PROOFBOOK_TRACES", ROOT / "content" / "traces"))
+LOCAL_ID = ROOT / ".machine.json"
+THIS_MACHINE = TRACES / "this-machine"
+NOT_MEASURED_YET = "new"  # stands for the id of a machine that has none yet
+
+
+class PartOfMachineError(ValueError):
+    """The reference folder holds what a whole machine measured, and ranks may use a part only."""
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Bytes of main memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def available_bytes() -> int | None:
+    """Bytes of main memory that nothing uses now; None where the kernel does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def cpu_name() -> str:
+    """The processor as the operating system names it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+@cache
+def identity() -> Identity:
+    """What this machine is made of, whatever of it a process may use."""
+    installed = installed_accelerators() or [one.name for one in accelerators()]
+    num_listed = num_installed_cores() or os.cpu_count() or 1
+    return Identity(cpu_name(), memory_bytes(), max(num_listed, num_cores()), tuple(installed))
+
+
+@cache
+def circumstances() -> Circumstances:
+    """Under what this process measures."""
+    import torch
+
+    return Circumstances(
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        affinity=_ranges(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        huge_pages=_huge_pages(),
+    )
+
+
+def _ranges(cores: set[int]) -> str:
+    """Numbers as the kernel lists them: `0-3,8`."""
+    parts: list[list[int]] = []
+    for core in sorted(cores):
+        if parts and core == parts[-1][-1] + 1:
+            parts[-1].append(core)
+        else:
+            parts.append([core])
+    return ",".join(f"{one[0]}-{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in parts)
+
+
+def _huge_pages(path: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")) -> str | None:
+    """The choice that stands in brackets: `always [madvise] never`."""
+    try:
+        chosen = re.search(r"\[(\w+)\]", path.read_text(encoding="ascii"))
+    except OSError:
+        return None
+    return chosen.group(1) if chosen else None
+
+
+def accelerators() -> list[Accelerator]:
+    """The CUDA devices that ranks get.
+
+    Raises:
+        AcceleratorError: there is one, and torch cannot use it.
+    """
+    from runners.system import accelerator
+
+    return [Accelerator(name=n, memory_bytes=size) for n, size in accelerator.described()]
+
+
+def device_kind() -> str:
+    """Say `cuda` where torch can use an accelerator, `cpu` everywhere else.
+
+    Raises:
+        AcceleratorError: there is one, and torch cannot use it.
+    """
+    from runners.system import accelerator
+
+    return accelerator.kind()
+
+
+def num_places(device: str) -> int:
+    """Ranks that can compute at once, each on a core or an accelerator of its own."""
+    from runners.system import accelerator
+
+    return accelerator.num_devices() if device == "cuda" else num_cores()
+
+
+def can_limit_memory() -> str | None:
+    """Why this platform cannot enforce a budget; None where it can."""
+    if device_kind() == "cuda" or platform.system() == "Linux":
+        return None
+    return f"{platform.system()} does not let a process limit its own data segment"
+
+
+def _kind(here: Identity) -> str:
+    if here.accelerators:
+        model = here.accelerators[0].lower().replace("nvidia", "").split()
+        return f"{len(here.accelerators)}x-{'-'.join(model)}"
+    return f"cpu-{here.num_cores}c"
+
+
+def _part(here: Identity, visible: Sequence[Accelerator]) -> str:
+    """Which part of the machine ranks may use, as the name of a folder; empty where it is whole."""
+    counts = (
+        (num_cores(), here.num_cores, "cores"),
+        (len(visible), len(here.accelerators), "devices"),
+    )
+    return "-and-".join(f"{few}-of-{all_}-{what}" for few, all_, what in counts if few < all_)
+
+
+@cache
+def describe(*, as_reference: bool = False) -> Machine:
+    """This machine, named by its local id or, on demand, as the reference machine.
+
+    Nothing is written: the id of a machine that has none yet is kept by `keep_id`, and until then
+    `new` stands in its place.
+
+    Raises:
+        IdentityError: the file of local ids cannot be read.
+        PartOfMachineError: it is described as the reference machine, and ranks may use a part only.
+    """
+    import torch
+
+    here, visible = identity(), accelerators()
+    part = _part(here, visible)
+    if as_reference and part:
+        raise PartOfMachineError(
+            f"the reference folder is measured with a whole machine, and ranks may use only "
+            f"{part.replace('-', ' ')}; lift the limit (taskset, CUDA_VISIBLE_DEVICES), or leave "
+            "out --as-reference"
+        )
+    return Machine(
+        schema_version=1,
+        name=f"reference-{_kind(here)}" if as_reference else _name(here, part, visible),
+        fingerprint=here.fingerprint,
+        is_reference=as_reference,
+        cpu=here.cpu,
+        num_cores=num_cores(),
+        num_installed_cores=here.num_cores,
+        memory_bytes=here.memory_bytes,
+        system=f"{platform.system()} {platform.machine()}",
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        accelerators=visible,
+        topology=topology(),
+        libraries=libraries(),
+    )
+
+
+def _name(here: Identity, part: str, visible: Sequence[Accelerator]) -> str:
+    """The folder of this id that is described with these cores and devices, else a new one."""
+    local_id = id_among(kept_ids(LOCAL_ID, TRACES, here), here)
+    names = [one.name for one in visible]
+    for machine in machines_of(local_id, TRACES) if local_id else ():
+        if machine.num_cores == num_cores() and [a.name for a in machine.accelerators] == names:
+            return machine.name
+    whole = f"{_kind(here)}-{local_id or NOT_MEASURED_YET}"
+    return f"{whole}/{part}" if part else whole
+
+
+def keep_id() -> None:
+    """Keep an id for this machine, which is about to measure; an id that it has stays.
+
+    Raises:
+        IdentityError: the file of local ids cannot be read.
+        OSError: the disk refused; the file is then as it was.
+    """
+    here = identity()
+    kept = kept_ids(LOCAL_ID, TRACES, here)
+    known = {**kept, here.fingerprint: id_among(kept, here) or secrets.token_hex(3)}
+    if not LOCAL_ID.exists() or json.loads(LOCAL_ID.read_text(encoding="utf-8")) != known:
+        write_json(LOCAL_ID, known)
+        describe.cache_clear()
+
+
+def name_of(folder: Path) -> str:
+    """The name of the machine whose folder this is."""
+    return folder.relative_to(TRACES).as_posix() if folder.is_relative_to(TRACES) else folder.name
+
+
+def remember(name: str) -> None:
+    """Note whose traces the pages show first; the note is the old one or the new one, never torn.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    note, later = f"{name}\n", THIS_MACHINE.with_name(f".{THIS_MACHINE.name}")
+    if not THIS_MACHINE.exists() or THIS_MACHINE.read_text(encoding="utf-8") != note:
+        try:
+            later.write_text(note, encoding="utf-8")
+            later.replace(THIS_MACHINE)
+        finally:
+            later.unlink(missing_ok=True)

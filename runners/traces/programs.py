@@ -1,0 +1,193 @@
+"""The programs that pages show, and what the text of each says about running it. No torch.
+
+In: the files of `content/topics/*/code/`. Out: a `Program` each, with
+
+    ranks        from the command in its docstring: torchrun --nproc-per-node 2 summed_right.py
+    settings     its upper-case constants, by lower-case name
+    expected     and budget_bytes, from comments that stand by themselves:
+
+        # expected: out_of_memory
+        # model_bytes: 4 * DEPTH * WIDTH * WIDTH
+        # budget_bytes: 3 * model_bytes // 2
+
+A value is arithmetic over the constants and the names declared above it; a name other than
+`expected` and `budget_bytes` becomes one more setting. Adding a program touches no other file.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from runners.traces.records import Setting, Status
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = re.compile(r"torchrun (?:\S+ )*?--nproc-per-node (?P<ranks>\d+) (?P<file>\S+\.py)")
+DECLARED = re.compile(r"^# (?P<name>[a-z][a-z0-9_]*): (?P<value>.+)$")
+OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+class ProgramError(ValueError):
+    """A program that does not say how to run it; the message names file and line."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program as its text declares it."""
+
+    path: Path
+    ranks: int
+    expected: Status = "completed"
+    budget_bytes: int | None = None
+    settings: dict[str, Setting] = field(default_factory=dict)
+
+
+def found(root: Path, pattern: str) -> dict[str, Program]:
+    """The programs below `root` that match, by name: the file's, which the whole book shares.
+
+    Raises:
+        ProgramError: two have one name, or one does not say how to run it.
+    """
+    programs: dict[str, Program] = {}
+    for path in sorted(root.glob(pattern)):
+        if path.stem in programs:
+            other = _shown(programs[path.stem].path)
+            raise ProgramError(
+                f"{_shown(path)}: {other} has this name too; a program is known by its file's name "
+                "in the whole book"
+            )
+        programs[path.stem] = read(path)
+    return programs
+
+
+def read(path: Path) -> Program:
+    """One program.
+
+    Raises:
+        ProgramError: as `found`.
+    """
+    text, tree = _parsed(path)
+    ranks = _ranks(path, ast.get_docstring(tree) or "")
+    settings = constants(tree)
+    expected: Status = "completed"
+    budget: int | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = DECLARED.match(line)
+        if match is None:
+            continue
+        name, value = match["name"], match["value"].strip()
+        try:
+            if name == "expected":
+                expected = _status(value)
+            elif name == "budget_bytes":
+                budget = _budget(_number(value, settings))
+            else:
+                settings[name] = _number(value, settings)
+        except ValueError as error:
+            raise ProgramError(f"{_shown(path)}:{number}: {name}: {error}") from None
+    return Program(path, ranks, expected, budget, settings)
+
+
+def declared(text: str) -> list[str]:
+    """The lines of a program that are no code and yet say how it runs: part of a digest."""
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    commands = [match.group() for match in COMMAND.finditer(docstring)]
+    return commands + [line for line in text.splitlines() if DECLARED.match(line)]
+
+
+def _parsed(path: Path) -> tuple[str, ast.Module]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, ast.parse(text)
+    except SyntaxError as error:
+        raise ProgramError(f"{_shown(path)}:{error.lineno or 1}: {error.msg}") from None
+    except ValueError as error:  # no UTF-8, or a null byte
+        raise ProgramError(f"{_shown(path)}:1: not the text of a program: {error}") from None
+
+
+def _ranks(path: Path, docstring: str) -> int:
+    for command in COMMAND.finditer(docstring):
+        if command["file"] == path.name and int(command["ranks"]) > 0:
+            return int(command["ranks"])
+    raise ProgramError(
+        f"{_shown(path)}:1: the docstring must hold the command that runs it, such as "
+        f"torchrun --nproc-per-node 2 {path.name}"
+    )
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+
+
+def constants(tree: ast.Module) -> dict[str, Setting]:
+    """The upper-case constants that a program sets at its top level, by lower-case name."""
+    found: dict[str, Setting] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                is_unpacked = len(names) != len(values)
+                pairs = [] if is_unpacked else list(zip(names, values, strict=True))
+            case ast.Assign(targets=[ast.Name() as name], value=value):
+                pairs = [(name, value)]
+            case _:
+                continue
+        found |= {
+            name.id.lower(): value.value
+            for name, value in pairs
+            if isinstance(name, ast.Name)
+            and name.id.isupper()
+            and isinstance(value, ast.Constant)
+            and isinstance(value.value, int | float | str)
+        }
+    return found
+
+
+def _status(word: str) -> Status:
+    if word == "died":
+        raise ValueError("a program cannot declare how it dies; an experiment's RunPlan can")
+    for status in get_args(Status):
+        if word == status:
+            return status  # type: ignore[no-any-return]
+    raise ValueError(f"{word!r} is no outcome; there are {', '.join(get_args(Status))}")
+
+
+def _budget(number: float) -> int:
+    if not isinstance(number, int) or number < 1:
+        raise ValueError(f"bytes are a whole number above zero, not {number}")
+    return number
+
+
+def _number(text: str, known: dict[str, Setting]) -> int | float:
+    """Arithmetic over numbers and known names."""
+    try:
+        return _value(ast.parse(text, mode="eval").body, known)
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"cannot be read as arithmetic: {text[:80]}") from None
+    except OverflowError:
+        raise ValueError(f"too large: {text[:80]}") from None
+    except ZeroDivisionError:
+        raise ValueError(f"divides by zero: {text}") from None
+
+
+def _value(node: ast.expr, known: dict[str, Setting]) -> int | float:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return number
+        case ast.Name(id=name):
+            setting = known.get(name.lower())
+            if isinstance(setting, int | float):
+                return setting
+            raise ValueError(f"{name} is no number that this program sets")
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+            return OPERATORS[type(op)](_value(left, known), _value(right, known))
+    raise ValueError(f"{ast.unparse(node)} is neither a number, nor a name, nor + - * //")

@@ -1,0 +1,152 @@
+"""What a person reads of one run once it has been measured. Pure; no torch.
+
+In: a `Run`. Out: lines. `python -m runners try` prints them of a run just measured, and the pages
+show them of the recorded one, so that a reader sees the same lines in both places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from runners.traces.records import RankRecord, Run, Samples
+
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def how_it_ended(run: Run) -> str:
+    """The end of a run in words, with phase, rank and cause where it failed."""
+    words = run.status.replace("_", " ")
+    if run.status == "skipped":
+        return f"skipped: {run.reason}"
+    if run.error is None:
+        return words
+    asked = f", asking for {run.error.asked_bytes:,} bytes" if run.error.asked_bytes else ""
+    cause = "" if run.error.kind == "out_of_memory" else f": {run.error.message}"
+    place = "" if run.error.rank is None else f" on rank {run.error.rank}"
+    return f"{words} in {run.error.phase}{place}{asked}{cause}"
+
+
+def how_it_was_meant_to_end(run: Run) -> str:
+    """The declared end of a run in words; of a death also which rank, where, and by what."""
+    words, death = run.expected_status.replace("_", " "), run.expected_death
+    if death is None:
+        return words
+    by = death.signal or f"exit code {death.exit_code}"
+    return f"{words} in {death.phase} on rank {death.rank}: {by}"
+
+
+def tried(run: Run) -> list[str]:
+    """How a run ended, what its program printed, what it learnt and what it cost."""
+    return [
+        f"ended: {how_it_ended(run)}",
+        *_printed(run),
+        *_learnt(run),
+        *_by_rank("peak memory", run, lambda rank: _peak(run, rank)),
+        *_by_rank("passed between ranks in a step", run, _passed),
+        *_step_time(run),
+    ]
+
+
+def _printed(run: Run) -> Iterator[str]:
+    if run.printed:
+        yield "printed by rank 0:"
+        yield from (f"  {line}" for line in run.printed)
+
+
+def _learnt(run: Run) -> Iterator[str]:
+    known = [(e.epoch, e.loss) for e in run.epochs if e.loss is not None]
+    if known:
+        (first, before), (last, after) = known[0], known[-1]
+        start = f"{before:.4f} in epoch {first}, " if first != last else ""
+        yield f"loss: {start}{after:.4f} in epoch {last}"
+    if run.epochs and run.epochs[-1].accuracy is not None:
+        yield f"accuracy in training: {_share(run.epochs[-1].accuracy)}"
+    seen = run.validation
+    if seen is not None and seen.accuracy is not None:
+        yield f"accuracy on {seen.num_rows:,} rows never trained on: {_share(seen.accuracy)}"
+    if run.non_finite:
+        first_odd = run.non_finite[0]
+        yield f"not finite: {first_odd.field} was {first_odd.kind} in step {first_odd.step}"
+
+
+def _by_rank(what: str, run: Run, words_of: Callable[[RankRecord], str | None]) -> Iterator[str]:
+    """One line for all ranks of which the same can be said."""
+    ranks_by_words: dict[str, list[int]] = {}
+    for rank in run.ranks:
+        words = words_of(rank)
+        if words is not None:
+            ranks_by_words.setdefault(words, []).append(rank.rank)
+    for words, ranks in ranks_by_words.items():
+        name = "rank" if len(ranks) == 1 else "ranks"
+        yield f"{what}, {name} {_list(ranks)}: {words}"
+
+
+def _list(ranks: list[int]) -> str:
+    *most, last = map(str, ranks)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _peak(run: Run, rank: RankRecord) -> str | None:
+    memory = rank.memory
+    if memory is None:
+        return None
+    if memory.peak_bytes is not None:
+        words = f"{bytes_in_words(memory.peak_bytes)} in {memory.peak_phase}"
+    elif memory.kernel_peak_bytes is not None:
+        words = f"{bytes_in_words(memory.kernel_peak_bytes)} resident, code included"
+    else:
+        return None
+    if run.budget_bytes is None:
+        return words
+    return f"{words}; {bytes_in_words(run.budget_bytes)} of data allowed"
+
+
+def _passed(rank: RankRecord) -> str | None:
+    calls = [
+        f"{c.operation} {bytes_in_words(c.bytes)} in {c.count} call{'s' if c.count > 1 else ''}"
+        for c in rank.collectives
+    ]
+    return ", ".join(calls) or None
+
+
+def _step_time(run: Run) -> Iterator[str]:
+    step: Samples | None = run.timing.step
+    if step is None:
+        return
+    low, high = step.first_quartile_seconds, step.third_quartile_seconds
+    places = "accelerators" if run.device == "cuda" else "cores"
+    crowd = f"; more ranks than {places}" if run.timing.oversubscribed else ""
+    yield (
+        f"step: {seconds_in_words(step.median_seconds)} in the middle of {step.num_samples}, "
+        f"quartiles {seconds_in_words(low)} and {seconds_in_words(high)}{crowd}"
+    )
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def bytes_in_words(number: float) -> str:
+    """Bytes in the largest unit of which there is one, to three digits."""
+    size = float(number)
+    for unit in _BYTES:
+        if size < 1024 or unit == _BYTES[-1]:
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if unit == "B" else f"{_three_digits(size)} {unit}"
+
+
+def seconds_in_words(seconds: float) -> str:
+    """Seconds in s, ms or µs, to three digits."""
+    if seconds >= 1:
+        return f"{_three_digits(seconds)} s"
+    if seconds >= 1e-3:
+        return f"{_three_digits(seconds * 1e3)} ms"
+    return f"{_three_digits(seconds * 1e6)} µs"
+
+
+def _three_digits(number: float) -> str:
+    """Three significant digits; digits before the point are never rounded away."""
+    if number >= 100:
+        return f"{number:.0f}"
+    return f"{number:.1f}" if number >= 10 else f"{number:.2f}"

@@ -1,0 +1,47 @@
+"""Tries: what a reader's own runs measured, kept beside the book and never part of it. No torch.
+
+In: a trace with one run, whose settings are the reader's. Out: `content/tries/`, which git ignores,
+one file a try; the same try again writes over its file. Under `mkdocs serve` the pages read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from runners.traces.files import write
+from runners.traces.records import Trace
+
+# Elsewhere only for tests.
+TRIES = Path(
+    os.environ.get("PROOFBOOK_TRIES", Path(__file__).resolve().parents[2] / "content" / "tries")
+)
+
+
+def path_of(trace: Trace, folder: Path | None = None) -> Path:
+    """Where a try is kept: its experiment, its run, and a digest of what was set."""
+    ((name, run),) = trace.runs.items()
+    asked = [run.world_size, run.seed, run.budget_bytes, run.settings]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+    return (folder or TRIES) / f"{trace.experiment}.{name}-{digest}.json"
+
+
+def keep(trace: Trace, folder: Path | None = None) -> Path:
+    """Write a try, whole or not at all.
+
+    Raises:
+        OSError: the disk refused; nothing is left behind.
+    """
+    path = path_of(trace, folder)
+    write(path, trace)
+    return path
+
+
+def forget(folder: Path | None = None) -> int:
+    """Delete all tries; how many there were."""
+    paths = sorted((folder or TRIES).glob("*.json"))
+    for path in paths:
+        path.unlink()
+    return len(paths)

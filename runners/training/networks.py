@@ -1,0 +1,99 @@
+"""The networks that experiments train, and how a trace describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from runners.traces.records import Layer, Model
+
+
+def perceptron(
+    widths: Sequence[int], *, dtype: torch.dtype = torch.float32, device: torch.device | None = None
+) -> nn.Sequential:
+    """Linear layers of these widths with a ReLU between each two.
+
+    In: (rows, widths[0]). Out: logits (rows, widths[-1]).
+    """
+    layers: list[nn.Module] = []
+    for index, (fan_in, fan_out) in enumerate(pairwise(widths)):
+        if index:
+            layers.append(nn.ReLU())
+        layers.append(nn.Linear(fan_in, fan_out, dtype=dtype, device=device))
+    return nn.Sequential(*layers)
+
+
+class ResidualLayer(nn.Module):
+    """A linear layer and a ReLU, added to what came in, so that many of them still learn.
+
+    In and out: (rows, width).
+    """
+
+    def __init__(self, width: int, device: torch.device | None = None) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width, device=device)
+        with (
+            torch.no_grad()
+        ):  # start near the identity: a deep stack then trains from the first step
+            self.linear.weight.mul_(0.2)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Add what the layer computes to what came in."""
+        return rows + torch.relu(self.linear(rows))
+
+
+def num_parameters(widths: Sequence[int]) -> list[int]:
+    """Parameters of each linear layer, weights and biases: the closed form."""
+    return [a * b + b for a, b in pairwise(widths)]
+
+
+def description(
+    widths: Sequence[int],
+    ranks: Sequence[Sequence[int]],
+    dtype: torch.dtype = torch.float32,
+    sharded: Sequence[bool] | None = None,
+) -> Model:
+    """Describe a stack of linear layers and who holds each.
+
+    Args:
+        widths: of the features, of each hidden layer, of the classes.
+        ranks: for each linear layer the ranks that hold it, whole or as shards.
+        dtype: of the parameters.
+        sharded: for each linear layer whether its ranks hold parts of it; none does by default.
+    """
+    size = torch.finfo(dtype).bits // 8
+    counts = num_parameters(widths)
+    layers = [
+        Layer(
+            name=f"layer{index + 1}",
+            kind="Linear",
+            weight_shape=[widths[index + 1], widths[index]],
+            num_parameters=count,
+            bytes=count * size,
+            ranks=list(ranks[index]),
+            is_sharded=bool(sharded and sharded[index]),
+        )
+        for index, count in enumerate(counts)
+    ]
+    return Model(
+        num_parameters=sum(counts),
+        bytes=sum(counts) * size,
+        dtype=str(dtype).removeprefix("torch."),
+        layers=layers,
+    )
+
+
+def flat(module: nn.Module) -> Tensor:
+    """All parameters of a module in one row, detached."""
+    return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+
+
+@torch.no_grad()
+def grade(logits: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Mean cross-entropy loss and share of rows classified rightly."""
+    loss = nn.functional.cross_entropy(logits, labels)
+    accuracy = (logits.argmax(1) == labels).double().mean()
+    return loss.item(), accuracy.item()

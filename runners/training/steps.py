@@ -1,0 +1,139 @@
+"""What the experiments share: rows by a run's settings, and one batch after another, marked."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from runners.ranks.rank import Rank
+from runners.training.networks import description, grade, perceptron
+from runners.training.teacher import Lesson, Rows, Scaling, teach
+
+
+def lesson_for(rank: Rank) -> Lesson:
+    """The rows that a run's settings ask of the teacher, as the teacher gives them."""
+    settings = rank.settings
+    return teach(
+        rank.seed,
+        num_rows=settings.num_rows,
+        num_validation_rows=settings.num_validation_rows,
+        num_features=settings.num_features,
+        num_classes=settings.num_classes,
+        temperature=settings.teacher_temperature,
+        dtype=getattr(torch, getattr(settings, "dtype", "float32")),
+    )
+
+
+def scaled_lesson(rank: Rank, low: float = 0.0) -> Lesson:
+    """The rows on this rank's device, each feature between `low` and one over all training rows."""
+    lesson = lesson_for(rank)
+    scaling = Scaling.of(lesson.training.features)
+
+    def scaled(rows: Rows) -> Rows:
+        features = (low + (1 - low) * scaling.apply(rows.features)).to(rank.device)
+        labels = rows.labels.to(rank.device)
+        rank.rows(features, labels)
+        return Rows(features, labels)
+
+    return Lesson(scaled(lesson.training), scaled(lesson.validation))
+
+
+def shard_of(rank: Rank, rows: Rows) -> Rows:
+    """This rank's equal part of the rows, in their order; one device has all of them."""
+    size = len(rows.labels) // rank.world_size
+    return rows.take(slice(rank.rank * size, (rank.rank + 1) * size))
+
+
+def batch_of(rows: Rows, index: int, size: int) -> Rows:
+    """The batch of this index, `size` rows."""
+    return rows.take(slice(index * size, (index + 1) * size))
+
+
+def perceptron_for(rank: Rank) -> nn.Sequential:
+    """The perceptron of a run's settings, with one hidden layer.
+
+    Equal on every rank: all build it from the run's own seed.
+    """
+    settings = rank.settings
+    widths = (settings.num_features, settings.num_hidden, settings.num_classes)
+    dtype = getattr(torch, getattr(settings, "dtype", "float32"))
+    rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
+    torch.manual_seed(rank.seed)
+    return perceptron(widths, dtype=dtype, device=rank.device)
+
+
+def optimizer_for(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
+    """Adam where the run's settings say so, else SGD with their momentum."""
+    settings = rank.settings
+    if getattr(settings, "optimizer", "sgd") == "adam":
+        return torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    return torch.optim.SGD(
+        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum
+    )
+
+
+class Tally:
+    """Losses and right answers of an epoch's batches, as the rank that knows them counts."""
+
+    def __init__(self) -> None:
+        self._losses: list[float] = []
+        self._num_right = 0
+        self._num_rows = 0
+
+    def add(self, loss: float, logits: Tensor, labels: Tensor) -> None:
+        """Count one batch: its mean loss, and the rows classified rightly."""
+        self._losses.append(loss)
+        self._num_right += num_right(logits, labels)
+        self._num_rows += len(labels)
+
+    def seen(self) -> tuple[float, float, int]:
+        """Mean loss over equal batches, share classified rightly, number of rows."""
+        mean = sum(self._losses) / len(self._losses)
+        return mean, self._num_right / self._num_rows, self._num_rows
+
+
+def num_right(logits: Tensor, labels: Tensor) -> int:
+    """How many rows are classified rightly."""
+    return int((logits.argmax(1) == labels).sum())
+
+
+def train_step(
+    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, tally: Tally
+) -> None:
+    """One step on one batch: forward, backward, update."""
+    with rank.phase("forward"):
+        logits = model(rows.features)
+        loss = nn.functional.cross_entropy(logits, rows.labels)
+    with rank.phase("backward"):
+        loss.backward()
+    with rank.phase("optimizer"):
+        optimizer.step()
+        optimizer.zero_grad()
+    tally.add(loss.item(), logits, rows.labels)
+    rank.step_loss(loss.item())
+    rank.count_samples(len(rows.labels))
+
+
+def train_epoch(
+    rank: Rank,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    rows: Rows,
+    batch_size: int,
+) -> tuple[float, float, int]:
+    """One pass over this rank's rows.
+
+    Returns:
+        Mean loss, share classified rightly, and the number of rows.
+    """
+    tally = Tally()
+    for index in rank.steps(len(rows.labels) // batch_size):
+        train_step(rank, model, optimizer, batch_of(rows, index, batch_size), tally)
+    return tally.seen()
+
+
+def validate(model: nn.Module, rows: Rows) -> tuple[int, float, float]:
+    """Rows, loss and accuracy on rows never trained on."""
+    with torch.no_grad():
+        loss, accuracy = grade(model(rows.features), rows.labels)
+    return len(rows.labels), loss, accuracy
