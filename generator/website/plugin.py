@@ -39,7 +39,7 @@ from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages.press import Press
 from generator.website import csp, html_blocks, publish
-from runners.traces.digest import program_digests, source_digest
+from runners.traces.digest import forget_code
 
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
@@ -175,8 +175,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         folders = (GENERATOR.parent / "runners", GENERATOR.parent / "content")
         code = {path: path.read_bytes() for one in folders for path in sorted(one.rglob("*.py"))}
         if code != self.code:
-            source_digest.cache_clear()
-            program_digests.cache_clear()
+            forget_code()
             self.code = code
 
     def on_serve(

@@ -230,6 +230,12 @@ def program_digests(experiment: str) -> dict[str, str]:
     return {path.relative_to(ROOT).as_posix(): _file_digest(path)[:16] for path in found}
 
 
+def forget_code() -> None:
+    """Read all code anew at the next digest: somebody may have edited it."""
+    for cached in (harmless, source_digest, program_digests, _file_digest):
+        cached.cache_clear()
+
+
 @cache
 def _file_digest(path: Path) -> str:
     return hashlib.sha256(_content(path)).hexdigest()

@@ -21,17 +21,18 @@ def single(rank):
 @pytest.fixture
 def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The digest of an experiment with this text, in a tree with this teacher."""
-    (tmp_path / "runners" / "experiments").mkdir(parents=True)
+    for room in ("experiments", "training", "meters"):
+        (tmp_path / "runners" / room).mkdir(parents=True)
     monkeypatch.setattr(digest, "ROOT", tmp_path)
 
     def made(code: str, teacher: str = "def teach(): return 1\n") -> str:
-        (tmp_path / "runners" / "teacher.py").write_text(teacher)
+        (tmp_path / "runners" / "training" / "teacher.py").write_text(teacher)
         (tmp_path / "runners" / "experiments" / "one.py").write_text(code)
-        digest.source_digest.cache_clear()
+        digest.forget_code()
         return digest.source_digest("one")
 
     yield made
-    digest.source_digest.cache_clear()
+    digest.forget_code()
 
 
 @pytest.mark.parametrize("unfinished", ["def single(", "x = '\0'"])
@@ -77,10 +78,24 @@ def test_the_models_and_rows_it_uses_change_it(digest_of) -> None:
     assert digest_of(CODE) != digest_of(CODE, teacher="def teach(): return 2\n")
 
 
-def test_the_meter_version_changes_it(digest_of, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_that_measures_changes_it(digest_of, tmp_path: Path) -> None:
+    meter = tmp_path / "runners" / "meters" / "memory.py"
+    meter.write_text("PEAK = 1\n")
     before = digest_of(CODE)
-    monkeypatch.setattr(digest, "METER_VERSION", digest.METER_VERSION + 1)
+    meter.write_text("PEAK = 1  # of all phases\n")
+    assert digest_of(CODE) == before
+    meter.write_text("PEAK = 2\n")
     assert digest_of(CODE) != before
+
+
+def test_a_module_that_moves_changes_nothing(digest_of, tmp_path: Path) -> None:
+    before = digest_of(CODE)
+    (tmp_path / "runners" / "training" / "data.py").write_text("def teach(): return 1\n")
+    (tmp_path / "runners" / "training" / "teacher.py").unlink()
+    moved = CODE.replace("runners.training.teacher", "runners.training.data")
+    (tmp_path / "runners" / "experiments" / "one.py").write_text(moved)
+    digest.forget_code()
+    assert digest.source_digest("one") == before
 
 
 def test_a_program_it_executes_changes_it(digest_of, tmp_path: Path) -> None:
@@ -102,7 +117,6 @@ def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_
     def with_text(text: str) -> str:
         first.write_text(f'"""Run it: torchrun --nproc-per-node 2 b.py"""\nprint(1)\n{text}')
         assert digest_of(code) == without  # the experiment itself is the same
-        digest.program_digests.cache_clear()
         (path,) = digest.program_digests("one")
         assert path == "content/topics/a/code/b.py"
         return digest.program_digests("one")[path]
@@ -112,7 +126,7 @@ def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_
     assert with_text("# expected: failed\n") != plain
     assert with_text("print(2)\n") != plain
     first.with_name("c.py").write_text("print(3)\n")
-    digest.program_digests.cache_clear()
+    digest.forget_code()
     assert len(digest.program_digests("one")) == 2
 
 
@@ -130,9 +144,14 @@ def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing() -> 
     assert "decorator_list=[]" in digest.dumped(older)  # Python 3.13 leaves empty lists out
 
 
-def test_every_experiment_covers_the_modules_it_imports(book: list[str]) -> None:
+def test_every_experiment_covers_what_it_imports_and_what_measures(book: list[str]) -> None:
     for name in book:
         covered = {p.name for p in digest.covered_files(digest.experiment_path(name))}
         text = digest.experiment_path(name).read_text()
-        for module in ("teacher", "networks", "training"):
-            assert (f"runners.{module}" in text) <= (f"{module}.py" in covered)
+        for module in ("teacher", "networks", "steps"):
+            assert (f"runners.training.{module}" in text) <= (f"{module}.py" in covered)
+
+
+def test_what_is_said_to_measure_is_there() -> None:
+    for pattern in digest.MEASURING:
+        assert list(digest.ROOT.glob(pattern)), pattern
