@@ -56,7 +56,7 @@ def estimated(due: Due, where: Path, traces: Path, prediction: Prediction | None
         seconds.append(
             last.timing.wall_seconds
             if last
-            else _foretold_seconds(forecast, plan.settings, len(plan.passes))
+            else _foretold_seconds(forecast, plan.settings.as_json(), len(plan.passes))
         )
         if plan.nature == "simulated":
             continue  # fake tensors take no memory

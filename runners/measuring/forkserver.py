@@ -232,7 +232,7 @@ def _load_experiments(requests: list[dict[str, Any]]) -> None:
 
     for name in {request["experiment"] for request in requests}:
         with suppress(Exception):
-            find(name)
+            len(find(name).strategies)
 
 
 def _reap(pids: set[int]) -> None:

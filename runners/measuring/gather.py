@@ -122,7 +122,7 @@ def _declared(plan: RunPlan, backend: str, device: str) -> dict[str, Any]:
         "backend": backend,
         "device": device,
         "seed": plan.seed,
-        "settings": dict(plan.settings),
+        "settings": plan.settings.as_json(),
         "budget_bytes": plan.budget_bytes,
         "expected_status": plan.expected,
         "nature": plan.nature,

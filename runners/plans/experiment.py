@@ -1,23 +1,29 @@
 """What an experiment is: runs declared as pure values, and the code each strategy executes.
 
-An experiment is one file in `runners/experiments/` with three names:
+An experiment is a folder in `runners/experiments/`. Its `__init__.py` declares, without torch:
 
     QUESTION    what it asks, one sentence
+    Settings    the settings of its runs (`runners/plans/settings.py`)
     RUNS        {name: RunPlan}, in the order they run
-    STRATEGIES  {strategy: function of a Rank}
 
-and, for `python -m runners try`, where there is need:
+and, where there is need:
 
-    settle      a function from a RunPlan to the RunPlan in which the settings that follow from
-                others are worked out; it raises ValueError where they are impossible
     TRIED_WITH  {name: settings} that make a try of that run take seconds
     FULL        True: a heavier sweep as a whole; only `run --full` measures it
-    forecast    a function from a RunPlan to the `Work` of one step on the busiest rank, by closed
-                forms alone; `python -m runners predict` turns it into bytes and seconds
-    CHOICES     which of several runs should be best, asked before they have run
-    ON_CUDA     {name or "*": settings} that a run takes on an accelerator, before `settle`
+    ON_CUDA     {name or "*": settings} that a run takes on an accelerator
 
-`find` discovers them by listing the folder; nothing registers anywhere. No torch here.
+Beside it stand `strategies.py`, the technique, which loads when ranks start:
+
+    STRATEGIES  {strategy: function of a Rank}
+
+and `forecast.py`, what the runs will need, by closed forms alone:
+
+    forecast    a function from a RunPlan to the `Work` of one step on the busiest rank;
+                `python -m runners predict` turns it into bytes and seconds
+    CHOICES     which of several runs should be best, asked before they have run
+
+A small experiment may be one file with all these names. `find` discovers experiments by listing the
+folder; nothing registers anywhere. No torch here.
 """
 
 from __future__ import annotations
@@ -26,12 +32,14 @@ import ast
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
+from runners.plans.settings import FreeSettings, S, Settings
 from runners.plans.work import Choice, Work
 from runners.traces.records import Death, Nature, Setting, Status
 
@@ -47,13 +55,14 @@ Forecast = Callable[["RunPlan"], Work | None]
 
 
 @dataclass(frozen=True)
-class RunPlan:
+class RunPlan(Generic[S]):
     """One run, as declared.
 
     Attributes:
         strategy: the key of the experiment's `STRATEGIES`.
         world_size: the number of ranks.
-        settings: what the strategy reads; also what the page may state as given.
+        settings: what the strategy reads; also what the page may state as given. A mapping stands
+            for `FreeSettings`.
         expected: how the run is meant to end; anything else is a surprise.
         expected_death: of a run that is meant to end as `died`, and of no other: which rank dies,
             in which phase, by which signal or with which exit code. Another death is a surprise
@@ -73,14 +82,15 @@ class RunPlan:
         full: a heavier sweep: measured only by `run --full`, else skipped with that reason.
         own_network: each rank lives in a network namespace of its own, with one link to a switch;
             skipped, with the reason, where that cannot be made.
-        link_bits_per_second: what each of these links lets through; None is as fast as it goes.
+        link_bits_per_second: what each of these links lets through; None is as fast as it goes. A
+            setting of that name says it too.
         follows: an earlier run of the experiment whose measured times this one works with; its
             ranks read them as `rank.followed`.
     """
 
     strategy: str
     world_size: int = 1
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: S = field(default_factory=FreeSettings)  # type: ignore[assignment]
     expected: Status = "completed"
     budget_bytes: int | None = None
     passes: tuple[PassName, ...] = ("timed", "metered")
@@ -98,11 +108,19 @@ class RunPlan:
     expected_death: Death | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a run that is meant to die without saying how.
+        """Tell the settings which run they are of, and refuse a death that is not declared.
 
         Raises:
-            ValueError: it does not declare its death, or declares one that it does not expect.
+            ValueError: the settings are impossible in this run; or it is meant to die and does not
+                say how, or the other way round.
         """
+        given = (
+            self.settings if isinstance(self.settings, Settings) else FreeSettings(**self.settings)
+        )
+        settings = given.of_run(self.strategy, self.world_size)
+        object.__setattr__(self, "settings", settings)
+        rate = getattr(settings, "link_bits_per_second", self.link_bits_per_second)
+        object.__setattr__(self, "link_bits_per_second", rate)
         if (self.expected == "died") != (self.expected_death is not None):
             raise ValueError(
                 'expected="died" and expected_death belong together; write for example '
@@ -111,14 +129,37 @@ class RunPlan:
 
     def as_json(self) -> dict[str, Any]:
         """All that is declared, as JSON carries it."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         death = self.expected_death.model_dump() if self.expected_death else None
-        return {**asdict(self), "expected_death": death}
+        return {**values, "settings": self.settings.declared(), "expected_death": death}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> RunPlan:
-        """A run from what `as_json` made of it."""
+    def from_json(cls, document: Mapping[str, Any], settings: type[Settings]) -> RunPlan:
+        """A run from what `as_json` made of it; `settings` is the class of its settings."""
         death = document["expected_death"]
-        return cls(**{**document, "expected_death": Death(**death) if death else None})
+        return cls(
+            **{
+                **document,
+                "settings": settings.from_json(document["settings"]),
+                "expected_death": Death(**death) if death else None,
+            }
+        )
+
+
+class Strategies(Mapping[str, Strategy]):
+    """The strategies of an experiment by name, whose file needs torch and loads at first use."""
+
+    def __init__(self, load: Callable[[], Mapping[str, Strategy]]) -> None:
+        self._load = cache(load)
+
+    def __getitem__(self, name: str) -> Strategy:
+        return self._load()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._load())
+
+    def __len__(self) -> int:
+        return len(self._load())
 
 
 @dataclass(frozen=True)
@@ -135,6 +176,11 @@ class Experiment:
     forecast: Forecast | None = None
     choices: tuple[Choice, ...] = ()
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+
+    def settings_of(self, strategy: str) -> type[Settings]:
+        """The class of the settings that a strategy reads."""
+        kinds = [type(p.settings) for p in self.runs.values() if p.strategy == strategy]
+        return kinds[0] if kinds else FreeSettings
 
 
 def whole_number(settings: Mapping[str, Setting], name: str) -> int:
@@ -154,13 +200,20 @@ class UnknownExperimentError(ValueError):
 
 
 def _files() -> dict[str, Path]:
+    """The file of each experiment that declares it."""
     folders = [FOLDER, *([Path(os.environ[MORE])] if MORE in os.environ else [])]
-    return {
-        path.stem: path
-        for folder in folders
-        for path in sorted(folder.glob("*.py"))
-        if not path.stem.startswith("_")
-    }
+    found = {}
+    for folder in folders:
+        for path in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
+            name = path.parent.name if path.stem == "__init__" else path.stem
+            if (
+                not name.startswith("_")
+                and path.parent.name != "__pycache__"
+                and path.parent != path
+            ):
+                found[name] = path
+    found.pop(FOLDER.name, None)  # the folder's own `__init__`
+    return found
 
 
 def names() -> list[str]:
@@ -207,13 +260,22 @@ def on_device(experiment: Experiment, device: str) -> Experiment:
     """
     if device != "cuda" or not experiment.on_cuda:
         return experiment
-    settle: Settle = experiment.settle or (lambda plan: plan)
     runs = {}
     for name, plan in experiment.runs.items():
-        grown = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
-        changed = replace(plan, settings={**plan.settings, **grown})
-        runs[name] = plan if plan.only_on_cpu or not grown else settle(changed)
+        larger = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
+        grows = larger and not plan.only_on_cpu
+        runs[name] = changed(experiment, plan, larger) if grows else plan
     return replace(experiment, runs=runs)
+
+
+def changed(experiment: Experiment, plan: RunPlan, settings: Mapping[str, Setting]) -> RunPlan:
+    """A run with other settings, and with what follows from them.
+
+    Raises:
+        ValueError: they cannot be.
+    """
+    other = replace(plan, settings=plan.settings.changed(settings))
+    return experiment.settle(other) if experiment.settle else other
 
 
 def find(name: str) -> Experiment:
@@ -225,20 +287,30 @@ def find(name: str) -> Experiment:
     path = FOLDER if name == PRIMITIVES else check_name(name)
     if path == FOLDER:
         module = importlib.import_module(f"runners.forecast.{PRIMITIVES}")
-    elif path.parent == FOLDER:
+    elif path.is_relative_to(FOLDER):
         module = importlib.import_module(f"runners.experiments.{name}")
     else:
         module = _load(path)
+    is_folder = path.name == "__init__.py"
+    foretelling = module
+    if is_folder and (path.parent / "forecast.py").is_file():
+        foretelling = importlib.import_module(f"{module.__name__}.forecast")
+
+    def strategies() -> Mapping[str, Strategy]:
+        holds = importlib.import_module(f"{module.__name__}.strategies") if is_folder else module
+        found: Mapping[str, Strategy] = holds.STRATEGIES
+        return found
+
     return Experiment(
         name,
         module.QUESTION,
         module.RUNS,
-        module.STRATEGIES,
+        Strategies(strategies),
         getattr(module, "settle", None),
         getattr(module, "TRIED_WITH", {}),
         getattr(module, "FULL", False) is True,
-        getattr(module, "forecast", None),
-        tuple(getattr(module, "CHOICES", ())),
+        foretelling.forecast if callable(getattr(foretelling, "forecast", None)) else None,
+        tuple(getattr(foretelling, "CHOICES", ())),
         getattr(module, "ON_CUDA", {}),
     )
 

@@ -238,7 +238,8 @@ def live(request: dict[str, Any]) -> None:
     os.dup2(errors, 2)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
-    plan = RunPlan.from_json(request["plan"])
+    settings = experiment.settings_of(request["plan"]["strategy"])
+    plan = RunPlan.from_json(request["plan"], settings)
     heart = Heart(Path(request["heart"]))
     device = _device(plan, request["rank"], request["device"])
     rank = Rank(request["rank"], plan, request["pass"], device, heart)

@@ -1,12 +1,17 @@
 """What an experiment's code holds: its rank, its world, its device, and the recorder.
 
-A strategy is a function of one `Rank`. It builds a model, trains, and marks what it does:
+A strategy is a function of one `Rank`. It builds a model and trains as any program would:
 
-    with rank.phase("forward"):
-        logits = model(rows)
+    rank.watch(model, optimizer)
+    for step in rank.steps(settings.num_steps):
+        loss = cross_entropy(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
-In a timed pass the marks cost a heartbeat and nothing else; in a metered pass they feed the
-meters; under a budget they say where the allocator refused. Out: a `RankOutcome`.
+The rank tells phases apart (`phases.py`). In a timed pass they cost a heartbeat and nothing else;
+in a metered pass they feed the meters; under a budget they say where the allocator refused. Out: a
+`RankOutcome`.
 """
 
 from __future__ import annotations
@@ -16,8 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, Generic, cast
 
 import torch
 import torch.distributed as dist
@@ -29,7 +33,9 @@ from runners.meters.kernel import KernelPeak, disagreement
 from runners.meters.link import LinkCount, LinkMeter
 from runners.meters.memory import MemoryMeter, local
 from runners.plans.experiment import PassName, RunPlan
+from runners.plans.settings import S
 from runners.ranks.heartbeat import Heart
+from runners.ranks.phases import BASE, Phase, StepPhases
 from runners.ranks.recorder import Recorder, parameter_digest
 from runners.system import accelerator
 from runners.traces.outcome import EventPart
@@ -41,35 +47,8 @@ NUM_METERED_STEPS = (
 NUM_TIMELINE_STEPS = 2  # one to settle without the memory meter, one under the profiler
 
 
-class _Phase:
-    """One phase of a rank. A class, because a step of a small model has no time for a generator."""
-
-    __slots__ = ("_rank", "computes", "name", "outer", "start_ns")
-
-    def __init__(self, rank: Rank, name: str, computes: bool) -> None:
-        self._rank, self.name, self.computes = rank, name, computes
-        self.outer, self.start_ns = "", 0  # the phase around it, while it is open
-
-    def __enter__(self) -> None:
-        rank, name = self._rank, self.name
-        self.outer = rank.phase_name
-        rank.phase_name = name
-        rank._heart.beat(name, rank.step_index)
-        if rank._memory is not None or rank._activity is not None:
-            rank._begin(self)
-
-    def __exit__(self, kind: type[BaseException] | None, *where: object) -> None:
-        if kind is not None:
-            return  # after a failure the phase it happened in must stand
-        rank = self._rank
-        if rank._memory is not None or rank._activity is not None:
-            rank._end(self)
-        rank.phase_name = self.outer
-        self.outer = ""
-
-
-class Rank(Recorder):
-    """One process that stands for one device."""
+class Rank(Recorder, Generic[S]):
+    """One process that stands for one device; `S` is the class of its run's settings."""
 
     def __init__(
         self,
@@ -82,10 +61,11 @@ class Rank(Recorder):
         super().__init__(rank, plan, pass_name)
         self.world_size = plan.world_size
         self.seed = plan.seed
-        self.settings = SimpleNamespace(**plan.settings)
+        self.settings = cast("S", plan.settings)
         self.device = device
-        self.phase_name = "build"
-        self._phases: dict[str, _Phase] = {}  # each is used again, unless it is open
+        self.phase_name = BASE
+        self._phases: dict[str, Phase] = {}  # each is used again, unless it is open
+        self._of_step = StepPhases(self)
         self.scratch = Path()  # a folder of this pass alone, which goes when it ends
         self.has_lost_peers = False  # then nobody is left to meet at the end
         self.followed: dict[str, list[float]] = {}  # seconds, of the run that this one follows
@@ -105,7 +85,7 @@ class Rank(Recorder):
     # --- what is being done
 
     def phase(self, name: str, *, computes: bool = True) -> AbstractContextManager[None]:
-        """Mark what the rank does: build, wrap, forward, backward, optimizer, …
+        """Mark what the rank does, where the hooks of `watch` cannot tell: wrap, gather, …
 
         Args:
             name: the phase.
@@ -114,15 +94,19 @@ class Rank(Recorder):
         """
         known = self._phases.get(name)
         if known is None or known.outer or known.computes is not computes:
-            known = self._phases[name] = _Phase(self, name, computes)
+            known = self._phases[name] = Phase(self, name, computes)
         return known
 
-    def _begin(self, phase: _Phase) -> None:
+    def begin(self, phase: Phase) -> None:
+        """A phase begins: tell whoever watches, and the meters."""
+        self._heart.beat(phase.name, self.step_index)
         if self._memory is not None:
             self._memory.enter(phase.name)
-        phase.start_ns = time.time_ns()
+        if self._memory is not None or self._activity is not None:
+            phase.start_ns = time.time_ns()
 
-    def _end(self, phase: _Phase) -> None:
+    def end(self, phase: Phase) -> None:
+        """A phase has ended; the meters keep what it took."""
         if self._activity is not None:
             self.settle()
             if phase.computes:
@@ -167,6 +151,7 @@ class Rank(Recorder):
             last = timeline > 0 and index == NUM_METERED_STEPS + timeline - 1
             with self._timeline() if last else nullcontext():
                 yield index % count
+                self._of_step.close()
             if index == NUM_METERED_STEPS - 1:
                 self.stop_memory()
 
@@ -178,6 +163,7 @@ class Rank(Recorder):
             self.step_index += 1
             start = clock()
             yield index
+            self._of_step.close()
             if settle is not None:
                 settle()
             keep(clock() - start)
@@ -263,6 +249,7 @@ class Rank(Recorder):
         plan = replace(self.plan, has_timeline=False)
         other = Rank(self.rank, plan, self.pass_name, self.device, self._heart)
         other.scratch, other.followed = self.scratch, self.followed
+        self._of_step.detach()
         self._module = self._optimizer = None
         return other
 
@@ -302,6 +289,7 @@ class Rank(Recorder):
         Raises:
             torch.OutOfMemoryError: the last operation went beyond the budget of an accelerator.
         """
+        self._of_step.close()
         if self._limit is not None:
             self._limit.check()
         self.stop_memory()
@@ -315,8 +303,13 @@ class Rank(Recorder):
             self._memory.name(tensors, "buffers")
 
     def watch(self, module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Tell the meters, and the digests, which parameters and which state this rank trains."""
+        """Say which module and which optimizer this rank trains.
+
+        The meters tell parameters, gradients and state apart by it, hooks tell phases, and the
+        digest of what was trained is of these parameters.
+        """
         self._module, self._optimizer = module, optimizer
+        self._of_step.attach(module, optimizer)
         self.outcome.num_parameters = sum(local(p).numel() for p in module.parameters())
         if self._memory is not None:
             self._name_state()

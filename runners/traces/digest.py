@@ -80,8 +80,9 @@ def brought_up(experiment: str, digest: str) -> str:
 
 
 def experiment_path(name: str) -> Path:
-    """The file of an experiment."""
-    return ROOT / "runners" / "experiments" / f"{name}.py"
+    """The file that declares an experiment."""
+    folder = ROOT / "runners" / "experiments" / name
+    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
 
 
 def _parsed(path: Path) -> ast.Module | None:
@@ -104,8 +105,9 @@ def _imported_modules(tree: ast.Module) -> set[str]:
 
 
 def _module_path(name: str) -> Path | None:
-    path = ROOT / Path(*name.split(".")).with_suffix(".py")
-    return path if path.is_file() else None
+    path = ROOT / Path(*name.split("."))
+    found = [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
+    return found[0] if found else None
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
@@ -192,6 +194,8 @@ def covered_files(path: Path) -> list[Path]:
     """Every file whose code the digest of the experiment at `path` covers, sorted."""
     seen: set[Path] = set()
     waiting = [path]
+    if path.name == "__init__.py":
+        waiting += [p for p in path.parent.glob("*.py") if p.name != "forecast.py"]
     while waiting:
         current = waiting.pop()
         if current in seen or not current.is_file():

@@ -7,10 +7,11 @@ from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
 from runners.training.networks import description, grade, perceptron
+from runners.training.settings import ClassifierSettings, TeacherSettings
 from runners.training.teacher import Lesson, Rows, Scaling, teach
 
 
-def lesson_for(rank: Rank) -> Lesson:
+def lesson_for(rank: Rank[TeacherSettings]) -> Lesson:
     """The rows that a run's settings ask of the teacher, as the teacher gives them."""
     settings = rank.settings
     return teach(
@@ -24,7 +25,7 @@ def lesson_for(rank: Rank) -> Lesson:
     )
 
 
-def scaled_lesson(rank: Rank, low: float = 0.0) -> Lesson:
+def scaled_lesson(rank: Rank[TeacherSettings], low: float = 0.0) -> Lesson:
     """The rows on this rank's device, each feature between `low` and one over all training rows."""
     lesson = lesson_for(rank)
     scaling = Scaling.of(lesson.training.features)
@@ -49,7 +50,7 @@ def batch_of(rows: Rows, index: int, size: int) -> Rows:
     return rows.take(slice(index * size, (index + 1) * size))
 
 
-def perceptron_for(rank: Rank) -> nn.Sequential:
+def perceptron_for(rank: Rank[ClassifierSettings]) -> nn.Sequential:
     """The perceptron of a run's settings, with one hidden layer.
 
     Equal on every rank: all build it from the run's own seed.
@@ -101,16 +102,14 @@ def train_step(
     rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, tally: Tally
 ) -> None:
     """One step on one batch: forward, backward, update."""
-    with rank.phase("forward"):
-        logits = model(rows.features)
-        loss = nn.functional.cross_entropy(logits, rows.labels)
-    with rank.phase("backward"):
-        loss.backward()
-    with rank.phase("optimizer"):
-        optimizer.step()
-        optimizer.zero_grad()
-    tally.add(loss.item(), logits, rows.labels)
-    rank.step_loss(loss.item())
+    logits = model(rows.features)
+    loss = nn.functional.cross_entropy(logits, rows.labels)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    value = loss.item()
+    tally.add(value, logits, rows.labels)
+    rank.step_loss(value)
     rank.count_samples(len(rows.labels))
 
 

@@ -13,16 +13,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.experiments.ddp import Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import first_values, parameter_digest
 from runners.traces.records import Setting
 from runners.training.networks import flat
-from runners.training.steps import validate
+from runners.training.steps import optimizer_for, validate
 from runners.training.teacher import Rows
 
 
 @torch.no_grad()
-def compare(rank: Rank, replica: nn.Module, validation: Rows) -> None:
+def compare(rank: Rank[Settings], replica: nn.Module, validation: Rows) -> None:
     """How far the trained replicas lie apart, and what the average of their parameters is worth."""
     own = flat(replica)
     facts: dict[str, Setting] = {}
@@ -54,7 +55,7 @@ def compare(rank: Rank, replica: nn.Module, validation: Rows) -> None:
     _keep_facts(rank, "compare", facts)
 
 
-def _gathered(rank: Rank, value: Setting) -> list[Setting]:
+def _gathered(rank: Rank[Settings], value: Setting) -> list[Setting]:
     """The value of every rank, on every rank."""
     values: list[Setting] = [None] * rank.world_size
     dist.all_gather_object(values, value)
@@ -62,7 +63,10 @@ def _gathered(rank: Rank, value: Setting) -> list[Setting]:
 
 
 def follow(
-    rank: Rank, model: DistributedDataParallel, optimizer: torch.optim.Optimizer, training: Rows
+    rank: Rank[Settings],
+    model: DistributedDataParallel,
+    optimizer: torch.optim.Optimizer,
+    training: Rows,
 ) -> None:
     """Follow one batch of every rank through forward, backward, all_reduce and update."""
     batch = training.take(slice(0, rank.settings.batch_size))
@@ -97,7 +101,9 @@ def follow(
     _update(rank, replica, optimizer, head)
 
 
-def _update(rank: Rank, replica: nn.Module, optimizer: torch.optim.Optimizer, head: Tensor) -> None:
+def _update(
+    rank: Rank[Settings], replica: nn.Module, optimizer: torch.optim.Optimizer, head: Tensor
+) -> None:
     with rank.predict("update", "one step of the optimizer on this rank", head) as out:
         optimizer.step()
         out(head)
@@ -106,9 +112,25 @@ def _update(rank: Rank, replica: nn.Module, optimizer: torch.optim.Optimizer, he
     _keep_facts(rank, "update", {**facts, "num_distinct_digests": len(set(digests))})
 
 
-def _keep_facts(rank: Rank, name: str, facts: dict[str, Setting]) -> None:
+def _keep_facts(rank: Rank[Settings], name: str, facts: dict[str, Setting]) -> None:
     """Add what was learnt of other ranks to a prediction step that is already timed."""
     steps = rank.outcome.prediction
     rank.outcome.prediction = [
         s.model_copy(update={"facts": {**s.facts, **facts}}) if s.name == name else s for s in steps
     ]
+
+
+def show_stages(rank: Rank[Settings], model: nn.Module, training: Rows, validation: Rows) -> None:
+    """One more step and one more validation, to show their tensors."""
+    batch = training.take(slice(0, rank.settings.batch_size))
+    optimizer = optimizer_for(rank, model)
+    operation = "forward, loss, backward with all_reduce, update"
+    with rank.stage("train", operation, batch.features, everywhere=True) as out:
+        nn.functional.cross_entropy(model(batch.features), batch.labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        out(flat(model))
+    operation = "forward without gradients"
+    with torch.no_grad(), rank.stage("validate", operation, validation.features) as out:
+        if rank.rank == 0:
+            out(model(validation.features))

@@ -1,0 +1,83 @@
+"""DistributedDataParallel: replicas that stay equal because their gradients are averaged.
+
+Four ranks train one small classifier on a shard of the rows each. Beside it: the same training on
+a single device (the oracle), replicas that never synchronise, and features scaled shard by shard.
+
+    python -m runners run ddp
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor
+from runners.traces.records import Setting
+from runners.training.settings import ClassifierSettings
+
+QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
+
+
+class Settings(ClassifierSettings):
+    """A small classifier, and how its rows are scaled, ordered and dealt out."""
+
+    num_rows: Count = 10000
+    num_validation_rows: Count = 1000
+    num_features: Count = 10
+    num_hidden: Count = 64
+    num_classes: Count = 4
+    batch_size: Count = 25
+    num_epochs: Count = 5
+    learning_rate: Factor = 0.1
+    momentum: Factor = 0.9
+    teacher_temperature: Factor = 0.15
+    dtype: Literal["float32", "float64"] = "float32"
+    scaling: Literal["global", "per_shard"] = "global"
+    order: Literal["shuffled", "sorted"] = "shuffled"
+    # Of a single device, which takes the rows in the order that so many ranks would.
+    num_shards: Count = 4
+
+    def forced(self) -> dict[str, Setting]:
+        """Each of several ranks has a shard of its own."""
+        return {"num_shards": self.world_size} if self.world_size > 1 else {}
+
+    @cached_property
+    def num_rows_per_shard(self) -> int:
+        """Of each rank, or of the single device in one round."""
+        return self.num_rows // self.num_shards
+
+    @cached_property
+    def global_batch_size(self) -> int:
+        """Rows of all ranks together in one step."""
+        return self.batch_size * self.world_size
+
+    def check(self) -> None:
+        """Refuse rows that cannot be dealt out equally, or that fill no batch."""
+        if self.num_rows % self.num_shards:
+            raise ValueError(
+                f"num_rows {self.num_rows} cannot be dealt out to {self.num_shards} equal shards"
+            )
+        own = self.num_rows // self.world_size
+        if own < self.batch_size:
+            raise ValueError(f"batch_size {self.batch_size} is more than a rank's {own} rows")
+
+
+RUNS = {
+    "ddp": RunPlan("ddp", 4, Settings(), keeps_steps=True),
+    "single": RunPlan("single", 1, Settings(batch_size=100)),
+    "ddp_fp64": RunPlan("ddp", 4, Settings(dtype="float64"), passes=("timed",)),
+    "single_fp64": RunPlan(
+        "single", 1, Settings(dtype="float64", batch_size=100), passes=("timed",)
+    ),
+    "no_sync": RunPlan("no_sync", 4, Settings()),
+    # What scaling does shows early.
+    "per_shard_shuffled": RunPlan(
+        "ddp", 4, Settings(num_epochs=3, scaling="per_shard"), passes=("timed",)
+    ),
+    "per_shard_sorted": RunPlan(
+        "ddp", 4, Settings(num_epochs=3, scaling="per_shard", order="sorted"), passes=("timed",)
+    ),
+    "global_sorted": RunPlan("ddp", 4, Settings(num_epochs=3, order="sorted"), passes=("timed",)),
+    "ddp_two_ranks": RunPlan("ddp", 2, Settings(batch_size=50), passes=("timed",)),
+}

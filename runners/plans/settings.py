@@ -1,0 +1,183 @@
+"""The settings of a run: typed, frozen, and checked where they are declared. No torch.
+
+An experiment declares a class, and each of its runs an instance:
+
+    class Settings(plans.settings.Settings):
+        width: Count = 256
+        batch_size: Count = 2048
+
+        @cached_property
+        def activation_bytes(self) -> int:
+            return 4 * self.batch_size * self.width
+
+A public `cached_property` is a setting that follows from the others: a trace records it like one, a
+page may state it, and nobody can set it. `world_size` and `strategy` are the run's own, so that
+settings may follow from them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache, cached_property
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic_core import ErrorDetails
+from typing_extensions import TypeVar
+
+from runners.traces.records import Setting
+
+Count = Annotated[int, Field(ge=1)]
+CountOrZero = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0)]
+Factor = Annotated[float, Field(gt=0)]
+
+
+class Settings(BaseModel):
+    """What a run is told; a subclass names each setting with its type."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
+    _strategy: str = PrivateAttr("")
+    _world_size: int = PrivateAttr(1)
+
+    def __init__(self, **values: Any) -> None:
+        """Check each value by itself.
+
+        Raises:
+            ValueError: one line, with the name of the first setting that cannot be.
+        """
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ValueError(_in_words(error.errors()[0])) from None
+
+    @property
+    def strategy(self) -> str:
+        """The strategy of the run."""
+        return self._strategy
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks of the run."""
+        return self._world_size
+
+    def forced(self) -> dict[str, Setting]:
+        """Settings that this strategy and these ranks leave no choice about, with their values."""
+        return {}
+
+    def check(self) -> None:
+        """Refuse settings that are impossible together, for this strategy and these ranks.
+
+        Raises:
+            ValueError: with one line that says which.
+        """
+
+    def of_run(self, strategy: str, world_size: int) -> Self:
+        """The same settings in a run of this strategy and so many ranks.
+
+        Raises:
+            ValueError: they are impossible there.
+        """
+        bound = type(self)(**self.declared())
+        bound._strategy, bound._world_size = strategy, world_size
+        bound = bound.model_copy(update=bound.forced())
+        bound.check()
+        return bound
+
+    def changed(self, changes: Mapping[str, Setting]) -> Self:
+        """The same settings but for some, outside any run.
+
+        Raises:
+            ValueError: there is no such setting, or it cannot have this value.
+        """
+        return type(self).from_json({**self.declared(), **changes})
+
+    def declared(self) -> dict[str, Any]:
+        """What was set, without what follows from it."""
+        return {name: getattr(self, name) for name in self._names()}
+
+    def _names(self) -> list[str]:
+        return [*type(self).model_fields, *(self.model_extra or {})]
+
+    def as_json(self) -> dict[str, Setting]:
+        """Every setting, also those that follow from others, as a trace records them."""
+        values = {
+            **self.declared(),
+            **{name: getattr(self, name) for name in following(type(self))},
+        }
+        return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
+
+    @classmethod
+    def from_json(cls, declared: Mapping[str, Any]) -> Self:
+        """Settings from JSON, where a tuple is a list.
+
+        Raises:
+            ValueError: as for the class itself.
+        """
+        try:
+            return cls.model_validate_json(json.dumps(declared))
+        except ValidationError as error:
+            raise ValueError(_in_words(error.errors()[0])) from None
+
+
+# The settings of a run or of a rank: `RunPlan[Settings]`. Where nothing is said they may be any.
+S = TypeVar("S", bound=Settings, default=Any, covariant=True)
+
+
+class FreeSettings(Settings):
+    """Settings without declared types: constants of a program that a learner reads."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def keys(self) -> list[str]:
+        """The names of the settings."""
+        return self._names()
+
+    def __getitem__(self, name: str) -> Setting:
+        value: Setting = self.declared()[name]
+        return value
+
+    def get(self, name: str, default: Setting = None) -> Any:  # noqa: ANN401 of any type
+        """A setting, or something else where there is none of that name."""
+        return self.declared().get(name, default)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.declared()
+
+
+@cache
+def following(kind: type[Settings]) -> tuple[str, ...]:
+    """The names of the settings that follow from others."""
+    names = {
+        name: None
+        for one in reversed(kind.__mro__)
+        for name, value in vars(one).items()
+        if isinstance(value, cached_property) and not name.startswith("_")
+    }
+    return tuple(names)
+
+
+def _in_words(error: ErrorDetails) -> str:
+    """One line for a person, from pydantic's account of what is wrong."""
+    name, value = ".".join(map(str, error["loc"][:1])), error["input"]
+    limits = error.get("ctx", {})
+    match error["type"]:
+        case "extra_forbidden":
+            return f"there is no setting {name!r}"
+        case "missing":
+            return f"{name} must be set"
+        case "int_type" | "int_from_float":
+            wanted = "a whole number"
+        case "greater_than_equal" if limits["ge"] == 1 and isinstance(value, int):
+            wanted = "a whole number above zero"
+        case "greater_than_equal" if limits["ge"] == 0:
+            wanted = "a number not below zero"
+        case "literal_error":
+            wanted = str(limits["expected"]).replace("'", "")
+        case _:
+            message = error["msg"]
+            wanted = message.partition("should be ")[2] or message
+    return f"{name} must be {wanted}, not {value!r}"

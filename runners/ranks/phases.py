@@ -1,0 +1,145 @@
+"""The phases of a rank: what it is doing, for the meters, for failures, and for whoever watches.
+
+A strategy marks what torch cannot tell:
+
+    with rank.phase("gather"):
+        …
+
+The rest needs no mark. `rank.watch(module, optimizer)` lets hooks tell apart: *forward*, from when
+the module is called until its loss is differentiated; *backward*, while `Tensor.backward` runs; and
+*optimizer*, from the optimizer's step until its gradients are cleared. Where a strategy marks a
+phase itself, these stay within that phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+BASE = "build"  # what a rank does where nothing else is marked
+
+
+class Marked(Protocol):
+    """What a phase needs of its rank."""
+
+    phase_name: str
+
+    def begin(self, phase: Phase) -> None:
+        """The phase begins."""
+
+    def end(self, phase: Phase) -> None:
+        """The phase has ended, without a failure."""
+
+
+class Phase:
+    """One phase of a rank. A class, because a step of a small model has no time for a generator."""
+
+    __slots__ = ("_rank", "computes", "name", "outer", "start_ns")
+
+    def __init__(self, rank: Marked, name: str, computes: bool) -> None:
+        self._rank, self.name, self.computes = rank, name, computes
+        self.outer, self.start_ns = "", 0  # the phase around it, while it is open
+
+    def __enter__(self) -> None:
+        rank = self._rank
+        self.outer = rank.phase_name
+        rank.phase_name = self.name
+        rank.begin(self)
+
+    def __exit__(self, kind: type[BaseException] | None, *where: object) -> None:
+        if kind is not None:
+            return  # after a failure the phase it happened in must stand
+        rank = self._rank
+        rank.end(self)
+        rank.phase_name = self.outer
+        self.outer = ""
+
+
+class StepPhases:
+    """Tells forward, backward and update apart by hooks on a module, autograd and an optimizer."""
+
+    current: ClassVar[StepPhases | None] = None  # of this process: it hears of `Tensor.backward`
+
+    def __init__(self, rank: Marked) -> None:
+        self._rank = rank
+        self._forward, self._backward, self._update = (
+            Phase(rank, name, computes=True) for name in ("forward", "backward", "optimizer")
+        )
+        self.open: Phase | None = None
+        self._handles: list[Any] = []
+
+    def attach(self, module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+        """Hear of a module's forward passes and an optimizer's steps; the last attached count."""
+        self.detach()
+        hook = module.register_forward_pre_hook(self._on_forward, prepend=True)
+        self._handles.append(hook)
+        if optimizer is not None:
+            self._handles.append(optimizer.register_step_pre_hook(self._on_step))
+            # It has no hook. The instance's own attribute covers the method until `detach`.
+            optimizer.zero_grad = self._then_close(optimizer.zero_grad)  # type: ignore[method-assign]
+        if StepPhases.current is None:
+            _hear_of_backward()
+        StepPhases.current = self
+
+    def detach(self) -> None:
+        """Hear of nothing any more."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def close(self) -> None:
+        """End the phase that a hook has begun, if one is open."""
+        if self.open is not None and self._rank.phase_name == self.open.name:
+            self.open.__exit__(None)
+        self.open = None
+
+    def _begin(self, phase: Phase) -> None:
+        if self.open is phase and self._rank.phase_name == phase.name:
+            return  # several forward passes before one backward
+        self.close()
+        if self._rank.phase_name == BASE:
+            self.open = phase
+            phase.__enter__()
+
+    def _on_forward(self, *call: object) -> None:
+        is_computed_again = self.open is self._backward  # under activation checkpointing
+        if torch.is_grad_enabled() and not is_computed_again:
+            self._begin(self._forward)
+
+    def _on_step(self, *call: object) -> None:
+        self._begin(self._update)
+
+    def _then_close(self, cleared: Callable[..., None]) -> Callable[..., None]:
+        @wraps(cleared)
+        def zero_grad(*arguments: Any, **named: Any) -> None:
+            cleared(*arguments, **named)
+            if self.open is self._update:
+                self.close()
+
+        return zero_grad
+
+    def differentiate(self, backward: Callable[[], None]) -> None:
+        """Run a backward pass as the phase of that name."""
+        self._begin(self._backward)
+        backward()
+        if self.open is self._backward:
+            self.close()
+
+
+def _hear_of_backward() -> None:
+    """Let `Tensor.backward` tell whoever trains in this process that it runs."""
+    differentiated: Callable[..., None] = Tensor.backward
+
+    @wraps(differentiated)
+    def backward(tensor: Tensor, *arguments: Any, **named: Any) -> None:
+        phases = StepPhases.current
+        if phases is None:
+            differentiated(tensor, *arguments, **named)
+        else:
+            phases.differentiate(lambda: differentiated(tensor, *arguments, **named))
+
+    Tensor.backward = backward  # type: ignore[method-assign,assignment]

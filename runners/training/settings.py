@@ -1,0 +1,26 @@
+"""Settings that several experiments share. No torch.
+
+An experiment's `Settings` inherits what it uses: functions of `steps.py` read these fields.
+"""
+
+from __future__ import annotations
+
+from runners.plans.settings import Count, Factor, Seconds, Settings
+
+
+class TeacherSettings(Settings):
+    """The data that a seeded teacher draws (`teacher.py`)."""
+
+    num_rows: Count
+    num_validation_rows: Count
+    num_features: Count
+    num_classes: Count
+    teacher_temperature: Factor
+
+
+class ClassifierSettings(TeacherSettings):
+    """A network with one hidden layer, trained by SGD with momentum on a teacher's data."""
+
+    num_hidden: Count
+    learning_rate: Factor
+    momentum: Seconds
