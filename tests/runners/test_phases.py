@@ -1,0 +1,142 @@
+"""Phases that hooks tell: forward, backward and update of a plain training step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from runners.ranks.phases import BASE, Phase, StepPhases
+
+
+class Heard:
+    """A rank that keeps what its phases say."""
+
+    def __init__(self) -> None:
+        self.phase_name = BASE
+        self.said: list[str] = []
+
+    def begin(self, phase: Phase) -> None:
+        self.said.append(f"{phase.name}(")
+
+    def end(self, phase: Phase) -> None:
+        self.said.append(")")
+
+    def phase(self, name: str) -> Phase:
+        return Phase(self, name, computes=True)
+
+
+@pytest.fixture
+def heard():
+    """A rank, the phases of its step, a model and an optimizer that they hear of."""
+    rank, model = Heard(), nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    phases, optimizer = StepPhases(rank), torch.optim.SGD(model.parameters(), lr=0.1)
+    phases.attach(model, optimizer)
+    yield rank, phases, model, optimizer
+    phases.detach()
+    StepPhases.current = None
+
+
+def _step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    loss = model(torch.ones(1, 2)).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_a_plain_step_is_forward_backward_and_optimizer(heard: Any) -> None:
+    rank, _, model, optimizer = heard
+    for _ in range(2):
+        _step(model, optimizer)
+    assert "".join(rank.said) == "forward()backward()optimizer()" * 2
+    assert rank.phase_name == BASE
+
+
+def test_what_follows_an_update_is_in_no_phase_of_it(heard: Any) -> None:
+    rank, _, model, optimizer = heard
+    model(torch.ones(1, 2)).sum().backward()
+    assert rank.phase_name == BASE  # between backward and the update
+    optimizer.step()
+    assert rank.phase_name == "optimizer"
+    optimizer.zero_grad()
+    assert rank.phase_name == BASE
+
+
+def test_several_forward_passes_before_one_backward_are_one_phase(heard: Any) -> None:
+    rank, _, model, _ = heard
+    (model(torch.ones(1, 2)) + model(torch.ones(1, 2))).sum().backward()
+    assert "".join(rank.said) == "forward()backward()"
+
+
+def test_validation_is_no_forward_phase(heard: Any) -> None:
+    rank, _, model, _ = heard
+    with torch.no_grad():
+        model(torch.ones(1, 2))
+    assert rank.said == []
+
+
+def test_what_is_computed_again_in_backward_stays_there(heard: Any) -> None:
+    rank, _, model, _ = heard
+    checkpoint(model, torch.ones(1, 2, requires_grad=True), use_reentrant=False).sum().backward()
+    assert "".join(rank.said) == "forward()backward()"
+
+
+def test_inside_a_phase_that_is_marked_hooks_tell_nothing(heard: Any) -> None:
+    rank, _, model, optimizer = heard
+    with rank.phase("stage"):
+        _step(model, optimizer)
+    assert "".join(rank.said) == "stage()"
+
+
+def test_a_marked_phase_may_stand_within_a_told_one(heard: Any) -> None:
+    rank, _, model, _ = heard
+    loss = model(torch.ones(1, 2)).sum()
+    with rank.phase("gather"):
+        assert rank.phase_name == "gather"
+    loss.backward()
+    assert "".join(rank.said) == "forward(gather())backward()"
+
+
+@pytest.mark.parametrize("failing", ["forward", "backward"])
+def test_after_a_failure_the_phase_that_it_happened_in_stands(heard: Any, failing: str) -> None:
+    rank, _, model, _ = heard
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    if failing == "forward":
+        model[0].register_forward_pre_hook(fail)
+    else:
+        model[0].weight.register_hook(fail)
+    with pytest.raises(MemoryError):
+        model(torch.ones(1, 2)).sum().backward()
+    assert rank.phase_name == failing
+
+
+def test_a_step_that_ends_early_leaves_no_phase_open(heard: Any) -> None:
+    rank, phases, model, _ = heard
+    model(torch.ones(1, 2))
+    phases.close()
+    assert rank.phase_name == BASE
+    assert rank.said == ["forward(", ")"]
+
+
+def test_detached_hooks_hear_of_nothing(heard: Any) -> None:
+    rank, phases, model, optimizer = heard
+    phases.detach()
+    StepPhases.current = None
+    _step(model, optimizer)
+    assert rank.said == []
+
+
+def test_the_model_that_was_attached_last_counts(heard: Any) -> None:
+    rank, phases, model, _ = heard
+    other = nn.Linear(2, 2)
+    phases.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
+    model(torch.ones(1, 2))
+    assert rank.said == []
+    other(torch.ones(1, 2))
+    assert rank.said == ["forward("]

@@ -1,0 +1,103 @@
+"""Settings of a run: what is refused, what follows, and what a trace gets to hold."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal
+
+import pytest
+
+from runners.plans.experiment import Experiment, RunPlan, changed, find
+from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, Settings
+
+PROGRAMS = {"listings", "repeats"}  # whose settings are constants of the programs that they execute
+
+
+class Small(Settings):
+    width: Count = 8
+    widths: tuple[Count, ...] = (4, 8)
+    skew: CountOrZero = 0
+    rate: Factor = 0.1
+    dtype: Literal["float32", "float64"] = "float32"
+    num_shards: Count = 2
+
+    @cached_property
+    def num_bytes(self) -> int:
+        return 4 * self.width * self.world_size
+
+    @cached_property
+    def _half(self) -> int:
+        return self.width // 2
+
+    def forced(self) -> dict[str, object]:
+        return {"num_shards": self.world_size} if self.strategy == "ddp" else {}
+
+    def check(self) -> None:
+        if self.width % self.world_size:
+            raise ValueError(f"width {self.width} cannot be split over {self.world_size} ranks")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"width": 0}, "width must be a whole number above zero, not 0"),
+        ({"width": 2.5}, "width must be a whole number, not 2.5"),
+        ({"width": True}, "width must be a whole number, not True"),
+        ({"skew": -1}, "skew must be a number not below zero, not -1"),
+        ({"rate": 0.0}, "rate must be greater than 0, not 0.0"),
+        ({"dtype": "int8"}, "dtype must be float32 or float64, not 'int8'"),
+        ({"depth": 3}, "there is no setting 'depth'"),
+        ({"widths": (4, 0)}, "widths must be a whole number above zero, not 0"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_line(wrong: dict[str, object], line: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(line)) as refused:
+        Small().changed(wrong)
+    assert str(refused.value) == line
+
+
+def test_a_trace_holds_what_was_set_and_what_follows_of_this_run() -> None:
+    plan = RunPlan("single", 2, Small(width=6))
+    assert plan.settings.as_json() == {
+        "width": 6,
+        "widths": [4, 8],
+        "skew": 0,
+        "rate": 0.1,
+        "dtype": "float32",
+        "num_shards": 2,
+        "num_bytes": 48,
+    }
+
+
+def test_settings_follow_the_run_that_they_stand_in() -> None:
+    two = RunPlan("ddp", 2, Small())
+    four = replace(two, world_size=4)
+    assert (two.settings.num_bytes, four.settings.num_bytes) == (64, 128)
+    assert (two.settings.num_shards, four.settings.num_shards) == (2, 4)
+    with pytest.raises(ValueError, match="width 8 cannot be split over 3 ranks"):
+        replace(two, world_size=3)
+
+
+def test_a_run_survives_the_way_to_its_ranks() -> None:
+    plan = RunPlan("ddp", 4, Small(width=16, widths=(2, 3)))
+    assert RunPlan.from_json(plan.as_json(), Small) == plan
+
+
+def test_what_follows_can_not_be_set() -> None:
+    experiment = Experiment("one", "", {"ddp": RunPlan("ddp", 2, Small())}, {})
+    with pytest.raises(ValueError, match="there is no setting 'num_bytes'"):
+        changed(experiment, experiment.runs["ddp"], {"num_bytes": 3})
+    assert changed(experiment, experiment.runs["ddp"], {"width": 4}).settings.num_bytes == 32
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Small().width = 3  # type: ignore[misc]
+
+
+def test_every_experiment_declares_the_types_of_its_settings(book: list[str]) -> None:
+    for name in [one for one in book if one not in PROGRAMS]:
+        for run, plan in find(name).runs.items():
+            assert not isinstance(plan.settings, FreeSettings), f"{name}.{run}"
