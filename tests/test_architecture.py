@@ -20,7 +20,6 @@ VAGUE = {"util", "utils", "helper", "helpers", "manager", "data", "info", "misc"
 NEED_TORCH = (
     *(f"runners.{room}" for room in ("meters", "ranks", "training", "experiments")),
     "runners.forecast.primitives",
-    "runners.system.accelerator",
     "runners.cluster",
 )
 MISSING_DOCSTRINGS = ["--select", "D100,D101,D102,D103,D104,D417,D419"]

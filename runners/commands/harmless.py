@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import yaml
 
@@ -18,17 +17,9 @@ from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import check_name, find, names, on_device
-from runners.traces import machine
+from runners.traces import digest, machine
 from runners.traces.compare import Difference, compare
-from runners.traces.digest import (
-    HARMLESS,
-    Digests,
-    Harmless,
-    Rerun,
-    brought_up,
-    harmless,
-    source_digest,
-)
+from runners.traces.digest import Digests, Harmless, Rerun, brought_up, harmless, source_digest
 from runners.traces.files import machine_folders, read
 from runners.traces.records import Trace
 
@@ -127,7 +118,8 @@ def _write(entries: Sequence[Harmless]) -> None:
     text = yaml.safe_dump(
         [entry.model_dump(mode="json") for entry in entries], sort_keys=False, width=100
     )
-    head = HARMLESS.read_text(encoding="utf-8").partition("\n- ")[0].rstrip().removesuffix("[]")
-    later = Path(f"{HARMLESS}.new")
+    head = digest.HARMLESS.read_text(encoding="utf-8").partition("\n- ")[0].removesuffix("[]\n")
+    later = digest.HARMLESS.with_suffix(".new")
     later.write_text(f"{head.rstrip()}\n{text}", encoding="utf-8")
-    later.replace(HARMLESS)
+    later.replace(digest.HARMLESS)
+    digest.forget_code()

@@ -36,7 +36,7 @@ class BusyError(RuntimeError):
 
 def folder(*, as_reference: bool = False) -> Path:
     """The folder of this machine's traces."""
-    return machine.TRACES / machine.describe(as_reference=as_reference).name
+    return machine.TRACES / machine.name(as_reference=as_reference)
 
 
 @contextmanager

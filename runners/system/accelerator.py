@@ -3,16 +3,24 @@
 In: torch, the environment. Out: which kind of device ranks get, how many there are, and what the
 caching allocator of one counts. The runners reach `torch.cuda` through this module, so that a test
 can put a stand-in here. `PROOFBOOK_DEVICE=cpu` measures as CPU where there is an accelerator.
+
+torch loads at the first call that needs it: a machine without a driver's files has no device to
+ask it about, and commands that only tell need not wait for it.
 """
 
 from __future__ import annotations
 
 import os
+import platform
+import sys
 from dataclasses import dataclass
-
-import torch
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runners.system.errors import AcceleratorError
+
+if TYPE_CHECKING:
+    import torch
 
 DEVICE = "PROOFBOOK_DEVICE"
 # What torch says where there is no accelerator to use at all: then CPU is what a reader expects.
@@ -23,6 +31,10 @@ NO_DEVICE = (
     "no CUDA-capable device",
     "not compiled with CUDA",
 )
+
+
+# What a driver of NVIDIA's, of AMD's, or of Windows below Linux puts there.
+DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 @dataclass(frozen=True)
@@ -46,8 +58,10 @@ def kind() -> str:
     chosen = os.environ.get(DEVICE, "")
     if chosen not in ("", "cpu"):
         raise AcceleratorError(f"{DEVICE} is {chosen!r}; set it to cpu, or leave it out")
-    if chosen == "cpu":
+    if chosen == "cpu" or _is_known_without_torch():
         return "cpu"
+    import torch
+
     if torch.cuda.is_available():
         return "cuda"
     if reason := _unusable():
@@ -59,11 +73,22 @@ def kind() -> str:
     return "cpu"
 
 
+def _is_known_without_torch() -> bool:
+    """Whether torch would find no device, and is not loaded yet."""
+    return (
+        "torch" not in sys.modules
+        and platform.system() == "Linux"
+        and not any(Path(name).exists() for name in DEVICE_FILES)
+    )
+
+
 def _unusable() -> str | None:
     """Why torch cannot use an accelerator that is there; None where there is none, or it is hidden.
 
     `is_available` turns each cause into a warning and False; to initialise names the cause.
     """
+    import torch
+
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     if torch.version.cuda is None or hidden:
         return None
@@ -77,29 +102,44 @@ def _unusable() -> str | None:
 
 def num_devices() -> int:
     """Accelerators that ranks can be placed on; 0 where ranks stay on the CPU."""
-    return int(torch.cuda.device_count()) if kind() == "cuda" else 0
+    if kind() != "cuda":
+        return 0
+    import torch
+
+    return int(torch.cuda.device_count())
 
 
 def described() -> list[tuple[str, int]]:
     """Name and bytes of memory of each accelerator."""
-    found = [torch.cuda.get_device_properties(index) for index in range(num_devices())]
+    count = num_devices()
+    if not count:
+        return []
+    import torch
+
+    found = [torch.cuda.get_device_properties(index) for index in range(count)]
     return [(one.name, one.total_memory) for one in found]
 
 
 def select(device: torch.device) -> None:
     """Make an accelerator the current one of this process; nothing on CPU."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.set_device(device)
 
 
 def synchronize(device: torch.device) -> None:
     """Wait until an accelerator has finished, so that a clock read now means something."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.synchronize(device)
 
 
 def allocated(device: torch.device) -> Allocated:
     """What the device's allocator has given out."""
+    import torch
+
     stats = torch.cuda.memory_stats(device)
     return Allocated(
         now_bytes=stats.get("allocated_bytes.all.current", 0),
@@ -110,6 +150,8 @@ def allocated(device: torch.device) -> Allocated:
 
 def reset_peak(device: torch.device) -> None:
     """Let the peak of `allocated` begin anew at what is given out now."""
+    import torch
+
     torch.cuda.reset_peak_memory_stats(device)
 
 
@@ -119,6 +161,8 @@ def free_workspaces(device: torch.device) -> int:
     They come from the same allocator as tensors and belong to none. cuBLAS takes new ones at its
     next product.
     """
+    import torch
+
     synchronize(device)
     before = allocated(device).now_bytes
     torch._C._cuda_clearCublasWorkspaces()

@@ -163,6 +163,19 @@ def _part(here: Identity, visible: Sequence[Accelerator]) -> str:
     return "-and-".join(f"{few}-of-{all_}-{what}" for few, all_, what in counts if few < all_)
 
 
+def name(*, as_reference: bool = False) -> str:
+    """The name of this machine, which is that of its folder; as `describe`, and without torch."""
+    here, visible = identity(), accelerators()
+    part = _part(here, visible)
+    if as_reference and part:
+        raise PartOfMachineError(
+            f"the reference folder is measured with a whole machine, and ranks may use only "
+            f"{part.replace('-', ' ')}; lift the limit (taskset, CUDA_VISIBLE_DEVICES), or leave "
+            "out --as-reference"
+        )
+    return f"reference-{_kind(here)}" if as_reference else _name(here, part, visible)
+
+
 @cache
 def describe(*, as_reference: bool = False) -> Machine:
     """This machine, named by its local id or, on demand, as the reference machine.
@@ -177,16 +190,9 @@ def describe(*, as_reference: bool = False) -> Machine:
     import torch
 
     here, visible = identity(), accelerators()
-    part = _part(here, visible)
-    if as_reference and part:
-        raise PartOfMachineError(
-            f"the reference folder is measured with a whole machine, and ranks may use only "
-            f"{part.replace('-', ' ')}; lift the limit (taskset, CUDA_VISIBLE_DEVICES), or leave "
-            "out --as-reference"
-        )
     return Machine(
         schema_version=1,
-        name=f"reference-{_kind(here)}" if as_reference else _name(here, part, visible),
+        name=name(as_reference=as_reference),
         fingerprint=here.fingerprint,
         is_reference=as_reference,
         cpu=here.cpu,
