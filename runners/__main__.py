@@ -51,14 +51,14 @@ if importlib.util.find_spec("torch") is None:  # `make pages` sets up without it
 
 from runners.commands.harmless import HarmlessError, declare
 from runners.commands.reproduce import ReproduceError, reproduce
-from runners.commands.run import Asked, check_names, dry, run, shown
+from runners.commands.run import RunRequest, check_names, dry, run, shown
 from runners.commands.show import lines
 from runners.commands.try_run import TrialError, named, prepare
 from runners.forecast.predict import PrimitiveError, predict
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError
-from runners.measuring.pending import due, left_out_of
+from runners.measuring.pending import left_out_of, pending
 from runners.measuring.progress import Progress
 from runners.plans.experiment import UnknownExperimentError, check_name, find, names, on_device
 from runners.system.errors import AcceleratorError, LaunchError
@@ -67,7 +67,7 @@ from runners.traces.compare import compare, traces_in
 from runners.traces.files import TraceError, json_schema, read, write_machine
 from runners.traces.identity import IdentityError
 from runners.traces.programs import ProgramError
-from runners.traces.summary import how_it_ended, tried
+from runners.traces.summary import how_it_ended, summary_lines
 
 # What a person can mend: one line, and exit code 2.
 CAN_BE_MENDED = (
@@ -167,7 +167,7 @@ def _list() -> int:
 
 
 def _state(name: str, where: Path) -> str:
-    one = due(name, where)
+    one = pending(name, where)
     if one is not None:
         return one.reason
     path = where / f"{name}.json"
@@ -177,8 +177,8 @@ def _state(name: str, where: Path) -> str:
     return "measured on this machine" if path.exists() else "missing"
 
 
-def _run(asked: Asked) -> int:
-    ran = run(asked)
+def _run(request: RunRequest) -> int:
+    ran = run(request)
     lost = f", {len(ran.not_measured)} not measured" if ran.not_measured else ""
     print(
         f"{ran.num_measured} measured, {ran.num_fresh} already fresh, "
@@ -243,7 +243,7 @@ def _try(wanted: str, settings: Sequence[str]) -> int:
         changed = replace(experiment, runs={trial.run: trial.plan})
         trace = measure.measure_alone(changed, trial.run, launcher, Progress())
     path = tries.keep(trace)
-    for line in tried(trace.runs[run]):
+    for line in summary_lines(trace.runs[run]):
         print(line)
     print(f"kept in {shown(path)}; `make serve` shows it beside the book's")
     return 0
@@ -291,7 +291,7 @@ def _predict(*, as_reference: bool) -> int:
     peaks = sum(run.peak_bytes is not None for run in prediction.runs.values())
     steps = sum(run.step_seconds is not None for run in prediction.runs.values())
     print(
-        f"{len(prediction.primitives)} primitives; foretold {peaks} peaks, {steps} steps, "
+        f"{len(prediction.primitives)} primitives; predicted {peaks} peaks, {steps} steps, "
         f"{len(prediction.choices)} choices; in {shown(where / 'prediction.json')}"
     )
     known = [name for name in names() if (where / f"{name}.json").exists()]
@@ -317,8 +317,8 @@ def _machine() -> int:
     return 0
 
 
-def _asked(arguments: argparse.Namespace) -> Asked:
-    return Asked(
+def _request(arguments: argparse.Namespace) -> RunRequest:
+    return RunRequest(
         names=tuple(arguments.names),
         force=arguments.force,
         full=arguments.full,
@@ -328,11 +328,11 @@ def _asked(arguments: argparse.Namespace) -> Asked:
 
 def _dispatch_run(arguments: argparse.Namespace) -> int:
     if arguments.dry:
-        print("\n".join(dry(_asked(arguments))))
+        print("\n".join(dry(_request(arguments))))
         return 0
     if arguments.repeat is not None:
         return _repeat(arguments.names, arguments.repeat)
-    return _run(_asked(arguments))
+    return _run(_request(arguments))
 
 
 def _dispatch_try(arguments: argparse.Namespace) -> int:

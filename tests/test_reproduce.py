@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from generator.evidence.reproduce_command import COMMAND
-from runners.commands.reproduce import asked_of
+from runners.commands.reproduce import requested
 from runners.plans.experiment import find
 from runners.traces.fields import at, in_words
 from runners.traces.files import read
@@ -34,9 +34,9 @@ def shown(built_site):
 
 
 @pytest.fixture(scope="module")
-def asked(shown):
+def wanted(shown):
     """What each command names in the reference machine's traces."""
-    return {one.command: asked_of(shlex.split(one.command)[4:], REFERENCE) for one in shown}
+    return {one.command: requested(shlex.split(one.command)[4:], REFERENCE) for one in shown}
 
 
 def test_every_measured_number_has_a_command_and_nothing_given_or_cited_has(built_site):
@@ -50,12 +50,12 @@ def test_every_measured_number_has_a_command_and_nothing_given_or_cited_has(buil
     assert all(any(kind != "given" for _, kind in one.inputs) for one in computed)
 
 
-def test_every_command_names_values_that_the_page_shows(shown, asked):
+def test_every_command_names_values_that_the_page_shows(shown, wanted):
     wrong = []
     for one in shown:
         said = {
             in_words(at(experiment.page.trace.runs[field.run], field.steps), field.steps)
-            for experiment in asked[one.command]
+            for experiment in wanted[one.command]
             for field in experiment.fields
         }
         if one.exactly and one.kind != "computed" and one.exactly not in said:
@@ -97,11 +97,11 @@ def _state(clone: Path) -> dict[str, int]:
     }
 
 
-def _is_short(one: Popover, asked) -> bool:
+def _is_short(one: Popover, wanted) -> bool:
     """Whether it takes one run, which took little time, and needs no network of its own."""
     runs = {
         (experiment.page.trace.experiment, name): experiment.page.trace.runs[name]
-        for experiment in asked[one.command]
+        for experiment in wanted[one.command]
         for name in experiment.runs
     }
     seconds = sum(run.timing.wall_seconds for run in runs.values())
@@ -112,12 +112,12 @@ def _is_short(one: Popover, asked) -> bool:
     )
 
 
-def sample(shown, asked, num: int) -> list[Popover]:
+def sample(shown, wanted, num: int) -> list[Popover]:
     """Popovers on short runs, drawn page by page, so that no page or kind has most of them."""
     draw = random.Random(9)
     by_place: dict[tuple[str, str], list[Popover]] = {}
     for one in shown:
-        if _is_short(one, asked):
+        if _is_short(one, wanted):
             by_place.setdefault((one.page, one.kind), []).append(one)
     places = sorted(by_place)
     draw.shuffle(places)
@@ -144,10 +144,10 @@ def _blocks(printed: str) -> dict[str, str]:
     return {block.splitlines()[0]: block for block in blocks if "\n  tolerance" in block}
 
 
-def faults_of(one: Popover, asked, done: subprocess.CompletedProcess[str]) -> list[str]:
+def faults_of(one: Popover, wanted, done: subprocess.CompletedProcess[str]) -> list[str]:
     """What a command should have said of a popover's value, and did not."""
     told = _blocks(done.stdout)
-    paths = [field.path for experiment in asked[one.command] for field in experiment.fields]
+    paths = [field.path for experiment in wanted[one.command] for field in experiment.fields]
     if missing := [path for path in paths if path not in told]:
         return [f"nothing of {missing}: {done.stdout}{done.stderr}"]
     printed = "\n".join(told[path] for path in paths)
@@ -172,9 +172,9 @@ def _together(chosen: list[Popover]) -> str:
 
 
 @pytest.mark.ranks
-def test_thirty_popovers_pasted_in_a_fresh_clone_print_the_pages_value(shown, asked, clone):
+def test_thirty_popovers_pasted_in_a_fresh_clone_print_the_pages_value(shown, wanted, clone):
     """A few as they stand, the others as one line; `make soak` pastes each of them alone."""
-    chosen = sample(shown, asked, NUM_SAMPLED)
+    chosen = sample(shown, wanted, NUM_SAMPLED)
     assert len(chosen) == NUM_SAMPLED
     assert {one.kind for one in chosen} == {"measured", "computed", "simulated"}
     alone, together = chosen[:NUM_ALONE], chosen[NUM_ALONE:]
@@ -183,7 +183,7 @@ def test_thirty_popovers_pasted_in_a_fresh_clone_print_the_pages_value(shown, as
         done = pasted(line, clone)
         differs = re.search(r"^  differs$", done.stdout, re.MULTILINE)
         assert done.returncode == bool(differs), f"{line}\n{done.stdout}{done.stderr}"
-        faults += [f"{one.page}: {fault}" for one in ones for fault in faults_of(one, asked, done)]
+        faults += [f"{one.page}: {fault}" for one in ones for fault in faults_of(one, wanted, done)]
     assert not faults, "\n\n".join(faults)
     assert _state(clone) == before
 
@@ -222,12 +222,12 @@ def test_a_page_that_is_wrong_is_told_from_the_run(clone):
 )
 def test_a_path_that_leads_nowhere_is_refused_with_the_nearest(path, says):
     with pytest.raises(ValueError, match=re.escape(says)):
-        asked_of([path], REFERENCE)
+        requested([path], REFERENCE)
 
 
 def test_brackets_stand_for_every_element():
     trace = read(REFERENCE / "ddp.json")
-    (one,) = asked_of(["ddp.ddp.ranks[].num_samples"], REFERENCE)
+    (one,) = requested(["ddp.ddp.ranks[].num_samples"], REFERENCE)
     assert [field.steps[1] for field in one.fields] == list(range(len(trace.runs["ddp"].ranks)))
 
 

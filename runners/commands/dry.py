@@ -1,6 +1,6 @@
 """`python -m runners run --dry`: what would run, how long and with how much memory. Nothing runs.
 
-In: what is due. Out: a line an experiment and one for all. How long a run takes, and how much
+In: what is pending. Out: a line an experiment and one for all. How long a run takes, and how much
 memory its ranks take together, is read off its last trace here, however stale; else off the
 reference machine's; else off its forecast. What none of these knows is counted as unknown.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runners.measuring.pending import Due
+from runners.measuring.pending import Pending
 from runners.traces.files import TraceError, read
 from runners.traces.prediction import Prediction, RunForecast
 from runners.traces.records import Run, Trace
@@ -37,32 +37,34 @@ class Estimate:
     peak_bytes: int | None
 
 
-def estimated(due: Due, where: Path, traces: Path, prediction: Prediction | None) -> Estimate:
+def estimated(
+    waiting: Pending, where: Path, traces: Path, prediction: Prediction | None
+) -> Estimate:
     """What an experiment would take.
 
     Args:
-        due: what of it would run.
+        waiting: what of it would run.
         where: this machine's folder.
         traces: the folder of all machines' folders.
         prediction: of this machine, where there is one.
     """
-    name = due.experiment.name
+    name = waiting.experiment.name
     known = _last_runs([where, *sorted(traces.glob("reference-*"))], name)
     told = prediction.runs if prediction else {}
     seconds, peaks = [], []
-    for run in due.measured:
-        plan = due.experiment.runs[run]
+    for run in waiting.measured:
+        plan = waiting.experiment.runs[run]
         last, forecast = known.get(run), told.get(f"{name}.{run}")
         seconds.append(
             last.timing.wall_seconds
             if last
-            else _foretold_seconds(forecast, plan.settings.as_json(), len(plan.passes))
+            else _predicted_seconds(forecast, plan.settings.as_json(), len(plan.passes))
         )
         if plan.nature == "simulated":
             continue  # fake tensors take no memory
-        peaks.append(_peak_bytes(last) if last else _foretold_bytes(forecast, plan.world_size))
+        peaks.append(_peak_bytes(last) if last else _predicted_bytes(forecast, plan.world_size))
     return Estimate(
-        len(due.measured),
+        len(waiting.measured),
         sum(s for s in seconds if s is not None),
         sum(s is None for s in seconds),
         max((p for p in peaks if p is not None), default=None),
@@ -94,13 +96,13 @@ def _peak_bytes(run: Run) -> int | None:
     return sum(held) if held else None
 
 
-def _foretold_bytes(forecast: RunForecast | None, world_size: int) -> int | None:
+def _predicted_bytes(forecast: RunForecast | None, world_size: int) -> int | None:
     if forecast is None or forecast.peak_bytes is None:
         return None
     return round(forecast.peak_bytes.high) * world_size
 
 
-def _foretold_seconds(
+def _predicted_seconds(
     forecast: RunForecast | None, settings: Mapping[str, object], num_passes: int
 ) -> float | None:
     """From the step's forecast, where a setting says how many steps there are."""

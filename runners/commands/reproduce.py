@@ -51,8 +51,8 @@ class Page:
 
 
 @dataclass
-class Asked:
-    """What is asked of one experiment: runs as a whole, and single fields."""
+class Requested:
+    """What is wanted of one experiment: runs as a whole, and single fields."""
 
     page: Page
     whole: list[str] = field(default_factory=list)
@@ -79,10 +79,10 @@ def reproduce(
         ReproduceError: a path leads nowhere, or this machine cannot do the run.
         TraceError, BusyError, LaunchError.
     """
-    asked = asked_of(paths, folder_of(on))
+    wanted = requested(paths, folder_of(on))
     verdicts: list[bool] = []
     with alone(), Launcher(machine.device_kind()) as launcher:
-        for one in asked:
+        for one in wanted:
             measured = _measured(one, launcher, progress)
             for note in _notes(one.page):
                 say(note)
@@ -94,23 +94,23 @@ def reproduce(
     return all(verdicts)
 
 
-def asked_of(paths: Sequence[str], folder: Path) -> list[Asked]:
+def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
     """What the paths name, by experiment.
 
     Raises:
         ReproduceError: a path leads nowhere in the traces of this folder.
         TraceError: a trace cannot be read.
     """
-    found: dict[str, Asked] = {}
+    found: dict[str, Requested] = {}
     for path in paths:
         experiment, *rest = path.split(".", 2)
         if experiment not in found:
-            found[experiment] = Asked(_page(experiment, folder))
-        asked = found[experiment]
+            found[experiment] = Requested(_page(experiment, folder))
+        wanted = found[experiment]
         if len(rest) == 2:
-            asked.fields += _wanted(path, asked.page.trace)
+            wanted.fields += _wanted(path, wanted.page.trace)
         else:
-            asked.whole += _runs(asked.page.trace, rest)
+            wanted.whole += _runs(wanted.page.trace, rest)
     return list(found.values())
 
 
@@ -226,16 +226,16 @@ def _name_of(many: object, element: object, key: Key) -> Key:
     return key
 
 
-def _measured(asked: Asked, launcher: Launcher, progress: Progress) -> dict[str, Run]:
-    name = asked.page.trace.experiment
+def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:
+    name = wanted.page.trace.experiment
     loaded = on_device(find(name), launcher.device)
-    gone = [run for run in asked.runs if run not in loaded.runs]
+    gone = [run for run in wanted.runs if run not in loaded.runs]
     if gone:
         raise ReproduceError(f"the code of {name} has no run {gone[0]!r} any more")
-    picked = replace(loaded, runs={run: loaded.runs[run] for run in asked.runs})
+    picked = replace(loaded, runs={run: loaded.runs[run] for run in wanted.runs})
     progress.begin(picked)
     found: dict[str, Run] = {}
-    for run in asked.runs:
+    for run in wanted.runs:
         found[run] = measure_run(launcher, picked, run, progress, found)
         progress.ended(run, found[run])
         if found[run].status == "skipped":
@@ -307,16 +307,16 @@ def _said(run: Run, steps: tuple[Key, ...]) -> str:
     return f"{round_one} = {exact}"
 
 
-def _as_a_whole(asked: Asked, measured: dict[str, Run], say: Callable[[str], None]) -> bool:
+def _as_a_whole(wanted: Requested, measured: dict[str, Run], say: Callable[[str], None]) -> bool:
     """Compare whole runs as two machines are, and whether nothing differs."""
-    shown, name = asked.page.trace, asked.page.trace.experiment
-    here, there = ({run: by[run] for run in asked.whole} for by in (measured, shown.runs))
+    shown, name = wanted.page.trace, wanted.page.trace.experiment
+    here, there = ({run: by[run] for run in wanted.whole} for by in (measured, shown.runs))
     # Of one digest, so that runs of changed code are compared too; the note has said that.
     found = compare(
         {name: shown.model_copy(update={"runs": there})},
         {name: shown.model_copy(update={"runs": here})},
     )
-    say(f"{name}: {', '.join(asked.whole)} (the page | here)")
+    say(f"{name}: {', '.join(wanted.whole)} (the page | here)")
     for line in found.lines():
         say(f"  {line}")
     is_same = not (found.outcomes or found.fields or found.times)

@@ -1,7 +1,8 @@
-"""`python -m runners run`: measure what is due, then say what surprised.
+"""`python -m runners run`: measure what is pending, then say what surprised.
 
-In: the names of experiments and what is asked (`Asked`). Out: traces in the machine's folder, and
-`Ran`, which the command prints: how many were measured, what surprised, what is lacking.
+In: the names of experiments and what is requested (`RunRequest`). Out: traces in the machine's
+folder, and `Ran`, which the command prints: how many were measured, what surprised, what is
+lacking.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from runners.forecast.predict import PrimitiveError, bring_up_to_date
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import UnfinishedError
-from runners.measuring.pending import Due, due, lacking, left_out_of, part_of
+from runners.measuring.pending import Pending, lacking, left_out_of, part_of, pending
 from runners.measuring.progress import Progress
 from runners.plans.experiment import check_name, names
 from runners.traces import machine
@@ -25,8 +26,8 @@ from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What `run` is asked to do.
+class RunRequest:
+    """What `run` is requested to do.
 
     Attributes:
         names: experiments; all where none is named.
@@ -34,7 +35,7 @@ class Asked:
         full: measure the heavier runs and experiments too.
         as_reference: write the committed folder, and see that it is a whole set.
 
-    Where all experiments are asked for, what they need is foretold first.
+    Where all experiments are requested, what they need is predicted first.
     """
 
     names: tuple[str, ...] = ()
@@ -87,31 +88,32 @@ def shown(path: Path) -> Path:
     return path.relative_to(machine.ROOT) if path.is_relative_to(machine.ROOT) else path
 
 
-def all_due(asked: Asked, where: Path) -> list[Due]:
-    """What must be measured of each experiment that is asked for."""
+def all_pending(request: RunRequest, where: Path) -> list[Pending]:
+    """What must be measured of each experiment that is requested."""
     found = (
-        due(name, where, full=asked.full, force=asked.force) for name in check_names(asked.names)
+        pending(name, where, full=request.full, force=request.force)
+        for name in check_names(request.names)
     )
     return [one for one in found if one is not None]
 
 
-def run(asked: Asked) -> Ran:
-    """Measure what is due and say how it ended.
+def run(request: RunRequest) -> Ran:
+    """Measure what is pending and say how it ended.
 
     Raises:
         BusyError: another run is measuring here.
         LaunchError: ranks could not be started.
         OSError: the disk refused.
     """
-    chosen = check_names(asked.names)
+    chosen = check_names(request.names)
     with measure.alone():
-        where = measure.folder(as_reference=asked.as_reference)
-        if asked.force:
+        where = measure.folder(as_reference=request.as_reference)
+        if request.force:
             for name in chosen:
                 part_of(name, where).unlink(missing_ok=True)
-        waiting = all_due(asked, where)
-        unfinished = _measure(waiting, where, asked) if waiting else {}
-        if not asked.as_reference and (where / "machine.json").exists():
+        waiting = all_pending(request, where)
+        unfinished = _measure(waiting, where, request) if waiting else {}
+        if not request.as_reference and (where / "machine.json").exists():
             machine.remember(machine.name_of(where))
     paths = [where / f"{name}.json" for name in chosen if name not in unfinished]
     traces = [read(path) for path in paths if path.exists()]
@@ -121,23 +123,23 @@ def run(asked: Asked) -> Ran:
         num_measured,
         len(traces) - num_measured,
         [line for trace in traces for line in surprises_of(trace)],
-        lacking(chosen, where) if asked.as_reference else [],
+        lacking(chosen, where) if request.as_reference else [],
         _heavier([name for name in chosen if name not in unfinished], traces),
         [line for causes in unfinished.values() for line in causes],
     )
 
 
-def _measure(waiting: list[Due], where: Path, asked: Asked) -> dict[str, list[str]]:
+def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[str, list[str]]:
     """Measure what waits; the experiments that are unfinished, each with its causes."""
     unfinished: dict[str, list[str]] = {}
     with Launcher(machine.device_kind()) as launcher:
         launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
         progress = Progress()
-        if not asked.names:  # who names experiments works on them, and has no time for it
-            _foretell(waiting, launcher, where, progress)
+        if not request.names:  # who names experiments works on them, and has no time for it
+            _predict(waiting, launcher, where, progress)
         for place, one in enumerate(waiting):
             try:
-                measure.measure(one, launcher, progress, as_reference=asked.as_reference)
+                measure.measure(one, launcher, progress, as_reference=request.as_reference)
             except UnfinishedError as error:
                 unfinished[one.experiment.name] = error.causes
                 if error.is_lasting:
@@ -146,23 +148,23 @@ def _measure(waiting: list[Due], where: Path, asked: Asked) -> dict[str, list[st
     return unfinished
 
 
-def _foretell(waiting: list[Due], launcher: Launcher, where: Path, progress: Progress) -> None:
-    """Foretell what waits; a machine on which that fails is measured all the same."""
+def _predict(waiting: list[Pending], launcher: Launcher, where: Path, progress: Progress) -> None:
+    """Predict what waits; a machine on which that fails is measured all the same."""
     try:
         bring_up_to_date([one.experiment for one in waiting], launcher, where, progress)
     except PrimitiveError as error:
-        progress.said(f"nothing is foretold here: {error}")
+        progress.said(f"nothing is predicted here: {error}")
 
 
-def dry(asked: Asked) -> list[str]:
+def dry(request: RunRequest) -> list[str]:
     """What `run` would do, a line an experiment and one for all; nothing runs.
 
     Raises:
         TraceError: the machine's prediction cannot be read.
     """
-    where = measure.folder(as_reference=asked.as_reference)
+    where = measure.folder(as_reference=request.as_reference)
     prediction = read_prediction(where)
-    waiting = all_due(asked, where)
+    waiting = all_pending(request, where)
     estimates = [estimated(one, where, machine.TRACES, prediction) for one in waiting]
     lines = [
         said(one.experiment.name, one.reason, estimate)
@@ -170,7 +172,7 @@ def dry(asked: Asked) -> list[str]:
     ]
     if not lines:
         return ["nothing would run: all that was asked for is fresh"]
-    first = not asked.names and prediction is None
+    first = not request.names and prediction is None
     return [
         *lines,
         said("in all", "after a minute of `predict`" if first else "", together(estimates)),

@@ -60,11 +60,11 @@ class _Part:
     is_exchange: bool = False
 
 
-def foretell(work: Work | None, primitives: Primitives, num_places: int) -> RunForecast:
+def forecast_run(work: Work | None, primitives: Primitives, num_places: int) -> RunForecast:
     """What a run will need.
 
     Args:
-        work: of one step; None where the experiment foretells nothing.
+        work: of one step; None where the experiment predicts nothing.
         primitives: of this machine.
         num_places: ranks that can compute at once, each on a core or an accelerator of its own.
     """
@@ -297,7 +297,7 @@ def _exchange(exchange: Exchange, primitives: Primitives) -> _Part:
 
 
 def best(forecasts: Iterable[tuple[str, Interval | None]]) -> str | None:
-    """The run that is expected to need least; None where one of them was not foretold."""
+    """The run that is expected to need least; None where one of them was not predicted."""
     known = [(name, interval) for name, interval in forecasts]
     if not known or any(interval is None for _, interval in known):
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runners.forecast.model import best, foretell
+from runners.forecast.model import best, forecast_run
 from runners.forecast.primitive_sizes import needed
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
@@ -89,12 +89,12 @@ def predicted_run(
 ) -> RunForecast:
     """What one run will need, of that which its passes measure."""
     work = experiment.forecast(plan) if experiment.forecast else None
-    told = foretell(work, primitives, places)
+    told = forecast_run(work, primitives, places)
     peak = told.peak_bytes if "metered" in plan.passes else None
     step = told.step_seconds if "timed" in plan.passes else None
     reason = told.reason
     if peak is None and step is None and reason is None:
-        reason = "what was foretold of it, none of its passes measures"
+        reason = "what was predicted of it, none of its passes measures"
     return RunForecast(peak_bytes=peak, step_seconds=step, reason=reason)
 
 
@@ -133,7 +133,7 @@ def _now() -> str:
 
 
 def predict(launcher: Launcher, where: Path, progress: Progress) -> Prediction:
-    """Measure primitives, foretell every run, and write `prediction.json`.
+    """Measure primitives, forecast_run every run, and write `prediction.json`.
 
     Raises:
         LaunchError, OSError.
@@ -157,10 +157,10 @@ def predict(launcher: Launcher, where: Path, progress: Progress) -> Prediction:
 def bring_up_to_date(
     experiments: Iterable[Experiment], launcher: Launcher, where: Path, progress: Progress
 ) -> None:
-    """Foretell what is about to be measured and was not foretold so before.
+    """Predict what is about to be measured and was not predicted so before.
 
     A machine without a prediction gets its first one. One that has a prediction keeps its
-    primitives: what is new or has changed is foretold from them, with the time of now.
+    primitives: what is new or has changed is predicted from them, with the time of now.
 
     Raises:
         LaunchError, OSError.

@@ -1,4 +1,4 @@
-"""What a machine does in how long: the primitives from which `predict` foretells steps.
+"""What a machine does in how long: the primitives from which `predict` predicts steps.
 
 An experiment that is no part of the book: `runners.experiment.find` knows it by name, nothing lists
 it. Its ranks are the launcher's own: forked, one thread each, with the allocator of timed passes.

@@ -1,6 +1,6 @@
 """Measure one experiment: every run, every pass, into one trace.
 
-In: what is due of it (`pending.py`). Out: a `Trace` on disk, written whole.
+In: what of it is pending (`pending.py`). Out: a `Trace` on disk, written whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import MappingProxyType
 from runners.measuring.gather import gather, skipped
 from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
-from runners.measuring.pending import Due, needs_full, part_of
+from runners.measuring.pending import Pending, needs_full, part_of
 from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
 from runners.system.links import cannot_link
@@ -162,9 +162,9 @@ def _followed(
 
 
 def measure(
-    due: Due, launcher: Launcher, progress: Progress, *, as_reference: bool = False
+    waiting: Pending, launcher: Launcher, progress: Progress, *, as_reference: bool = False
 ) -> Trace:
-    """Measure what is due of an experiment and write its trace; what is kept stands beside it.
+    """Measure what is pending of an experiment and write its trace; what is kept stands beside it.
 
     After each run, what has ended is kept in the part file, so that an interruption costs one run.
     The trace on disk is replaced only by a whole one: where a run could not be measured, what was
@@ -174,13 +174,13 @@ def measure(
         UnfinishedError: some runs could not be measured.
         UnknownExperimentError, LaunchError, OSError.
     """
-    name = due.experiment.name
+    name = waiting.experiment.name
     # Before it runs: who edits it meanwhile gets a stale trace, not a false one.
     code = code_of(name)
-    experiment = on_device(due.experiment, launcher.device)
+    experiment = on_device(waiting.experiment, launcher.device)
     here = machine.describe(as_reference=as_reference)
     where = folder(as_reference=as_reference)
-    since = due.since or now()
+    since = waiting.since or now()
     runs: dict[str, Run] = {}
     causes: list[str] = []
     progress.begin(experiment)
@@ -189,7 +189,7 @@ def measure(
     with _unfinished_where_the_disk_is_full(name, where):
         for run_name in experiment.runs:
             try:
-                runs[run_name] = _next(due, launcher, experiment, run_name, progress, runs)
+                runs[run_name] = _next(waiting, launcher, experiment, run_name, progress, runs)
             except NotMeasuredError as error:
                 causes.append(f"{name}.{run_name}: {error}")
                 progress.not_measured(run_name, str(error))
@@ -209,7 +209,7 @@ def measure(
 
 
 def _next(
-    due: Due,
+    waiting: Pending,
     launcher: Launcher,
     experiment: Experiment,
     name: str,
@@ -222,13 +222,13 @@ def _next(
         NotMeasuredError: it failed for want of the machine.
         LaunchError: ranks could not be started.
     """
-    if name in due.kept:
+    if name in waiting.kept:
         progress.kept(name)
-        return due.kept[name]
+        return waiting.kept[name]
     try:
         run = (
             _left_out(launcher, experiment, name)
-            if name in due.left_out
+            if name in waiting.left_out
             else measure_run(launcher, experiment, name, progress, runs)
         )
     except OSError as error:

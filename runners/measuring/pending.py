@@ -1,9 +1,9 @@
 """What of an experiment is still to be measured on this machine, and what stays as it was measured.
 
-In: an experiment's name and the machine's folder. Out: a `Due`, which says why, which runs will be
-measured, and which are kept: a fresh trace that lacks only its full runs keeps the others, and so
-does a measurement that was interrupted. What was measured under other code is never kept. No torch
-but where an experiment must be loaded.
+In: an experiment's name and the machine's folder. Out: a `Pending`, which says why, which runs will
+be measured, and which are kept: a fresh trace that lacks only its full runs keeps the others, and
+so does a measurement that was interrupted. What was measured under other code is never kept. No
+torch but where an experiment must be loaded.
 
 An interrupted experiment leaves `.<name>.part`, a trace of the runs that had ended, in the folder;
 the one who measures on writes it whole after each run and deletes it with the last.
@@ -36,7 +36,7 @@ def part_of(name: str, where: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Due:
+class Pending:
     """One experiment that is to be measured.
 
     Attributes:
@@ -57,7 +57,7 @@ class Due:
     since: str | None = None
 
 
-def due(name: str, where: Path, *, full: bool = False, force: bool = False) -> Due | None:
+def pending(name: str, where: Path, *, full: bool = False, force: bool = False) -> Pending | None:
     """What must be measured of an experiment; None where nothing must.
 
     Args:
@@ -88,7 +88,7 @@ def due(name: str, where: Path, *, full: bool = False, force: bool = False) -> D
     missing = tuple(n for n in wanted if n not in kept)
     if reason is None and not missing:
         return None
-    return Due(
+    return Pending(
         experiment,
         reason or "its full runs are missing",
         missing,
@@ -210,6 +210,6 @@ def lacking(names: list[str], where: Path) -> list[str]:
     return lines
 
 
-def plans_of(due: Due) -> dict[str, RunPlan]:
+def plans_of(waiting: Pending) -> dict[str, RunPlan]:
     """The plans of what will be measured."""
-    return {name: due.experiment.runs[name] for name in due.measured}
+    return {name: waiting.experiment.runs[name] for name in waiting.measured}

@@ -292,9 +292,9 @@ def find(name: str) -> Experiment:
     else:
         module = _load(path)
     is_folder = path.name == "__init__.py"
-    foretelling = module
+    predicts = module
     if is_folder and (path.parent / "forecast.py").is_file():
-        foretelling = importlib.import_module(f"{module.__name__}.forecast")
+        predicts = importlib.import_module(f"{module.__name__}.forecast")
 
     def strategies() -> Mapping[str, Strategy]:
         holds = importlib.import_module(f"{module.__name__}.strategies") if is_folder else module
@@ -309,8 +309,8 @@ def find(name: str) -> Experiment:
         getattr(module, "settle", None),
         getattr(module, "TRIED_WITH", {}),
         getattr(module, "FULL", False) is True,
-        foretelling.forecast if callable(getattr(foretelling, "forecast", None)) else None,
-        tuple(getattr(foretelling, "CHOICES", ())),
+        predicts.forecast if callable(getattr(predicts, "forecast", None)) else None,
+        tuple(getattr(predicts, "CHOICES", ())),
         getattr(module, "ON_CUDA", {}),
     )
 

@@ -40,7 +40,7 @@ class Work:
     """One step of the busiest rank, and what it holds at its peak.
 
     Attributes:
-        peak_bytes: above the start, as the memory meter sees it; None: not foretold.
+        peak_bytes: above the start, as the memory meter sees it; None: not predicted.
         flops: multiplications and additions of matrix products, forward and backward.
         moved_bytes: read and written by everything elementwise.
         block_bytes: of the typical tensor that is so passed over; large ones are slow. 0: not said,

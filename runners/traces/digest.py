@@ -123,7 +123,7 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
-def _foretells(node: ast.stmt) -> bool:
+def _only_predicts(node: ast.stmt) -> bool:
     """Whether a statement only says what a run will need: it decides no result."""
     if isinstance(node, ast.FunctionDef):
         return node.name == "forecast" or node.name.startswith("_foretell")
@@ -149,7 +149,7 @@ class _Imports(ast.NodeTransformer):
 
 
 def _without_forecasts(tree: ast.Module) -> ast.Module:
-    tree.body = [node for node in tree.body if not _foretells(node)]
+    tree.body = [node for node in tree.body if not _only_predicts(node)]
     return tree
 
 

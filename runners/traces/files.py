@@ -146,7 +146,7 @@ def read_machine(folder: Path) -> Machine:
 
 
 def read_prediction(folder: Path) -> Prediction | None:
-    """Read `prediction.json` of a machine's folder; None where nothing was foretold.
+    """Read `prediction.json` of a machine's folder; None where nothing was predicted.
 
     Raises:
         TraceError: as `read`.

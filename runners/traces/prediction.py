@@ -1,6 +1,6 @@
 """What `prediction.json` holds: the models of what a machine's primitives promise for every run.
 
-Written before the runs it foretells; what came of it stands in their traces (`records.py`).
+Written before the runs it predicts; what came of it stands in their traces (`records.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class RunForecast(Record):
 
     peak_bytes: Interval | None = Field(description="of the rank that needs most")
     step_seconds: Interval | None = Field(description="the median step")
-    reason: str | None = Field(default=None, description="why something was not foretold")
+    reason: str | None = Field(default=None, description="why something was not predicted")
     recorded_at: str | None = Field(
-        default=None, description="when it was foretold later than the prediction's other runs"
+        default=None, description="when it was predicted later than the prediction's other runs"
     )
 
 
@@ -47,7 +47,7 @@ class Prediction(Record):
 
     schema_version: Literal[1]
     machine: str
-    recorded_at: str = Field(description="UTC, ISO 8601, seconds; before any run it foretells")
+    recorded_at: str = Field(description="UTC, ISO 8601, seconds; before any run it predicts")
     primitives: dict[str, Samples | float] = Field(
         description="by name with its unit: `matrix_flops_per_second`, `all_reduce_2_alpha_seconds`"
     )

@@ -35,7 +35,7 @@ def how_it_was_meant_to_end(run: Run) -> str:
     return f"{words} in {death.phase} on rank {death.rank}: {by}"
 
 
-def tried(run: Run) -> list[str]:
+def summary_lines(run: Run) -> list[str]:
     """How a run ended, what its program printed, what it learnt and what it cost."""
     return [
         f"ended: {how_it_ended(run)}",

@@ -8,7 +8,7 @@ from generator.evidence.calibration import calibration, chosen, foretold
 from generator.pages import rendering
 
 
-def foretell(
+def forecast_run(
     copy, runs, choices=(), recorded_at="2000-01-01T00:00:00Z", machine="reference-frozen"
 ):
     """Write a machine's prediction: runs by path, each quantity as (expected, low, high)."""
@@ -50,13 +50,13 @@ CHOICE = {
 
 
 def test_a_prediction_is_no_trace_and_is_read_with_its_machine(copy):
-    measured = foretell(copy, {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}})
+    measured = forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}})
     assert set(measured.traces) == {"tiny_memory", "tiny_training"}
     assert measured.prediction.runs["tiny_memory.whole"].peak_bytes.expected == 100
 
 
 def test_the_outcome_of_memory_is_the_peak_of_the_rank_that_needs_most(copy):
-    measured = foretell(copy, {"tiny_memory.halves": {"peak_bytes": (1000, 1, 10_000_000)}})
+    measured = forecast_run(copy, {"tiny_memory.halves": {"peak_bytes": (1000, 1, 10_000_000)}})
     (one,) = foretold(measured)
     assert one.outcome == peak(measured, "tiny_memory", "halves")
     assert one.is_within
@@ -67,7 +67,7 @@ def test_the_outcome_of_memory_is_the_peak_of_the_rank_that_needs_most(copy):
 def test_calibration_is_the_share_within_and_the_median_of_absolute_errors(copy):
     measured = copy.load().machines["reference-frozen"]
     whole, halves = (peak(measured, "tiny_memory", run) for run in ("whole", "halves"))
-    measured = foretell(
+    measured = forecast_run(
         copy,
         {
             "tiny_memory.whole": {"peak_bytes": (whole * 1.1, whole, whole * 1.2)},
@@ -85,7 +85,7 @@ def test_calibration_is_the_share_within_and_the_median_of_absolute_errors(copy)
 
 def test_what_was_foretold_after_a_run_began_is_not_counted(copy):
     asked = {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}}
-    late = foretell(copy, asked, [{**CHOICE, "expected": "halves"}], "2999-01-01T00:00:00Z")
+    late = forecast_run(copy, asked, [{**CHOICE, "expected": "halves"}], "2999-01-01T00:00:00Z")
     assert [one.counts for one in foretold(late)] == [False]
     found = calibration(foretold(late), chosen(late))
     assert (found.num_outcomes, found.num_choices, found.within_share) == (0, 0, None)
@@ -93,7 +93,7 @@ def test_what_was_foretold_after_a_run_began_is_not_counted(copy):
 
 def test_a_run_that_was_skipped_or_measured_nothing_says_why_and_is_not_counted(copy):
     copy.change_run("tiny_memory.whole", status="skipped", reason="no room here")
-    measured = foretell(copy, {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}})
+    measured = forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}})
     (one,) = foretold(measured)
     assert one.left_out == "no room here"
     assert not one.counts
@@ -101,7 +101,7 @@ def test_a_run_that_was_skipped_or_measured_nothing_says_why_and_is_not_counted(
 
 def test_a_simulated_run_stands_there_but_is_no_outcome(copy):
     copy.change_run("tiny_memory.whole", nature="simulated")
-    measured = foretell(copy, {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}})
+    measured = forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}})
     (one,) = foretold(measured)
     assert one.outcome == peak(measured, "tiny_memory", "whole")
     assert not one.counts
@@ -109,12 +109,12 @@ def test_a_simulated_run_stands_there_but_is_no_outcome(copy):
 
 def test_a_choice_among_runs_that_were_not_all_measured_is_left_open(copy):
     choice = {**CHOICE, "runs": ["whole", "elsewhere"], "expected": "whole"}
-    measured = foretell(copy, {}, [choice])
+    measured = forecast_run(copy, {}, [choice])
     assert [one.best for one in chosen(measured)] == [None]
 
 
 def test_a_prediction_of_another_machine_is_refused_with_its_place(copy):
-    foretell(copy, {})
+    forecast_run(copy, {})
     file = copy.content / "traces" / "reference-frozen" / "prediction.json"
     file.write_text(file.read_text().replace("reference-frozen", "elsewhere"))
     assert copy.errors() == [
@@ -126,7 +126,7 @@ def test_a_prediction_of_another_machine_is_refused_with_its_place(copy):
 def test_a_machines_page_shows_forecast_beside_outcome_with_errors_as_they_are(copy):
     measured = copy.load().machines["reference-frozen"]
     whole = peak(measured, "tiny_memory", "whole")
-    foretell(
+    forecast_run(
         copy,
         {"tiny_memory.whole": {"peak_bytes": (whole * 2, whole, whole * 3)}},
         [{**CHOICE, "expected": "whole"}],

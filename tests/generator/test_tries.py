@@ -9,7 +9,7 @@ from generator.content.book import load
 from generator.pages import rendering
 from generator.pages.press import Press
 from generator.pages.views import trials
-from runners.traces.summary import tried
+from runners.traces.summary import summary_lines
 
 TRY = "topics/averaging/try.md"
 RUN = "tiny_training.averaged"
@@ -189,7 +189,7 @@ def test_what_was_changed_is_every_setting_that_differs(book):
 def test_a_trial_shows_the_very_lines_that_the_command_prints_of_the_books_run(
     book, rendered_frozen
 ):
-    lines = tried(book.run(RUN))
+    lines = summary_lines(book.run(RUN))
     assert lines
     printed = re.findall(r'class="pb-printed"><pre[^>]*><code>(.*?)</code>', rendered_frozen[TRY],
                          re.DOTALL)  # fmt: skip

@@ -69,7 +69,7 @@ def forecast(plan):
 """
 
 
-def test_a_forecast_foretells_results_and_changes_none(digest_of) -> None:
+def test_a_forecast_predicts_results_and_changes_none(digest_of) -> None:
     assert digest_of(CODE + FORECAST) == digest_of(CODE)
     assert digest_of(CODE + FORECAST.replace("_foretell_peak", "_peak")) != digest_of(CODE)
 

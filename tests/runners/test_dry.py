@@ -8,9 +8,9 @@ import pytest
 
 from runners.commands import dry
 from runners.commands import run as running
-from runners.commands.run import Asked
+from runners.commands.run import RunRequest
 from runners.measuring import measure
-from runners.measuring.pending import due
+from runners.measuring.pending import pending
 from runners.traces import machine
 from runners.traces.prediction import Interval, Prediction, RunForecast
 
@@ -36,7 +36,7 @@ def _trace(root, folder, name, seconds):
 
 
 def _estimated(folder, tmp_path, prediction=None, *, full=False):
-    return dry.estimated(due("heavier", folder, full=full), folder, tmp_path, prediction)
+    return dry.estimated(pending("heavier", folder, full=full), folder, tmp_path, prediction)
 
 
 def test_the_last_trace_here_tells_even_when_it_is_stale(root, folder, tmp_path):
@@ -73,13 +73,13 @@ def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
     root, folder, tmp_path
 ):
     _trace(root, folder, "heavier", 7.0)
-    first, whole = running.dry(Asked(names=("heavier", "heaviest")))
+    first, whole = running.dry(RunRequest(names=("heavier", "heaviest")))
     assert first.split()[:4] == ["heavier", "1", "runs", "7.0"]
     assert whole.startswith("in all")
     assert [p.name for p in folder.iterdir()] == ["heavier.json"]
 
 
 def test_a_dry_run_with_nothing_to_do_says_so(folder):
-    assert running.dry(Asked(names=("heaviest",))) == [
+    assert running.dry(RunRequest(names=("heaviest",))) == [
         "nothing would run: all that was asked for is fresh"
     ]

@@ -19,7 +19,7 @@ from runners.measuring import measure
 from runners.measuring.forkserver import ForkServer
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError, UnfinishedError
-from runners.measuring.pending import due, part_of
+from runners.measuring.pending import part_of, pending
 from runners.measuring.progress import Progress
 from runners.plans.experiment import MORE, RunPlan, find
 from runners.system.errors import LaunchError
@@ -109,7 +109,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher) 
 
 
 def _measure(folder: Path, launcher: Launcher, *, force: bool = False) -> None:
-    one = due("patient", folder, force=force)
+    one = pending("patient", folder, force=force)
     assert one is not None
     measure.measure(one, launcher, Progress(io.StringIO()))
 
@@ -137,12 +137,12 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
     folder: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = list(find("heavier").runs)
-    one = due("heavier", folder, full=True)
+    one = pending("heavier", folder, full=True)
     assert one is not None
     before = measure.measure(one, launcher, Progress(io.StringIO()))
     path = folder / "heavier.json"
     old = path.read_bytes()
-    again = due("heavier", folder, full=True, force=True)
+    again = pending("heavier", folder, full=True, force=True)
     assert again is not None
     with monkeypatch.context() as patched:
         _killing(patched, "heavier", runs[0])
@@ -151,7 +151,7 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
     assert not raised.value.is_lasting
     assert path.read_bytes() == old
     assert list(read_part(part_of("heavier", folder)).runs) == runs[1:]
-    later = due("heavier", folder)
+    later = pending("heavier", folder)
     assert later is not None
     assert (later.reason, later.measured) == ("unfinished", (runs[0],))
     after = measure.measure(later, launcher, Progress(io.StringIO()))
@@ -162,15 +162,15 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
 def test_what_another_python_kept_says_so_and_is_kept(
     folder: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = due("heavier", folder)
+    one = pending("heavier", folder)
     assert one is not None
     measure.measure(one, launcher, Progress(io.StringIO()))
     before = machine.circumstances()
     monkeypatch.setattr(
         machine, "circumstances", lambda: before.model_copy(update={"python": "3.99.1"})
     )
-    assert due("heavier", folder) is None
-    rest = due("heavier", folder, full=True)
+    assert pending("heavier", folder) is None
+    rest = pending("heavier", folder, full=True)
     assert rest is not None
     assert rest.measured == ("heavy",)
     trace = measure.measure(rest, launcher, Progress(io.StringIO()))
@@ -184,14 +184,14 @@ def test_what_another_python_kept_says_so_and_is_kept(
 def test_what_another_release_of_torch_measured_is_measured_again(
     folder: Path, launcher: Launcher
 ) -> None:
-    one = due("heavier", folder)
+    one = pending("heavier", folder)
     assert one is not None
     trace = measure.measure(one, launcher, Progress(io.StringIO()))
     release = trace.software.torch.partition("+")[0]
     for torch, reason in ((f"{release}+other", None), ("1.0", "measured with torch 1.0")):
         software = trace.software.model_copy(update={"torch": torch})
         write(folder / "heavier.json", trace.model_copy(update={"software": software}))
-        found = due("heavier", folder)
+        found = pending("heavier", folder)
         assert (found is None) == (reason is None)
         assert found is None or (found.reason.startswith(str(reason)) and found.kept == {})
 

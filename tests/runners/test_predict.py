@@ -1,4 +1,4 @@
-"""What is foretold of the book's runs: from settings alone, and how near it comes."""
+"""What is predicted of the book's runs: from settings alone, and how near it comes."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from runners.plans.work import Choice, Work
 from runners.traces import files as trace
 from runners.traces.files import read, read_prediction
 from runners.traces.records import Run, Trace
-from tests.runners.test_foretell import machine_of_laws
+from tests.runners.test_forecast_model import machine_of_laws
 
 NEAR = 0.03  # the aim for memory
 
 
 @pytest.fixture
 def committed(root) -> dict[str, Trace]:
-    """The reference machine's traces of experiments that foretell something."""
+    """The reference machine's traces of experiments that predict something."""
     paths = sorted((root / "content" / "traces").glob("reference-*/*.json"))
     return {p.stem: read(p) for p in paths if p.stem not in ("machine", "prediction")}
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-def test_every_run_is_foretold_from_its_settings_or_not_at_all(book, monkeypatch):
+def test_every_run_is_predicted_from_its_settings_or_not_at_all(book, monkeypatch):
     experiments = [find(name) for name in book]
 
     def closed(_):
@@ -45,8 +45,8 @@ def test_every_run_is_foretold_from_its_settings_or_not_at_all(book, monkeypatch
     monkeypatch.setattr(trace, "_text", closed)
     runs, choices = predicted(experiments, machine_of_laws(), 2)
     assert set(runs) == {f"{e.name}.{name}" for e in experiments for name in e.runs}
-    foretold = Counter(e.name for e in experiments for n in e.runs if _says(runs[f"{e.name}.{n}"]))
-    assert foretold.total() > 100
+    counts = Counter(e.name for e in experiments for n in e.runs if _says(runs[f"{e.name}.{n}"]))
+    assert counts.total() > 100
     for interval in (i for told in runs.values() for i in (told.peak_bytes, told.step_seconds)):
         assert interval is None or 0 <= interval.low <= interval.expected < interval.high
     for choice in choices:
@@ -65,7 +65,11 @@ def test_nine_of_ten_peaks_lie_within_the_aim(committed):
         experiment = find(name)
         for run_name, run in taken.runs.items():
             plan = experiment.runs.get(run_name)
-            if plan is None or experiment.forecast is None or run.settings != plan.settings:
+            if (
+                plan is None
+                or experiment.forecast is None
+                or run.settings != plan.settings.as_json()
+            ):
                 continue
             work, peak = experiment.forecast(plan), _peak(run)
             if work is not None and work.peak_bytes and peak:
@@ -168,7 +172,7 @@ def test_primitives_that_mean_nothing_on_a_machine_are_left_out():
     assert taken("cuda", 2) == {"compute_1", "compute_2", "exchange_2"}
 
 
-def test_what_was_foretold_is_left_as_it_is_and_what_changed_says_when(folder, monkeypatch):
+def test_what_was_predicted_is_left_as_it_is_and_what_changed_says_when(folder, monkeypatch):
     before = _updated(folder, _experiment({"a": 10_000_000, "b": 20_000_000}))
     text = (folder / "prediction.json").read_bytes()
     monkeypatch.setattr(predict, "_now", lambda: "2999-01-01T00:00:00Z")

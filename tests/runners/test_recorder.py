@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from runners.measuring import measure
-from runners.measuring import pending as due
+from runners.measuring.pending import pending
 from runners.plans.experiment import RunPlan
 from runners.ranks.recorder import MAX_NON_FINITE, Recorder
 from runners.traces import machine
@@ -72,5 +72,5 @@ def test_code_edited_while_it_runs_leaves_a_stale_trace(monkeypatch, tmp_path) -
     monkeypatch.setattr(machine, "TRACES", tmp_path)
     launcher = SimpleNamespace(device="cpu", mixture=lambda _: None)
     with pytest.raises(KeyboardInterrupt):
-        measure.measure(due.due("ddp", tmp_path), launcher, Silent())
+        measure.measure(pending("ddp", tmp_path), launcher, Silent())
     assert order == ["digest", "run"]

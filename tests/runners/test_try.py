@@ -20,7 +20,7 @@ from runners.plans.experiment import find
 from runners.traces import machine
 from runners.traces.files import read, read_try
 from runners.traces.records import Run
-from runners.traces.summary import tried
+from runners.traces.summary import summary_lines
 from runners.traces.tries import forget, keep
 from tests.conftest import wait_until
 
@@ -55,7 +55,7 @@ def test_a_try_prints_what_it_measured_and_keeps_just_that(
     (kept,) = (tmp_path / "tries").iterdir()
     run = read_try(kept).runs["shared"]
     lines = done.stdout.splitlines()
-    assert lines[1:-1] == tried(run)
+    assert lines[1:-1] == summary_lines(run)
     assert "num_rows 20 instead of 12; " in lines[0]
     assert "num_epochs 2 instead of 3, to take seconds" in lines[0]
     assert run.printed == ["rows of 10 each: 20"] * 2

@@ -14,7 +14,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.paths import unit_of
 from generator.evidence.value import Value
 from runners.traces.records import Run, Trace
-from runners.traces.summary import tried
+from runners.traces.summary import summary_lines
 
 COMMAND = "python -m runners try"
 MAX_TRIES = 8  # the newest ones
@@ -78,7 +78,7 @@ def trial(written: Trial, lesson: TryFile, folio: Folio) -> TrialOnPage:
         item=written.item,
         run=written.run,
         command=f"{COMMAND} {written.run}",
-        lines="\n".join(tried(run)) if run and is_last else "",
+        lines="\n".join(summary_lines(run)) if run and is_last else "",
         value=folio.cell(written.value),
         suggestions=[_suggestion(written.run, one, folio) for one in written.suggestions],
         tries=[

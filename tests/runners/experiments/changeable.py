@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import cached_property
 
 import torch
 import torch.distributed as dist
 
-from runners.plans.experiment import RunPlan, whole_number
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count
+from runners.plans.settings import Settings as PlanSettings
 from runners.ranks.rank import Rank
 
 QUESTION = "What happens when a reader sets something?"
 MEBIBYTE = 1 << 20
-SETTINGS = {"num_rows": 12, "rate": 0.5, "word": "sum", "widths": [3, 4], "num_epochs": 3}
 TRIED_WITH = {"shared": {"num_epochs": 2}}
 
 
-def settle(plan: RunPlan) -> RunPlan:
-    """Each rank's part of the rows."""
-    num_rows = whole_number(plan.settings, "num_rows")
-    if num_rows % plan.world_size:
-        raise ValueError(f"num_rows {num_rows} cannot be shared by {plan.world_size} ranks")
-    part = num_rows // plan.world_size
-    return replace(plan, settings={**plan.settings, "num_rows_per_rank": part})
+class Settings(PlanSettings):
+    """Rows that ranks share."""
+
+    num_rows: Count = 12
+    rate: float = 0.5
+    word: str = "sum"
+    widths: tuple[Count, ...] = (3, 4)
+    num_epochs: Count = 3
+
+    @cached_property
+    def num_rows_per_rank(self) -> int:
+        """Each rank's part of the rows."""
+        return self.num_rows // self.world_size
+
+    def check(self) -> None:
+        """Refuse rows that cannot be shared equally."""
+        if self.num_rows % self.world_size:
+            raise ValueError(
+                f"num_rows {self.num_rows} cannot be shared by {self.world_size} ranks"
+            )
 
 
-def shared(rank: Rank) -> None:
+def shared(rank: Rank[Settings]) -> None:
     """Every rank counts its rows; all agree on their number."""
     settings = rank.settings
     counted = torch.full((1,), float(settings.num_rows_per_rank))
@@ -38,17 +52,15 @@ def shared(rank: Rank) -> None:
         print(f"{settings.word} of {settings.num_rows_per_rank} each: {total.item():.0f}")
 
 
-def alone(rank: Rank) -> None:
+def alone(rank: Rank[Settings]) -> None:
     """One device asks for memory by the row."""
     with rank.phase("forward"):
         torch.ones(rank.settings.num_rows * MEBIBYTE // 4)
 
 
 RUNS = {
-    "shared": settle(RunPlan("shared", 2, SETTINGS)),
-    "alone": settle(
-        RunPlan("alone", 1, SETTINGS, passes=("budgeted",), budget_bytes=48 * MEBIBYTE)
-    ),
-    "free": settle(RunPlan("alone", 1, SETTINGS, passes=("timed",))),
+    "shared": RunPlan("shared", 2, Settings()),
+    "alone": RunPlan("alone", 1, Settings(), passes=("budgeted",), budget_bytes=48 * MEBIBYTE),
+    "free": RunPlan("alone", 1, Settings(), passes=("timed",)),
 }
 STRATEGIES = {"shared": shared, "alone": alone}

@@ -10,7 +10,7 @@ import pytest
 
 from runners.traces.files import TraceError, read_try
 from runners.traces.records import Run
-from runners.traces.summary import bytes_in_words, seconds_in_words, tried
+from runners.traces.summary import bytes_in_words, seconds_in_words, summary_lines
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_run_is_told_from_its_end_to_its_time(document: dict[str, Any]) -> Non
                  "first_quartile_seconds": 0.0015, "median_seconds": 0.002,
                  "third_quartile_seconds": 0.0025},
     }  # fmt: skip
-    assert tried(Run.model_validate(document)) == [
+    assert summary_lines(Run.model_validate(document)) == [
         "ended: completed",
         "printed by rank 0:",
         "  epoch 1: loss 2.0",
@@ -80,7 +80,7 @@ def test_a_refusal_says_where_for_how_much_and_under_which_budget(document: dict
     }  # fmt: skip
     document["timing"]["step"] = None
     document["ranks"][0]["collectives"] = []
-    assert tried(Run.model_validate(document)) == [
+    assert summary_lines(Run.model_validate(document)) == [
         "ended: out of memory in forward on rank 0, asking for 2,048 bytes",
         "peak memory, rank 0: 3.00 MiB resident, code included; 4.00 MiB of data allowed",
     ]
@@ -88,7 +88,9 @@ def test_a_refusal_says_where_for_how_much_and_under_which_budget(document: dict
 
 def test_a_run_that_diverged_says_where_it_left_the_numbers(document: dict[str, Any]) -> None:
     document["non_finite"] = [{"field": "step_losses", "step": 7, "kind": "inf"}]
-    assert "not finite: step_losses was inf in step 7" in tried(Run.model_validate(document))
+    assert "not finite: step_losses was inf in step 7" in summary_lines(
+        Run.model_validate(document)
+    )
 
 
 def test_every_committed_run_can_be_told(root: Path) -> None:
@@ -101,7 +103,7 @@ def test_every_committed_run_can_be_told(root: Path) -> None:
     ]
     assert len(runs) > 50
     for run in runs:
-        told = tried(run)
+        told = summary_lines(run)
         assert told[0].startswith("ended: ")
         assert all(
             line.strip() and "None" not in line for line in told if not line.startswith("  ")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from runners.forecast.model import TURN_SECONDS, best, foretell
+from runners.forecast.model import TURN_SECONDS, best, forecast_run
 from runners.forecast.primitive_sizes import (
     BUSY,
     COLLECTIVES,
@@ -77,7 +77,7 @@ def machine_of_laws(spread=0.0, crowding=1.0):
 
 
 def _step(work, primitives=None):
-    told = foretell(work, primitives or machine_of_laws(), NUM_PLACES)
+    told = forecast_run(work, primitives or machine_of_laws(), NUM_PLACES)
     assert told.step_seconds is not None
     return told.step_seconds.expected
 
@@ -160,7 +160,7 @@ def test_a_step_shorter_than_a_turn_that_meets_nobody_is_seldom_interrupted():
 def test_what_passes_one_after_another_counts_so_often_and_what_is_set_once():
     work = stack_work([256] * 4, 64)
     once = _step(work)
-    told = foretell(
+    told = forecast_run(
         replace(work, num_sequential=3.0, extra_seconds=2.0), machine_of_laws(), NUM_PLACES
     )
     assert told.step_seconds.expected == pytest.approx(3 * once + 2.0, rel=0.01)
@@ -169,33 +169,35 @@ def test_what_passes_one_after_another_counts_so_often_and_what_is_set_once():
 
 def test_an_interval_is_wider_where_primitives_were_noisy():
     work = stack_work([256] * 4, 64)
-    calm, noisy = (foretell(work, machine_of_laws(s), NUM_PLACES).step_seconds for s in (0.0, 0.8))
+    calm, noisy = (
+        forecast_run(work, machine_of_laws(s), NUM_PLACES).step_seconds for s in (0.0, 0.8)
+    )
     assert calm.low < calm.expected < calm.high
     assert noisy.high / noisy.low > 1.2 * calm.high / calm.low
 
 
 def test_a_peak_is_the_closed_form_and_its_interval_a_few_percent():
-    told = foretell(Work(peak_bytes=100_000_000), machine_of_laws(), NUM_PLACES).peak_bytes
+    told = forecast_run(Work(peak_bytes=100_000_000), machine_of_laws(), NUM_PLACES).peak_bytes
     assert told.expected == 100_000_000
     assert 0.97e8 < told.low < told.high < 1.03e8
 
 
-def test_what_no_closed_form_says_is_not_foretold_and_says_why():
-    told = foretell(None, machine_of_laws(), NUM_PLACES)
+def test_what_no_closed_form_says_is_not_predicted_and_says_why():
+    told = forecast_run(None, machine_of_laws(), NUM_PLACES)
     assert (told.peak_bytes, told.step_seconds) == (None, None)
     assert told.reason
 
 
-def test_a_step_whose_exchanges_could_not_be_measured_is_not_foretold():
+def test_a_step_whose_exchanges_could_not_be_measured_is_not_predicted():
     alone = {n: s for n, s in machine_of_laws().items() if not n.startswith(COLLECTIVES)}
     work = Work(peak_bytes=10_000_000, exchanges=(Exchange("all_reduce", 8, 1, 2),))
-    told = foretell(work, alone, NUM_PLACES)
+    told = forecast_run(work, alone, NUM_PLACES)
     assert told.peak_bytes.expected == 10_000_000
     assert told.step_seconds is None
     assert "could not be measured" in told.reason
 
 
-def test_the_best_run_is_named_only_where_all_are_foretold():
+def test_the_best_run_is_named_only_where_all_are_predicted():
     def interval(expected):
         return Interval(expected=expected, low=0.0, high=9.0)
 

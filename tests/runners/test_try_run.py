@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from runners.commands.try_run import TrialError, named, prepare, values
-from runners.plans.experiment import FOLDER, MORE, Experiment, find
+from runners.plans.experiment import FOLDER, MORE, Experiment, find, names
 from runners.traces import digest
 
-BOOK = sorted(p.stem for p in FOLDER.glob("*.py") if not p.stem.startswith("_"))
+BOOK = names()
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def refusal(experiment: Experiment, run: str, *wanted: str) -> str:
 
 def test_what_follows_from_a_setting_is_worked_out_and_said(changeable: Experiment) -> None:
     trial = prepare(changeable, "shared", ["num_rows=20", "num_epochs=3"])
-    assert trial.plan.settings["num_rows_per_rank"] == 10
+    assert trial.plan.settings.num_rows_per_rank == 10
     assert trial.lines() == [
         "num_rows 20 instead of 12",
         "num_rows_per_rank 10 instead of 6, which follows",
@@ -54,7 +54,7 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
 
 def test_ranks_seed_and_budget_may_be_set_like_settings(changeable: Experiment) -> None:
     plan = prepare(changeable, "shared", ["world_size=3", "seed=7"]).plan
-    assert (plan.world_size, plan.seed, plan.settings["num_rows_per_rank"]) == (3, 7, 4)
+    assert (plan.world_size, plan.seed, plan.settings.num_rows_per_rank) == (3, 7, 4)
     assert prepare(changeable, "alone", ["budget_bytes=1000"]).plan.budget_bytes == 1000
 
 
@@ -65,7 +65,7 @@ def test_a_run_keeps_its_budget_whatever_else_is_set(changeable: Experiment) -> 
 
 def test_every_type_of_setting_is_read_as_declared(changeable: Experiment) -> None:
     wanted = ["rate=2", "word=mean", "widths=5,6,7"]
-    settings = prepare(changeable, "shared", wanted).plan.settings
+    settings = prepare(changeable, "shared", wanted).plan.settings.as_json()
     assert settings["rate"] == 2.0
     assert isinstance(settings["rate"], float)
     assert (settings["word"], settings["widths"]) == ("mean", [5, 6, 7])
@@ -115,22 +115,14 @@ def test_a_run_is_named_with_its_experiment(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOOK)
-def test_settling_a_run_as_declared_changes_nothing(name: str) -> None:
-    experiment = find(name)
-    settle = experiment.settle
-    if settle is not None:
-        assert {n: settle(p) for n, p in experiment.runs.items()} == dict(experiment.runs)
-
-
-@pytest.mark.parametrize("name", BOOK)
 def test_no_setting_can_be_changed_without_effect(name: str) -> None:
     """A setting is read by the code of the run, or setting it is refused."""
     experiment = find(name)
     files = digest.covered_files(digest.experiment_path(name))
     code = "\n".join(p.read_text() for p in files if p.is_relative_to(FOLDER.parent))
     for run, plan in experiment.runs.items():
-        for key, value in plan.settings.items():
-            is_read = rf"""settings\.{key}\b|settings\["{key}"\]|whole_number\([^)]*"{key}"\)"""
+        for key, value in plan.settings.as_json().items():
+            is_read = rf"\b(?:settings|self)\.{key}\b"
             if not re.search(is_read, code):
                 assert refusal(experiment, run, f"{key}={_other(value)}")
 
@@ -148,4 +140,4 @@ def _other(value: object) -> str:
 def test_what_shortens_a_try_names_runs_and_settings_that_there_are(name: str) -> None:
     experiment = find(name)
     for run, settings in experiment.tried_with.items():
-        assert set(settings) <= set(experiment.runs[run].settings)
+        assert set(settings) <= set(experiment.runs[run].settings.declared())

@@ -14,10 +14,10 @@ from importlib import metadata
 import pytest
 
 from runners.commands import run as running
-from runners.commands.run import Asked
+from runners.commands.run import RunRequest
 from runners.measuring import measure
 from runners.measuring import pending as dues
-from runners.measuring.pending import due, lacking, part_of
+from runners.measuring.pending import lacking, part_of, pending
 from runners.measuring.progress import Progress
 from runners.plans.experiment import MORE, find, on_device, whole_is_full
 from runners.traces import files as traces
@@ -41,7 +41,7 @@ def run(folder, launcher):
     """Measure what is due of an experiment; the names of what was measured, and the trace."""
 
     def measured(name, *, full=False, force=False):
-        one = due(name, folder, full=full, force=force)
+        one = pending(name, folder, full=full, force=force)
         if one is None:
             return None, None
         trace = measure.measure(one, launcher, Progress(io.StringIO()))
@@ -72,11 +72,11 @@ def test_full_after_plain_measures_only_what_is_missing_and_plain_keeps_it(run, 
 def test_a_full_run_that_was_measured_is_kept_fresh_by_a_plain_run(run, folder, monkeypatch):
     run("heavier", full=True)
     monkeypatch.setattr(dues, "source_digest", lambda _: "edited")
-    one = due("heavier", folder)
+    one = pending("heavier", folder)
     assert (one.reason, one.measured, one.kept) == ("stale", ("light", "heavy"), {})
 
 
-def test_an_experiment_that_is_full_as_a_whole_leaves_no_trace_unless_asked(run, folder):
+def test_an_experiment_that_is_full_as_a_whole_leaves_no_trace_unless_request(run, folder):
     assert run("heaviest") == (None, None)
     assert not (folder / "heaviest.json").exists()
     measured, _ = run("heaviest", full=True)
@@ -100,7 +100,7 @@ def _interrupted(monkeypatch, folder, launcher, *, after, full=True):
 
     with monkeypatch.context() as patched:
         patched.setattr(measure, "measure_run", stopped)
-        one = due("heavier", folder, full=full)
+        one = pending("heavier", folder, full=full)
         with pytest.raises(KeyboardInterrupt):
             measure.measure(one, launcher, Progress(io.StringIO()))
 
@@ -120,21 +120,21 @@ def test_an_interrupted_run_goes_on_where_it_was(run, folder, launcher, monkeypa
 def test_what_was_interrupted_is_thrown_away_when_the_code_is_edited(folder, launcher, monkeypatch):
     _interrupted(monkeypatch, folder, launcher, after="light")
     monkeypatch.setattr(dues, "source_digest", lambda _: "edited")
-    one = due("heavier", folder, full=True)
+    one = pending("heavier", folder, full=True)
     assert (one.reason, one.measured) == ("missing", ("light", "heavy"))
 
 
 def test_what_was_interrupted_is_thrown_away_under_another_torch(folder, launcher, monkeypatch):
     _interrupted(monkeypatch, folder, launcher, after="light")
     monkeypatch.setattr(dues.metadata, "version", lambda _: "another")
-    assert due("heavier", folder, full=True).measured == ("light", "heavy")
+    assert pending("heavier", folder, full=True).measured == ("light", "heavy")
 
 
 def test_a_torn_part_is_no_obstacle(folder, launcher, monkeypatch):
     _interrupted(monkeypatch, folder, launcher, after="light")
     part = part_of("heavier", folder)
     part.write_text(part.read_text()[:100])
-    assert due("heavier", folder).reason == "missing"
+    assert pending("heavier", folder).reason == "missing"
 
 
 def test_a_reference_set_says_what_it_lacks(run, folder, monkeypatch):
@@ -152,10 +152,10 @@ def test_a_reference_set_says_what_it_lacks(run, folder, monkeypatch):
 def test_the_command_tells_what_it_left_to_full(folder, launcher, monkeypatch):
     monkeypatch.setattr(running, "Launcher", lambda _: launcher)
     monkeypatch.setattr(type(launcher), "__exit__", lambda *_: None)
-    ran = running.run(Asked(names=("heavier", "heaviest")))
+    ran = running.run(RunRequest(names=("heavier", "heaviest")))
     assert (ran.num_measured, ran.num_fresh, ran.exit_code) == (1, 0, 0)
     assert ran.heavier == ["heavier.heavy", "heaviest"]
-    again = running.run(Asked(names=("heavier", "heaviest")))
+    again = running.run(RunRequest(names=("heavier", "heaviest")))
     assert (again.num_measured, again.num_fresh) == (0, 1)
 
 
@@ -216,10 +216,10 @@ def listed(folder, monkeypatch):
 
 
 def test_a_changed_program_makes_its_own_runs_stale_and_no_others(folder, listed):
-    assert due("listings", folder) is None
+    assert pending("listings", folder) is None
     measured = set(read(folder / "listings.json").runs)  # the newest programs may not be among them
     listed["content/topics/large-models/code/whole_model_right.py"] = "edited"
-    one = due("listings", folder)
+    one = pending("listings", folder)
     edited = {"whole_model_right", "whole_model_right_unlimited"}
     assert one.reason == "stale"
     assert set(one.measured) & measured == edited
@@ -230,5 +230,5 @@ def test_a_new_program_makes_nothing_stale(folder, listed):
     trace = read(folder / "listings.json")
     listed["content/topics/ddp/code/new.py"] = "new"
     assert not traces.is_stale(trace)
-    one = due("listings", folder)
+    one = pending("listings", folder)
     assert (one.reason, set(one.kept)) == ("has new programs", set(trace.runs))
