@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from runners.plans.experiment import find
 from runners.traces.fields import at, in_words
 from runners.traces.files import read
 from runners.traces.summary import bytes_in_words
+from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import Popover, popovers
 
@@ -65,27 +64,8 @@ def test_every_command_names_values_that_the_page_shows(shown, wanted):
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A clone of the book with what is not committed yet, and with this environment."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("this tree is no clone")
-    into = tmp_path_factory.mktemp("fresh") / "proofbook"
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(into)], check=True)
-    listed = ["git", "ls-files", "--modified", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for name in names.splitlines():
-        if (ROOT / name).is_file():
-            (into / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, into / name)
-    (into / ".venv").symlink_to(ROOT / ".venv")
-    return into
-
-
-def pasted(command: str, clone: Path) -> subprocess.CompletedProcess[str]:
-    """A line in a shell, as a reader pastes it."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")}
-    return subprocess.run(
-        ["bash", "-c", command], cwd=clone, env=environment, capture_output=True, text=True
-    )
+    """A fresh clone of the book."""
+    return cloned(tmp_path_factory.mktemp("fresh") / "proofbook")
 
 
 def _state(clone: Path) -> dict[str, int]:

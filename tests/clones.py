@@ -1,0 +1,43 @@
+"""A clone of the book with what is not committed yet, and commands in it as a person pastes them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+def cloned(into: Path) -> Path:
+    """Clone the book, and lend the clone this environment."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this tree is no clone")
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(into)], check=True)
+    _git(into, "reset", "--quiet", "--hard", _git(ROOT, "rev-parse", "HEAD").strip())
+    for name in _git(ROOT, "ls-files", "--deleted").splitlines():
+        (into / name).unlink(missing_ok=True)
+    for name in _git(ROOT, "ls-files", "--modified", "--others", "--exclude-standard").splitlines():
+        if (ROOT / name).is_file():
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, into / name)
+    if not (into / ".venv").exists():
+        (into / ".venv").symlink_to(ROOT / ".venv")
+    return into
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def pasted(command: str, clone: Path) -> subprocess.CompletedProcess[str]:
+    """A line in a shell, as a reader pastes it."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")}
+    return subprocess.run(
+        ["bash", "-c", command], cwd=clone, env=environment, capture_output=True, text=True
+    )
