@@ -1,4 +1,4 @@
-"""A clone of the book with what is not committed yet, and commands in it as a person pastes them."""
+"""A clone of the book with what is not committed yet, and commands pasted in it."""
 
 from __future__ import annotations
 
