@@ -134,7 +134,7 @@ ROOMS = {
         "plans": {"traces"},
         "meters": {"system", "traces"},
         "ranks": {"system", "traces", "plans", "meters"},
-        "training": {"traces", "ranks"},
+        "training": {"traces", "plans", "ranks"},
         "measuring": {"system", "traces", "plans", "ranks", "meters"},
         "forecast": {"traces", "plans", "ranks", "measuring"},
         "cluster": {"system", "traces", "plans", "ranks", "measuring"},

@@ -33,7 +33,8 @@ from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage
 from generator.content.words import Written
 from generator.content.yaml_source import Source
 from runners.traces import files as traces
-from runners.traces.records import Machine, Run, Trace
+from runners.traces.machine_records import Machine
+from runners.traces.records import Run, Trace
 
 __all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
 

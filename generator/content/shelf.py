@@ -16,8 +16,9 @@ from typing import TypeVar
 from generator.content.errors import ContentError
 from runners.traces import files as traces
 from runners.traces.files import TraceError
+from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
-from runners.traces.records import Machine, Trace
+from runners.traces.records import Trace
 
 RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None)
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "

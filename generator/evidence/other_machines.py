@@ -14,7 +14,7 @@ from generator.content.claim import Verdict
 from generator.content.shelf import Measured, on_page
 from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import Outcome
-from runners.traces.records import Machine
+from runners.traces.machine_records import Machine
 
 _SILENT: frozenset[Verdict] = frozenset({"no_evidence", "too_few_samples"})
 

@@ -55,7 +55,8 @@ from runners.system.links import interface_of
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, read, read_part, write, write_machine, write_part
-from runners.traces.records import Machine, Run, Trace
+from runners.traces.machine_records import Machine
+from runners.traces.records import Run, Trace
 from runners.traces.summary import how_it_ended
 
 LOST, STOPPED = 3, 130  # exit codes: a node was lost; a signal stopped this process

@@ -20,7 +20,8 @@ from typing import Any
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from runners.cluster.peers import WORD_SECONDS, NodeLostError, Peers, say
-from runners.measuring.launch import Launcher, PassResult, Watch, cause_among
+from runners.measuring.endings import cause_among
+from runners.measuring.launch import Launcher, PassResult, Watch
 from runners.plans.experiment import Experiment, PassName, RunPlan
 from runners.ranks.heartbeat import Beat
 from runners.traces.outcome import RankOutcome

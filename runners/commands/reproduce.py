@@ -22,7 +22,8 @@ from runners.traces import machine
 from runners.traces.compare import compare
 from runners.traces.fields import NAMES, Key, at, below, in_words, measure_of, steps_of
 from runners.traces.files import is_stale, machine_folders, read, read_machine
-from runners.traces.records import Machine, Run, Trace
+from runners.traces.machine_records import Machine
+from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
 from runners.traces.tolerance import Tolerance, tolerance
 

@@ -14,24 +14,24 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import ValidationError
-
 from runners.measuring import not_measured
+from runners.measuring.endings import cause_among, ending_of
 from runners.measuring.forkserver import ForkServer
+from runners.measuring.live_rank import LiveRank
 from runners.plans.experiment import Experiment, PassName, RunPlan
-from runners.ranks.heartbeat import Beat, listen
-from runners.system import limits, processes, stopping
+from runners.ranks.heartbeat import Beat
+from runners.system import limits, stopping
 from runners.system.errors import LaunchError
 from runners.system.links import linked
 from runners.system.scratch import Scratch
 from runners.traces import machine
 from runners.traces.outcome import RankOutcome
-from runners.traces.records import Failure, Status
+from runners.traces.records import Failure
 
 # Freed blocks must go back to the kernel where peaks are read or budgets set. The kernel then
 # clears every page anew, which is most of an FSDP step; with huge pages that takes half as long,
@@ -51,81 +51,7 @@ GRACE_SECONDS = 15.0  # the longest that peers of a failed rank may work on
 DEATH_GRACE_SECONDS = 3.0  # the same where a rank died: what its peers meet says nothing more
 QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this long hangs
 EXPECTED_QUIET_SECONDS = 2.5  # the same for a run that is meant to hang
-# NCCL waits by spinning, on the device and in the process: processor time says nothing there, and
-# only heartbeats do. They come at each phase, so ranks with an accelerator are given longer.
-SPINNING_QUIET = 5.0  # times as long, before such ranks hang
-SPINNING_SETTLE_SECONDS = 3.0  # the same for peers of a failed one
-# gloo's threads wake up a hundred times a second while they wait; that little is not work.
-IDLE_SHARE = 0.02
-MAX_WORDS = 300  # characters kept of what a process wrote before it ended itself
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 Watch = Callable[[list[Beat]], None]
-
-
-@dataclass
-class _Live:
-    """One rank's process as the launcher sees it."""
-
-    pid: int
-    record: Path
-    heart: Path
-    exit_code: int | None = None
-    outcome: RankOutcome | None = None
-    ticks: int | None = None
-    is_stopped: bool = False
-    beat: Beat = field(default_factory=lambda: Beat(0, -1, "start"))
-    quiet_since: float = field(default_factory=time.monotonic)
-    quiet_ticks: int = 0
-    spins: bool = False  # whether it waits by spinning: it has an accelerator
-
-    def look(self, exit_code: int | None) -> None:
-        """Read its record once it is there, its heartbeat, and whether it works."""
-        self.exit_code = self.exit_code if exit_code is None else exit_code
-        if self.outcome is None and self.record.exists():
-            try:
-                self.outcome = RankOutcome.model_validate_json(self.record.read_bytes())
-            except ValidationError as error:
-                raise LaunchError(f"a rank wrote a record that cannot be read: {error}") from None
-        beat = listen(self.heart)
-        ticks = None if self.spins else processes.cpu_ticks(self.pid)
-        now = time.monotonic()
-        idle_ticks = IDLE_SHARE * (now - self.quiet_since) * TICKS_PER_SECOND
-        works = ticks is not None and ticks - self.quiet_ticks > max(1.0, idle_ticks)
-        if beat != self.beat or works:
-            self.quiet_since, self.quiet_ticks = now, ticks or 0
-        self.beat, self.ticks = beat, ticks
-        self.is_stopped = processes.is_stopped(self.pid)
-
-    def is_quiet(self, seconds: float) -> bool:
-        if self.spins:
-            return time.monotonic() - self.quiet_since > seconds * SPINNING_QUIET
-        # Where the kernel does not say who works, only heartbeats tell, and they come seldom.
-        patience = seconds if self.ticks is not None else seconds * 10
-        if time.monotonic() - self.quiet_since <= patience:
-            return False
-        if processes.wants_processor(self.pid):  # starved by others, not waiting for anybody
-            self.quiet_since = time.monotonic()
-            return False
-        return True
-
-    def has_settled(self, seconds: float) -> bool:
-        """Whether this peer of a failed rank only waits for it now, and has for these seconds."""
-        if self.spins:
-            return time.monotonic() - self.quiet_since > max(seconds, SPINNING_SETTLE_SECONDS)
-        return self.is_quiet(seconds)
-
-    @property
-    def has_failed(self) -> bool:
-        return self.outcome is not None and self.outcome.failure is not None
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether it failed, or left as no rank should."""
-        return self.has_failed or self.exit_code not in (None, 0)
-
-    @property
-    def is_over(self) -> bool:
-        return self.exit_code is not None or self.has_failed
 
 
 @dataclass(frozen=True)
@@ -249,7 +175,7 @@ class Launcher:
                 request["namespace"] = namespace
             ranks, hung = self._live(server, requests, watch)
         outcomes = [
-            _settled(request["rank"], live, hung, _said(Path(request["errors"])))
+            ending_of(request["rank"], live, hung, _said(Path(request["errors"])))
             for request, live in zip(requests, ranks, strict=True)
         ]
         is_limited = self.most_bytes is not None
@@ -296,11 +222,11 @@ class Launcher:
 
     def _live(
         self, server: ForkServer, requests: list[dict[str, Any]], watch: Watch | None
-    ) -> tuple[list[_Live], bool]:
+    ) -> tuple[list[LiveRank], bool]:
         """Let the ranks live to their end; none outlives this call. Whether they hung, too."""
         pids = server.start(requests)
         ranks = [
-            _Live(pid, Path(r["record"]), Path(r["heart"]), spins=r["device"] == "cuda")
+            LiveRank(pid, Path(r["record"]), Path(r["heart"]), spins=r["device"] == "cuda")
             for pid, r in zip(pids, requests, strict=True)
         ]
         try:
@@ -322,7 +248,7 @@ class Launcher:
     def _follow(
         self,
         server: ForkServer,
-        ranks: list[_Live],
+        ranks: list[LiveRank],
         watch: Watch | None,
         patience: float,
         settle: float = SETTLE_SECONDS,
@@ -365,61 +291,6 @@ def _said(path: Path) -> str:
         return ""
 
 
-def _last_words(errors: str) -> str:
-    """What a process that ended itself wrote last: why, as a library saw it."""
-    lines = [line.strip().removeprefix("what():").strip() for line in errors.splitlines()]
-    lines = [line for line in lines if line]
-    return f" ({lines[-1][:MAX_WORDS]})" if lines else ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # of the many real-time signals few have a name
-        return f"signal {number}"
-
-
-def _settled(rank: int, live: _Live, hung: bool, errors: str) -> RankOutcome:
-    """The outcome of a rank, made up from what is known where it left no record."""
-    if live.outcome is not None:
-        return live.outcome
-    beat = live.beat
-    step = beat.step if beat.step >= 0 else None
-    if live.exit_code is not None:
-        code = live.exit_code
-        name = _signal_name(-code) if code < 0 else None
-        what = name or f"exit code {code}"
-        if code in (-signal.SIGABRT, not_measured.NO_REPORT):
-            what += _last_words(errors)
-        failure = Failure(
-            kind="signal" if code < 0 else "exception",
-            message=f"rank {rank} died in {beat.phase}: {what}",
-            asked_bytes=None,
-            rank=rank,
-            phase=beat.phase,
-            step=step,
-            signal=name,
-            exit_code=code if name is None else None,
-        )
-        return RankOutcome(rank=rank, status="died", failure=failure)
-    kind, message = "peer_lost", f"rank {rank} was still in {beat.phase} when a peer failed"
-    if live.is_stopped:
-        kind = "stopped"
-        message = f"rank {rank} was stopped (SIGSTOP) in {beat.phase} and not continued; run again"
-    elif hung:
-        kind, message = "hang", f"rank {rank} stood still in {beat.phase}"
-    failure = Failure(
-        kind=kind,
-        message=message,
-        asked_bytes=None,
-        rank=rank,
-        phase=beat.phase,
-        step=step,
-    )
-    status: Status = "deadlocked" if kind == "hang" else "failed"
-    return RankOutcome(rank=rank, status=status, failure=failure)
-
-
 def _check_limits(outcomes: list[RankOutcome], requests: list[dict[str, Any]]) -> None:
     """Refuse as evidence what a limit of the shell (`ulimit`) has ended.
 
@@ -434,54 +305,3 @@ def _check_limits(outcomes: list[RankOutcome], requests: list[dict[str, Any]]) -
             line = limits.blamed(_said(Path(request["errors"])))
         if line is not None:
             raise LaunchError(line)
-
-
-_GRAVITY = (
-    "signal",
-    "stopped",
-    "limit",
-    "out_of_memory",
-    "budget_too_small",
-    "exception",
-    "timed_out",
-    "hang",
-    "peer_lost",
-)
-
-
-def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None:
-    """The failure that explains the others: a broken connection never does if anything else can.
-
-    Of hanging ranks it is the one that fell behind: it spoke the fewest times. Where several spoke
-    equally few times, no rank is to blame, and the failure names them all.
-
-    Args:
-        outcomes: one a rank.
-        beats: how often each of these ranks spoke.
-    """
-    failures = [
-        (_GRAVITY.index(o.failure.kind), count, o.rank, o.failure)
-        for o, count in zip(outcomes, beats, strict=True)
-        if o.failure is not None
-    ]
-    if not failures:
-        return None
-    first = min(failures, key=lambda one: one[:3])
-    behind = [one[3] for one in failures if one[:2] == first[:2]]
-    return _of_nobody(behind) if first[3].kind == "hang" and len(behind) > 1 else first[3]
-
-
-def _of_nobody(hanging: list[Failure]) -> Failure:
-    """One failure of ranks that hang together, none of which is behind the others."""
-    first, *others = hanging
-    places = ", ".join(f"rank {one.rank} in {one.phase}" for one in others)
-    phases = sorted({one.phase for one in hanging})
-    steps = {one.step for one in hanging}
-    return Failure(
-        kind="hang",
-        message=f"{first.message}, {places}; no rank fell behind",
-        asked_bytes=None,
-        rank=None,
-        phase=" and ".join(phases),
-        step=steps.pop() if len(steps) == 1 else None,
-    )

@@ -27,7 +27,8 @@ from runners.system.links import cannot_link
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import sweep_torn, write, write_machine, write_part
-from runners.traces.records import Circumstances, Code, Machine, Run, Software, Trace
+from runners.traces.machine_records import Machine
+from runners.traces.records import Circumstances, Code, Run, Software, Trace
 
 
 class BusyError(RuntimeError):

@@ -30,7 +30,9 @@ COVERED = ("runners.experiments", "runners.training")
 MEASURING = (
     "runners/meters/*.py",
     "runners/ranks/*.py",
+    "runners/measuring/endings.py",
     "runners/measuring/launch.py",
+    "runners/measuring/live_rank.py",
     "runners/measuring/gather.py",
 )
 

@@ -19,12 +19,9 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from runners.traces.digest import brought_up, program_digests, source_digest
+from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
-from runners.traces.records import (
-    Machine,
-    Record,
-    Trace,
-)
+from runners.traces.records import Record, Trace
 
 SCHEMA_VERSION = 1
 MAX_TRACE_BYTES = 300_000

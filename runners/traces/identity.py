@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runners.traces.files import TraceError, machine_folders, read_machine
-from runners.traces.records import Machine
+from runners.traces.machine_records import Machine
 
 # Kernels keep some memory for themselves, and another kernel keeps more or less of it. Two sizes
 # within one step are always the same machine; sizes that are two steps apart never are.

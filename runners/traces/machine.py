@@ -20,7 +20,8 @@ from pathlib import Path
 
 from runners.traces.files import write_json
 from runners.traces.identity import Identity, id_among, kept_ids, machines_of
-from runners.traces.records import Accelerator, Circumstances, Machine
+from runners.traces.machine_records import Accelerator, Machine
+from runners.traces.records import Circumstances
 from runners.traces.topology import installed_accelerators, libraries, num_installed_cores, topology
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -154,7 +154,7 @@ class Model(Record):
 _SELDOM = ("ranks", "moves")
 
 
-def _without(names: tuple[str, ...], dumped: dict[str, object]) -> dict[str, object]:
+def without(names: tuple[str, ...], dumped: dict[str, object]) -> dict[str, object]:
     """A dumped record without those of these fields that are empty or as always."""
     return {name: kept for name, kept in dumped.items() if name not in names or kept}
 
@@ -198,7 +198,7 @@ class Stage(Record):
     @model_serializer(mode="wrap")
     def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Most stages know of one rank and move nothing; a trace need not say so each time."""
-        return _without(_SELDOM, dumped(self))
+        return without(_SELDOM, dumped(self))
 
 
 class RankEpoch(Record):
@@ -315,7 +315,7 @@ class RankRecord(Record):
     @model_serializer(mode="wrap")
     def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Few experiments measure anything that the meters do not."""
-        return _without(("measures",), dumped(self))
+        return without(("measures",), dumped(self))
 
 
 class Samples(Record):
@@ -392,7 +392,7 @@ class Timing(Record):
     @model_serializer(mode="wrap")
     def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Few experiments time anything but steps and stages."""
-        return _without(("measures",), dumped(self))
+        return without(("measures",), dumped(self))
 
 
 class NonFinite(Record):
@@ -473,75 +473,4 @@ class Trace(Record):
     @model_serializer(mode="wrap")
     def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
         """What was not recorded then is not written now."""
-        return _without(("circumstances",), dumped(self))
-
-
-class Accelerator(Record):
-    """One accelerator of a machine."""
-
-    name: str
-    memory_bytes: int
-
-
-class Cache(Record):
-    """The caches of one level and kind."""
-
-    level: int
-    kind: Literal["data", "instruction", "unified"]
-    bytes: int = Field(description="of one of them")
-    num_caches: int
-    num_sharing: int = Field(description="processors that share one of them")
-
-
-class NumaNode(Record):
-    """Processors with memory of their own; other nodes' memory is further away."""
-
-    num_cores: int
-    memory_bytes: int | None
-
-
-class AcceleratorLink(Record):
-    """What lies between two accelerators."""
-
-    first: int
-    second: int
-    kind: str = Field(description="as nvidia-smi names it: NV4 is four NVLinks, SYS the whole way")
-
-
-class Topology(Record):
-    """How a machine is put together; null or empty where the system does not tell."""
-
-    num_sockets: int | None
-    num_physical_cores: int | None
-    threads_per_core: int | None
-    caches: list[Cache]
-    numa_nodes: list[NumaNode]
-    links: list[AcceleratorLink]
-
-
-class Machine(Record):
-    """What a machine is; its folder's name is `name`."""
-
-    schema_version: Literal[1]
-    name: str
-    fingerprint: str
-    is_reference: bool
-    cpu: str
-    num_cores: int = Field(description="that ranks may use")
-    num_installed_cores: int | None = Field(
-        default=None, description="whether or not ranks may use them; null: not recorded"
-    )
-    memory_bytes: int
-    system: str
-    python: str
-    torch: str
-    accelerators: list[Accelerator]
-    topology: Topology | None = Field(default=None, description="null: described before it was")
-    libraries: dict[str, str] = Field(
-        default={}, description="versions of what torch computes and communicates with"
-    )
-
-    @model_serializer(mode="wrap")
-    def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """What was not recorded then is not written now."""
-        return _without(("num_installed_cores",), dumped(self))
+        return without(("circumstances",), dumped(self))

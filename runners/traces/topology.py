@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Literal
 
-from runners.traces.records import AcceleratorLink, Cache, NumaNode, Topology
+from runners.traces.machine_records import AcceleratorLink, Cache, NumaNode, Topology
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 CacheKind = Literal["data", "instruction", "unified"]

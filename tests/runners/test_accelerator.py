@@ -20,7 +20,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.__main__ import main
-from runners.measuring import launch
+from runners.measuring import launch, live_rank
 from runners.measuring.launch import Launcher
 from runners.meters.activity import collective_of
 from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
@@ -376,9 +376,9 @@ def test_an_experiment_over_two_backends_says_so(
     assert mixture == (said and f"{said}their times are not comparable")
 
 
-def live(tmp_path: Path, *, spins: bool) -> launch._Live:
+def live(tmp_path: Path, *, spins: bool) -> live_rank.LiveRank:
     """This very process as a rank that has burnt processor time and not spoken for a minute."""
-    one = launch._Live(os.getpid(), tmp_path / "record", tmp_path / "heart", spins=spins)
+    one = live_rank.LiveRank(os.getpid(), tmp_path / "record", tmp_path / "heart", spins=spins)
     one.quiet_since, one.quiet_ticks = time.monotonic() - 60, -(10**9)
     one.look(None)
     return one

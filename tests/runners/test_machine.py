@@ -15,7 +15,7 @@ from runners.measuring import measure
 from runners.traces import machine
 from runners.traces.files import machine_folders, read_machine, write_machine
 from runners.traces.identity import Identity, IdentityError, id_among
-from runners.traces.records import Accelerator
+from runners.traces.machine_records import Accelerator
 
 GIBIBYTE = 1 << 30
 MEBIBYTE = 1 << 20

@@ -22,7 +22,7 @@ from generator.figures.drawings import foretold as drawing
 from generator.figures.drawings.foretold import Dot
 from generator.pages.views.claims import css_of, side
 from generator.pages.views.proof import measured_by
-from runners.traces.records import Machine
+from runners.traces.machine_records import Machine
 
 UNITS: dict[Quantity, Unit] = {"peak_bytes": units.BYTES, "step_seconds": units.SECONDS}
 SCALES: dict[Quantity, tuple[str, float]] = {

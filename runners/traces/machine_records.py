@@ -1,0 +1,80 @@
+"""What is recorded of a machine: the models of `machine.json`. No torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from runners.traces.records import Record, without
+
+
+class Accelerator(Record):
+    """One accelerator of a machine."""
+
+    name: str
+    memory_bytes: int
+
+
+class Cache(Record):
+    """The caches of one level and kind."""
+
+    level: int
+    kind: Literal["data", "instruction", "unified"]
+    bytes: int = Field(description="of one of them")
+    num_caches: int
+    num_sharing: int = Field(description="processors that share one of them")
+
+
+class NumaNode(Record):
+    """Processors with memory of their own; other nodes' memory is further away."""
+
+    num_cores: int
+    memory_bytes: int | None
+
+
+class AcceleratorLink(Record):
+    """What lies between two accelerators."""
+
+    first: int
+    second: int
+    kind: str = Field(description="as nvidia-smi names it: NV4 is four NVLinks, SYS the whole way")
+
+
+class Topology(Record):
+    """How a machine is put together; null or empty where the system does not tell."""
+
+    num_sockets: int | None
+    num_physical_cores: int | None
+    threads_per_core: int | None
+    caches: list[Cache]
+    numa_nodes: list[NumaNode]
+    links: list[AcceleratorLink]
+
+
+class Machine(Record):
+    """What a machine is; its folder's name is `name`."""
+
+    schema_version: Literal[1]
+    name: str
+    fingerprint: str
+    is_reference: bool
+    cpu: str
+    num_cores: int = Field(description="that ranks may use")
+    num_installed_cores: int | None = Field(
+        default=None, description="whether or not ranks may use them; null: not recorded"
+    )
+    memory_bytes: int
+    system: str
+    python: str
+    torch: str
+    accelerators: list[Accelerator]
+    topology: Topology | None = Field(default=None, description="null: described before it was")
+    libraries: dict[str, str] = Field(
+        default={}, description="versions of what torch computes and communicates with"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """What was not recorded then is not written now."""
+        return without(("num_installed_cores",), dumped(self))
