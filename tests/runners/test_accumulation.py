@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiments._accumulation_gradients import Part, _gradient, _joined
-from runners.experiments.accumulation import RUNS, UNEQUAL, forecast, settle
+from runners.experiments.accumulation import RUNS, UNEQUAL
+from runners.experiments.accumulation.forecast import forecast
+from runners.experiments.accumulation.unequal import Part, gradient_of, joined
 from runners.plans.experiment import find
 from runners.traces.records import Memory, Run, Setting
 
@@ -88,8 +89,8 @@ def test_unequal_parts_want_weights(run: Measure, name: str) -> None:
     assert number(shown, "unweighted_difference") > 0.01
     foretold = number(shown, "foretold_difference")
     assert number(shown, "unweighted_difference") == pytest.approx(foretold, rel=1e-9)
-    parts = [4 * length for length in RUNS["tokens"].settings["parts"]]  # type: ignore[union-attr]
-    counts = UNEQUAL if name == "rows" else parts
+    parts = [4 * length for length in RUNS["tokens"].settings.parts]
+    counts = list(UNEQUAL) if name == "rows" else parts
     assert shown.ranks[0].measures["num_counted"] == counts
 
 
@@ -110,8 +111,8 @@ def test_the_weighted_sum_of_parts_is_the_gradient_of_a_sum_of_losses() -> None:
         )
         for size in (1, 5, 2)
     ]
-    found = _gradient(model, [(part, part.count / 8) for part in parts])
-    whole = _joined(parts)
+    found = gradient_of(model, [(part, part.count / 8) for part in parts])
+    whole = joined(parts)
     summed = nn.functional.cross_entropy(model(whole.inputs), whole.targets, reduction="sum")
     wanted = torch.autograd.grad(summed / 8, list(model.parameters()))
     torch.testing.assert_close(found, torch.cat([g.reshape(-1) for g in wanted]))
@@ -132,7 +133,7 @@ def test_what_cannot_be_dealt_out_is_refused(
 ) -> None:
     plan = RUNS[run_name]
     with pytest.raises(ValueError, match=said):
-        settle(replace(plan, settings={**plan.settings, **changed}))
+        replace(plan, settings=plan.settings.changed(changed))
 
 
 @pytest.mark.ranks

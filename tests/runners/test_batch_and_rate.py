@@ -64,9 +64,9 @@ def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run: Measure) -> 
 
 def test_the_same_samples_are_seen_whatever_the_ranks() -> None:
     for name, plan in find("batch_and_rate").runs.items():
-        updates, batch = plan.settings["num_updates"], plan.settings["global_batch_size"]
+        updates, batch = plan.settings.num_updates, plan.settings.global_batch_size
         epochs = 1 if name.endswith("gentle") else 2
-        assert int(str(updates)) * int(str(batch)) == 6400 * epochs
+        assert updates * batch == 6400 * epochs
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,6 @@ def test_the_same_samples_are_seen_whatever_the_ranks() -> None:
 def test_what_cannot_be_dealt_out_is_refused(
     ranks: int, changed: dict[str, int], word: str
 ) -> None:
-    experiment = find("batch_and_rate")
-    plan = experiment.runs["warmed"]
-    assert experiment.settle is not None
+    plan = find("batch_and_rate").runs["warmed"]
     with pytest.raises(ValueError, match=word):
-        experiment.settle(replace(plan, world_size=ranks, settings={**plan.settings, **changed}))
+        replace(plan, world_size=ranks, settings=plan.settings.changed(changed))

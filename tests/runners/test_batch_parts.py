@@ -51,14 +51,14 @@ def test_adam_hides_that_gradients_were_summed(run: Measure) -> None:
 
 
 def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> None:
-    settings = batch_parts.SETTINGS
+    settings = batch_parts.Settings()
     lesson = teach(
         42,
         num_rows=10000,
         num_validation_rows=1000,
         num_features=20,
         num_classes=10,
-        temperature=float(str(settings["teacher_temperature"])),
+        temperature=settings.teacher_temperature,
     )
     features = Scaling.of(lesson.training.features).apply(lesson.training.features)[:100]
     labels = lesson.training.labels[:100]
@@ -75,11 +75,9 @@ def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> No
 
 def test_a_batch_is_cut_as_the_settings_say_or_refused() -> None:
     plan = batch_parts.RUNS["unequal"]
-    assert plan.settings["rows_by_rank"] == [80, 20]
-    assert batch_parts.RUNS["whole"].settings["rows_by_rank"] == [100]
-    four = batch_parts.settle(
-        replace(plan, world_size=4, settings={**plan.settings, "num_last_rows": 10})
-    )
-    assert four.settings["rows_by_rank"] == [30, 30, 30, 10]
+    assert plan.settings.rows_by_rank == [80, 20]
+    assert batch_parts.RUNS["whole"].settings.rows_by_rank == [100]
+    four = replace(plan, world_size=4, settings=plan.settings.changed({"num_last_rows": 10}))
+    assert four.settings.rows_by_rank == [30, 30, 30, 10]
     with pytest.raises(ValueError, match="cannot leave 100"):
-        batch_parts.settle(replace(plan, settings={**plan.settings, "num_last_rows": 100}))
+        replace(plan, settings=plan.settings.changed({"num_last_rows": 100}))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiments.scaling import RUNS, settle
+from runners.experiments.scaling import RUNS
 from runners.system import links
 from runners.traces.files import read
 from runners.traces.records import Run
@@ -75,8 +75,7 @@ def test_rows_of_a_rank_shrink_under_strong_scaling_and_stay_under_weak(
     committed: dict[str, Run],
 ) -> None:
     seen = {name: {r.num_samples for r in run.ranks} for name, run in committed.items()}
-    steps = RUNS["one"].settings["num_steps"]
-    assert isinstance(steps, int)
+    steps = RUNS["one"].settings.num_steps
     assert seen["one"] == seen["weak_2"] == seen["weak_4"] == {800 * steps}
     assert seen["strong_2"] == {400 * steps}
     assert seen["strong_4"] == {200 * steps}
@@ -114,4 +113,4 @@ def test_a_step_sends_the_ring_s_share_of_all_gradients(
 def test_impossible_settings_are_refused(changed: dict[str, int], words: str) -> None:
     plan = RUNS["strong_2"]
     with pytest.raises(ValueError, match=words):
-        settle(replace(plan, settings={**plan.settings, **changed}))
+        replace(plan, settings=plan.settings.changed(changed))

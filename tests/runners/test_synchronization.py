@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from runners.experiments.synchronization import largest_rate
-from runners.plans.experiment import RunPlan, find
-from runners.traces.records import Run
+from runners.experiments.synchronization import RUNS, largest_rate
+from runners.traces.records import Run, Setting
 from runners.training.networks import perceptron
 from runners.training.teacher import Rows, Scaling, teach
 
@@ -148,10 +148,7 @@ def test_halving_finds_the_largest_rate_by_running(run: Measure) -> None:
         ("parabola", {"delays": [-1]}, "delays"),
     ],
 )
-def test_what_cannot_be_is_refused(name: str, changed: dict[str, object], word: str) -> None:
-    experiment = find("synchronization")
-    plan = experiment.runs[name]
-    assert experiment.settle is not None
-    asked = RunPlan(plan.strategy, plan.world_size, {**plan.settings, **changed})  # type: ignore[dict-item]
+def test_what_cannot_be_is_refused(name: str, changed: dict[str, Setting], word: str) -> None:
+    plan = RUNS[name]
     with pytest.raises(ValueError, match=word):
-        experiment.settle(asked)
+        replace(plan, settings=plan.settings.changed(changed))

@@ -1,54 +1,28 @@
 """A replica that trains and is compared: what every way of agreeing in `synchronization` shares.
 
 In: a rank, and what becomes of its gradients. Out: losses of every step, how far replicas came
-from each other, and what was handed to collectives.
+from each other, and the bytes that collectives were called with.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from runners.experiments.synchronization import Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import flat
-from runners.training.steps import batch_of, perceptron_for, scaled_lesson, shard_of, validate
+from runners.training.steps import batch_of, perceptron_for, scaled_lesson, validate
 from runners.training.teacher import Rows
 
 NUM_BLOCK_STEPS = 16  # timed together, so that the step that averages is in the time
-
-
-def _rows(rank: Rank) -> tuple[list[Rows], Rows]:
-    """The shards that this rank takes its batches from, and the validation rows."""
-    settings = rank.settings
-    lesson = scaled_lesson(rank)
-    rows = lesson.training
-    if settings.order == "by_class":
-        rows = _by_class(rows, rank.world_size, rank.seed)
-    if rank.world_size > 1:
-        return [shard_of(rank, rows)], lesson.validation
-    size = settings.num_rows // settings.num_shards
-    return [batch_of(rows, shard, size) for shard in range(settings.num_shards)], lesson.validation
-
-
-def _by_class(rows: Rows, num_shards: int, seed: int) -> Rows:
-    """Rows dealt out by their class, so that each shard holds other classes, in any order there."""
-    source = torch.Generator().manual_seed(seed)
-    shards = rows.labels.argsort(stable=True).chunk(num_shards)
-    mixed = [shard[torch.randperm(len(shard), generator=source)] for shard in shards]
-    return rows.take(torch.cat(mixed))
-
-
-def _batch(rank: Rank, shards: list[Rows], index: int) -> Rows:
-    """The batch of a step: on one device what all ranks together take."""
-    size = rank.settings.batch_size
-    turn = index % (len(shards[0].labels) // size)
-    batches = [batch_of(shard, turn, size) for shard in shards]
-    return Rows(torch.cat([b.features for b in batches]), torch.cat([b.labels for b in batches]))
+T = TypeVar("T")
 
 
 class Replica:
@@ -56,15 +30,14 @@ class Replica:
 
     Attributes:
         distances: of this replica from the mean of all, just before each average.
-        exchanged_bytes: what this rank has handed to collectives to train.
+        exchanged_bytes: of the tensors that this rank has passed to collectives to train.
         largest_norm: of a gradient that this rank computed.
     """
 
-    def __init__(self, rank: Rank) -> None:
+    def __init__(self, rank: Rank[Settings]) -> None:
         self.rank = rank
-        with rank.phase("build"):
-            self.shards, self.validation = _rows(rank)
-            self.model: nn.Module = perceptron_for(rank)
+        self.shards, self.validation = _rows(rank)
+        self.model: nn.Module = perceptron_for(rank)
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), lr=rank.settings.learning_rate, momentum=0.0
         )
@@ -80,21 +53,18 @@ class Replica:
             update: is given the step, from 0.
             module: what computes; the model itself where nothing wraps it.
         """
-        rank, settings = self.rank, self.rank.settings
-        rank.watch(self.model, self.optimizer)
+        rank, replica = self.rank, module or self.model
+        rank.watch(replica, self.optimizer)
         start = time.perf_counter()
-        for index in rank.steps(settings.num_steps):
+        for index in rank.steps(rank.settings.num_steps):
             if index and index % NUM_BLOCK_STEPS == 0:
                 rank.measure_seconds("block", [(now := time.perf_counter()) - start])
                 start = now
             batch = _batch(rank, self.shards, index)
-            with rank.phase("forward"):
-                logits = (module or self.model)(batch.features)
-                loss = nn.functional.cross_entropy(logits, batch.labels)
-            with rank.phase("backward"):
-                loss.backward()
+            loss = nn.functional.cross_entropy(replica(batch.features), batch.labels)
+            loss.backward()
             self.largest_norm = max(self.largest_norm, float(torch.linalg.norm(self.gradient())))
-            with rank.phase("optimizer"):
+            with rank.phase("optimizer"):  # with the collectives that an update may need
                 update(index)
                 self.optimizer.zero_grad()
             self._losses.append(loss.item())
@@ -137,29 +107,50 @@ class Replica:
             validation=graded if rank.rank == 0 else None,
             parameters=self.model.parameters(),
         )
-        rank.measure("validation_losses", [own[0] for own in _of_all(rank, [graded[1]])])
+        rank.measure("validation_losses", [*_of_all(rank, graded[1])])
         rank.measure("exchanged_bytes", self.exchanged_bytes)
-        norms = [own[0] for own in _of_all(rank, [self.largest_norm])]
-        rank.measure("largest_gradient_norm", max(norms))
+        rank.measure("largest_gradient_norm", max(_of_all(rank, self.largest_norm)))
         farthest = [max(of_ranks) for of_ranks in zip(*_of_all(rank, self.distances), strict=True)]
         if farthest:
             rank.measure("largest_distance", max(farthest))
             rank.measure("mean_distance", sum(farthest) / len(farthest))
-        rank.measure("num_distinct", _num_distinct(rank, self.model))
+        digest = parameter_digest(self.model.parameters())
+        rank.measure("num_distinct", len(set(_of_all(rank, digest))))
         if rank.rank == 0:
             print(f"validation loss {graded[1]:.4f}, {graded[2]:.1%} right, on rank 0")
 
 
-def _of_all(rank: Rank, values: list[float]) -> list[list[float]]:
-    """The values of every rank, on every rank; as objects, which any backend carries."""
-    gathered = [values] * rank.world_size
+def _of_all(rank: Rank[Settings], value: T) -> list[T]:
+    """The value of every rank, on every rank; as objects, which any backend carries."""
+    gathered = [value] * rank.world_size
     if rank.world_size > 1:
-        dist.all_gather_object(gathered, values)
+        dist.all_gather_object(gathered, value)
     return gathered
 
 
-def _num_distinct(rank: Rank, model: nn.Module) -> int:
-    digests = [parameter_digest(model.parameters())] * rank.world_size
-    if rank.world_size > 1:
-        dist.all_gather_object(digests, digests[0])
-    return len(set(digests))
+def _rows(rank: Rank[Settings]) -> tuple[list[Rows], Rows]:
+    """The shards that this rank takes its batches from, and the validation rows."""
+    settings = rank.settings
+    lesson = scaled_lesson(rank)
+    rows = lesson.training
+    if settings.order == "by_class":
+        rows = _by_class(rows, rank.world_size, rank.seed)
+    size = settings.num_rows // settings.shards
+    own = [rank.rank] if rank.world_size > 1 else range(settings.shards)
+    return [batch_of(rows, shard, size) for shard in own], lesson.validation
+
+
+def _by_class(rows: Rows, num_shards: int, seed: int) -> Rows:
+    """Rows dealt out by their class, so that each shard holds other classes, in any order there."""
+    source = torch.Generator().manual_seed(seed)
+    shards = rows.labels.argsort(stable=True).chunk(num_shards)
+    mixed = [shard[torch.randperm(len(shard), generator=source)] for shard in shards]
+    return rows.take(torch.cat(mixed))
+
+
+def _batch(rank: Rank[Settings], shards: list[Rows], index: int) -> Rows:
+    """The batch of a step: on one device what all ranks together take."""
+    size = rank.settings.batch_size
+    turn = index % (len(shards[0].labels) // size)
+    batches = [batch_of(shard, turn, size) for shard in shards]
+    return Rows(torch.cat([b.features for b in batches]), torch.cat([b.labels for b in batches]))

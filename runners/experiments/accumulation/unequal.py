@@ -1,4 +1,4 @@
-"""One accumulated gradient, weighted and not, held against that of the whole batch."""
+"""One gradient accumulated in unequal parts, weighted and not, against that of the whole batch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.experiments.accumulation import GradientSettings
 from runners.ranks.rank import Rank
 from runners.training.networks import perceptron
 from runners.training.transformer import Transformer, TransformerShape, next_token_loss
@@ -28,23 +29,22 @@ class Part:
     count: int
 
 
-def gradients(rank: Rank) -> None:
+def gradients(rank: Rank[GradientSettings]) -> None:
     """Accumulate one update under DDP in unequal parts; compare with the gradient of all rows.
 
     Measures, in lengths of the whole batch's gradient: `weighted_difference`, each part's mean
     loss weighted by what it runs over; `unweighted_difference`, each part counted alike; and
-    `foretold_difference`, what the parts' own gradients and sizes say the latter must be.
+    `foretold_difference`, the latter as predicted from the parts' own gradients and sizes.
     """
     source = torch.Generator().manual_seed(rank.seed)
-    with rank.phase("build"):
-        parts = _parts(rank, source)
-        torch.manual_seed(rank.seed)
-        model = _network(rank).double().to(rank.device)
-    whole = _joined(parts)
-    oracle = _gradient(model, [(whole, 1.0)])
+    parts = _parts(rank, source)
+    torch.manual_seed(rank.seed)
+    model = _network(rank).double().to(rank.device)
+    whole = joined(parts)
+    oracle = gradient_of(model, [(whole, 1.0)])
     total = sum(part.count for part in parts)
     alike = [(part, 1 / len(parts) - part.count / total) for part in parts]
-    foretold = _gradient(model, alike)
+    predicted = gradient_of(model, alike)
     per_rank = len(parts) // rank.world_size
     own = parts[rank.rank * per_rank : (rank.rank + 1) * per_rank]
     # DDP divides by the number of ranks what it adds up.
@@ -52,27 +52,39 @@ def gradients(rank: Rank) -> None:
     unweighted = [(part, 1 / per_rank) for part in own]
     length = torch.linalg.norm(oracle)
     for name, weighed in (("weighted", weighted), ("unweighted", unweighted)):
-        gradient = _gradient(DistributedDataParallel(copy.deepcopy(model)), weighed)
+        gradient = gradient_of(DistributedDataParallel(copy.deepcopy(model)), weighed)
         apart = torch.linalg.norm(gradient - oracle) / length
         rank.measure(f"{name}_difference", apart.item())
-    rank.measure("foretold_difference", (torch.linalg.norm(foretold) / length).item())
+    rank.measure("foretold_difference", (torch.linalg.norm(predicted) / length).item())
     rank.measure("num_counted", [part.count for part in parts])
 
 
-def _parts(rank: Rank, source: torch.Generator) -> list[Part]:
+def gradient_of(model: nn.Module, weighed: Sequence[tuple[Part, float]]) -> Tensor:
+    """The sum of the parts' gradients times their weights; DDP reduces with the last part."""
+    for index, (part, weight) in enumerate(weighed):
+        is_last = index == len(weighed) - 1
+        waits = isinstance(model, DistributedDataParallel) and not is_last
+        with model.no_sync() if waits else nullcontext():  # type: ignore[operator]
+            (next_token_loss(model(part.inputs), part.targets) * weight).backward()
+    found = torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
+    model.zero_grad()
+    return found
+
+
+def _parts(rank: Rank[GradientSettings], source: torch.Generator) -> list[Part]:
     """The microbatches of all ranks, the same on each."""
     make = _tokens if rank.settings.task == "tokens" else _rows
     parts = [make(rank, size, source) for size in rank.settings.parts]
     return [Part(p.inputs.to(rank.device), p.targets.to(rank.device), p.count) for p in parts]
 
 
-def _rows(rank: Rank, size: int, source: torch.Generator) -> Part:
+def _rows(rank: Rank[GradientSettings], size: int, source: torch.Generator) -> Part:
     width, classes = rank.settings.width, rank.settings.num_classes
     inputs = torch.randn(size, width, generator=source, dtype=torch.float64)
     return Part(inputs, torch.randint(0, classes, (size,), generator=source), size)
 
 
-def _tokens(rank: Rank, length: int, source: torch.Generator) -> Part:
+def _tokens(rank: Rank[GradientSettings], length: int, source: torch.Generator) -> Part:
     """Sequences of one length, padded to the longest; padding is not counted."""
     shape = (NUM_SEQUENCES, max(rank.settings.parts))
     inputs, targets = (
@@ -82,7 +94,7 @@ def _tokens(rank: Rank, length: int, source: torch.Generator) -> Part:
     return Part(inputs, targets, NUM_SEQUENCES * length)
 
 
-def _network(rank: Rank) -> nn.Module:
+def _network(rank: Rank[GradientSettings]) -> nn.Module:
     settings = rank.settings
     width, classes = settings.width, settings.num_classes
     if settings.task == "tokens":
@@ -92,21 +104,10 @@ def _network(rank: Rank) -> nn.Module:
     return nn.Sequential(layers[0], *norms, *layers[1:])
 
 
-def _joined(parts: Sequence[Part]) -> Part:
+def joined(parts: Sequence[Part]) -> Part:
+    """All parts as one batch."""
     return Part(
         torch.cat([part.inputs for part in parts]),
         torch.cat([part.targets for part in parts]),
         sum(part.count for part in parts),
     )
-
-
-def _gradient(model: nn.Module, weighed: Sequence[tuple[Part, float]]) -> Tensor:
-    """The sum of the parts' gradients times their weights; DDP exchanges with the last part."""
-    for index, (part, weight) in enumerate(weighed):
-        is_last = index == len(weighed) - 1
-        waits = isinstance(model, DistributedDataParallel) and not is_last
-        with model.no_sync() if waits else nullcontext():  # type: ignore[operator]
-            (next_token_loss(model(part.inputs), part.targets) * weight).backward()
-    found = torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
-    model.zero_grad()
-    return found

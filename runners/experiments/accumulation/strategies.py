@@ -1,0 +1,96 @@
+"""Accumulate the gradients of microbatches under DDP or FSDP, and reduce them with the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.experiments.accumulation import Settings
+from runners.experiments.accumulation.unequal import gradients
+from runners.ranks.rank import Rank
+from runners.training.networks import description, perceptron
+
+
+def train(rank: Rank[Settings]) -> None:
+    """Train to the end; a step is one update on all the rows of this rank."""
+    settings = rank.settings
+    model = _model(rank)
+    features, labels = _rows(rank)
+    with rank.phase("wrap"):
+        is_sharded = settings.strategy == "sharded"
+        wrapped = _sharded(rank, model) if is_sharded else DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
+    rank.watch(wrapped, optimizer)
+    losses = []
+    for _ in rank.steps(settings.num_updates):
+        loss = 0.0
+        for index in range(settings.num_microbatches):
+            part = slice(index * settings.microbatch_size, (index + 1) * settings.microbatch_size)
+            is_last = index == settings.num_microbatches - 1
+            exchanges = is_last or settings.exchanges_each
+            with nullcontext() if exchanges else _silent(wrapped):
+                own = nn.functional.cross_entropy(wrapped(features[part]), labels[part])
+                mean = own / settings.num_microbatches
+                mean.backward()
+            loss += mean.item()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss)
+        rank.count_samples(settings.num_rows)
+    rank.epoch(
+        1, loss=losses[-1], num_samples=settings.num_rows, parameters=list(model.parameters())
+    )
+
+
+@contextmanager
+def _silent(wrapped: nn.Module) -> Iterator[None]:
+    """Add gradients up on this rank alone."""
+    if isinstance(wrapped, DistributedDataParallel):
+        with wrapped.no_sync():
+            yield
+        return
+    assert isinstance(wrapped, FSDPModule)
+    wrapped.set_requires_gradient_sync(False)
+    yield
+    wrapped.set_requires_gradient_sync(True)
+
+
+def _sharded(rank: Rank[Settings], model: nn.Module) -> nn.Module:
+    """The model itself, each of its layers in shards."""
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    for layer in model.children():
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+def _model(rank: Rank[Settings]) -> nn.Module:
+    settings = rank.settings
+    widths = (settings.width,) * (settings.num_layers + 1)
+    everywhere = [range(rank.world_size)] * settings.num_layers
+    sharded = [settings.strategy == "sharded"] * settings.num_layers
+    rank.describe(description(widths, everywhere, sharded=sharded))
+    torch.manual_seed(rank.seed)
+    return perceptron(widths, device=rank.device)
+
+
+def _rows(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
+    """This rank's own rows, the same in every update."""
+    settings = rank.settings
+    with rank.phase("rows"):
+        source = torch.Generator().manual_seed(rank.seed + rank.rank)
+        shape = (settings.num_rows, settings.width)
+        features = torch.randn(shape, generator=source).to(rank.device)
+        labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
+        rank.rows(features, labels)
+    return features, labels
+
+
+STRATEGIES = {"train": train, "sharded": train, "gradients": gradients}

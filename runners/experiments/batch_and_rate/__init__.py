@@ -1,0 +1,85 @@
+"""More ranks make the batch larger: what becomes of the learning rate, over the same samples.
+
+One rank and several train the same classifier under DDP, each rank with the batch that the one
+has, until the same number of samples is seen. The learning rate stays (`fixed`), grows with the
+ranks (`scaled`), or grows to that during the first updates (`warmed`). In the `gentle` runs the
+rate is so small that parameters hardly move, which is where linear scaling follows from arithmetic.
+
+    python -m runners run batch_and_rate
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor, Seconds
+from runners.training.settings import ClassifierSettings
+
+QUESTION = "How must the learning rate follow the ranks, when each brings a batch of its own?"
+
+
+class Settings(ClassifierSettings):
+    """A small classifier, and the learning rate of one rank."""
+
+    num_rows: Count = 6400
+    num_validation_rows: Count = 1000
+    num_features: Count = 10
+    num_hidden: Count = 64
+    num_classes: Count = 4
+    batch_size: Count = 25
+    num_epochs: Count = 2
+    num_looks: Count = 8
+    learning_rate: Factor = 0.05
+    momentum: Seconds = 0.9
+    teacher_temperature: Factor = 0.15
+    dtype: Literal["float32", "float64"] = "float64"
+
+    @cached_property
+    def num_updates(self) -> int:
+        """In all epochs."""
+        return self.num_rows // self.global_batch_size * self.num_epochs
+
+    @cached_property
+    def global_batch_size(self) -> int:
+        """Rows of all ranks together in one update."""
+        return self.batch_size * self.world_size
+
+    def check(self) -> None:
+        """Refuse rows that leave a batch unfilled, and looks that fall within an update."""
+        rows, ranks, updates = self.num_rows, self.world_size, self.num_updates
+        if rows % ranks or rows // ranks % self.batch_size:
+            raise ValueError(
+                f"{rows} rows are no whole batches of {self.batch_size} for {ranks} ranks"
+            )
+        if updates % self.num_looks:
+            raise ValueError(f"{updates} updates are no multiple of num_looks {self.num_looks}")
+
+
+class WarmedSettings(Settings):
+    """The learning rate rises over the first updates."""
+
+    num_warm_up_updates: Count
+
+
+def _plan(strategy: str, ranks: int, settings: Settings) -> RunPlan:
+    return RunPlan(
+        strategy, ranks, settings, passes=("timed",), keeps_steps=True, has_timeline=False
+    )
+
+
+GENTLE = Settings(num_epochs=1, learning_rate=0.001, momentum=0.0)
+RUNS = {
+    "one": _plan("fixed", 1, Settings()),
+    "fixed": _plan("fixed", 4, Settings()),
+    "scaled": _plan("scaled", 4, Settings()),
+    "warmed": _plan("warmed", 4, WarmedSettings(num_warm_up_updates=32)),
+    "fixed_eight": replace(_plan("fixed", 8, Settings()), full=True),
+    "scaled_eight": replace(_plan("scaled", 8, Settings()), full=True),
+    "warmed_eight": replace(_plan("warmed", 8, WarmedSettings(num_warm_up_updates=16)), full=True),
+    "one_gentle": _plan("fixed", 1, GENTLE),
+    "fixed_gentle": _plan("fixed", 4, GENTLE),
+    "scaled_gentle": _plan("scaled", 4, GENTLE),
+}
