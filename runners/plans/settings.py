@@ -43,17 +43,6 @@ class Settings(BaseModel):
     _strategy: str = PrivateAttr("")
     _world_size: int = PrivateAttr(1)
 
-    def __init__(self, **values: Any) -> None:
-        """Check each value by itself.
-
-        Raises:
-            ValueError: one line, with the name of the first setting that cannot be.
-        """
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise ValueError(_in_words(error.errors()[0])) from None
-
     @property
     def strategy(self) -> str:
         """The strategy of the run."""
