@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiments._alpha_beta import fit
+from runners.experiments.communication.alpha_beta import fit
 from runners.plans.experiment import RunPlan, whole_number
 from runners.plans.work import Choice, Exchange, Work, stack_work
 from runners.ranks.rank import Rank
