@@ -32,7 +32,7 @@ import ast
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -117,7 +117,7 @@ class RunPlan(Generic[S]):
         given = (
             self.settings if isinstance(self.settings, Settings) else FreeSettings(**self.settings)
         )
-        settings = given.of_run(self.strategy, self.world_size)
+        settings = given.of_run(self.strategy, self.world_size, self.seed)
         object.__setattr__(self, "settings", settings)
         rate = getattr(settings, "link_bits_per_second", self.link_bits_per_second)
         object.__setattr__(self, "link_bits_per_second", rate)
@@ -177,10 +177,11 @@ class Experiment:
     choices: tuple[Choice, ...] = ()
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
 
-    def settings_of(self, strategy: str) -> type[Settings]:
-        """The class of the settings that a strategy reads."""
+    def settings_of(self, strategy: str, names: Iterable[str]) -> type[Settings]:
+        """The class of a strategy's settings; of several, the one that has these names."""
         kinds = [type(p.settings) for p in self.runs.values() if p.strategy == strategy]
-        return kinds[0] if kinds else FreeSettings
+        exact = [kind for kind in kinds if set(kind.model_fields) == set(names)]
+        return next(iter([*exact, *kinds]), FreeSettings)
 
 
 def whole_number(settings: Mapping[str, Setting], name: str) -> int:

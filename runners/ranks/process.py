@@ -238,8 +238,9 @@ def live(request: dict[str, Any]) -> None:
     os.dup2(errors, 2)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
-    settings = experiment.settings_of(request["plan"]["strategy"])
-    plan = RunPlan.from_json(request["plan"], settings)
+    declared = request["plan"]
+    settings = experiment.settings_of(declared["strategy"], declared["settings"])
+    plan = RunPlan.from_json(declared, settings)
     heart = Heart(Path(request["heart"]))
     device = _device(plan, request["rank"], request["device"])
     rank = Rank(request["rank"], plan, request["pass"], device, heart)
