@@ -117,7 +117,7 @@ class RunPlan(Generic[S]):
         given = (
             self.settings if isinstance(self.settings, Settings) else FreeSettings(**self.settings)
         )
-        settings = given.of_run(self.strategy, self.world_size)
+        settings = given.of_run(self.strategy, self.world_size, self.seed)
         object.__setattr__(self, "settings", settings)
         rate = getattr(settings, "link_bits_per_second", self.link_bits_per_second)
         object.__setattr__(self, "link_bits_per_second", rate)

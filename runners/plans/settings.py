@@ -11,8 +11,8 @@ An experiment declares a class, and each of its runs an instance:
             return 4 * self.batch_size * self.width
 
 A public `cached_property` is a setting that follows from the others: a trace records it like one, a
-page may state it, and nobody can set it. `world_size` and `strategy` are the run's own, so that
-settings may follow from them.
+page may state it, and nobody can set it. `world_size`, `strategy` and `seed` are the run's own, so
+that settings may follow from them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Settings(BaseModel):
     )
     _strategy: str = PrivateAttr("")
     _world_size: int = PrivateAttr(1)
+    _seed: int = PrivateAttr(0)
 
     @property
     def strategy(self) -> str:
@@ -52,6 +53,11 @@ class Settings(BaseModel):
     def world_size(self) -> int:
         """The number of ranks of the run."""
         return self._world_size
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run, from which settings may follow that chance decides."""
+        return self._seed
 
     def forced(self) -> dict[str, Setting]:
         """Settings that this strategy and these ranks leave no choice about, with their values."""
@@ -64,14 +70,14 @@ class Settings(BaseModel):
             ValueError: with one line that says which.
         """
 
-    def of_run(self, strategy: str, world_size: int) -> Self:
-        """The same settings in a run of this strategy and so many ranks.
+    def of_run(self, strategy: str, world_size: int, seed: int = 0) -> Self:
+        """The same settings in a run of this strategy, so many ranks and this seed.
 
         Raises:
             ValueError: they are impossible there.
         """
         bound = type(self)(**self.declared())
-        bound._strategy, bound._world_size = strategy, world_size
+        bound._strategy, bound._world_size, bound._seed = strategy, world_size, seed
         bound = bound.model_copy(update=bound.forced())
         bound.check()
         return bound

@@ -159,6 +159,11 @@ def perceptron_flops(widths: Sequence[int], rows: int) -> float:
     return 3 * forward - first
 
 
+def layer_parameters(widths: Sequence[int]) -> list[int]:
+    """Weights and biases of each linear layer of a stack."""
+    return [a * b + b for a, b in pairwise(widths)]
+
+
 def perceptron_parameters(widths: Sequence[int]) -> int:
     """Weights and biases of a stack of linear layers."""
-    return sum(a * b + b for a, b in pairwise(widths))
+    return sum(layer_parameters(widths))

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from runners.ranks.rank import Rank
+from runners.training.shape import VOCABULARY
 
-VOCABULARY = 256
 TRAINING = (
     "argparse.py",
     "calendar.py",

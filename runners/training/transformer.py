@@ -7,54 +7,10 @@ tensor parallelism can split them by columns and by rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
-
-@dataclass(frozen=True)
-class TransformerShape:
-    """What a transformer's size follows from.
-
-    Attributes:
-        vocabulary: tokens there are.
-        context: the longest sequence.
-        width: features of a token.
-        num_heads: of attention; divides the width.
-        num_layers: blocks.
-        hidden: features inside a block's perceptron; four times the width as in GPT-2.
-    """
-
-    vocabulary: int
-    context: int
-    width: int
-    num_heads: int
-    num_layers: int
-    hidden: int
-
-    def block_parameters(self) -> int:
-        """Parameters of one block: four square projections, two of the perceptron, two norms."""
-        attention = 4 * (self.width * self.width + self.width)
-        perceptron = 2 * self.width * self.hidden + self.hidden + self.width
-        return attention + perceptron + 2 * 2 * self.width
-
-    def num_parameters(self) -> int:
-        """Of the whole: embeddings of tokens and positions, blocks, last norm, head."""
-        embeddings = (self.vocabulary + self.context) * self.width
-        head = self.width * self.vocabulary
-        return embeddings + self.num_layers * self.block_parameters() + 2 * self.width + head
-
-    def forward_flops(self, rows: int, length: int) -> int:
-        """Of the matrix products of one forward pass over (rows, length) tokens.
-
-        Two operations a weight and token, and 4·length·width a token and layer for attention's
-        two products, counted whole as kernels without a mask compute them.
-        """
-        tokens = rows * length
-        weights = self.num_layers * (4 * self.width**2 + 2 * self.width * self.hidden)
-        attention = self.num_layers * 2 * length * self.width
-        return 2 * tokens * (weights + attention + self.width * self.vocabulary)
+from runners.training.shape import TransformerShape as TransformerShape
 
 
 class Attention(nn.Module):

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from runners.experiments.checkpointing import RUNS, Block, forecast, settle
-from runners.plans.experiment import find
+from runners.experiments.checkpointing import Cut
+from runners.experiments.checkpointing.forecast import forecast
+from runners.experiments.checkpointing.strategies import Block
+from runners.plans.experiment import RunPlan, find
 from runners.traces.records import Run
 
 Measure = Callable[[str, str], Run]
@@ -74,10 +76,8 @@ def test_a_block_adds_what_it_computes_to_its_rows() -> None:
 
 
 def test_segments_that_leave_a_rest_are_refused() -> None:
-    plan = RUNS["root_16"]
-    bad = type(plan)(**{**vars(plan), "settings": {**plan.settings, "segment_length": 5}})
     with pytest.raises(ValueError, match="num_layers 16 cannot be cut into segments of 5"):
-        settle(bad)
+        RunPlan("recomputed", 1, Cut(segment_length=5))
 
 
 @pytest.mark.ranks

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from runners.experiments._alpha_beta import fit
-from runners.experiments.communication import OPERATIONS, RUNS, SIZES, settle
+from runners.experiments.communication import OPERATIONS, RUNS, SIZES
+from runners.experiments.communication.alpha_beta import fit
 from runners.system import links
 from runners.traces.files import read
 from runners.traces.records import Run
@@ -45,7 +46,7 @@ def test_one_size_makes_no_line() -> None:
 def test_sizes_that_cannot_be_dealt_out_are_refused(sizes: list[int]) -> None:
     plan = RUNS["ranks_3"]
     with pytest.raises(ValueError, match="size"):
-        settle(type(plan)("timed", 3, {**plan.settings, "sizes_bytes": sizes}))
+        replace(plan, settings=plan.settings.changed({"sizes_bytes": sizes}))
 
 
 @pytest.mark.ranks

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiments._mixed_precision_adam import LowAdam
-from runners.experiments.mixed_precision import RUNS, SMALLEST_HALF, forecast, settle
+from runners.experiments.mixed_precision import RUNS
+from runners.experiments.mixed_precision.adam import LowAdam
+from runners.experiments.mixed_precision.forecast import forecast
+from runners.experiments.mixed_precision.gradients import SMALLEST_HALF
 from runners.plans.experiment import find
 from runners.traces.records import MemoryClasses, Run, Setting
 
@@ -119,7 +121,7 @@ def test_the_narrow_adam_is_adam_where_nothing_is_narrow(keeps_master: bool) -> 
 def test_what_there_is_not_is_refused(changed: dict[str, Setting], said: str) -> None:
     plan = RUNS["fp16"]
     with pytest.raises(ValueError, match=said):
-        settle(replace(plan, settings={**plan.settings, **changed}))
+        replace(plan, settings=plan.settings.changed(changed))
 
 
 @pytest.mark.ranks

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiments._sharding_plans import RUNS, SETTINGS, parts, settle
-from runners.experiments.sharding import forecast
+from runners.experiments.sharding import RUNS, Settings, parts
+from runners.experiments.sharding.forecast import forecast
+from runners.plans.experiment import RunPlan
 from runners.traces.records import Run
 from runners.training.networks import perceptron
 
@@ -67,7 +68,7 @@ def plain_loss(num_ranks: int) -> float:
         batches.append(
             (torch.randn((4, 512), generator=own), torch.randint(0, 512, (4,), generator=own))
         )
-    update = torch.optim.Adam(model.parameters(), lr=float(str(SETTINGS["learning_rate"])))
+    update = torch.optim.Adam(model.parameters(), lr=Settings().learning_rate)
     for _ in range(2):
         for features, labels in batches:
             (nn.functional.cross_entropy(model(features), labels) / num_ranks).backward()
@@ -94,8 +95,5 @@ def test_what_is_foretold_of_memory_is_near_what_is_measured(run: Measure) -> No
 
 
 def test_rows_that_cannot_be_sharded_equally_are_refused() -> None:
-    from dataclasses import replace
-
-    uneven = replace(RUNS["fsdp_2"], settings={**RUNS["fsdp_2"].settings, "widths": [8, 7, 8]})
     with pytest.raises(ValueError, match="cannot be sharded equally"):
-        settle(uneven)
+        RunPlan("fsdp", 2, Settings(widths=(8, 7, 8)))

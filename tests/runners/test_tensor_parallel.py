@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runners.experiments._split_block import block_parameters_on_a_rank
-from runners.experiments.tensor_parallel import RUNS, forecast, settle
+from runners.experiments.tensor_parallel import RUNS
+from runners.experiments.tensor_parallel.forecast import forecast
 from runners.traces.records import Run
 from runners.training.transformer import Block, TransformerShape
 
@@ -28,7 +28,7 @@ def held(num_ranks: int) -> int:
 
 def test_the_closed_form_of_a_block_is_what_a_block_has() -> None:
     shape = TransformerShape(1, 1, 64, 4, 1, 256)
-    assert block_parameters_on_a_rank(shape, 1) == sum(
+    assert shape.block_parameters_on_a_rank(1) == sum(
         p.numel() for p in Block(shape, torch.device("meta")).parameters()
     )
 
@@ -56,7 +56,6 @@ def test_the_meter_and_the_counter_of_pytorch_agree_on_the_sums(run: Measure) ->
 def test_what_is_foretold_of_memory_is_what_is_measured(run: Measure) -> None:
     for name in ("ranks_1", "ranks_2"):
         work = forecast(RUNS[name])
-        assert work is not None
         memory = run("tensor_parallel", name).ranks[0].memory
         assert memory is not None
         assert work.peak_bytes == pytest.approx(memory.peak_bytes, rel=0.01)
@@ -64,4 +63,4 @@ def test_what_is_foretold_of_memory_is_what_is_measured(run: Measure) -> None:
 
 def test_heads_that_cannot_be_dealt_out_are_refused() -> None:
     with pytest.raises(ValueError, match="num_heads 8 cannot be split over 3 ranks"):
-        settle(replace(RUNS["ranks_2"], world_size=3))
+        replace(RUNS["ranks_2"], world_size=3)

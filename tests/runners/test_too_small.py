@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from runners.experiments._too_small_break_even import break_even, spread
-from runners.experiments.too_small import RUNS, settle
+from runners.experiments.too_small import RUNS
+from runners.experiments.too_small.break_even import break_even, spread
 from runners.traces.records import Run, Setting
 
 Measure = Callable[[str, str], Run]
@@ -100,4 +100,4 @@ def test_both_ways_train_the_same_and_every_size_has_its_times(run: Measure, nam
 def test_what_is_no_sweep_is_refused(changed: dict[str, Setting], said: str) -> None:
     plan = RUNS["sweep"]
     with pytest.raises(ValueError, match=said):
-        settle(replace(plan, settings={**plan.settings, **changed}))
+        replace(plan, settings=plan.settings.changed(changed))

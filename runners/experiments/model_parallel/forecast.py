@@ -1,10 +1,11 @@
-"""What each run of `model_parallel` should need, by closed forms from its settings."""
+"""What the runs of `model_parallel` will need. No torch."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from runners.plans.experiment import RunPlan, whole_number
+from runners.experiments.model_parallel import Settings
+from runners.plans.experiment import RunPlan
 from runners.plans.work import FLOAT_BYTES, Choice, Exchange, Work, stack_work
 
 CHOICES = (
@@ -22,28 +23,23 @@ CHOICES = (
 )
 
 
-def forecast(plan: RunPlan) -> Work:
+def forecast(plan: RunPlan[Settings]) -> Work:
     """The layers of one stage; a batch goes through all of them one after another, and back."""
-    settings = plan.settings
-    width, features, rows = (
-        whole_number(settings, name) for name in ("width", "num_features", "batch_size")
-    )
-    ranks = plan.world_size
-    # Every stage holds as many hidden layers; the first and the last layer stand at the ends.
-    num_hidden = (whole_number(settings, "num_layers") - 2) // ranks
-    hidden = [width] * (num_hidden + 1)
+    settings, ranks = plan.settings, plan.world_size
+    width, features, rows = settings.width, settings.num_features, settings.batch_size
+    # Every stage holds as many hidden layers; the first and the last layer are at the ends.
+    num_hidden = (settings.num_layers - 2) // ranks
     # What the ends add is spread over the stages: the step passes through all.
-    own = stack_work(hidden, rows, momentum=bool(settings["momentum"]))
-    added = 5 * FLOAT_BYTES * rows * width * num_hidden
+    own = stack_work([width] * (num_hidden + 1), rows, momentum=bool(settings.momentum))
     activation = FLOAT_BYTES * rows * width
     held = FLOAT_BYTES * own.optimizer_parameters
     ends = FLOAT_BYTES * width * (features + 1)
-    num_rows = whole_number(settings, "num_rows") + whole_number(settings, "num_validation_rows")
+    num_rows = settings.num_rows + settings.num_validation_rows
     kept_rows = num_rows * (FLOAT_BYTES * features + 8)
     work = replace(
         own,
         peak_bytes=2 * held + ends + (6 if ranks > 1 else 4) * activation + kept_rows,
-        moved_bytes=own.moved_bytes + added,
+        moved_bytes=own.moved_bytes + 5 * activation * num_hidden,
         num_operations=own.num_operations + 2 * num_hidden + 9,
     )
     if ranks == 1:

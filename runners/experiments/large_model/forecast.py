@@ -1,11 +1,11 @@
-"""What each run of `large_model` should need, by closed forms from its settings."""
+"""What the runs of `large_model` will need. No torch."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from runners.experiments._large_model_plans import BYTES_PER_VALUE
-from runners.plans.experiment import RunPlan, whole_number
+from runners.experiments.large_model import BYTES_PER_VALUE, Settings
+from runners.plans.experiment import RunPlan
 from runners.plans.work import Choice, Work, stack_work
 
 CHOICES = (
@@ -24,46 +24,35 @@ CHOICES = (
 )
 
 
-def forecast(plan: RunPlan) -> Work:
-    """The peak of the fullest rank; these runs are metered alone, so no step is foretold."""
-    widths = plan.settings["widths"]
-    assert isinstance(widths, list)
-    numbers = [int(width) for width in widths]
-    rows = whole_number(plan.settings, "batch_size")
+def forecast(plan: RunPlan[Settings]) -> Work:
+    """The peak of the fullest rank; these runs are metered alone, so no step is forecast."""
     return replace(
-        stack_work(numbers, rows),
-        peak_bytes=_foretell_peak(plan, numbers),
+        stack_work(plan.settings.widths, plan.settings.batch_size),
+        peak_bytes=_peak_bytes(plan),
         num_busy_ranks=plan.world_size,
     )
 
 
-def _foretell_peak(plan: RunPlan, widths: list[int]) -> int:
+def _peak_bytes(plan: RunPlan[Settings]) -> int:
     """What training keeps of the parameters, what a wrapper adds, the rows and two activations."""
     settings, n = plan.settings, plan.world_size
-    copies, model, layer, stage = (
-        whole_number(settings, name)
-        for name in (
-            "copies_per_parameter",
-            "model_bytes",
-            "largest_layer_bytes",
-            "largest_stage_bytes",
-        )
-    )
-    rows = whole_number(settings, "num_rows") * (BYTES_PER_VALUE * widths[0] + 8)
-    passing = 2 * BYTES_PER_VALUE * whole_number(settings, "batch_size") * max(widths[1:])
+    copies, model = settings.copies_per_parameter, settings.model_bytes
+    layer, widths = settings.largest_layer_bytes, settings.widths
+    rows = settings.num_rows * (BYTES_PER_VALUE * widths[0] + 8)
+    passing = 2 * BYTES_PER_VALUE * settings.batch_size * max(widths[1:])
     held = {
         "single": copies * model,
         "ddp": (copies + 1) * model,
         "ddp_view": copies * model + layer,
-        "stages": copies * stage,
+        "stages": copies * settings.largest_stage_bytes,
         # The loop of an unfused Adam holds two more of the parameter that it updates.
         "tensor_parallel": (copies * model + (2 * layer if copies > 2 else 0)) // n,
-        "fsdp": _foretell_shards(copies, model, layer, n),
+        "fsdp": _sharded_bytes(copies, model, layer, n),
     }[plan.strategy]
     return held + rows + passing
 
 
-def _foretell_shards(copies: int, model: int, layer: int, n: int) -> int:
+def _sharded_bytes(copies: int, model: int, layer: int, n: int) -> int:
     """FSDP's peak: at the largest layer's backward, or where equal layers follow on each other.
 
     There the layer is gathered, has its gradient, and the gradient is copied to be scattered; here

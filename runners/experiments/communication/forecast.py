@@ -1,0 +1,24 @@
+"""What the runs of `communication` will need. No torch."""
+
+from __future__ import annotations
+
+from runners.experiments.communication import Settings
+from runners.plans.experiment import RunPlan
+from runners.plans.work import Choice, Exchange, Work
+
+CHOICES = (
+    Choice(
+        "ranks",
+        "Over how many ranks is an all_reduce of the largest payload fastest?",
+        ("ranks_2", "ranks_3", "ranks_4"),
+    ),
+)
+
+
+def forecast(plan: RunPlan[Settings]) -> Work | None:
+    """One step is one all_reduce of the largest payload; where bytes are counted, there is none."""
+    if plan.strategy != "timed":
+        return None
+    reduced = Exchange("all_reduce", plan.settings.largest_bytes, num_ranks=plan.world_size)
+    # Besides it nothing is computed: zeros are added.
+    return Work(num_operations=1, exchanges=(reduced,), num_busy_ranks=plan.world_size)

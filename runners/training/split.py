@@ -1,0 +1,83 @@
+"""How a transformer is split by columns and rows, for the experiments that use tensor parallelism.
+
+Every first projection is split by columns and every second by rows, as Megatron does. What DTensor
+does with the input of a block's attention depends on where it is declared: once for the module,
+or for each projection by itself, and then the gradient of the input is summed for each of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+from runners.training.transformer import Transformer
+
+BY_COLUMNS = ("attention.query", "attention.key", "attention.value", "perceptron.up")
+BY_ROWS = ("attention.out", "perceptron.down")
+
+
+def block_plan(place: str = "", *, shares_input: bool = True) -> dict[str, ParallelStyle]:
+    """How each projection of a block is split; its norms stay whole.
+
+    Args:
+        place: of the block in the module that is split, such as `1.`.
+        shares_input: whether the input of attention is declared once for its three projections, so
+            that backward adds their gradients before it sums them over the ranks.
+    """
+    plan: dict[str, ParallelStyle] = {f"{place}{name}": ColwiseParallel() for name in BY_COLUMNS}
+    plan |= {f"{place}{name}": RowwiseParallel() for name in BY_ROWS}
+    if shares_input:
+        whole = (Replicate(),)
+        plan[f"{place}attention"] = PrepareModuleInput(
+            input_layouts=whole, desired_input_layouts=whole
+        )
+    return plan
+
+
+def blocks_plan(num_layers: int) -> dict[str, ParallelStyle]:
+    """How the blocks of a `Transformer` are split; its ends stay whole."""
+    return {
+        name: style
+        for place in range(1, num_layers + 1)
+        for name, style in block_plan(f"{place}.").items()
+    }
+
+
+def split_transformer(model: Transformer, mesh: DeviceMesh) -> None:
+    """Split every block, and the two tables of the vocabulary; positions and norms stay whole."""
+    for block in model.blocks:
+        # Ranks hold equal parameters, so each takes its own part and none are sent.
+        parallelize_module(block, mesh, block_plan(), src_data_rank=None)
+    last = str(len(model) - 1)
+    parallelize_module(
+        model,
+        mesh,
+        {
+            "0.tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
+            f"{last}.scores": ColwiseParallel(output_layouts=Replicate()),
+        },
+        src_data_rank=None,
+    )
+
+
+def groups_of_a_kind(module: nn.Module) -> list[dict[str, Any]]:
+    """Parameter groups for a fused optimizer, which refuses shards and whole tensors in one.
+
+    Nor does it take shards of different meshes together.
+    """
+    kinds: defaultdict[object, list[nn.Parameter]] = defaultdict(list)
+    for parameter in module.parameters():
+        mesh = parameter.device_mesh if isinstance(parameter, DTensor) else None
+        kinds[mesh].append(parameter)
+    return [{"params": parameters} for parameters in kinds.values()]
