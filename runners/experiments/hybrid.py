@@ -31,7 +31,7 @@ from runners.experiments._hybrid_plans import (
     settle,
     shape_of,
 )
-from runners.experiments.transformer import plan_of
+from runners.training.split import blocks_plan as plan_of
 from runners.meters.axes import AxisMeter
 from runners.ranks.rank import NUM_METERED_STEPS, Rank
 from runners.training.transformer import Transformer, next_token_loss
