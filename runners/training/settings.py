@@ -18,9 +18,14 @@ class TeacherSettings(Settings):
     teacher_temperature: Factor
 
 
-class ClassifierSettings(TeacherSettings):
-    """A network with one hidden layer, trained by SGD with momentum on a teacher's data."""
+class HiddenLayerSettings(TeacherSettings):
+    """A network with one hidden layer, trained on a teacher's data."""
 
     num_hidden: Count
     learning_rate: Factor
+
+
+class ClassifierSettings(HiddenLayerSettings):
+    """The same, trained by SGD with momentum."""
+
     momentum: Seconds
