@@ -43,5 +43,5 @@ def _typical_seconds(plan: RunPlan[Paced | Joined]) -> float:
         return 0.0
     own: list[list[float]] = plan.settings.lengths()
     slowest = [max(of_step) for of_step in zip(*own, strict=True)]
-    each = own[0] if plan.strategy == "local" else slowest
+    each: list[float] = own[0] if plan.strategy == "local" else slowest
     return sorted(each)[len(each) // 2]
