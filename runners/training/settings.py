@@ -18,14 +18,14 @@ class TeacherSettings(Settings):
     teacher_temperature: Factor
 
 
-class NetworkSettings(TeacherSettings):
+class HiddenLayerSettings(TeacherSettings):
     """A network with one hidden layer, and a teacher's data."""
 
     num_hidden: Count
 
 
-class ClassifierSettings(NetworkSettings):
-    """A network with one hidden layer, trained by SGD with momentum on a teacher's data."""
+class ClassifierSettings(HiddenLayerSettings):
+    """The same, trained by SGD with momentum."""
 
     learning_rate: Factor
     momentum: Seconds

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
 from runners.training.networks import description, grade, perceptron
-from runners.training.settings import NetworkSettings, TeacherSettings
+from runners.training.settings import HiddenLayerSettings, TeacherSettings
 from runners.training.teacher import Lesson, Rows, Scaling, teach
 
 
@@ -50,7 +50,7 @@ def batch_of(rows: Rows, index: int, size: int) -> Rows:
     return rows.take(slice(index * size, (index + 1) * size))
 
 
-def perceptron_for(rank: Rank[NetworkSettings]) -> nn.Sequential:
+def perceptron_for(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
     """The perceptron of a run's settings, with one hidden layer.
 
     Equal on every rank: all build it from the run's own seed.

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from runners.experiments import _hangs_recorder as flight_recorder
+from runners.experiments.hangs import flight_recorder
 from runners.measuring.launch import RETURNING
 from runners.meters.activity import ActivityMeter
 from runners.meters.kernel import KernelPeak

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runners.experiments._hangs_recorder import Call, compare
+from runners.experiments.hangs.flight_recorder import Call, compare
 from runners.traces.records import Run
 
 Measure = Callable[[str, str], Run]

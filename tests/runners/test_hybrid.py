@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runners.experiments import hybrid
+from runners.experiments.hybrid.forecast import forecast
 from runners.plans.experiment import find
 from runners.traces.records import Run
 from runners.training.transformer import Transformer, TransformerShape
@@ -87,8 +87,7 @@ def test_tensor_parallelism_sums_twice_forward_and_twice_backward(run: Measure) 
 
 @pytest.mark.parametrize("name", ["single", *HYBRIDS])
 def test_the_forecast_of_the_fullest_rank_comes_true(run: Measure, name: str) -> None:
-    work = hybrid.forecast(find("hybrid").runs[name])
-    assert work is not None
+    work = forecast(find("hybrid").runs[name])
     peaks = [r.memory.peak_bytes or 0 for r in run("hybrid", name).ranks if r.memory is not None]
     assert work.peak_bytes == pytest.approx(max(peaks), rel=0.01)
 
@@ -107,9 +106,9 @@ def test_what_the_square_cannot_share_out_is_refused(
 ) -> None:
     plan = find("hybrid").runs[name]
     with pytest.raises(ValueError, match=said):
-        hybrid.settle(replace(plan, settings={**plan.settings, **changed}))
+        replace(plan, settings=plan.settings.changed(changed))
 
 
 def test_ranks_stay_a_square() -> None:
     with pytest.raises(ValueError, match="square"):
-        hybrid.settle(replace(find("hybrid").runs["hsdp"], world_size=3))
+        replace(find("hybrid").runs["hsdp"], world_size=3)

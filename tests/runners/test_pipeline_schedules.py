@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from runners.experiments import pipeline_schedules
+from runners.experiments.pipeline_schedules.forecast import forecast
 from runners.plans.experiment import find
 from runners.traces.records import Run
 
@@ -79,8 +79,10 @@ def test_what_1f1b_keeps_is_what_is_in_flight_beside_torch_s_buffers(run: Measur
 def test_the_scalar_loss_does_not_keep_a_tensor_as_large_as_its_input() -> None:
     import torch
 
+    from runners.experiments.pipeline_schedules.stack import mean_loss
+
     rows = torch.zeros(64, 8)
-    assert pipeline_schedules._loss(rows, rows).untyped_storage().nbytes() == 4
+    assert mean_loss(rows, rows).untyped_storage().nbytes() == 4
 
 
 def test_a_paced_rank_is_idle_for_a_part_of_the_step_and_busy_for_the_rest(run: Measure) -> None:
@@ -102,7 +104,7 @@ def test_a_paced_rank_is_idle_for_a_part_of_the_step_and_busy_for_the_rest(run: 
         ("real_1f1b", {"num_microbatches": 2}, "no multiple of 4"),
         ("real_interleaved", {"num_layers": 4}, "not divisible by 8"),
         ("paced_gpipe", {"num_steps": 3}, "must be above"),
-        ("paced_gpipe", {"slow_ratio": -1.0}, "not below nought"),
+        ("paced_gpipe", {"slow_ratio": -1.0}, "not below zero"),
     ],
 )
 def test_a_pipeline_that_cannot_be_is_refused_in_a_line(
@@ -110,12 +112,11 @@ def test_a_pipeline_that_cannot_be_is_refused_in_a_line(
 ) -> None:
     plan = find(NAME).runs[run_name]
     with pytest.raises(ValueError, match=said):
-        pipeline_schedules.settle(replace(plan, settings={**plan.settings, **changed}))
+        replace(plan, settings=plan.settings.changed(changed))
 
 
 @pytest.mark.parametrize("name", ["real_single", "real_gpipe", "real_1f1b"])
 def test_the_forecast_of_the_busiest_rank_s_memory_comes_true(run: Measure, name: str) -> None:
-    work = pipeline_schedules.forecast(find(NAME).runs[name])
-    assert work is not None
+    work = forecast(find(NAME).runs[name])
     peaks = [r.memory.peak_bytes or 0 for r in run(NAME, name).ranks if r.memory is not None]
     assert work.peak_bytes == pytest.approx(max(peaks), rel=0.01)

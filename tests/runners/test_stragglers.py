@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runners.experiments._stragglers_plans import lengths, shards
+from runners.experiments.stragglers.oracle import shards
 from runners.plans.experiment import find
 from runners.traces.records import Run
 from runners.training.teacher import Rows
@@ -18,7 +18,7 @@ Measure = Callable[[str, str], Run]
 
 def test_ranks_that_agree_less_often_are_slow_in_the_same_steps() -> None:
     runs = find("stragglers").runs
-    often, seldom = lengths(runs["sometimes"]), lengths(runs["sometimes_local"])
+    often, seldom = runs["sometimes"].settings.lengths(), runs["sometimes_local"].settings.lengths()
     assert often == seldom
     assert len({tuple(of_rank) for of_rank in often}) == 4
 
@@ -26,24 +26,24 @@ def test_ranks_that_agree_less_often_are_slow_in_the_same_steps() -> None:
 def test_what_a_training_should_take_is_the_sum_of_what_each_stretch_waits_for() -> None:
     runs = find("stragglers").runs
     for name, between in (("sometimes", 1), ("sometimes_local", 8)):
-        total, own = 0.0, lengths(runs[name])
+        total, own = 0.0, runs[name].settings.lengths()
         for start in range(0, 24, between):
             stretch = [0.0] * 4
             for rank in range(4):
                 for step in range(start, start + between):
                     stretch[rank] += own[rank][step]
             total += max(stretch)
-        assert runs[name].settings["expected_seconds"] == pytest.approx(total)
+        assert runs[name].settings.expected_seconds == pytest.approx(total)
 
 
 def test_chance_makes_a_step_slow_as_often_as_the_closed_form_says() -> None:
     plan = find("stragglers").runs["sometimes"]
     slow = total = 0
     for seed in range(400):
-        own = lengths(replace(plan, seed=seed))
+        own = replace(plan, seed=seed).settings.lengths()
         slow += sum(max(of_step) > 0.005 for of_step in zip(*own, strict=True))
         total += 24
-    assert slow / total == pytest.approx(float(str(plan.settings["slow_step_share"])), abs=0.02)
+    assert slow / total == pytest.approx(plan.settings.slow_step_share, abs=0.02)
 
 
 def test_shards_follow_each_other_and_lose_no_row() -> None:
@@ -91,8 +91,6 @@ def test_what_a_gradient_is_divided_by_shows(run: Measure) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(name: str, changed: dict[str, object], word: str) -> None:
-    experiment = find("stragglers")
-    plan = experiment.runs[name]
-    assert experiment.settle is not None
+    plan = find("stragglers").runs[name]
     with pytest.raises(ValueError, match=word):
-        experiment.settle(replace(plan, settings={**plan.settings, **changed}))  # type: ignore[dict-item]
+        replace(plan, settings=plan.settings.changed(changed))

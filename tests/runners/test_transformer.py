@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import sysconfig
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from runners.experiments._transformer_text import PROMPT, sample, shown
-from runners.plans.experiment import RunPlan, find, whole_number
+from runners.experiments.transformer.writing import PROMPT, sample, shown
+from runners.plans.experiment import find
 from runners.traces.files import read
 from runners.traces.records import Run
 from runners.training.text import (
@@ -126,17 +127,19 @@ def saved_bytes(shape: TransformerShape, rows: int) -> int:
 
 
 def test_the_closed_form_of_activations_is_what_autograd_keeps() -> None:
-    plan = find("transformer").runs["single"]
-    settings = {
-        name: int(str(plan.settings[name])) for name in plan.settings if name != "learning_rate"
-    }
+    settings = find("transformer").runs["single"].settings
     shape = TransformerShape(
-        256, *(settings[n] for n in ("context", "width", "num_heads", "num_layers", "hidden"))
+        256,
+        settings.context,
+        settings.width,
+        settings.num_heads,
+        settings.num_layers,
+        settings.hidden,
     )
-    rows = settings["global_batch_size"]
+    rows = settings.global_batch_size
     gradients = 2 * 4 * rows * shape.context * 256  # of the scores, as backward begins
     kept = saved_bytes(shape, rows)
-    kept_by_form = whole_number(plan.settings, "activation_bytes") - gradients
+    kept_by_form = settings.activation_bytes - gradients
     assert kept_by_form == pytest.approx(kept, rel=0.001)
 
 
@@ -151,12 +154,9 @@ def test_the_closed_form_of_activations_is_what_autograd_keeps() -> None:
     ],
 )
 def test_what_cannot_be_dealt_out_is_refused(name: str, changed: dict[str, int], word: str) -> None:
-    experiment = find("transformer")
-    plan = experiment.runs[name]
-    assert experiment.settle is not None
-    asked = RunPlan(plan.strategy, plan.world_size, {**plan.settings, **changed})
+    plan = find("transformer").runs[name]
     with pytest.raises(ValueError, match=word):
-        experiment.settle(asked)
+        replace(plan, settings=plan.settings.changed(changed))
 
 
 # --- the runs

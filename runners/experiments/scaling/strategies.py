@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiments._alpha_beta import fit
+from runners.experiments.communication.alpha_beta import fit
 from runners.experiments.scaling import (
     NUM_SETTLING_STEPS,
     VALUE_BYTES,

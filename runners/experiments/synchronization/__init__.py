@@ -19,12 +19,12 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
 from runners.plans.settings import Settings as PlanSettings
 from runners.plans.work import perceptron_parameters
-from runners.training.settings import NetworkSettings
+from runners.training.settings import HiddenLayerSettings
 
 QUESTION = "How often must replicas agree, and how late may they?"
 
 
-class Settings(NetworkSettings):
+class Settings(HiddenLayerSettings):
     """A small classifier that the ranks train on a shard each."""
 
     num_rows: Count = 6400

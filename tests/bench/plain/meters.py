@@ -20,7 +20,7 @@ from torch._C import _distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiments import _hangs_recorder as flight_recorder
+from runners.experiments.hangs import flight_recorder
 from runners.meters.axes import AxisMeter
 from tests.bench.meters import SIZES, Size, bare_step
 from tests.bench.ratio import in_turn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from runners.experiments.transformer import Settings
 from runners.ranks.rank import Rank
 from runners.training.text import Text
 
@@ -12,7 +13,7 @@ PROMPT = b"\n    def "
 TEMPERATURE = 0.7  # below one, what is likely becomes likelier: less noise, less surprise
 
 
-def write(rank: Rank, model: nn.Module, text: Text) -> None:
+def write(rank: Rank[Settings], model: nn.Module, text: Text) -> None:
     """Let the model go on from a prompt, print what it wrote, and record how much of it is text."""
     settings = rank.settings
     written = sample(model, settings.context, settings.num_sample_bytes, rank.seed)

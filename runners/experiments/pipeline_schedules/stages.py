@@ -18,9 +18,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage
 
+from runners.experiments.pipeline_schedules import Settings
 from runners.ranks.rank import Rank
 
-# A machine that needs longer to hand a tensor over does something else besides: try again.
+# A machine that needs longer to send a tensor does something else besides: try again.
 LONGEST_HANDOVER_SECONDS = 0.002
 
 
@@ -39,7 +40,7 @@ class Attempt:
 
     Attributes:
         idle_share: of the step, spent in no forward and no backward.
-        handover_share: the part of it that the machine took to hand tensors over.
+        handover_share: the part of it that the machine took to send tensors.
         handover_seconds: the same for one action, at the mean.
     """
 
@@ -56,7 +57,7 @@ class Diary:
         pace: how long actions last in this step.
         busy_seconds: spent in forward and backward.
         handover_seconds: gaps between two actions that are shorter than half a forward: no rank
-            was waited for, the machine handed a tensor over.
+            was waited for, the machine sent a tensor.
         held: microbatches of each stage whose forward is done and whose backward is not.
         most_held: the most that there were at once, all stages of the rank together.
         num_actions: forwards and backwards.
@@ -114,7 +115,7 @@ class DiaryStage(PipelineStage):
         layers: nn.Module,
         index: int,
         num_stages: int,
-        rank: Rank,
+        rank: Rank[Settings],
         diary: Diary,
         group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
@@ -160,7 +161,7 @@ class DiaryStage(PipelineStage):
             self.diary.held.remove((self.stage_index, bwd_chunk_id))
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
-        """As torch does it, noted: the microbatch is let go only now."""
+        """As torch does it, noted: the microbatch is freed only now."""
         pace = self.diary.pace
         seconds = pace.weight_seconds + (pace.input_seconds if self.is_first else 0)
         with self._acting("backward", seconds):
@@ -168,7 +169,7 @@ class DiaryStage(PipelineStage):
         self.diary.held.remove((self.stage_index, bwd_chunk_id))
 
 
-def was_disturbed(rank: Rank, attempts: list[Attempt]) -> bool:
+def was_disturbed(rank: Rank[Settings], attempts: list[Attempt]) -> bool:
     """Whether some rank waited for the machine itself in every paced step; ranks agree on it."""
     least = min((one.handover_seconds for one in attempts), default=0.0)
     longest = torch.tensor(least, device=rank.device)
@@ -176,7 +177,7 @@ def was_disturbed(rank: Rank, attempts: list[Attempt]) -> bool:
     return longest.item() > LONGEST_HANDOVER_SECONDS
 
 
-def measure(rank: Rank, attempts: list[Attempt]) -> None:
+def measure(rank: Rank[Settings], attempts: list[Attempt]) -> None:
     """What else the machine does only adds to a step: the least disturbed one tells most."""
     if not attempts:
         return
