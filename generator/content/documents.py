@@ -12,6 +12,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Annotated, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from generator.content.errors import ContentError, ContentErrors, nearest
@@ -97,8 +98,8 @@ def _located(source: Source, model: type[BaseModel], detail: ErrorDetails) -> Co
         known = _fields_at(model, path[:-1], source.document)
         written = source.document
         for part in path[:-1]:
-            written = written[part]
-        spare = [name for name in known if name not in written]
+            written = _part(written, part)
+        spare = [name for name in known if not isinstance(written, dict) or name not in written]
         return source.error(
             path, f"unknown key {str(path[-1])!r}{nearest(str(path[-1]), spare)}", at_key=True
         )
@@ -116,6 +117,8 @@ def _written_path(source: Source, loc: tuple[str | int, ...]) -> Path:
     for position, part in enumerate(loc):
         if part == "[key]" or _is_kind(current, part, is_last=position == len(loc) - 1):
             continue
+        if isinstance(part, int) and isinstance(current, dict):
+            continue  # the only element of a list, written without the list
         path.append(part)
         try:
             current = current[part]
@@ -153,7 +156,7 @@ def _fields_at(model: type[BaseModel], path: Path, written: object) -> list[str]
     current: object = model
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
-            known = current.model_fields.get(str(part))
+            known = _by_key(current).get(str(part))
             current = known.annotation if known else None
         else:
             current = _element(current)
@@ -161,8 +164,13 @@ def _fields_at(model: type[BaseModel], path: Path, written: object) -> list[str]
         if get_origin(current) in (Union, types.UnionType) and isinstance(written, dict):
             current = KINDS.get(str(written.get("kind", "choice")))
     if isinstance(current, type) and issubclass(current, BaseModel):
-        return list(current.model_fields)
+        return list(_by_key(current))
     return []
+
+
+def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """A model's fields by the keys that authors write, such as `for`."""
+    return {known.alias or name: known for name, known in model.model_fields.items()}
 
 
 def _part(written: object, part: str | int) -> object:
@@ -203,10 +211,10 @@ def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
 
 
 @cache
-def _marks(model: type[BaseModel]) -> tuple[tuple[str, str | None], ...]:
-    """The fields of a model, each with the mark of its text."""
+def _marks(model: type[BaseModel]) -> tuple[tuple[str, str, str | None], ...]:
+    """The fields of a model, each with the key that authors write and the mark of its text."""
     return tuple(
-        (name, _mark(declared.annotation, declared.metadata))
+        (name, declared.alias or name, _mark(declared.annotation, declared.metadata))
         for name, declared in model.model_fields.items()
     )
 
@@ -223,8 +231,8 @@ def _listings(thing: object) -> Iterator[Listing]:
 
 
 def _fields(model: BaseModel, path: Path) -> Iterator[Field]:
-    for name, mark in _marks(type(model)):
-        yield from _walk(getattr(model, name), mark, (*path, name))
+    for name, key, mark in _marks(type(model)):
+        yield from _walk(getattr(model, name), mark, (*path, key))
 
 
 def _walk(value: object, mark: str | None, path: Path) -> Iterator[Field]:

@@ -24,6 +24,11 @@ PerRun = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("p
 Formula = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("formula")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
+ClaimId = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*(@[a-z_]+\.[a-z0-9_]+)?$"),
+    Field(description="a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
+]
 RunPath = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z_]+\.[a-z0-9_]+$"),

@@ -6,7 +6,7 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from generator.content import prose
@@ -35,7 +35,7 @@ class Evidence:
 
     def __init__(self, book: Book) -> None:
         self.book = book
-        self._evaluations: dict[tuple[str, str | None], Evaluation] = {}
+        self._evaluations: dict[tuple[str, str | None, str | None], Evaluation] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._underway: list[str] = []
         self._texts: dict[Hashable, str] = {}
@@ -51,26 +51,30 @@ class Evidence:
         again._texts = self._texts
         return again
 
-    def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
+    def evaluate(
+        self, expression: str, run: str | None = None, other: str | None = None
+    ) -> Evaluation:
         """Evaluate an expression, once; nothing is raised.
 
         Args:
             expression: what an author wrote.
             run: what the word `run` stands for in it, as `experiment.run`.
+            other: what the word `other` stands for.
         """
-        asked = (expression, run)
+        asked = (expression, run, other)
         if asked not in self._evaluations:
-            self._evaluations[asked] = self._evaluate(expression, run)
+            self._evaluations[asked] = self._evaluate(expression, {"run": run, "other": other})
         return self._evaluations[asked]
 
-    def _evaluate(self, expression: str, run: str | None) -> Evaluation:
+    def _evaluate(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
         reading = Reading()
         result, absent, error = None, None, None
         try:
             checked = expressions.compiled(expression)
             roots = self._roots(reading, checked.names)
-            if run is not None and "run" in checked.names:
-                roots["run"] = expressions.compiled(run).evaluate(roots)
+            for name, path in paths.items():
+                if path is not None and name in checked.names:
+                    roots[name] = expressions.compiled(path).evaluate(roots)
             result = checked.evaluate(roots)
             if isinstance(result, Value):
                 str(result)
@@ -192,7 +196,7 @@ class Evidence:
             ExpressionError: no claim has this id, or it leans on its own verdict.
         """
         if claim not in self.book.claims:
-            raise ExpressionError(f"no claim {claim!r}{nearest(claim, self.book.claims)}")
+            raise ExpressionError(self.book.laws.lacks(claim))
         if claim in self._underway:
             raise ExpressionError(f"claim {claim!r} leans on its own verdict")
         if claim not in self._outcomes:

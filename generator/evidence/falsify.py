@@ -19,7 +19,7 @@ from generator.content.claim import Claim, Falsifier
 from generator.content.shelf import TraceOnPage
 from generator.evidence.evaluation import Evidence
 from generator.evidence.paths import NAMES, Key
-from generator.evidence.verdicts import MIN_SAMPLES
+from generator.evidence.verdicts import MIN_SAMPLES, sides
 from runners.trace import Run, Samples, Trace, at, steps_of
 
 __all__ = ["falsified_problem", "falsifier", "falsify", "steps_of"]
@@ -53,8 +53,8 @@ def falsifier(evidence: Evidence, claim: Claim) -> Falsifier | None:
 
 def _changes(evidence: Evidence, claim: Claim) -> Iterator[Falsifier]:
     """Changes worth trying, of the fields that a claim observes first."""
-    sides = (evidence.evaluate(claim.observed), evidence.evaluate(claim.predicted))
-    fields = dict.fromkeys(field for side in sides for field in side.measured)
+    predicted, observed = sides(evidence, claim)
+    fields = dict.fromkeys(observed.measured + predicted.measured)
     for field in fields:
         experiment, run, *steps = steps_of(field)
         shown = evidence.book.traces[str(experiment)]

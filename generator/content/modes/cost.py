@@ -9,7 +9,7 @@ from pydantic import Field
 from generator.content.claim import Tolerance
 from generator.content.exhibit import Figure
 from generator.content.modes.section import Section
-from generator.content.words import Expression, Formula, Id, Line, Name, Prose, RunPath, Written
+from generator.content.words import ClaimId, Expression, Formula, Id, Line, Name, Prose, RunPath, Written
 
 
 class CostRow(Written):
@@ -29,7 +29,7 @@ class CostTable(Written):
     text: Prose
     rows: Annotated[list[CostRow], Field(min_length=2)]
     afterword: Prose | None = None
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
 
 
 Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "plain"]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from generator.content.exhibit import Figure, Listing
 from generator.content.modes.section import Section
-from generator.content.words import Id, Line, Prose, Written
+from generator.content.words import ClaimId, Id, Line, Prose, Written
 
 Level = Literal["Foundation", "Intermediate", "Advanced", "Expert"]
 
@@ -24,7 +24,7 @@ class BuildStep(Written):
     result: Prose
     insight: Prose
     figure: Id | None = None
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
     sources: list[Id] = []
 
 
@@ -36,7 +36,7 @@ class Myth(Written):
     showed: Prose
     mechanism: Prose
     why_it_matters: Prose
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
     sources: list[Id] = []
 
 
@@ -82,7 +82,7 @@ class UnderTheHood(Written):
     text: Prose
     figure: Id
     sources: list[Id] = []
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
 
 
 class DeepFile(Written):

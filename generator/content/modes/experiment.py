@@ -8,7 +8,7 @@ from pydantic import Field
 
 from generator.content.exhibit import Figure, Listing
 from generator.content.modes.section import Section
-from generator.content.words import Expression, Id, Line, Prose, RunPath, Written
+from generator.content.words import ClaimId, Expression, Id, Line, Prose, RunPath, Written
 
 
 class BeforeAfter(Written):
@@ -58,5 +58,5 @@ class ExperimentFile(Written):
     surprises: list[Line] = []
     more: list[Section] = []  # what the runs show beyond the task
     bonus: Bonus
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
     figures: list[Figure] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from generator.content.words import Id, Line, Prose, Written
+from generator.content.words import ClaimId, Id, Line, Prose, Written
 
 
 class Section(Written):
@@ -12,5 +12,5 @@ class Section(Written):
     commit: Id | None = None
     text: Prose
     figure: Id | None = None
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
     sources: list[Id] = []

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from generator.content.exhibit import Figure
 from generator.content.modes.section import Section
-from generator.content.words import Id, Line, Prose, RunPath, Written
+from generator.content.words import ClaimId, Id, Line, Prose, RunPath, Written
 
 
 class Decision(Written):
@@ -18,7 +18,7 @@ class Decision(Written):
     use: Line
     because: Line
     run: RunPath
-    claim: Id | None = None
+    claim: ClaimId | None = None
 
 
 class WhyFile(Written):
