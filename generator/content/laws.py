@@ -88,7 +88,7 @@ def _not_former(found: Laws, claim: Claim, old: str, run: str) -> str | None:
     if f"{claim.id}@{run}" not in found.claims:
         runs = [one.partition("@")[2] for one in found.of_law[claim.id]]
         return f"was: {run!r} is none of the runs of for:{nearest(run, filter(None, runs))}"
-    if old in found.of_law:
+    if old in found.claims:
         return f"a claim has the id {old!r} now; was: names ids that are no longer used"
     if old in found.former:
         return f"{old!r} was {found.former[old]!r} already"
