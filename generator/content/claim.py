@@ -133,10 +133,10 @@ class Claim(Written):
         Field(alias="for", min_length=1),
     ] = []
     was: dict[Id, RunPath] = {}
-    kind: Literal["law", "observation"]
+    kind: Literal["law", "observation"] = "law"
     says: Line
     predicted: Expression
-    relation: Relation
+    relation: Relation = "equals"
     observed: Expression
     tolerance: Tolerance | None = None
     formula: Line | None = None
