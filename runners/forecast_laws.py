@@ -1,8 +1,8 @@
 """Closed forms that forecasts, claims, Cost rows and calculators share, each stated once. No torch.
 
-In: settings of a run, as numbers; or values that carry a unit and an origin, or symbols of a formula,
-since a law uses `+ - * /` alone. Out: the same kind of thing. Content calls a law by its name:
-`ring_bytes(run.settings.gradient_bytes, run.world_size)`.
+In: settings of a run, as numbers; or values that carry a unit and an origin, or symbols of a
+formula, since a law uses `+ - * /` alone. Out: the same kind of thing. Content calls a law by its
+name: `ring_bytes(run.settings.gradient_bytes, run.world_size)`.
 """
 
 from __future__ import annotations
@@ -72,5 +72,12 @@ def pipeline_idle_share(units: Number, stages: Number) -> Number:
 
 LAWS: dict[str, Callable[..., Number]] = {
     law.__name__: law
-    for law in (ring_bytes, share_bytes, ddp_bytes, ddp_view_bytes, shard_bytes, pipeline_idle_share)
+    for law in (
+        ring_bytes,
+        share_bytes,
+        ddp_bytes,
+        ddp_view_bytes,
+        shard_bytes,
+        pipeline_idle_share,
+    )
 }

@@ -40,17 +40,12 @@ def _judged(book: Book, written: Claim) -> list[Claim]:
 
 def _problems(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     outcome = evidence.outcome(claim.id)
-    if outcome.error and not any(_is_nowhere(evidence.book, run) for run in (claim.run, claim.other)):
+    if outcome.error:
         where = f"on {claim.run}: " if claim.run else ""
         yield outcome.at, f"{where}{outcome.error}"
     problem = falsified_problem(evidence.book, claim)
     if problem:
         yield "falsified_by.field", problem
-
-
-def _is_nowhere(book: Book, run: str | None) -> bool:
-    """Whether no trace has a run; that is told where `for:` names it."""
-    return run is not None and book.run(run) is None
 
 
 def problem(
@@ -62,7 +57,7 @@ def problem(
     assert isinstance(one.path[1], int)
     written = document.model.claims[one.path[1]]
     for claim in _judged(evidence.book, written):
-        if _is_nowhere(evidence.book, claim.run) or not _is_about(written, one, claim):
+        if not _is_about(written, one, claim):
             continue
         if expression == "called" and claim.cases:
             if claim.cases[0].called is None:

@@ -18,6 +18,7 @@ from generator.content.exhibit import Listing
 from generator.content.handwritten import HandWritten
 from generator.content.lesson import MODES, HomeFile
 from generator.content.quiz import QuizFile
+from generator.content.shelf import missing_run
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.filters import Label, Showed
 from generator.items import item_checks, item_writing, quiz_balance
@@ -99,7 +100,7 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
     if one.mark:
         return
     if one.name in _RUN_KEYS:
-        problem = missing_run(book, one.text)
+        problem = missing_run(book.traces, one.text)
         if problem:
             yield document.error(one.path, problem)
     if one.name in CLAIM_KEYS and one.text not in book.claims:
@@ -112,20 +113,6 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
     for keys_of, known, word in named:
         if one.name in keys_of and one.text not in known:
             yield document.error(one.path, f"no {word} {one.text!r}{nearest(one.text, known)}")
-
-
-def missing_run(book: Book, path: str) -> str | None:
-    """Why a run path leads nowhere; a run that only the reference machine has is not a mistake."""
-    experiment, _, name = path.partition(".")
-    shown = book.traces.get(experiment)
-    if shown is None:
-        return (
-            f"no trace of {experiment!r} on any machine{nearest(experiment, book.traces)}; "
-            f"or measure it with `python -m runners run {experiment}`"
-        )
-    if name in shown.trace.runs or (shown.reference and name in shown.reference.runs):
-        return None
-    return f"{experiment} has no run {name!r}{nearest(name, shown.trace.runs)}"
 
 
 def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

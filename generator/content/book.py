@@ -306,7 +306,7 @@ def load(
     return Book(
         root=loader.content.parent, home=home, topics=tuple(topics), claims=judged.claims,
         retractions=retractions, misconceptions=misconceptions, references=references,
-        traces=on_pages, machine=shown.machine,
-        reference=reference.machine, laws=judged, machines=machines, documents=tuple(loader.documents),
-        handwritten=pages, tries=tried, lost_tries=lost,
+        traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
+        machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
+        lost_tries=lost,
     )  # fmt: skip

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from generator.content import names
-from generator.content.claim import Case, Claim, ClaimFile, Showed
+from generator.content.claim import Case, Claim, ClaimFile
 from generator.content.errors import ContentError, nearest
-from generator.content.shelf import TraceOnPage
+from generator.content.shelf import TraceOnPage, missing_run
 from runners.trace import Run, steps_of
 from runners.trace import at as value_at
 
@@ -53,7 +53,7 @@ class Laws:
         if run and law in self.of_law:
             runs = [one.partition("@")[2] for one in self.of_law[law]]
             return f"claim {law!r} is not judged on {run!r}{nearest(run, filter(None, runs))}"
-        return f"no claim {name!r}{nearest(name, self.claims)}"
+        return f"no claim {name!r}{nearest(name, {*self.claims, *self.of_law})}"
 
 
 def of_documents(
@@ -107,14 +107,16 @@ def _resolved(
     for position, case in enumerate(claim.cases):
         place = (*path, position)
         runs = [case.run] if case.run else _selected(case, traces)
+        problems = [missing_run(traces, run) for run in (case.run, case.other) if run]
         if not runs:
-            errors.append(document.error(place, _selects_nothing(case, traces)))
+            problems = [_selects_nothing(case, traces)]
+        errors += [document.error(place, problem) for problem in problems if problem]
         for run in runs:
             if run in seen:
                 errors.append(document.error(place, f"for: names {run!r} already"))
                 continue
             seen.add(run)
-            nothing = {"experiment": None, "strategy": [], "where": {}}
+            nothing: dict[str, object] = {"experiment": None, "strategy": [], "where": {}}
             yield case.model_copy(update={"run": run, **nothing})
 
 
@@ -142,7 +144,9 @@ def _found(run: Run, path: str) -> object:
 def _selects_nothing(case: Case, traces: Mapping[str, TraceOnPage]) -> str:
     shown = traces.get(str(case.experiment))
     if shown is None:
-        return f"no trace of {case.experiment!r} on any machine{nearest(str(case.experiment), traces)}"
+        return (
+            f"no trace of {case.experiment!r} on any machine{nearest(str(case.experiment), traces)}"
+        )
     strategies = {run.strategy for run in (shown.reference or shown.trace).runs.values()}
     unknown = [one for one in case.strategy if one not in strategies]
     hint = nearest(unknown[0], strategies) if unknown else ""
@@ -159,9 +163,7 @@ def written_out(claim: Claim, case: Case) -> Claim:
     was = {old: run for old, run in claim.was.items() if run == case.run}
     own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "showed", "source")}
     name = f"{claim.id}@{case.run}"
-    return _with_texts(
-        claim.model_copy(update={**own, "id": name, "cases": [case], "was": was})
-    )
+    return _with_texts(claim.model_copy(update={**own, "id": name, "cases": [case], "was": was}))
 
 
 def short_names(claim: Claim) -> dict[str, str]:
@@ -187,7 +189,7 @@ def _with_texts(claim: Claim) -> Claim:
         texts["domain"] = claim.domain.model_copy(update={"because": say(claim.domain.because)})
     if claim.showed:
         lines = {verdict: line and say(line) for verdict, line in claim.showed}
-        texts["showed"] = Showed.model_construct(**lines)
+        texts["showed"] = claim.showed.model_copy(update=lines)
     if claim.falsified_by and claim.cases:
         change = claim.falsified_by
         fields = {"field": change.field, "same_as": change.same_as}

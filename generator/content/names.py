@@ -1,7 +1,7 @@
 """Short names in expressions, written out: `run.world_size` becomes `ddp.ddp.world_size`.
 
-In: a text with `{{ … }}`, or one expression, and what each short name stands for. Out: the same with
-the names written out, and for a place in it the place in what the author wrote.
+In: a text with `{{ … }}`, or one expression, and what each short name stands for. Out: the same
+with the names written out, and for a place in it the place in what the author wrote.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def of_text(text: str, names: Mapping[str, str]) -> str:
 
 
 def place_before(text: str, names: Mapping[str, str], offset: int, *, is_text: bool) -> int:
-    """Where in an author's text the character stands that is at `offset` once names are written out.
+    """Where in an author's text the character is that is at `offset` of the text written out.
 
     A character within a name that was written out is at the name's first character.
     """

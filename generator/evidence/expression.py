@@ -3,7 +3,7 @@
 An expression is parsed by Jinja2, every node of its syntax tree is held against an allow-list, and
 only then is it compiled in a sandbox whose attribute access knows nothing but `Node.step`. There
 are no statements, no powers, no repetition, no comparison and no call but the named ones: a filter
-may be written as a function, `mean(a) - mean(b)`, and laws of `runners/forecast_laws.py` are called.
+may be written as a function, `mean(a) - mean(b)`, and a law of `runners/forecast_laws.py` is one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A calculator's formula: parsed once into a small tree that Python and the page both evaluate.
 
-In: `+ - * /`, brackets, `min`, `max`, laws, numbers and the names of inputs. Out: a `Formula`, which
+In: `+ - * /`, brackets, `min`, `max`, laws, numbers and names of inputs. Out: a `Formula`, which
 evaluates to a number (None where it divides by nought), prints with other words for its inputs, and
 writes itself as postfix for `assets/calculator.js`, which works it out in the same order. Both
 calculate in binary64, so both come to the same number.

@@ -9,7 +9,17 @@ from pydantic import Field
 from generator.content.claim import Tolerance
 from generator.content.exhibit import Figure
 from generator.content.modes.section import Section
-from generator.content.words import ClaimId, Expression, Formula, Id, Line, Name, Prose, RunPath, Written
+from generator.content.words import (
+    ClaimId,
+    Expression,
+    Formula,
+    Id,
+    Line,
+    Name,
+    Prose,
+    RunPath,
+    Written,
+)
 
 
 class CostRow(Written):
