@@ -27,7 +27,7 @@ from runners.forecast_laws import LAWS
 
 MAX_CHARACTERS = 200
 CLAIM_CALLS = ("verdict", "showed", "predicted", "observed")
-FUNCTIONS = (*FILTERS, *LAWS)
+FUNCTIONS: dict[str, Callable[..., object]] = {**FILTERS, **LAWS}
 CALLS = (*LABELS, *CLAIM_CALLS, *FUNCTIONS)
 _WITH_ARGUMENT = ("digits", "each")  # filters that take one beside what they are applied to
 _REFUSED: dict[type[nodes.Node], str] = {
@@ -76,7 +76,6 @@ ENVIRONMENT = Sandbox(undefined=StrictUndefined, autoescape=False)
 ENVIRONMENT.globals.clear()
 ENVIRONMENT.filters.clear()
 ENVIRONMENT.filters.update(FILTERS)
-ENVIRONMENT.globals.update({**FILTERS, **LAWS})
 ENVIRONMENT.tests.clear()
 
 
@@ -239,11 +238,13 @@ class Expression:
             _check(tree)
         except RecursionError:
             raise ExpressionError("nested too deeply") from None
-        self.names = {n.name for n in _descendants(tree, nodes.Name)} - {
+        called = {
             call.node.name
             for call in _descendants(tree, nodes.Call)
             if isinstance(call.node, nodes.Name)
         }
+        self.names = {n.name for n in _descendants(tree, nodes.Name)} - called
+        self._functions = {name: FUNCTIONS[name] for name in called if name in FUNCTIONS}
         self.is_constant = isinstance(tree, nodes.Const)
         self._compiled = _compile(self.text)
 
@@ -258,7 +259,7 @@ class Expression:
             known = [root for root in roots if root not in CALLS]
             raise ExpressionError(f"unknown name {name!r}{nearest(name, known)}")
         try:
-            return self._compiled(**roots)
+            return self._compiled(**{**roots, **self._functions})
         except (
             UndefinedError,
             SecurityError,

@@ -65,6 +65,11 @@ class Parsed:
         """The formula with something else in the place of its inputs."""
         return _written(self.tree, words)[0]
 
+    def readable(self, written: str) -> str:
+        """The formula for readers: as its author wrote it, unless that calls a law by its name."""
+        calls_law = any(f"{law}(" in written for law in LAWS)
+        return self.written({}) if calls_law else written
+
     @property
     def postfix(self) -> str:
         """The formula as a stack takes it: `a b + 2.0 *`; `~` negates."""
@@ -82,7 +87,11 @@ class Symbol:
         return _written(self.tree, {})[0]
 
     def __add__(self, other: object) -> Symbol:
-        return Symbol(("+", self.tree, symbol_of(other).tree))
+        match self.tree, symbol_of(other).tree:
+            case ("+", float(first), rest), float(last):  # `2 + moments + 1` reads `3 + moments`
+                return Symbol(("+", first + last, rest))
+            case own, added:
+                return Symbol(("+", own, added))
 
     def __radd__(self, other: object) -> Symbol:
         return symbol_of(other) + self

@@ -22,7 +22,7 @@ SIGNS = {
 }  # fmt: skip
 ROUGHLY = 1e-4  # a law that may be off by more than this share says ≈
 FORMS = frozenset({"digits", "percent", "times", "exact", "word", "median"})  # how it is printed
-OVER_RANKS = frozenset({"largest", "smallest", "mean", "total"})
+OVER_RANKS = {"largest": "largest", "smallest": "smallest", "mean": "mean", "total": "Σ"}
 OF_COUNTS = {"largest": "most", "smallest": "fewest"}
 _PARTS: dict[type[nodes.BinExpr], str] = {
     nodes.Add: "+", nodes.Sub: "-", nodes.Mul: "*", nodes.Div: "/",
@@ -114,8 +114,8 @@ def _called(name: str, arguments: list[nodes.Expr], *, is_given: bool) -> Tree:
         return _tree(arguments[0], is_given=is_given)
     if name in OVER_RANKS and not is_given:
         is_count = _steps(arguments[0])[-1].startswith("num_")
-        over = OF_COUNTS.get(name, name) if is_count else name
-        return f"{over} {_word(arguments[0], is_given=is_given)}"
+        over = OF_COUNTS.get(name) if is_count else None
+        return f"{over or OVER_RANKS[name]} {_word(arguments[0], is_given=is_given)}"
     raise _Unsaid
 
 
