@@ -16,6 +16,7 @@ from generator.content.words import (
     Id,
     Line,
     Name,
+    Naming,
     Prose,
     RunPath,
     Written,
@@ -32,7 +33,7 @@ class CostRow(Written):
     measured: Expression
 
 
-class CostTable(Written):
+class CostTable(Naming):
     """Memory, or bytes, or time."""
 
     title: Line
@@ -86,7 +87,7 @@ class Calculator(Written):
     outputs: Annotated[list[CalculatorOutput], Field(min_length=1, max_length=6)]
 
 
-class CostFile(Written):
+class CostFile(Naming):
     """content/topics/<topic>/cost.yml: bytes, time and memory, theory beside measurement."""
 
     title: Line

@@ -8,12 +8,12 @@ from pydantic import Field
 
 from generator.content.exhibit import Figure, Listing
 from generator.content.modes.section import Section
-from generator.content.words import ClaimId, Id, Line, Prose, Written
+from generator.content.words import ClaimId, Id, Line, Naming, Prose, Written
 
 Level = Literal["Foundation", "Intermediate", "Advanced", "Expert"]
 
 
-class BuildStep(Written):
+class BuildStep(Naming):
     """One step of a build-up."""
 
     level: Level
@@ -85,7 +85,7 @@ class UnderTheHood(Written):
     claims: list[ClaimId] = []
 
 
-class DeepFile(Written):
+class DeepFile(Naming):
     """content/topics/<topic>/deep.yml."""
 
     title: Line

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from generator.content.words import ClaimId, Id, Line, Prose, Written
+from generator.content.words import ClaimId, Id, Line, Naming, Prose
 
 
-class Section(Written):
+class Section(Naming):
     """A titled stretch of prose with what backs it; `commit` asks before it tells."""
 
     title: Line
