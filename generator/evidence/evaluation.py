@@ -71,10 +71,11 @@ class Evidence:
         result, absent, error = None, None, None
         try:
             checked = expressions.compiled(expression)
-            roots = self._roots(reading, checked.names)
-            for name, path in paths.items():
-                if path is not None and name in checked.names:
-                    roots[name] = expressions.compiled(path).evaluate(roots)
+            short = {name: path for name, path in paths.items() if path and name in checked.names}
+            started = {path.partition(".")[0] for path in short.values()}
+            roots = self._roots(reading, (checked.names | started) - short.keys())
+            for name, path in short.items():
+                roots[name] = expressions.compiled(path).evaluate(roots)
             result = checked.evaluate(roots)
             if isinstance(result, Value):
                 str(result)
@@ -85,9 +86,11 @@ class Evidence:
         return Evaluation(result, absent, error, tuple(reading.runs), tuple(reading.measured))
 
     def _roots(self, reading: Reading, names: set[str]) -> dict[str, object]:
-        """What an expression may start from; what is only named in errors costs nothing."""
+        """What an expression may start from; all of it where an error has to name what there is."""
         roots: dict[str, object] = {**LABELS, **self._calls(), "cited": None}
-        for experiment, shown in self.book.traces.items():
+        traces = self.book.traces
+        for experiment in names if names <= traces.keys() else traces:
+            shown = traces[experiment]
             trace = shown.trace
             origin = Origin(
                 shown.machine.name, experiment,

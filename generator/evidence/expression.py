@@ -246,7 +246,7 @@ class Expression:
         self.names = {n.name for n in _descendants(tree, nodes.Name)} - called
         self._functions = {name: FUNCTIONS[name] for name in called if name in FUNCTIONS}
         self.is_constant = isinstance(tree, nodes.Const)
-        self._compiled = _compile(self.text)
+        self._compiled = _compile(tree)
 
     def evaluate(self, roots: Mapping[str, object]) -> object:
         """The result over named roots.
@@ -298,11 +298,15 @@ def parsed(text: str) -> nodes.Expr:
     return tree
 
 
-def _compile(text: str) -> TemplateExpression | Callable[..., object]:
+def _compile(tree: nodes.Expr) -> TemplateExpression:
+    """What Jinja2's `compile_expression` makes, of a tree that is parsed already."""
+    tree.set_environment(ENVIRONMENT)
+    body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), tree, lineno=1)]
     try:
-        return ENVIRONMENT.compile_expression(text, undefined_to_none=False)
+        template = ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
     except (RecursionError, MemoryError, SyntaxError, TypeError, OverflowError, ValueError):
         raise ExpressionError("not an expression") from None
+    return TemplateExpression(template, undefined_to_none=False)
 
 
 def _descendants(tree: nodes.Node, kind: type[Any]) -> Iterable[Any]:
