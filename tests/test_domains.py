@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
+from generator.content import names
+from generator.content.book import load
+from generator.content.claim import Claim
+from generator.content.laws import short_names
 from runners.plans.experiment import find
 
 RUN = re.compile(r"\b([a-z_]+)\.([a-z0-9_]+)\.(?=ranks|prediction|epochs|step_losses|validation)")
@@ -20,27 +22,30 @@ PEAK = re.compile(r"memory\.(peak_bytes|at_peak)")
 DROPOUT = "replicas"  # its masks are drawn on the CPU, from a seed
 
 
-def laws() -> list[dict[str, Any]]:
-    """The laws of the book as their authors wrote them."""
-    files = sorted(Path("content/claims").glob("*.yml"))
-    claims = [claim for file in files for claim in yaml.safe_load(file.read_text())["claims"]]
-    return [claim for claim in claims if claim["kind"] == "law" and claim["relation"] == "equals"]
+def laws() -> list[Claim]:
+    """The laws of equality of the book, one for each run."""
+    book = load(Path("content"), "reference-cpu-2c", is_stale=lambda _: False)
+    return [one for one in book.claims.values() if (one.kind, one.relation) == ("law", "equals")]
 
 
-def can_run_on_an_accelerator(law: dict[str, Any]) -> bool:
+def observed(law: Claim) -> str:
+    return names.of_expression(law.observed, short_names(law))
+
+
+def can_run_on_an_accelerator(law: Claim) -> bool:
     """Whether a run that a law observes leaves the CPU where there is an accelerator."""
-    runs = RUN.findall(law["observed"])
+    runs = RUN.findall(observed(law))
     return any(not find(experiment).runs[run].only_on_cpu for experiment, run in runs)
 
 
 def names_no_domain(pattern: re.Pattern[str]) -> list[str]:
     return [
-        law["id"]
+        law.id
         for law in laws()
-        if "domain" not in law
-        and pattern.search(law["observed"])
-        and not law["observed"].startswith(f"{DROPOUT}.")
-        and not law["predicted"].endswith(".world_size")  # that all ranks differ
+        if law.domain is None
+        and pattern.search(law.observed)
+        and not observed(law).startswith(f"{DROPOUT}.")
+        and not law.predicted.endswith(".world_size")  # that all ranks differ
         and can_run_on_an_accelerator(law)
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from generator.checks import calculator_checks, lesson_checks, repeats
+from generator.checks import calculator_checks, claim_checks, lesson_checks, repeats
 from generator.content import listed_code, prose
 from generator.content.book import Book, Topic
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
@@ -18,6 +18,7 @@ from generator.content.exhibit import Listing
 from generator.content.handwritten import HandWritten
 from generator.content.lesson import MODES, HomeFile
 from generator.content.quiz import QuizFile
+from generator.content.shelf import missing_run
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.filters import Label, Showed
 from generator.items import item_checks, item_writing, quiz_balance
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 NUM_STATEMENTS = 10  # as the words of the home page's link say
 _SOURCE_KEYS = frozenset({"source", "sources"})
-_RUN_KEYS = frozenset({"run", "runs", "budgeted", "current_metrics", "output"})
+_RUN_KEYS = frozenset({"run", "other", "runs", "budgeted", "current_metrics", "output"})
 
 
 def check(evidence: Evidence) -> list[ContentError]:
@@ -69,20 +70,17 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
         yield from _expression(evidence, document, one)
     elif one.mark in ("line", "prose"):
         for found in prose.expressions(one.text):
-            problem = _problem(evidence, document, found.text)
+            is_claim = isinstance(document.model, ClaimFile)
+            look = claim_checks.problem if is_claim else _problem
+            problem = look(evidence, document, one, found.text) if found.text else None
             if problem:
                 message = f"{found.text}: {problem}"
                 yield document.error(one.path, message, offset=found.start)
 
 
-def _problem(evidence: Evidence, document: Document[Any], expression: str) -> str | None:
-    """Why an expression cannot stand in a text of this file; an empty one is the text's fault."""
-    if not expression:
-        return None
-    found = evidence.evaluate(expression)
-    if isinstance(found.result, Showed) and isinstance(document.model, ClaimFile):
-        return "a claim's own sentences cannot quote a claim's sentence"
-    return evidence.unprintable(found)
+def _problem(evidence: Evidence, _: Document[Any], __: Field, expression: str) -> str | None:
+    """Why an expression cannot stand in a text."""
+    return evidence.unprintable(evidence.evaluate(expression))
 
 
 def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
@@ -102,11 +100,12 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
     if one.mark:
         return
     if one.name in _RUN_KEYS:
-        problem = _missing_run(book, one.text)
+        problem = missing_run(book.traces, one.text)
         if problem:
             yield document.error(one.path, problem)
+    if one.name in CLAIM_KEYS and one.text not in book.claims:
+        yield document.error(one.path, book.laws.lacks(one.text))
     named: tuple[tuple[frozenset[str], Mapping[str, object], str], ...] = (
-        (CLAIM_KEYS, book.claims, "claim"),
         (_SOURCE_KEYS, book.references, "reference"),
         (frozenset({"misconception", "misconceptions"}), book.misconceptions, "misconception"),
         (frozenset({"topics"}), {topic.id: topic for topic in book.topics}, "topic"),
@@ -114,20 +113,6 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
     for keys_of, known, word in named:
         if one.name in keys_of and one.text not in known:
             yield document.error(one.path, f"no {word} {one.text!r}{nearest(one.text, known)}")
-
-
-def _missing_run(book: Book, path: str) -> str | None:
-    """Why a run path leads nowhere; a run that only the reference machine has is not a mistake."""
-    experiment, _, name = path.partition(".")
-    shown = book.traces.get(experiment)
-    if shown is None:
-        return (
-            f"no trace of {experiment!r} on any machine{nearest(experiment, book.traces)}; "
-            f"or measure it with `python -m runners run {experiment}`"
-        )
-    if name in shown.trace.runs or (shown.reference and name in shown.reference.runs):
-        return None
-    return f"{experiment} has no run {name!r}{nearest(name, shown.trace.runs)}"
 
 
 def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -159,18 +144,6 @@ def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
     if home.statements and len(set(home.statements)) != NUM_STATEMENTS:
         message = f"names {len(set(home.statements))} statements; the home page promises ten"
         yield document.error(("statements",), message)
-
-
-def _claims(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    from generator.evidence.falsify import falsified_problem
-
-    for position, claim in enumerate(document.model.claims):
-        outcome = evidence.outcome(claim.id)
-        if outcome.error:
-            yield document.error(("claims", position, outcome.at), outcome.error)
-        problem = falsified_problem(evidence.book, claim)
-        if problem:
-            yield document.error(("claims", position, "falsified_by", "field"), problem)
 
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -241,7 +214,7 @@ def _at(model: object, path: tuple[str | int, ...]) -> object:
 
 _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
-    (ClaimFile, _claims),
+    (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (MisconceptionFile, _backed),
     (ReferenceFile, _cited),

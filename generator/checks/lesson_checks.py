@@ -24,9 +24,11 @@ from generator.content.lesson import (
 from generator.content.listed_code import misplaced, source
 from generator.content.modes.cost import CostRow
 from generator.content.modes.trials import Trial
+from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence import growth
 from generator.evidence.difference import relative_difference
+from generator.evidence.expression import CALLS
 from generator.evidence.value import ExpressionError, Value
 from generator.items import item_checks
 from runners.traces.records import Run
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 Found = tuple[Path, str]
 NUM_KINDS_TO_SOLVE = 4
+RESERVED = frozenset({"run", "other", "machine", "cited", *CALLS})
 _ITEM_KEYS = frozenset(
     {"commit", "question", "quiz", "guess", "checks", "item", "leave_out"}
 )  # of any lesson, wherever they stand
@@ -44,6 +47,7 @@ _ITEM_KEYS = frozenset(
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
     """Everything in one lesson that does not fit what it names."""
     model, topic = document.model, evidence.book.topic_of(document.model)
+    yield from _short_names(evidence, document)
     yield from _named(document, _ITEM_KEYS, topic.items, f"item in {topic.id}/quiz.yml")
     drawn: list[Figure] = getattr(model, "figures", [])  # Recall has none
     figures = {figure.id: figure for figure in drawn}
@@ -58,6 +62,20 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
     for kind, check in _BY_MODE.items():
         if isinstance(model, kind):
             yield from check(evidence, model, topic)
+
+
+def _short_names(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
+    """Names under `with:` that stand for something already, or for a run that is nowhere."""
+    for one in document.fields:
+        if len(one.path) < 2 or one.path[-2] != "with":
+            continue
+        problem = missing_run(evidence.book.traces, one.text)
+        if one.name in evidence.book.traces:
+            problem = f"{one.name!r} is an experiment; choose another name"
+        elif one.name in RESERVED:
+            problem = f"{one.name!r} means something in every expression; choose another name"
+        if problem:
+            yield one.path, problem
 
 
 def _named(

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from generator.content import handwritten, tries
+from generator.content import handwritten, laws, tries
 from generator.content.claim import (  # fmt: skip
     Claim,
     ClaimFile,
@@ -27,6 +27,7 @@ from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.handwritten import HandWritten
 from generator.content.item_places import asked
+from generator.content.laws import Laws
 from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage
@@ -75,6 +76,8 @@ class Book:
 
     Attributes:
         root: the folder that paths of listings start from: content's parent.
+        claims: by id, one for each run that a claim is judged on.
+        laws: which of them come of one claim, and what they were once called.
         traces: by experiment, as this book shows them.
         machine: the machine whose numbers the book shows.
         reference: the machine that stands in where that one has no trace.
@@ -95,6 +98,7 @@ class Book:
     traces: dict[str, TraceOnPage]
     machine: Machine
     reference: Machine
+    laws: Laws = field(default_factory=Laws, repr=False)
     machines: dict[str, Measured] = field(default_factory=dict)
     documents: tuple[Document[Any], ...] = field(default=(), repr=False)
     handwritten: tuple[HandWritten, ...] = ()
@@ -167,6 +171,14 @@ class _Loader:
                 assert document is not None
                 self.errors.append(document.error(path, f"duplicate {word} id {part.id!r}"))
             found[part.id] = part
+
+    def claims(self) -> Iterator[Document[ClaimFile]]:
+        found: dict[str, Claim] = {}
+        for path in sorted((self.content / "claims").glob("*.yml")):
+            document = self.read(path, ClaimFile)
+            self.parts(document, "claims", found, "claim")
+            if document:
+                yield document
 
     def split(
         self, folder: Path, stem: str, model: type[ModelT]
@@ -270,9 +282,7 @@ def load(
     shelf = Shelf(loader.content, is_stale, loader.errors, only)
     home = loader.home()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
-    claims: dict[str, Claim] = {}
-    for path in sorted((loader.content / "claims").glob("*.yml")):
-        loader.parts(loader.read(path, ClaimFile), "claims", claims, "claim")
+    written = list(loader.claims())
     retractions: dict[str, Retraction] = {}
     misconceptions: dict[str, Misconception] = {}
     references: dict[str, Reference] = {}
@@ -284,18 +294,20 @@ def load(
         loader.parts(cited, "references", references, "reference")
     first = [name for name in home.statements if name in retractions] if home else []
     retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
-    written = tuple(loader.handwritten())
+    pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
+    on_pages = shelf.on_pages(shown, reference) if shown and reference else {}
+    judged = laws.of_documents(written, on_pages, loader.errors) if on_pages else Laws()
     if loader.errors or not (home and shown and reference):
         faults = [fault for document in loader.documents for fault in document.text_faults()]
-        faults += [fault for page in written for fault in page.faults()]
+        faults += [fault for page in pages for fault in page.faults()]
         raise ContentErrors([*loader.errors, *faults])
     tried, lost = tries.read(loader.content / "tries") if with_tries else ((), ())
     return Book(
-        root=loader.content.parent, home=home, topics=tuple(topics), claims=claims,
+        root=loader.content.parent, home=home, topics=tuple(topics), claims=judged.claims,
         retractions=retractions, misconceptions=misconceptions, references=references,
-        traces=shelf.on_pages(shown, reference), machine=shown.machine,
-        reference=reference.machine, machines=machines, documents=tuple(loader.documents),
-        handwritten=written, tries=tried, lost_tries=lost,
+        traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
+        machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
+        lost_tries=lost,
     )  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from generator.content.words import Expression, Id, Line, Name, Prose, RunPath, Written
+from generator.content.words import ClaimId, Expression, Id, Line, Name, Prose, RunPath, Written
 
 Verdict = Literal[
     "holds",
@@ -66,19 +66,77 @@ class Showed(Written):
     too_few_samples: Line | None = None
 
 
+def _several(written: object) -> object:
+    return written if isinstance(written, list) else [written]
+
+
+_SEVERAL = BeforeValidator(_several)  # one may stand without its list
+
+
+class Case(Written):
+    """A run that a claim is about, or a selection of an experiment's runs.
+
+    Attributes:
+        run: what `run` stands for in the claim; a run's name alone stands for `{run: name}`.
+        experiment: instead of it, all runs of an experiment …
+        strategy: … of one strategy or several …
+        where: … with these values at a path: `{world_size: 4, settings.num_epochs: [5, 10]}`.
+        other: what `other` stands for, where two runs take part.
+        called: what `{{ called }}` prints in the claim's texts.
+        says: the sentence for this run, where the claim's own does not fit.
+        showed: the same for what a page says of an observation.
+        source: the same for the reference.
+    """
+
+    run: RunPath | None = None
+    experiment: Name | None = None
+    strategy: Annotated[list[Name], _SEVERAL] = []
+    where: dict[str, Annotated[list[int | float | str], _SEVERAL]] = {}
+    other: RunPath | None = None
+    called: str | None = None
+    says: Line | None = None
+    showed: Showed | None = None
+    source: Id | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.run is None) == (self.experiment is None):
+            raise ValueError("give either run or experiment")
+        if self.run and (self.strategy or self.where):
+            raise ValueError("strategy and where select among the runs of an experiment")
+        return self
+
+
+def _listed(written: object) -> object:
+    """Cases as a list: a single one may stand alone, and a run's name stands for its case."""
+    cases = _several(written)
+    assert isinstance(cases, list)
+    return [{"run": one} if isinstance(one, str) else one for one in cases]
+
+
 class Claim(Written):
     """A rule over traces.
 
     `equals` and the inequalities compare numbers (or words, for `equals` and `differs`);
     `faster` and `slower` compare two `timing.step` samples and may end undecided. `predicted`
     comes from settings and a formula or from another run, never from the observed field.
+
+    With `for`, the rule is judged once a run, and `run` stands for it in expressions and texts; the
+    verdict's id is `law@experiment.run`. `was` maps the ids that such verdicts once had to runs. In
+    its texts, `{{ predicted }}` and `{{ observed }}` are the claim's own.
     """
 
     id: Id
-    kind: Literal["law", "observation"]
+    cases: Annotated[
+        list[Case],
+        BeforeValidator(_listed, json_schema_input_type=list[RunPath | Case] | RunPath | Case),
+        Field(alias="for", min_length=1),
+    ] = []
+    was: dict[Id, RunPath] = {}
+    kind: Literal["law", "observation"] = "law"
     says: Line
     predicted: Expression
-    relation: Relation
+    relation: Relation = "equals"
     observed: Expression
     tolerance: Tolerance | None = None
     formula: Line | None = None
@@ -86,6 +144,16 @@ class Claim(Written):
     domain: Domain | None = None
     falsified_by: Falsifier | None = None  # derived from the rule where it is not stated
     showed: Showed | None = None
+
+    @property
+    def run(self) -> str | None:
+        """What `run` stands for in a claim of one run."""
+        return self.cases[0].run if self.cases else None
+
+    @property
+    def other(self) -> str | None:
+        """What `other` stands for in a claim of one run."""
+        return self.cases[0].other if self.cases else None
 
 
 class ClaimFile(Written):
@@ -111,7 +179,7 @@ class Retraction(Written):
     said: Line
     where: Line | None = None
     source: Id | None = None
-    claim: Id
+    claim: ClaimId
     confirmed_if: Verdict | None = None  # null: the claim contradicts the sentence when it holds
     correction: Prose
     program: Name | None = None  # content/retracted/<program>.py
@@ -134,7 +202,7 @@ class Misconception(Written):
 
     id: Id
     belief: Line
-    refuted_by: Id | None = None  # a claim
+    refuted_by: ClaimId | None = None  # a claim
     source: Id | None = None  # a reference, where no run can show it yet
 
 
@@ -163,7 +231,7 @@ class ReferenceFile(Written):
 
 
 __all__ = [
-    "Claim", "ClaimFile", "Domain", "Falsifier", "Misconception", "MisconceptionFile",
+    "Case", "Claim", "ClaimFile", "Domain", "Falsifier", "Misconception", "MisconceptionFile",
     "Reference", "ReferenceFile", "Relation", "Retraction", "RetractionFile", "RunPath",
     "Showed", "Tolerance", "Verdict",
 ]  # fmt: skip

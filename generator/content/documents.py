@@ -6,20 +6,23 @@ Also the walk over a model's fields that tells prose from expressions, ids and p
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from generator.content import names
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.exhibit import Listing
 from generator.content.item_places import named_in
 from generator.content.prose import faults
 from generator.content.quiz import KINDS
-from generator.content.words import Mark, Written
+from generator.content.short_names import given, written_out
+from generator.content.words import Written, marks
 from generator.content.yaml_source import Path, Source, parse
 
 ModelT = TypeVar("ModelT", bound=Written)
@@ -72,8 +75,17 @@ class Document(Generic[WrittenT]):
                     yield self.error(one.path, fault.message, offset=fault.offset)
 
     def error(self, path: Path, message: str, *, offset: int | None = None) -> ContentError:
-        """An error at a value of this file, or at a character of it."""
+        """An error at a value of this file, or at a character of its text."""
+        if offset is not None:
+            offset = self._place(path, offset)
         return self.source.error(path, message, offset=offset)
+
+    def _place(self, path: Path, offset: int) -> int:
+        """Where a character of a text stands in what the author wrote, with short names."""
+        short, written = given(self.source.document, path)
+        if not short or all(one.text == written for one in self.fields if one.path == path):
+            return offset
+        return names.place_before(written, short, offset, is_text="{{" in written)
 
 
 @lru_cache(maxsize=4096)
@@ -85,7 +97,7 @@ def read(file: str, text: str, model: type[ModelT]) -> Document[ModelT]:
     """
     source = parse(file, text)
     try:
-        return Document(model.model_validate(source.document), source)
+        return Document(written_out(model.model_validate(source.document), {}), source)
     except ValidationError as error:
         raise ContentErrors(_located(source, model, detail) for detail in error.errors()) from None
 
@@ -97,8 +109,8 @@ def _located(source: Source, model: type[BaseModel], detail: ErrorDetails) -> Co
         known = _fields_at(model, path[:-1], source.document)
         written = source.document
         for part in path[:-1]:
-            written = written[part]
-        spare = [name for name in known if name not in written]
+            written = _part(written, part)
+        spare = [name for name in known if not isinstance(written, dict) or name not in written]
         return source.error(
             path, f"unknown key {str(path[-1])!r}{nearest(str(path[-1]), spare)}", at_key=True
         )
@@ -116,6 +128,8 @@ def _written_path(source: Source, loc: tuple[str | int, ...]) -> Path:
     for position, part in enumerate(loc):
         if part == "[key]" or _is_kind(current, part, is_last=position == len(loc) - 1):
             continue
+        if isinstance(part, int) and isinstance(current, dict):
+            continue  # the only element of a list, written without the list
         path.append(part)
         try:
             current = current[part]
@@ -153,7 +167,7 @@ def _fields_at(model: type[BaseModel], path: Path, written: object) -> list[str]
     current: object = model
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
-            known = current.model_fields.get(str(part))
+            known = _by_key(current).get(str(part))
             current = known.annotation if known else None
         else:
             current = _element(current)
@@ -161,8 +175,13 @@ def _fields_at(model: type[BaseModel], path: Path, written: object) -> list[str]
         if get_origin(current) in (Union, types.UnionType) and isinstance(written, dict):
             current = KINDS.get(str(written.get("kind", "choice")))
     if isinstance(current, type) and issubclass(current, BaseModel):
-        return list(current.model_fields)
+        return list(_by_key(current))
     return []
+
+
+def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """A model's fields by the keys that authors write, such as `for`."""
+    return {known.alias or name: known for name, known in model.model_fields.items()}
 
 
 def _part(written: object, part: str | int) -> object:
@@ -191,26 +210,6 @@ def _element(annotation: object) -> object:
     return arguments[-1] if arguments else None
 
 
-def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
-    """The mark of a text field, looked for in its annotation too."""
-    for item in metadata:
-        if isinstance(item, Mark):
-            return str(item)
-    if get_origin(annotation) is Annotated:
-        return _mark(None, get_args(annotation)[1:])
-    found = (_mark(argument, ()) for argument in get_args(annotation))  # of a dict: keys, values
-    return next(filter(None, found), None)
-
-
-@cache
-def _marks(model: type[BaseModel]) -> tuple[tuple[str, str | None], ...]:
-    """The fields of a model, each with the mark of its text."""
-    return tuple(
-        (name, _mark(declared.annotation, declared.metadata))
-        for name, declared in model.model_fields.items()
-    )
-
-
 def _listings(thing: object) -> Iterator[Listing]:
     if isinstance(thing, Listing):
         yield thing
@@ -223,8 +222,8 @@ def _listings(thing: object) -> Iterator[Listing]:
 
 
 def _fields(model: BaseModel, path: Path) -> Iterator[Field]:
-    for name, mark in _marks(type(model)):
-        yield from _walk(getattr(model, name), mark, (*path, name))
+    for name, key, mark in marks(type(model)):
+        yield from _walk(getattr(model, name), mark, (*path, key))
 
 
 def _walk(value: object, mark: str | None, path: Path) -> Iterator[Field]:

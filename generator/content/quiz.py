@@ -14,13 +14,13 @@ from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from generator.content.claim import Tolerance, Verdict
 from generator.content.exhibit import Listing
-from generator.content.words import Expression, Id, Line, Prose, RunPath, Written
+from generator.content.words import ClaimId, Expression, Id, Line, Prose, RunPath, Written
 
 
 class RightIf(Written):
     """The claim, and its verdict, that make an option right."""
 
-    claim: Id
+    claim: ClaimId
     verdict: Verdict = "holds"
 
 
@@ -44,7 +44,7 @@ class Option(Written):
     slip: Slip | None = None
     right_if: RightIf | None = None
     misconception: Id | None = None
-    refuted_by: Id | None = None  # a claim that must hold; shown as the evidence
+    refuted_by: ClaimId | None = None  # a claim that must hold; shown as the evidence
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -74,7 +74,7 @@ class _Item(Written):
     hints: list[Line] = []
     listing: Listing | None = None
     explains: Prose | None = None
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
     misconceptions: list[Id] = []
     accepts: dict[str, str] = {}
 
@@ -128,7 +128,7 @@ class Pair(Written):
     left: Line
     right: Line
     why: Line
-    claim: Id | None = None
+    claim: ClaimId | None = None
 
 
 class Match(_Item):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from generator.content.errors import ContentError
+from generator.content.errors import ContentError, nearest
 from runners.traces import files as traces
 from runners.traces.files import TraceError
 from runners.traces.machine_records import Machine
@@ -208,3 +208,17 @@ def on_page(experiment: str, shown: Measured, reference: Measured) -> TraceOnPag
         is_stale=experiment in holder.stale,
         reference=reference.traces.get(experiment),
     )
+
+
+def missing_run(traces: Mapping[str, TraceOnPage], path: str) -> str | None:
+    """Why a run path leads nowhere; a run that only the reference machine has is not a mistake."""
+    experiment, _, name = path.partition(".")
+    shown = traces.get(experiment)
+    if shown is None:
+        return (
+            f"no trace of {experiment!r} on any machine{nearest(experiment, traces)}; "
+            f"or measure it with `python -m runners run {experiment}`"
+        )
+    if name in shown.trace.runs or (shown.reference and name in shown.reference.runs):
+        return None
+    return f"{experiment} has no run {name!r}{nearest(name, shown.trace.runs)}"

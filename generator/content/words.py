@@ -8,7 +8,9 @@ inputs of a calculator stand for themselves. The marks are read by `checks.py`.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from functools import cache
+from typing import Annotated, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -24,6 +26,11 @@ PerRun = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("p
 Formula = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("formula")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
+ClaimId = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*(@[a-z_]+\.[a-z0-9_]+)?$"),
+    Field(description="a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
+]
 RunPath = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z_]+\.[a-z0-9_]+$"),
@@ -35,3 +42,34 @@ class Written(BaseModel):
     """Anything an author writes: unknown keys are errors, and so is the number nan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Naming(Written):
+    """A part of a lesson that may give runs short names, which its texts and expressions use.
+
+    Attributes:
+        short: what each name stands for; `with: {bn: replicas.batch_norm}` makes `{{ bn.seed }}`
+            of `{{ replicas.batch_norm.seed }}`.
+    """
+
+    short: dict[Name, RunPath] = Field(default={}, alias="with")
+
+
+def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
+    """The mark of a text field, looked for in its annotation too."""
+    for item in metadata:
+        if isinstance(item, Mark):
+            return str(item)
+    if get_origin(annotation) is Annotated:
+        return _mark(None, get_args(annotation)[1:])
+    found = (_mark(argument, ()) for argument in get_args(annotation))  # of a dict: keys, values
+    return next(filter(None, found), None)
+
+
+@cache
+def marks(model: type[BaseModel]) -> tuple[tuple[str, str, str | None], ...]:
+    """The fields of a model, each with the key that authors write and the mark of its text."""
+    return tuple(
+        (name, declared.alias or name, _mark(declared.annotation, declared.metadata))
+        for name, declared in model.model_fields.items()
+    )

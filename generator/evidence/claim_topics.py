@@ -14,24 +14,27 @@ from generator.content.claim import ClaimFile
 from generator.content.documents import Document
 
 CLAIM_KEYS = frozenset({"claims", "claim", "refuted_by"})  # keys under which ids of claims stand
-_QUOTED = re.compile(r"\b(?:showed|verdict|predicted|observed)\(\s*['\"]([a-z0-9-]+)['\"]\s*\)")
+_QUOTED = re.compile(
+    r"\b(?:showed|verdict|predicted|observed)\(\s*['\"]([a-z0-9-]+(?:@[a-z_]+\.[a-z0-9_]+)?)['\"]\s*\)"
+)
 _TOPIC = re.compile(r"(?:^|/)topics/([^/]+)/[^/]+$")
 
 
 def topics_by_claim(book: Book) -> dict[str, tuple[str, ...]]:
     """The topics of every claim of a book; a claim that none of them names has none."""
-    named = {(topic, claim) for document in book.documents for topic, claim in _named(document)}
+    named = {pair for document in book.documents for pair in _named(document, book)}
     order = [topic.id for topic in book.topics]
     return {
         claim: tuple(topic for topic in order if (topic, claim) in named) for claim in book.claims
     }
 
 
-def _named(document: Document[Any]) -> Iterator[tuple[str, str]]:
+def _named(document: Document[Any], book: Book) -> Iterator[tuple[str, str]]:
     """Pairs of topic and claim that a file brings together."""
     if isinstance(document.model, ClaimFile):
         for topic in document.model.topics:
-            yield from ((topic, claim.id) for claim in document.model.claims)
+            for claim in document.model.claims:
+                yield from ((topic, name) for name in book.laws.of_law[claim.id])
         return
     place = _TOPIC.search(document.source.file)
     if place is None:

@@ -6,7 +6,7 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from generator.content import prose
@@ -35,7 +35,7 @@ class Evidence:
 
     def __init__(self, book: Book) -> None:
         self.book = book
-        self._evaluations: dict[tuple[str, str | None], Evaluation] = {}
+        self._evaluations: dict[tuple[str, str | None, str | None], Evaluation] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._underway: list[str] = []
         self._texts: dict[Hashable, str] = {}
@@ -51,26 +51,31 @@ class Evidence:
         again._texts = self._texts
         return again
 
-    def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
+    def evaluate(
+        self, expression: str, run: str | None = None, other: str | None = None
+    ) -> Evaluation:
         """Evaluate an expression, once; nothing is raised.
 
         Args:
             expression: what an author wrote.
             run: what the word `run` stands for in it, as `experiment.run`.
+            other: what the word `other` stands for.
         """
-        asked = (expression, run)
+        asked = (expression, run, other)
         if asked not in self._evaluations:
-            self._evaluations[asked] = self._evaluate(expression, run)
+            self._evaluations[asked] = self._evaluate(expression, {"run": run, "other": other})
         return self._evaluations[asked]
 
-    def _evaluate(self, expression: str, run: str | None) -> Evaluation:
+    def _evaluate(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
         reading = Reading()
         result, absent, error = None, None, None
         try:
             checked = expressions.compiled(expression)
-            roots = self._roots(reading, checked.names)
-            if run is not None and "run" in checked.names:
-                roots["run"] = expressions.compiled(run).evaluate(roots)
+            short = {name: path for name, path in paths.items() if path and name in checked.names}
+            started = {path.partition(".")[0] for path in short.values()}
+            roots = self._roots(reading, (checked.names | started) - short.keys())
+            for name, path in short.items():
+                roots[name] = expressions.compiled(path).evaluate(roots)
             result = checked.evaluate(roots)
             if isinstance(result, Value):
                 str(result)
@@ -81,9 +86,11 @@ class Evidence:
         return Evaluation(result, absent, error, tuple(reading.runs), tuple(reading.measured))
 
     def _roots(self, reading: Reading, names: set[str]) -> dict[str, object]:
-        """What an expression may start from; what is only named in errors costs nothing."""
+        """What an expression may start from; all of it where an error has to name what there is."""
         roots: dict[str, object] = {**LABELS, **self._calls(), "cited": None}
-        for experiment, shown in self.book.traces.items():
+        traces = self.book.traces
+        for experiment in names if names <= traces.keys() else traces:
+            shown = traces[experiment]
             trace = shown.trace
             origin = Origin(
                 shown.machine.name, experiment,
@@ -192,7 +199,7 @@ class Evidence:
             ExpressionError: no claim has this id, or it leans on its own verdict.
         """
         if claim not in self.book.claims:
-            raise ExpressionError(f"no claim {claim!r}{nearest(claim, self.book.claims)}")
+            raise ExpressionError(self.book.laws.lacks(claim))
         if claim in self._underway:
             raise ExpressionError(f"claim {claim!r} leans on its own verdict")
         if claim not in self._outcomes:

@@ -2,11 +2,14 @@
 
 An expression is parsed by Jinja2, every node of its syntax tree is held against an allow-list, and
 only then is it compiled in a sandbox whose attribute access knows nothing but `Node.step`. There
-are no statements, no powers, no repetition, no comparison and no call but the named ones.
+are no statements, no powers, no repetition, no comparison and no call but the named ones: a filter
+may be written as a function, `mean(a) - mean(b)`, and a law of `runners/plans/closed_forms.py` is
+one.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -21,10 +24,13 @@ from generator.content.errors import nearest
 from generator.evidence.filters import FILTERS, LABELS, described
 from generator.evidence.paths import Node
 from generator.evidence.value import ExpressionError
+from runners.plans.closed_forms import LAWS
 
 MAX_CHARACTERS = 200
 CLAIM_CALLS = ("verdict", "showed", "predicted", "observed")
-CALLS = (*LABELS, *CLAIM_CALLS)
+FUNCTIONS: dict[str, Callable[..., object]] = {**FILTERS, **LAWS}
+CALLS = (*LABELS, *CLAIM_CALLS, *FUNCTIONS)
+_WITH_ARGUMENT = ("digits", "each")  # filters that take one beside what they are applied to
 _REFUSED: dict[type[nodes.Node], str] = {
     nodes.Pow: "a power (**)",
     nodes.Mod: "a remainder (%)",
@@ -141,7 +147,7 @@ def _check_filter(node: nodes.Filter) -> None:
     if node.node is None:
         raise ExpressionError("a filter needs something before it")
     _check_arguments(node.name, node)
-    expected = 1 if node.name in ("digits", "each") else 0
+    expected = 1 if node.name in _WITH_ARGUMENT else 0
     if len(node.args) != expected:
         raise ExpressionError(f"|{node.name} takes {'an' if expected else 'no'} argument")
     _check(node.node)
@@ -152,6 +158,9 @@ def _check_call(node: nodes.Call) -> None:
         name = getattr(node.node, "name", None) or getattr(node.node, "attr", "this")
         raise ExpressionError(f"{name}(…) is not allowed; calls: {', '.join(CALLS)}")
     name = node.node.name
+    if name in FUNCTIONS:
+        _check_function(name, node)
+        return
     if len(node.args) != 1:
         raise ExpressionError(f"{name}(…) takes one argument")
     if name in LABELS and not isinstance(node.args[0], nodes.Const):
@@ -163,6 +172,23 @@ def _check_call(node: nodes.Call) -> None:
         if not _is_plain(node.args[0], (wanted,)):
             kind = "a whole number" if wanted is int else "a claim's id in quotes"
             raise ExpressionError(f"{name}(…) takes {kind}")
+
+
+def _check_function(name: str, node: nodes.Call) -> None:
+    """A filter written as a function, `mean(a)`, or a law, `ring_bytes(payload, ranks)`."""
+    _check_named_arguments(name, node)
+    expected = num_arguments(LAWS[name]) if name in LAWS else 1 + (name in _WITH_ARGUMENT)
+    if len(node.args) != expected:
+        raise ExpressionError(f"{name}(…) takes {expected} argument{'s' * (expected > 1)}")
+    if name in _WITH_ARGUMENT and not _is_plain(node.args[1], (int, str)):
+        raise ExpressionError(f"{name} takes a plain word or number")
+    for argument in node.args[:1] if name in _WITH_ARGUMENT else node.args:
+        (_check_operand if name in LAWS else _check)(argument)
+
+
+def num_arguments(law: Callable[..., Any]) -> int:
+    """How many values a law takes."""
+    return len(inspect.signature(law).parameters)
 
 
 def _check_named_arguments(name: str, node: nodes.Call | nodes.Filter) -> None:
@@ -208,18 +234,20 @@ class Expression:
         self.text = " ".join(text.split())
         if len(self.text) > MAX_CHARACTERS:
             raise ExpressionError(f"longer than {MAX_CHARACTERS} characters")
-        tree = _parse(self.text)
+        tree = parsed(self.text)
         try:
             _check(tree)
         except RecursionError:
             raise ExpressionError("nested too deeply") from None
-        self.names = {n.name for n in _descendants(tree, nodes.Name)} - {
+        called = {
             call.node.name
             for call in _descendants(tree, nodes.Call)
             if isinstance(call.node, nodes.Name)
         }
+        self.names = {n.name for n in _descendants(tree, nodes.Name)} - called
+        self._functions = {name: FUNCTIONS[name] for name in called if name in FUNCTIONS}
         self.is_constant = isinstance(tree, nodes.Const)
-        self._compiled = _compile(self.text)
+        self._compiled = _compile(tree)
 
     def evaluate(self, roots: Mapping[str, object]) -> object:
         """The result over named roots.
@@ -232,7 +260,7 @@ class Expression:
             known = [root for root in roots if root not in CALLS]
             raise ExpressionError(f"unknown name {name!r}{nearest(name, known)}")
         try:
-            return self._compiled(**roots)
+            return self._compiled(**{**roots, **self._functions})
         except (
             UndefinedError,
             SecurityError,
@@ -251,7 +279,12 @@ def _arithmetic_said(error: Exception) -> str:
     return str(error)
 
 
-def _parse(text: str) -> nodes.Expr:
+def parsed(text: str) -> nodes.Expr:
+    """The syntax tree of an expression, not checked yet.
+
+    Raises:
+        ExpressionError: it is none.
+    """
     try:
         parser = Parser(ENVIRONMENT, text, state="variable")
         tree = parser.parse_expression()
@@ -266,11 +299,15 @@ def _parse(text: str) -> nodes.Expr:
     return tree
 
 
-def _compile(text: str) -> TemplateExpression | Callable[..., object]:
+def _compile(tree: nodes.Expr) -> TemplateExpression:
+    """What Jinja2's `compile_expression` makes, of a tree that is parsed already."""
+    tree.set_environment(ENVIRONMENT)
+    body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), tree, lineno=1)]
     try:
-        return ENVIRONMENT.compile_expression(text, undefined_to_none=False)
+        template = ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
     except (RecursionError, MemoryError, SyntaxError, TypeError, OverflowError, ValueError):
         raise ExpressionError("not an expression") from None
+    return TemplateExpression(template, undefined_to_none=False)
 
 
 def _descendants(tree: nodes.Node, kind: type[Any]) -> Iterable[Any]:

@@ -19,7 +19,7 @@ from generator.content.claim import Claim, Falsifier
 from generator.content.shelf import TraceOnPage
 from generator.evidence.evaluation import Evidence
 from generator.evidence.paths import NAMES, Key
-from generator.evidence.verdicts import MIN_SAMPLES
+from generator.evidence.verdicts import MIN_SAMPLES, sides
 from runners.traces.fields import at, steps_of
 from runners.traces.records import Run, Samples, Trace
 
@@ -54,8 +54,8 @@ def falsifier(evidence: Evidence, claim: Claim) -> Falsifier | None:
 
 def _changes(evidence: Evidence, claim: Claim) -> Iterator[Falsifier]:
     """Changes worth trying, of the fields that a claim observes first."""
-    sides = (evidence.evaluate(claim.observed), evidence.evaluate(claim.predicted))
-    fields = dict.fromkeys(field for side in sides for field in side.measured)
+    predicted, observed = sides(evidence, claim)
+    fields = dict.fromkeys(observed.measured + predicted.measured)
     for field in fields:
         experiment, run, *steps = steps_of(field)
         shown = evidence.book.traces[str(experiment)]

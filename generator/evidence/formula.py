@@ -1,6 +1,6 @@
 """A calculator's formula: parsed once into a small tree that Python and the page both evaluate.
 
-In: `+ - * /`, brackets, `min`, `max`, numbers and the names of inputs. Out: a `Formula`, which
+In: `+ - * /`, brackets, `min`, `max`, laws, numbers and names of inputs. Out: a `Formula`, which
 evaluates to a number (None where it divides by nought), prints with other words for its inputs, and
 writes itself as postfix for `assets/calculator.js`, which works it out in the same order. Both
 calculate in binary64, so both come to the same number.
@@ -9,14 +9,17 @@ calculate in binary64, so both come to the same number.
 from __future__ import annotations
 
 import ast
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from runners.plans.closed_forms import LAWS
+
 Tree = float | str | tuple[str, "Tree", "Tree"] | tuple[str, "Tree"]
 FUNCTIONS = ("min", "max")
-MADE_OF = "formulas are made of + - * / ( ) min max, numbers and inputs"
+MADE_OF = "formulas are made of + - * / ( ) min max, laws, numbers and inputs"
 _SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _WORKED_OUT: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
@@ -62,10 +65,64 @@ class Parsed:
         """The formula with something else in the place of its inputs."""
         return _written(self.tree, words)[0]
 
+    def readable(self, written: str) -> str:
+        """The formula for readers: as its author wrote it, unless that calls a law by its name."""
+        calls_law = any(f"{law}(" in written for law in LAWS)
+        return self.written({}) if calls_law else written
+
     @property
     def postfix(self) -> str:
         """The formula as a stack takes it: `a b + 2.0 *`; `~` negates."""
         return " ".join(_postfix(self.tree))
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """What a law is called with to become a formula: it gathers what is done to it."""
+
+    tree: Tree
+
+    def written(self) -> str:
+        """The formula."""
+        return _written(self.tree, {})[0]
+
+    def __add__(self, other: object) -> Symbol:
+        match self.tree, symbol_of(other).tree:
+            case ("+", float(first), rest), float(last):  # `2 + moments + 1` reads `3 + moments`
+                return Symbol(("+", first + last, rest))
+            case own, added:
+                return Symbol(("+", own, added))
+
+    def __radd__(self, other: object) -> Symbol:
+        return symbol_of(other) + self
+
+    def __sub__(self, other: object) -> Symbol:
+        return Symbol(("-", self.tree, symbol_of(other).tree))
+
+    def __rsub__(self, other: object) -> Symbol:
+        return symbol_of(other) - self
+
+    def __mul__(self, other: object) -> Symbol:
+        return Symbol(("*", self.tree, symbol_of(other).tree))
+
+    def __rmul__(self, other: object) -> Symbol:
+        return symbol_of(other) * self
+
+    def __truediv__(self, other: object) -> Symbol:
+        return Symbol(("/", self.tree, symbol_of(other).tree))
+
+    def __rtruediv__(self, other: object) -> Symbol:
+        return symbol_of(other) / self
+
+
+def symbol_of(thing: object) -> Symbol:
+    """A symbol, a number or a tree as a symbol."""
+    if isinstance(thing, Symbol):
+        return thing
+    if isinstance(thing, int | float):
+        return Symbol(float(thing))
+    assert isinstance(thing, str | tuple), thing
+    return Symbol(thing)
 
 
 def parse(text: str) -> Parsed:
@@ -117,14 +174,25 @@ def _number(constant: object, place: int) -> float:
 
 def _call(node: ast.Call, name: str, offset: int) -> Tree:
     place = offset + node.col_offset
+    if name in LAWS and not node.keywords:
+        return _law(name, [_tree(one, offset) for one in node.args], place)
     if name not in FUNCTIONS:
-        raise FormulaError(f"{name}(…) is not known; only min and max are", place)
+        raise FormulaError(f"{name}(…) is not known; only min, max and laws are", place)
     if len(node.args) < 2 or node.keywords:
         raise FormulaError(f"{name}(…) takes at least two values", place)
     first, *rest = (_tree(one, offset) for one in node.args)
     for one in rest:
         first = (name, first, one)
     return first
+
+
+def _law(name: str, arguments: list[Tree], place: int) -> Tree:
+    """A law of `runners/plans/closed_forms.py`, worked out over its arguments."""
+    wanted = list(inspect.signature(LAWS[name]).parameters)
+    if len(arguments) != len(wanted):
+        raise FormulaError(f"{name}(…) takes {', '.join(wanted)}", place)
+    found: Symbol = LAWS[name](*map(symbol_of, arguments))
+    return found.tree
 
 
 def _names(tree: Tree) -> Iterator[str]:

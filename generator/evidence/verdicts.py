@@ -79,7 +79,9 @@ class Evidence(Protocol):
     def book(self) -> Book:
         """The book."""
 
-    def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
+    def evaluate(
+        self, expression: str, run: str | None = None, other: str | None = None
+    ) -> Evaluation:
         """What comes of an expression."""
 
     def outcome(self, claim: str) -> Outcome:
@@ -96,7 +98,7 @@ def judge(book: Book, evidence: Evidence) -> dict[str, Outcome]:
 
 def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
     """The verdict on one claim."""
-    predicted, observed = evidence.evaluate(claim.predicted), evidence.evaluate(claim.observed)
+    predicted, observed = sides(evidence, claim)
     runs = tuple(dict.fromkeys(predicted.runs + observed.runs))
     left, right = evidence.comparable(predicted), evidence.comparable(observed)
     verdict, explanation, reason = _settle(evidence, claim, predicted, observed)
@@ -119,6 +121,15 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         error=error,
         at=at,
     )
+
+
+def sides(evidence: Evidence, claim: Claim) -> tuple[Evaluation, Evaluation]:
+    """What a claim predicts, and what it observes."""
+    predicted, observed = (
+        evidence.evaluate(side, claim.run, claim.other)
+        for side in (claim.predicted, claim.observed)
+    )
+    return predicted, observed
 
 
 def _shelf(evidence: Evidence, run: str) -> bool:

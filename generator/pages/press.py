@@ -34,8 +34,8 @@ from generator.items import given_away
 from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment, printed
 
 _SHARED = (
-    "root", "traces", "machine", "reference", "machines", "claims", "misconceptions",
-    "references",
+    "root", "traces", "machine", "reference", "machines", "claims", "laws",
+    "misconceptions", "references",
 )  # fmt: skip
 _ELSEWHERE = HomeFile.model_construct()  # what a page holds that has nothing of the home page
 TAKEN = "the book has a page of this name already; choose another"

@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from generator.content.exhibit import Figure
-from generator.content.words import Id, Line, Prose, RunPath, Written
+from generator.content.words import Id, Line, Naming, Prose, RunPath
 
 
-class Problem(Written):
+class Problem(Naming):
     """A problem to solve against something real; `worked` comes after two attempts."""
 
     title: Line
@@ -21,7 +21,7 @@ class Problem(Written):
     worked: Prose
 
 
-class ChallengeFile(Written):
+class ChallengeFile(Naming):
     """content/topics/<topic>/challenge.yml."""
 
     title: Line

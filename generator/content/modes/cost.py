@@ -9,7 +9,18 @@ from pydantic import Field
 from generator.content.claim import Tolerance
 from generator.content.exhibit import Figure
 from generator.content.modes.section import Section
-from generator.content.words import Expression, Formula, Id, Line, Name, Prose, RunPath, Written
+from generator.content.words import (
+    ClaimId,
+    Expression,
+    Formula,
+    Id,
+    Line,
+    Name,
+    Naming,
+    Prose,
+    RunPath,
+    Written,
+)
 
 
 class CostRow(Written):
@@ -22,14 +33,14 @@ class CostRow(Written):
     measured: Expression
 
 
-class CostTable(Written):
+class CostTable(Naming):
     """Memory, or bytes, or time."""
 
     title: Line
     text: Prose
     rows: Annotated[list[CostRow], Field(min_length=2)]
     afterword: Prose | None = None
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
 
 
 Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "plain"]
@@ -76,7 +87,7 @@ class Calculator(Written):
     outputs: Annotated[list[CalculatorOutput], Field(min_length=1, max_length=6)]
 
 
-class CostFile(Written):
+class CostFile(Naming):
     """content/topics/<topic>/cost.yml: bytes, time and memory, theory beside measurement."""
 
     title: Line

@@ -8,12 +8,12 @@ from pydantic import Field
 
 from generator.content.exhibit import Figure, Listing
 from generator.content.modes.section import Section
-from generator.content.words import Id, Line, Prose, Written
+from generator.content.words import ClaimId, Id, Line, Naming, Prose, Written
 
 Level = Literal["Foundation", "Intermediate", "Advanced", "Expert"]
 
 
-class BuildStep(Written):
+class BuildStep(Naming):
     """One step of a build-up."""
 
     level: Level
@@ -24,7 +24,7 @@ class BuildStep(Written):
     result: Prose
     insight: Prose
     figure: Id | None = None
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
     sources: list[Id] = []
 
 
@@ -36,7 +36,7 @@ class Myth(Written):
     showed: Prose
     mechanism: Prose
     why_it_matters: Prose
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
     sources: list[Id] = []
 
 
@@ -82,10 +82,10 @@ class UnderTheHood(Written):
     text: Prose
     figure: Id
     sources: list[Id] = []
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
 
 
-class DeepFile(Written):
+class DeepFile(Naming):
     """content/topics/<topic>/deep.yml."""
 
     title: Line

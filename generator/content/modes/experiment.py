@@ -8,7 +8,7 @@ from pydantic import Field
 
 from generator.content.exhibit import Figure, Listing
 from generator.content.modes.section import Section
-from generator.content.words import Expression, Id, Line, Prose, RunPath, Written
+from generator.content.words import ClaimId, Expression, Id, Line, Naming, Prose, RunPath, Written
 
 
 class BeforeAfter(Written):
@@ -37,7 +37,7 @@ class Bonus(Written):
     listing: Listing | None = None
 
 
-class ExperimentFile(Written):
+class ExperimentFile(Naming):
     """content/topics/<topic>/experiment.yml."""
 
     title: Line
@@ -58,5 +58,5 @@ class ExperimentFile(Written):
     surprises: list[Line] = []
     more: list[Section] = []  # what the runs show beyond the task
     bonus: Bonus
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
     figures: list[Figure] = []

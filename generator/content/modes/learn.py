@@ -8,7 +8,7 @@ from pydantic import Field
 
 from generator.content.exhibit import Figure, Listing
 from generator.content.modes.section import Section
-from generator.content.words import Id, Line, Prose, Written
+from generator.content.words import Id, Line, Naming, Prose, Written
 
 
 class CodeNote(Written):
@@ -18,7 +18,7 @@ class CodeNote(Written):
     says: Line
 
 
-class LearnFile(Written):
+class LearnFile(Naming):
     """content/topics/<topic>/learn.yml: five minutes that pay off before any framework."""
 
     title: Line

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from generator.content.words import Id, Line, Prose, Written
+from generator.content.words import Id, Line, Naming, Prose
 
 
-class RecallFile(Written):
+class RecallFile(Naming):
     """content/topics/<topic>/recall.yml: the topic's items again, each when it is due."""
 
     title: Line

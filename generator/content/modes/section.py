@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from generator.content.words import Id, Line, Prose, Written
+from generator.content.words import ClaimId, Id, Line, Naming, Prose
 
 
-class Section(Written):
+class Section(Naming):
     """A titled stretch of prose with what backs it; `commit` asks before it tells."""
 
     title: Line
     commit: Id | None = None
     text: Prose
     figure: Id | None = None
-    claims: list[Id] = []
+    claims: list[ClaimId] = []
     sources: list[Id] = []

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from generator.content.exhibit import Figure
 from generator.content.modes.section import Section
-from generator.content.words import Id, Line, Prose, RunPath, Written
+from generator.content.words import ClaimId, Id, Line, Naming, Prose, RunPath, Written
 
 
 class FlowStage(Written):
@@ -55,7 +55,7 @@ class Prediction(Written):
     steps: Annotated[list[PredictionRow], Field(min_length=1)]
 
 
-class TraceFile(Written):
+class TraceFile(Naming):
     """content/topics/<topic>/trace.yml."""
 
     title: Line
@@ -68,5 +68,5 @@ class TraceFile(Written):
     timeline: Section | None = None  # the ranks of one metered step, side by side
     quiz: Annotated[list[Id], Field(min_length=4)]
     key_insight: Prose
-    claims: list[Id] = []  # the verdict table at the end
+    claims: list[ClaimId] = []  # the verdict table at the end
     figures: list[Figure] = []

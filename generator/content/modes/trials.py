@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from generator.content.exhibit import Figure
-from generator.content.words import Expression, Id, Line, Name, Prose, RunPath, Written
+from generator.content.words import Expression, Id, Line, Name, Naming, Prose, RunPath, Written
 
 
 class Suggestion(Written):
@@ -17,7 +17,7 @@ class Suggestion(Written):
     look: Line
 
 
-class Trial(Written):
+class Trial(Naming):
     """Commit to a number, see what was measured and why, then measure it yourself."""
 
     title: Line
@@ -29,7 +29,7 @@ class Trial(Written):
     suggestions: Annotated[list[Suggestion], Field(min_length=1)]
 
 
-class TryFile(Written):
+class TryFile(Naming):
     """content/topics/<topic>/try.yml."""
 
     title: Line

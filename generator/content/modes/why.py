@@ -8,7 +8,7 @@ from pydantic import Field
 
 from generator.content.exhibit import Figure
 from generator.content.modes.section import Section
-from generator.content.words import Id, Line, Prose, RunPath, Written
+from generator.content.words import ClaimId, Id, Line, Naming, Prose, RunPath, Written
 
 
 class Decision(Written):
@@ -18,10 +18,10 @@ class Decision(Written):
     use: Line
     because: Line
     run: RunPath
-    claim: Id | None = None
+    claim: ClaimId | None = None
 
 
-class WhyFile(Written):
+class WhyFile(Naming):
     """content/topics/<topic>/why.yml: what it is for, what came before, when not to use it."""
 
     title: Line

@@ -67,7 +67,7 @@ class OutputOnPage:
     """A number that the calculator works out.
 
     Attributes:
-        formula: as the author wrote it; `postfix`: as the script reads it.
+        formula: as the author wrote it, laws written out; `postfix`: as the script reads it.
         at_start: what it comes to before anyone has changed an input.
         checks: on every run that it was held against; `worst` is the one furthest off.
         within: how far off the build lets it be, where the book was written.
@@ -152,7 +152,7 @@ def _output(one: CalculatorOutput, inputs: dict[str, Value], folio: Folio) -> Ou
         name=one.name,
         label=folio.line(one.label),
         quantity=one.quantity,
-        formula=one.formula,
+        formula=calculators.parsed(one.formula).readable(one.formula),
         postfix=calculators.parsed(one.formula).postfix,
         at_start=ABSENT if start is None else folio.show(start),
         checks=_checks(found, folio),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup, escape
 
 from generator.content.claim import Claim, Retraction
-from generator.evidence import units
+from generator.evidence import law_formula, units
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
@@ -67,9 +67,15 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
         explanation=folio.line(outcome.explanation),
         tolerance=tolerance_of(claim, outcome.observed),
         domain=domain_of(claim, folio),
-        formula=folio.line(claim.formula) if claim.formula else None,
+        formula=formula_of(claim, folio),
         source=claim.source,
     )
+
+
+def formula_of(claim: Claim, folio: Folio) -> Markup | None:
+    """A claim's rule: as its author wrote it, or else as its expressions print."""
+    formula = law_formula.shown(claim)
+    return folio.line(formula) if formula else None
 
 
 def css_of(outcome: Outcome) -> str:

@@ -20,7 +20,15 @@ from generator.evidence.other_machines import parts
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome
 from generator.pages import sifting
-from generator.pages.views.claims import css_of, domain_of, points, side, told_apart, tolerance_of
+from generator.pages.views.claims import (
+    css_of,
+    domain_of,
+    formula_of,
+    points,
+    side,
+    told_apart,
+    tolerance_of,
+)
 
 NUM_FURTHEST = 5
 OFF = "off-by"
@@ -142,7 +150,7 @@ def _proof(name: str, topics: tuple[str, ...], folio: Folio) -> Proof:
     return Proof(
         claim=claim,
         says=folio.line(claim.says),
-        formula=folio.line(claim.formula) if claim.formula else None,
+        formula=formula_of(claim, folio),
         domain=domain_of(claim, folio),
         tolerance=tolerance_of(claim, here.observed),
         marks=sifting.marks(topics, claim.kind, verdicts, differs=differs),

@@ -36,6 +36,7 @@ _OPENS = re.compile(r'<button type="button" class="pb-value[^>]*>(.*?)</button>'
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
 _NOT_SEEN = {"accepts", "misconceptions"}
+_JUDGED = re.compile(r"\b[a-z][a-z0-9-]*@[a-z_]+\.[a-z0-9_]+\b")  # a law's id on one of its runs
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,11 @@ def digest_of(item: Item, evidence: Evidence) -> str:
     """What a reader's answer is kept with; changes with whatever a reader sees of an item.
 
     What was measured is not part of it, so that a rerun voids no answer; which option is right is.
+    Claims stand in it under the first id they had, so that gathering them in a law voids none.
     """
-    right = key_of(item, evidence).right
-    seen = [item.model_dump_json(exclude=_NOT_SEEN), str(right)]
+    right, laws = key_of(item, evidence).right, evidence.book.laws
+    written = item.model_dump_json(exclude=_NOT_SEEN)
+    seen = [_JUDGED.sub(lambda found: laws.first_called(found[0]), written), str(right)]
     listings = [one for one in (item.listing, getattr(item, "wrong", None)) if one]
     seen += [listed_code.source(evidence.book.root, one.path, one.object) for one in listings]
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:12]

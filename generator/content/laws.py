@@ -1,0 +1,199 @@
+"""Claims as authors write them → one claim for each run that they are judged on.
+
+In: the files of `content/claims/` and the traces, in which a selection finds its runs. Out: `Laws`,
+or what is wrong with a `for:` or a `was:`, at its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from generator.content import names
+from generator.content.claim import Case, Claim, ClaimFile
+from generator.content.errors import ContentError, nearest
+from generator.content.shelf import TraceOnPage, missing_run
+from runners.traces.fields import at as value_at
+from runners.traces.fields import steps_of
+from runners.traces.records import Run
+
+if TYPE_CHECKING:
+    from generator.content.documents import Document
+
+Path = tuple[str | int, ...]
+
+
+@dataclass
+class Laws:
+    """The claims of a book.
+
+    Attributes:
+        claims: by id, one for each run.
+        of_law: the ids that come of each claim as it is written.
+        former: the id that a verdict has now, by the one that it once had.
+    """
+
+    claims: dict[str, Claim] = field(default_factory=dict)
+    of_law: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    former: dict[str, str] = field(default_factory=dict)
+
+    def first_called(self, name: str) -> str:
+        """The id that a verdict had first: what readers' answers were kept with."""
+        claim = self.claims.get(name)
+        return next(iter(claim.was), name) if claim else name
+
+    def lacks(self, name: str) -> str:
+        """Why no claim has an id, and which one is meant."""
+        if name in self.former:
+            return f"no claim {name!r} any more; it is now {self.former[name]!r}"
+        if name in self.of_law:
+            ids = self.of_law[name]
+            return f"claim {name!r} is judged on {len(ids)} runs; name one of them: {ids[0]!r}"
+        law, _, run = name.partition("@")
+        if run and law in self.of_law:
+            runs = [one.partition("@")[2] for one in self.of_law[law]]
+            return f"claim {law!r} is not judged on {run!r}{nearest(run, filter(None, runs))}"
+        return f"no claim {name!r}{nearest(name, {*self.claims, *self.of_law})}"
+
+
+def of_documents(
+    documents: Sequence[Document[ClaimFile]],
+    traces: Mapping[str, TraceOnPage],
+    errors: list[ContentError],
+) -> Laws:
+    """Every claim of a book, once for each of its runs; mistakes go to `errors`."""
+    found = Laws()
+    written = [
+        (document, position, claim)
+        for document in documents
+        for position, claim in enumerate(document.model.claims)
+    ]
+    for document, position, claim in written:
+        cases = list(_resolved(document, ("claims", position, "for"), claim, traces, errors))
+        own = [written_out(claim, case) for case in cases] if claim.cases else [alone(claim)]
+        found.claims.update((one.id, one) for one in own)
+        found.of_law[claim.id] = tuple(one.id for one in own)
+    for document, position, claim in written:
+        for old, run in claim.was.items():
+            path, now = ("claims", position, "was", old), f"{claim.id}@{run}"
+            problem = _not_former(found, claim, old, run)
+            if problem:
+                errors.append(document.error(path, problem))
+            found.former[old] = now
+    return found
+
+
+def _not_former(found: Laws, claim: Claim, old: str, run: str) -> str | None:
+    """Why an id cannot be one that a verdict once had, or None."""
+    if f"{claim.id}@{run}" not in found.claims:
+        runs = [one.partition("@")[2] for one in found.of_law[claim.id]]
+        return f"was: {run!r} is none of the runs of for:{nearest(run, filter(None, runs))}"
+    if old in found.claims:
+        return f"a claim has the id {old!r} now; was: names ids that are no longer used"
+    if old in found.former:
+        return f"{old!r} was {found.former[old]!r} already"
+    return None
+
+
+def _resolved(
+    document: Document[Any],
+    path: Path,
+    claim: Claim,
+    traces: Mapping[str, TraceOnPage],
+    errors: list[ContentError],
+) -> Iterator[Case]:
+    """The cases of a claim, each of one run."""
+    seen: set[str] = set()
+    for position, case in enumerate(claim.cases):
+        place = (*path, position)
+        runs = [case.run] if case.run else _selected(case, traces)
+        problems = [missing_run(traces, run) for run in (case.run, case.other) if run]
+        if not runs:
+            problems = [_selects_nothing(case, traces)]
+        errors += [document.error(place, problem) for problem in problems if problem]
+        for run in runs:
+            if run in seen:
+                errors.append(document.error(place, f"for: names {run!r} already"))
+                continue
+            seen.add(run)
+            nothing: dict[str, object] = {"experiment": None, "strategy": [], "where": {}}
+            yield case.model_copy(update={"run": run, **nothing})
+
+
+def _selected(case: Case, traces: Mapping[str, TraceOnPage]) -> list[str]:
+    """The runs that a selection finds: in the reference machine's trace, where it has one."""
+    shown = traces.get(str(case.experiment))
+    if shown is None:
+        return []
+    runs = (shown.reference or shown.trace).runs
+    return [f"{case.experiment}.{name}" for name, run in runs.items() if _is_selected(case, run)]
+
+
+def _is_selected(case: Case, run: Run) -> bool:
+    wanted = case.where | ({"strategy": [*case.strategy]} if case.strategy else {})
+    return all(_found(run, path) in values for path, values in wanted.items())
+
+
+def _found(run: Run, path: str) -> object:
+    try:
+        return value_at(run, steps_of(f"experiment.run.{path}")[2:])
+    except (KeyError, IndexError, AttributeError, TypeError, ValueError):
+        return None
+
+
+def _selects_nothing(case: Case, traces: Mapping[str, TraceOnPage]) -> str:
+    shown = traces.get(str(case.experiment))
+    if shown is None:
+        return (
+            f"no trace of {case.experiment!r} on any machine{nearest(str(case.experiment), traces)}"
+        )
+    strategies = {run.strategy for run in (shown.reference or shown.trace).runs.values()}
+    unknown = [one for one in case.strategy if one not in strategies]
+    hint = nearest(unknown[0], strategies) if unknown else ""
+    return f"no run of {case.experiment} is like that{hint}"
+
+
+def alone(claim: Claim) -> Claim:
+    """A claim without `for`, its texts written out."""
+    return _with_texts(claim)
+
+
+def written_out(claim: Claim, case: Case) -> Claim:
+    """A claim on one of its runs: with an id of its own, and texts that name the run."""
+    was = {old: run for old, run in claim.was.items() if run == case.run}
+    own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "showed", "source")}
+    name = f"{claim.id}@{case.run}"
+    return _with_texts(claim.model_copy(update={**own, "id": name, "cases": [case], "was": was}))
+
+
+def short_names(claim: Claim) -> dict[str, str]:
+    """What stands in the texts of a claim of one run for what."""
+    found = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
+    runs = {"run": claim.run, "other": claim.other}
+    return found | {name: path for name, path in runs.items() if path is not None}
+
+
+def _with_texts(claim: Claim) -> Claim:
+    """A claim of one run with its texts written out."""
+    short = short_names(claim)
+
+    def say(text: str) -> str:
+        if claim.cases and claim.cases[0].called:
+            text = names.with_words(text, "called", claim.cases[0].called)
+        return names.of_text(text, short)
+
+    texts: dict[str, Any] = {"says": say(claim.says)}
+    if claim.formula:
+        texts["formula"] = say(claim.formula)
+    if claim.domain and claim.domain.because:
+        texts["domain"] = claim.domain.model_copy(update={"because": say(claim.domain.because)})
+    if claim.showed:
+        lines = {verdict: line and say(line) for verdict, line in claim.showed}
+        texts["showed"] = claim.showed.model_copy(update=lines)
+    if claim.falsified_by and claim.cases:
+        change = claim.falsified_by
+        fields = {"field": change.field, "same_as": change.same_as}
+        paths = {key: path and names.of_expression(path, short) for key, path in fields.items()}
+        texts["falsified_by"] = change.model_copy(update=paths)
+    return claim.model_copy(update=texts)

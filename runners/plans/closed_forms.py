@@ -1,0 +1,83 @@
+"""Closed forms that forecasts, claims, Cost rows and calculators share, each stated once. No torch.
+
+In: settings of a run, as numbers; or values that carry a unit and an origin, or symbols of a
+formula, since a law uses `+ - * /` alone. Out: the same kind of thing. Content calls a law by its
+name: `ring_bytes(run.settings.gradient_bytes, run.world_size)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Number = Any  # int or float, a `Value` of the generator, or a symbol of a printed formula
+
+
+def ring_bytes(payload_bytes: Number, ranks: Number) -> Number:
+    """Bytes that each rank sends in a ring `all_reduce`.
+
+    Formula: 2 × (ranks − 1) / ranks × payload: every rank passes on all parts but one, first to
+    sum them and again to share the sums out.
+    Source: patarasuk-yuan.
+    """
+    return 2 * (ranks - 1) / ranks * payload_bytes
+
+
+def share_bytes(payload_bytes: Number, ranks: Number) -> Number:
+    """Bytes that each rank sends in an `all_gather` or an `all_to_all`.
+
+    Formula: (ranks − 1) / ranks × payload: all parts but one. For an `all_gather`, the payload is
+    what each rank ends with.
+    Source: thakur-collectives.
+    """
+    return (ranks - 1) / ranks * payload_bytes
+
+
+def ddp_bytes(model_bytes: Number, copies: Number) -> Number:
+    """Bytes that a rank holds under DDP at its peak, without activations.
+
+    Formula: (copies + 1) × model bytes. A copy each of parameters and gradients, and of what the
+    optimizer keeps (Adam: two moments); one more is DDP's buckets.
+    Source: pytorch-ddp.
+    """
+    return (copies + 1) * model_bytes
+
+
+def ddp_view_bytes(model_bytes: Number, copies: Number, largest_layer_bytes: Number) -> Number:
+    """The same with `gradient_as_bucket_view`, where gradients lie in the buckets.
+
+    Formula: copies × model bytes + largest layer: the gradient of one layer is on its way there.
+    """
+    return copies * model_bytes + largest_layer_bytes
+
+
+def shard_bytes(model_bytes: Number, copies: Number, ranks: Number) -> Number:
+    """Bytes of an equal share of everything that is kept between steps.
+
+    Formula: copies × model bytes / ranks: FSDP, the third stage of ZeRO, or equal stages.
+    Source: zero.
+    """
+    return copies * model_bytes / ranks
+
+
+def pipeline_idle_share(units: Number, stages: Number) -> Number:
+    """Share of a step for which each rank of a pipeline of equal stages is idle.
+
+    Formula: (stages − 1) / (units + stages − 1), where a unit is a microbatch in one of a rank's
+    stages; GPipe and 1F1B alike, transfers left out.
+    Source: gpipe.
+    """
+    return (stages - 1) / (units + stages - 1)
+
+
+LAWS: dict[str, Callable[..., Number]] = {
+    law.__name__: law
+    for law in (
+        ring_bytes,
+        share_bytes,
+        ddp_bytes,
+        ddp_view_bytes,
+        shard_bytes,
+        pipeline_idle_share,
+    )
+}

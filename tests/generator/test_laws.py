@@ -1,0 +1,202 @@
+"""Laws over several runs: one rule, a verdict a run, ids that stay, mistakes at their places."""
+
+import pytest
+
+from generator.content import names
+from generator.content.laws import short_names
+from generator.evidence.evaluation import Evidence
+from generator.evidence.falsify import falsifier, falsify
+from generator.pages.rendering import render
+from generator.pages.views.question import digest_of
+
+CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
+LAW = """\
+  - id: ends-as-declared
+    for: [tiny_memory.whole_budget, tiny_memory.halves_budget]
+    says: "Under its budget, {{ run.world_size }} ranks end as declared."
+    predicted: run.expected_status
+    observed: run.status
+    was: {whole-ended: tiny_memory.whole_budget, halves-ended: tiny_memory.halves_budget}
+"""
+BOTH = "[tiny_memory.whole_budget, tiny_memory.halves_budget]"
+WHOLE, HALVES = (f"ends-as-declared@tiny_memory.{run}_budget" for run in ("whole", "halves"))
+PAIRS = """\
+  - id: peaks-below
+    kind: observation
+    for:
+      - {run: tiny_memory.halves, other: tiny_memory.whole, called: Halves}
+    says: "{{ called }} need less than {{ other.ranks[0].memory.peak_bytes }}."
+    predicted: largest(each(other.ranks, 'memory.peak_bytes'))
+    relation: below
+    observed: largest(each(run.ranks, 'memory.peak_bytes'))
+    showed:
+      holds: "{{ called }} needed {{ observed }}, less than {{ predicted }}."
+      does_not_hold: They needed {{ observed }}.
+"""
+
+
+@pytest.fixture
+def lawful(copy):
+    copy.append(CLAIMS, LAW)
+    return copy
+
+
+def test_a_law_is_judged_once_a_run_and_its_texts_name_that_run(lawful):
+    book = lawful.load()
+    evidence = Evidence(book)
+    assert lawful.errors() == []
+    assert book.laws.of_law["ends-as-declared"] == (WHOLE, HALVES)
+    assert [evidence.outcome(one).verdict for one in (WHOLE, HALVES)] == ["holds", "holds"]
+    assert evidence.outcome(WHOLE).runs == ("tiny_memory.whole_budget",)
+    assert evidence.outcome(HALVES).observed.formula == "tiny_memory.halves_budget.status"
+    ranks = [book.run(f"tiny_memory.{run}_budget").world_size for run in ("whole", "halves")]
+    said = [evidence.plain(book.claims[one].says) for one in (WHOLE, HALVES)]
+    assert said == [f"Under its budget, {num} ranks end as declared." for num in ranks]
+
+
+def test_the_verdict_on_each_run_can_be_turned(lawful):
+    book = lawful.load()
+    evidence = Evidence(book)
+    for name in (WHOLE, HALVES):
+        change = falsifier(evidence, book.claims[name])
+        traces = falsify(book.traces, change)
+        changed = Evidence(type(book)(**{**book.__dict__, "traces": traces}))
+        assert changed.outcome(name).verdict == "does_not_hold"
+        other = HALVES if name == WHOLE else WHOLE
+        assert changed.outcome(other).verdict == "holds"
+
+
+def test_old_ids_stay_as_anchors_beside_the_new_ones(lawful):
+    lawful.edit(QUIZ, "claim: replicas-drift}", f"claim: {HALVES}}}")
+    page = render(lawful.load())["evidence.md"]
+    for anchor in ("claim-whole-ended", "claim-halves-ended", f"claim-{WHOLE}", f"claim-{HALVES}"):
+        assert page.count(f'id="{anchor}"') == 1
+
+
+def test_gathering_claims_in_a_law_voids_no_answer(copy):
+    plain = LAW.replace("ends-as-declared", "whole-ended").replace(
+        "for: [tiny_memory.whole_budget, tiny_memory.halves_budget]", "kind: law"
+    )
+    plain = plain[: plain.index("    was:")].replace("run.", "tiny_memory.whole_budget.")
+    copy.append(CLAIMS, plain)
+    copy.edit(QUIZ, "claim: replicas-drift}", "claim: whole-ended}")
+    before = digests(copy)
+    text = (copy.content / CLAIMS).read_text()
+    (copy.content / CLAIMS).write_text(text.replace(plain, LAW))
+    copy.edit(QUIZ, "claim: whole-ended}", f"claim: {WHOLE}}}")
+    assert digests(copy) == before
+
+
+def digests(copy):
+    evidence = Evidence(copy.load())
+    items = {name: item for topic in evidence.book.topics for name, item in topic.items.items()}
+    return {name: digest_of(item, evidence) for name, item in items.items()}
+
+
+def test_two_runs_take_part_and_texts_print_both_sides(copy):
+    copy.append(CLAIMS, PAIRS)
+    assert copy.errors() == []
+    evidence = Evidence(copy.load())
+    name = "peaks-below@tiny_memory.halves"
+    outcome = evidence.outcome(name)
+    assert outcome.verdict == "holds"
+    said = evidence.plain(evidence.sentence(name))
+    wanted = f"Halves needed {outcome.observed}, less than {outcome.predicted}."
+    assert said.split() == wanted.split()
+
+
+def test_a_run_may_have_a_sentence_of_its_own(copy):
+    own = "{run: tiny_memory.halves_budget, says: The halves complete.}"
+    copy.append(CLAIMS, LAW.replace("tiny_memory.halves_budget]", f"{own}]", 1))
+    book = copy.load()
+    assert book.claims[HALVES].says == "The halves complete."
+    assert "tiny_memory.whole_budget.world_size" in book.claims[WHOLE].says
+
+
+@pytest.mark.parametrize(
+    ("selection", "runs"),
+    [
+        ("{experiment: tiny_memory, where: {world_size: 2, budget_bytes: 100000}}", None),
+        ("{experiment: tiny_memory, where: {status: out_of_memory}}", {"whole_budget"}),
+        ("{experiment: tiny_memory, where: {status: [completed, out_of_memory]}}",
+         {"whole", "whole_budget", "halves", "halves_budget"}),
+    ],
+)  # fmt: skip
+def test_a_selection_finds_runs_by_what_they_are(copy, selection, runs):
+    law = LAW[: LAW.index("    was:")]
+    copy.append(CLAIMS, law.replace(BOTH, selection))
+    if runs is None:
+        (error,) = copy.errors()
+        assert error.startswith("content/claims/tiny_memory.yml:")
+        assert "is like that" in error
+        return
+    found = copy.load().laws.of_law["ends-as-declared"]
+    assert {one.rpartition(".")[2] for one in found} == runs
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "said"),
+    [
+        ("for: [tiny_memory.whole_budget", "for: [tiny_memory.gone", "tiny_memory.gone",
+         "tiny_memory has no run 'gone'"),
+        ("for: [tiny_memory.whole_budget", "for: [{run: tiny_memory.whole, strategy: x}",
+         "{run: tiny_memory.whole", "select among the runs of an experiment"),
+        (BOTH,
+         "{experiment: tiny_memory, strategy: wholes}", "{experiment", "no run of tiny_memory"),
+        (BOTH,
+         "{experiment: tiny_memories}", "{experiment", "no trace of 'tiny_memories'"),
+        (BOTH,
+         "{experiment: tiny_memory, where: {}, wher: 1}", "wher: 1", "unknown key 'wher'"),
+        ("for: [", "for: [tiny_memory.whole_budget, ", "tiny_memory.whole_budget, tiny_memory.hal",
+         "names 'tiny_memory.whole_budget' already"),
+        ("was: {whole-ended: tiny_memory.whole_budget", "was: {whole-ended: tiny_memory.whole",
+         "tiny_memory.whole,", "'tiny_memory.whole' is none of the runs of for:"),
+        ("was: {whole-ended", "was: {whole-peak", "tiny_memory.whole_budget, halves-ended",
+         "a claim has the id 'whole-peak' now"),
+        ("id: ends-as-declared", "id: whole-peak", "whole-peak\n    for", "duplicate claim id"),
+        ("run.world_size", "run.worlds", "run.worlds", "no field 'worlds'"),
+        ("run.world_size", "other.world_size", "other.world_size", "unknown name 'other'"),
+        ("run.world_size", "called", "called", "has no called:"),
+        ("predicted: run.expected_status", "predicted: run.expected", "run.expected",
+         "on tiny_memory.whole_budget"),
+    ],
+)  # fmt: skip
+def test_each_mistake_in_a_law_is_one_line_at_its_place(copy, old, new, at, said):
+    assert old in LAW
+    copy.append(CLAIMS, LAW.replace(old, new, 1))
+    before = (copy.content / CLAIMS).read_text().rpartition(at)[0].split("\n")
+    place = f"content/{CLAIMS}:{len(before)}:{len(before[-1]) + 1}: "
+    errors = copy.errors()
+    assert any(error.startswith(place) and said in error for error in errors), (place, errors)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ends-as-declared", f"is judged on 2 runs; name one of them: '{WHOLE}'"),
+        ("whole-ended", f"no claim 'whole-ended' any more; it is now '{WHOLE}'"),
+        ("ends-as-declared@tiny_memory.whole", "is not judged on 'tiny_memory.whole'; did you"),
+        ("ends-as-declare", "no claim 'ends-as-declare'; did you mean"),
+    ],
+)
+def test_a_question_names_a_law_with_its_run(lawful, name, said):
+    lawful.edit(QUIZ, "claim: replicas-drift}", f"claim: {name}}}")
+    assert any(f"content/{QUIZ}:" in error and said in error for error in lawful.errors())
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("run.ranks[0].x", "a.b.ranks[0].x"),
+        ("x.run + run", "x.run + a.b"),
+        ("run.ranks | each('run.y')", "a.b.ranks | each('run.y')"),
+        ("observed + observed('x')", "observed('c') + observed('x')"),
+        ("rerun.x - run.x", "rerun.x - a.b.x"),
+    ],
+)
+def test_short_names_are_written_out_where_a_path_begins(written, meant):
+    assert names.of_expression(written, {"run": "a.b", "observed": "observed('c')"}) == meant
+
+
+def test_a_plain_claim_has_no_run(book):
+    assert set(short_names(book.claims["whole-peak"])) == {"predicted", "observed"}
