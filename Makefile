@@ -75,7 +75,7 @@ locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
 	@[ ! -f site/pages/.written ] || { $(PYTHON) -m generator.website.manifest site/pages && rm -f site/pages/.standing.json; }
 	@find site -mindepth 1 ! -path 'site/pages*' ! -path site/html ! -name .gitkeep -delete
-	@rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.
 .venv/.pages: requirements/pages.txt pyproject.toml
