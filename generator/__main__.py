@@ -34,7 +34,8 @@ from generator.content.quiz import QuizFile
 from generator.content.words import Written
 from generator.evidence import comparison, verdicts
 from generator.evidence.evaluation import Evidence
-from generator.pages import reader_report, rendering
+from generator.pages import reader_report
+from generator.pages.press import Press
 from generator.website import publish
 
 SCHEMAS: dict[str, type[Written]] = {
@@ -116,11 +117,11 @@ def _build(asked: argparse.Namespace) -> int:
 
 def _check(asked: argparse.Namespace) -> int:
     book = load(asked.content, asked.machine)
-    evidence = _sound(book)
-    rendering.render(
-        book
-    )  # some mistakes show only on a page, such as an answer above its question
-    for name, outcome in verdicts.judge(book, evidence).items():
+    press = Press()
+    press.printed(book)  # some mistakes show only on a page, such as an answer above its question
+    judged = press.judged(book)
+    evidence = judged.evidence
+    for name, outcome in judged.outcomes.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
     for lack in (*coverage.lacks(evidence), *repeats.lacks(book)):

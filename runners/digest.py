@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from runners.programs import declared
@@ -33,10 +33,14 @@ def experiment_path(name: str) -> Path:
     return ROOT / "runners" / "experiments" / f"{name}.py"
 
 
-def _parsed(path: Path) -> ast.Module | None:
-    """The syntax tree of a file; None where somebody has left it unfinished."""
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """The syntax tree of a file's text; None where somebody has left it unfinished."""
     try:
-        return ast.parse(path.read_text(encoding="utf-8"))
+        return ast.parse(text)
     except (SyntaxError, ValueError):
         return None
 
@@ -107,9 +111,16 @@ def _is_left_out(kind: type[ast.AST], name: str, value: object) -> bool:
     return (value is None and is_optional) or (name == "type_params" and not value)
 
 
-def _programs(tree: ast.Module, *, by_pattern: bool) -> list[Path]:
-    """Files of `content/` that the experiment names in a string, or by a pattern, and executes."""
-    named = [
+@lru_cache(maxsize=256)
+def _named_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The covered modules that a file imports, and the programs of `content/` that it names.
+
+    A program is named whole or by a pattern with an asterisk. Empty for what is no Python.
+    """
+    tree = _parsed(text)
+    if tree is None:
+        return frozenset(), ()
+    programs = [
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
@@ -117,7 +128,12 @@ def _programs(tree: ast.Module, *, by_pattern: bool) -> list[Path]:
         and node.value.startswith("content/")
         and node.value.endswith(".py")
     ]
-    patterns = [name for name in named if ("*" in name) == by_pattern]
+    return frozenset(_imported_modules(tree)), tuple(programs)
+
+
+def _found(programs: tuple[str, ...], *, by_pattern: bool = False) -> list[Path]:
+    """The files that programs named whole, or by a pattern, stand for."""
+    patterns = [name for name in programs if ("*" in name) == by_pattern]
     return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
 
 
@@ -130,11 +146,9 @@ def covered_files(path: Path) -> list[Path]:
         if current in seen or not current.is_file():
             continue
         seen.add(current)
-        tree = _parsed(current)
-        if tree is None:
-            continue
-        waiting += [p for name in _imported_modules(tree) if (p := _module_path(name))]
-        waiting += _programs(tree, by_pattern=False)
+        modules, programs = _named_in(_text(current))
+        waiting += [p for name in sorted(modules) if (p := _module_path(name))]
+        waiting += _found(programs)
     return sorted(seen)
 
 
@@ -157,20 +171,25 @@ def source_digest(experiment: str) -> str:
 def program_digests(experiment: str) -> dict[str, str]:
     """The digest of each program that an experiment finds by a pattern, by its path."""
     path = experiment_path(experiment)
-    tree = _parsed(path) if path.is_file() else None
-    found = _programs(tree, by_pattern=True) if tree is not None else []
+    programs = _named_in(_text(path))[1] if path.is_file() else ()
     return {
         path.relative_to(ROOT).as_posix(): hashlib.sha256(_content(path)).hexdigest()[:16]
-        for path in found
+        for path in _found(programs, by_pattern=True)
     }
 
 
 def _content(path: Path) -> bytes:
     """What of a file can change a result."""
-    tree = _parsed(path)
+    return _deciding(_text(path), is_program=path.is_relative_to(ROOT / "content"))
+
+
+@lru_cache(maxsize=256)
+def _deciding(text: str, *, is_program: bool) -> bytes:
+    """What of a file's text can change a result; experiments share most of their modules."""
+    tree = _parsed(text)
     if tree is None:
-        return path.read_bytes()
-    text = dumped(_without_forecasts(_without_docstrings(tree)))
-    if path.is_relative_to(ROOT / "content"):
-        text += "\n".join(declared(path.read_text(encoding="utf-8")))
-    return text.encode()
+        return text.encode("utf-8", "surrogateescape")
+    decides = dumped(_without_forecasts(_without_docstrings(tree)))
+    if is_program:
+        decides += "\n".join(declared(text))
+    return decides.encode()
