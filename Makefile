@@ -26,8 +26,10 @@ help:  ## this list
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
 	@$(PY) -m runners run; ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
-	$(PY) -m generator build; judged=$$?; [ $$judged -le 1 ] || exit $$judged; \
-	$(PY) -m mkdocs build --quiet || exit; \
+	judged=0; $(PY) -m generator.website.built || { \
+		$(PY) -m generator build; judged=$$?; [ $$judged -le 1 ] || exit $$judged; \
+		$(PY) -m mkdocs build --quiet || exit; \
+		[ $$judged != 0 ] || $(PY) -m generator.website.built --note; }; \
 	echo "Open $(CURDIR)/site/html/index.html"; \
 	[ $$((ran | judged)) = 0 ] || { $(RED) "Not all is as declared: see the lines above; the pages show it in red."; exit 1; }
 

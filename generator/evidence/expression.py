@@ -217,7 +217,7 @@ class Expression:
             known = [root for root in roots if root not in CALLS]
             raise ExpressionError(f"unknown name {name!r}{nearest(name, known)}")
         try:
-            return Calculation(roots, _step, FILTERS).result(self._tree)
+            return Calculation({**ENVIRONMENT.globals, **roots}, _step, FILTERS).result(self._tree)
         except (TypeError, OverflowError, ZeroDivisionError) as error:
             raise ExpressionError(_arithmetic_said(error)) from None
 
