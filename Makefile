@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 RED := printf '\033[31m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help site test browser serve traces pages publish check bench soak pythons locks clean
+.PHONY: help site test quick browser serve traces pages publish check bench soak pythons locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
@@ -35,6 +35,9 @@ site: .venv/.run  ## run the experiments this machine lacks, build the book, say
 
 test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some, WORKERS=0 runs them in one process)
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
+
+quick: .venv/.test  ## the tests without ranks, browser and builds: under a minute (ARGS='-k word')
+	@$(PY) -m pytest -n $(WORKERS) -m "not ranks and not browser and not builds" $(ARGS)
 
 browser: .venv/.test  ## find Chromium or Chrome for the tests, or install it
 	@$(PY) tests/browser.py
