@@ -127,7 +127,7 @@ def _limits(
     for row in rows:
         if row.bar.limit is None:
             continue
-        upper, lower = row.upper - 4, row.upper + THICK + 4
+        upper, lower = row.upper - 2, row.upper + THICK + 4
         if stretches and stretches[-1][0] == row.bar.limit and not row.above:
             upper = stretches.pop()[1]
         stretches.append((row.bar.limit, upper, lower))
