@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 RED := printf '\033[31m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help site test browser serve traces pages publish check bench soak pythons locks clean
+.PHONY: help site test quick browser serve traces pages publish check bench soak pythons locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
@@ -26,13 +26,18 @@ help:  ## this list
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
 	@$(PY) -m runners run; ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
-	$(PY) -m generator build; judged=$$?; [ $$judged -le 1 ] || exit $$judged; \
-	$(PY) -m mkdocs build --quiet || exit; \
+	judged=0; $(PY) -m generator.website.built || { \
+		$(PY) -m generator build; judged=$$?; [ $$judged -le 1 ] || exit $$judged; \
+		$(PY) -m mkdocs build --quiet || exit; \
+		[ $$judged != 0 ] || $(PY) -m generator.website.built --note; }; \
 	echo "Open $(CURDIR)/site/html/index.html"; \
 	[ $$((ran | judged)) = 0 ] || { $(RED) "Not all is as declared: see the lines above; the pages show it in red."; exit 1; }
 
 test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some, WORKERS=0 runs them in one process)
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
+
+quick: .venv/.test  ## the tests without ranks, browser and builds: under a minute (ARGS='-k word')
+	@$(PY) -m pytest -n $(WORKERS) -m "not ranks and not browser and not builds" $(ARGS)
 
 browser: .venv/.test  ## find Chromium or Chrome for the tests, or install it
 	@$(PY) tests/browser.py
@@ -75,7 +80,7 @@ locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
 	@[ ! -f site/pages/.written ] || { $(PYTHON) -m generator.website.manifest site/pages && rm -f site/pages/.standing.json; }
 	@find site -mindepth 1 ! -path 'site/pages*' ! -path site/html ! -name .gitkeep -delete
-	@rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.
 .venv/.pages: requirements/pages.txt pyproject.toml

@@ -2,6 +2,7 @@
 
     python -m generator build     content/ → site/pages/, written only where bytes changed
     python -m generator check     every mistake and verdict, and what no misconception has met yet
+    python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
     python -m generator compare A B    which claims machine B judges otherwise than machine A
     python -m generator items FILE…    what readers' exported answers say about each item
     python -m generator new topic NAME     a topic's first files
@@ -13,18 +14,21 @@ call; 130 Ctrl-C; 143 SIGTERM.
 
 from __future__ import annotations
 
+import gc
+
 from runners.system import stopping
 
 if __name__ == "__main__":
     stopping.listen("stopped; run the same command again")  # before all else is loaded
+    gc.disable()  # a command ends before its cycles need collecting
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from generator.checks import content_checks, coverage, repeats
+from generator.checks import content_checks, coverage, repeats, topic_check
 from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
@@ -34,7 +38,9 @@ from generator.content.quiz import QuizFile
 from generator.content.words import Written
 from generator.evidence import comparison, verdicts
 from generator.evidence.evaluation import Evidence
-from generator.pages import reader_report, rendering
+from generator.evidence.verdicts import Outcome
+from generator.pages import reader_report
+from generator.pages.press import Press
 from generator.website import publish
 
 SCHEMAS: dict[str, type[Written]] = {
@@ -61,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{num} mistake{'s' if num != 1 else ''} in the content", file=sys.stderr)
     except KeyboardInterrupt as stopped:
         return stopping.told(stopped)
-    except scaffold.CannotScaffoldError as error:
+    except (scaffold.CannotScaffoldError, topic_check.UnknownTopicError) as error:
         print(error, file=sys.stderr)
     except OSError as error:
         print(f"{error.filename}: {error.strerror}; no file was left torn", file=sys.stderr)
@@ -84,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     for verb in (build, check, items, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
+    check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic alone, at once")
     comparing.add_argument("machine", metavar="A", help="a folder's name")
     comparing.add_argument("other", metavar="B", help="another folder's name")
     items.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -115,17 +122,31 @@ def _build(asked: argparse.Namespace) -> int:
 
 
 def _check(asked: argparse.Namespace) -> int:
+    if asked.topic is not None:
+        return _check_topic(asked)
     book = load(asked.content, asked.machine)
-    evidence = _sound(book)
-    rendering.render(
-        book
-    )  # some mistakes show only on a page, such as an answer above its question
-    for name, outcome in verdicts.judge(book, evidence).items():
-        words = verdicts.WORDS[outcome.verdict]
-        print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
+    press = Press()
+    press.printed(book)  # some mistakes show only on a page, such as an answer above its question
+    judged = press.judged(book)
+    evidence = judged.evidence
+    _tell(judged.outcomes)
     for lack in (*coverage.lacks(evidence), *repeats.lacks(book)):
         print(lack)
     return _report(book, evidence)
+
+
+def _check_topic(asked: argparse.Namespace) -> int:
+    book, evidence = topic_check.check(
+        topic_check.load(asked.content, asked.machine, asked.topic), asked.topic
+    )
+    _tell(verdicts.judge(book, evidence))
+    return _report(book, evidence)
+
+
+def _tell(outcomes: Mapping[str, Outcome]) -> None:
+    for name, outcome in outcomes.items():
+        words = verdicts.WORDS[outcome.verdict]
+        print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
 
 
 def _sound(book: Book) -> Evidence:

@@ -12,7 +12,8 @@
     python -m runners reproduce EXPERIMENT.RUN.FIELD […]
                                                measure values of a page again: the page's, the new
                                                one, the tolerance, and "same" or "differs"
-    python -m runners show NAME                every value of a trace, with what an author pastes
+    python -m runners show NAME[.RUN]          its runs; of one run each value, and what to paste
+    python -m runners show --grep WORD [NAME]  the values whose expression holds a word
     python -m runners compare A B              what two machines measured otherwise, and which
                                                claims changed their verdict
     python -m runners predict                  what every run will need here, before it runs
@@ -29,17 +30,22 @@ machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 
 from __future__ import annotations
 
+import sys
+
 from runners.system import limits, stopping
 
 if __name__ == "__main__":  # before all else is loaded
     stopping.listen("stopped; what was measured before is kept")
     limits.explain("python -m runners")
+    if sys.argv[1:2] == ["show"]:  # it only reads, and needs no torch
+        from runners.commands import show
+
+        stopping.leave(show.main(sys.argv[2:]))
 
 import argparse
 import importlib.util
 import json
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -49,10 +55,10 @@ if importlib.util.find_spec("torch") is None:  # `make pages` sets up without it
     sys.stderr.write("python -m runners: torch is not installed here; run `make .venv/.run` once\n")
     sys.exit(2)
 
+from runners.commands import show
 from runners.commands.harmless import HarmlessError, declare
 from runners.commands.reproduce import ReproduceError, reproduce
 from runners.commands.run import RunRequest, check_names, dry, run, shown
-from runners.commands.show import lines
 from runners.commands.try_run import TrialError, named, prepare
 from runners.forecast.predict import PrimitiveError, predict
 from runners.measuring import measure
@@ -129,8 +135,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MACHINE",
         help="whose trace the page shows; by default the reference machine's",
     )
-    show = commands.add_parser("show", help="every value of a trace, with its expression")
-    show.add_argument("name", metavar="NAME")
+    showing = commands.add_parser("show", help="what an experiment measured, with expressions")
+    show.add_arguments(showing)
     comparing = commands.add_parser("compare", help="what two machines measured otherwise")
     comparing.add_argument("first", metavar="A", help="a folder's name")
     comparing.add_argument("second", metavar="B", help="another folder's name")
@@ -261,18 +267,6 @@ def _reproduce(paths: Sequence[str], on: str | None) -> int:
     return 0 if reproduce(paths, on, Progress(), say) else 1
 
 
-def _show(name: str) -> int:
-    find(name)
-    where = measure.folder()
-    path = where / f"{name}.json"
-    if not path.exists():
-        references = sorted(machine.TRACES.glob(f"reference-*/{name}.json"))
-        path = references[0] if references else path
-    for line in lines(read(path)):
-        print(line)
-    return 0
-
-
 def _compare(first: str, second: str) -> int:
     """What was measured otherwise; then the generator, which judges, says what that changes."""
     found = compare(*(traces_in(machine.TRACES / name, machine.TRACES) for name in (first, second)))
@@ -351,7 +345,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": _dispatch_run,
     "try": _dispatch_try,
     "reproduce": lambda arguments: _reproduce(arguments.paths, arguments.on),
-    "show": lambda arguments: _show(arguments.name),
+    "show": lambda arguments: show.show(arguments.name, arguments.grep),
     "compare": lambda arguments: _compare(arguments.first, arguments.second),
     "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
     "harmless": lambda arguments: _harmless(arguments.names, arguments.because),

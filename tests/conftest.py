@@ -85,6 +85,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = float(config.getini("timeout")) * slowness()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever looks at a site has it built first."""
+    for item in items:
+        if item.path.is_relative_to(ROOT / "tests" / "site"):
+            item.add_marker("builds")
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The project's root."""

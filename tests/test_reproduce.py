@@ -21,6 +21,8 @@ from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import Popover, popovers
 
+pytestmark = pytest.mark.builds
+
 REFERENCE = sorted(ROOT.glob("content/traces/reference-*"))[0]
 SHORT_SECONDS = 1.5  # runs that a sample may take
 NUM_SAMPLED, NUM_ALONE = 30, 3

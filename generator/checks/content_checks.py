@@ -48,11 +48,16 @@ def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
 
 def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every mistake in one file."""
+    yield from of_texts(evidence, document)
+    yield from _document(evidence, document)
+
+
+def of_texts(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Every mistake in the texts of a file, and in what they refer to."""
     for one in document.fields:
         yield from _text(evidence, document, one)
         yield from _reference(evidence.book, document, one)
     yield from document.text_faults()
-    yield from _document(evidence, document)
 
 
 def of_handwritten(evidence: Evidence, page: HandWritten) -> Iterator[ContentError]:

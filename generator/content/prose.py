@@ -10,7 +10,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MethodType
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -26,6 +26,8 @@ _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
+_MAY_LINK = re.compile(r"[\[<]")
+_MAY_HIDE = re.compile(r"[&\[<\\]|```|~~~")  # entities, links, escapes, fences
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
 _PIECE = re.compile(r"[^\W_]+%?")
@@ -110,8 +112,9 @@ def faults(text: str, *, inline: bool = False) -> tuple[Fault, ...]:
     plain = masked(text, inline=inline)
     found += _template_faults(plain)
     found += _numeral_faults(plain)
-    found += _link_faults(text)
-    if not found:
+    if _MAY_LINK.search(text):
+        found += _link_faults(text)
+    if not found and _may_print_more(text):
         found += _printed_faults(text, inline)
     return tuple(sorted(found))
 
@@ -160,6 +163,8 @@ def numerals(plain: str) -> Iterator[tuple[int, str]]:
 
     Letters joined to digits are a name (fp32, 1F1B), unless they are a unit (10x, 5GB, 3rd).
     """
+    if not _has_digit(plain):
+        return
     for word in _WORD.finditer(plain):
         if any(_is_numeral(piece) for piece in _PIECE.findall(word[0])):
             yield word.start(), word[0]
@@ -168,6 +173,11 @@ def numerals(plain: str) -> Iterator[tuple[int, str]]:
             yield match.start(), match[0]
 
 
+def _has_digit(text: str) -> bool:
+    return any(map(_is_digit, set(text)))
+
+
+@cache
 def _is_digit(char: str) -> bool:
     return unicodedata.category(char) in ("Nd", "Nl", "No")
 
@@ -179,9 +189,9 @@ def _is_numeral(piece: str) -> bool:
 
 
 def _link_faults(text: str) -> list[Fault]:
-    refused: list[str] = []
-    _markdown(refused.append).parseInline(_slotted(text))
-    return [_link_fault(text, link) for link in refused]
+    _refused.clear()
+    MARKDOWN.parseInline(_slotted(text))
+    return [_link_fault(text, link) for link in _refused]
 
 
 def _link_fault(text: str, link: str) -> Fault:
@@ -196,6 +206,12 @@ def is_allowed_link(link: str) -> bool:
     if lowered.startswith("https://"):
         return True
     return not re.match(r"[a-z][a-z0-9+.-]*:", lowered) and not lowered.startswith(("/", "\\"))
+
+
+def _may_print_more(text: str) -> bool:
+    """Whether Markdown could print a numeral, or hold a title, that the text itself hides."""
+    outside = _EXPRESSION.sub("", text)
+    return _has_digit(outside) or _MAY_HIDE.search(outside) is not None
 
 
 def _printed_faults(text: str, inline: bool) -> Iterator[Fault]:
@@ -237,14 +253,17 @@ def _slotted(text: str) -> str:
     return _EXPRESSION.sub(slot, text)
 
 
-def _markdown(refuse: Callable[[str], object] | None = None) -> MarkdownIt:
+_refused: list[str] = []  # the links that `MARKDOWN` met last and would not make
+
+
+def _markdown() -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True})
     markdown.disable(["image", "html_block", "html_inline", "heading", "lheading", "hr"])
 
     def validate(_: object, link: str) -> bool:
         allowed = is_allowed_link(link) and not _PRIVATE.search(unquote(link))
-        if not allowed and refuse:
-            refuse(link)
+        if not allowed:
+            _refused.append(link)
         return allowed
 
     markdown.validateLink = MethodType(validate, markdown)  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
 """The sandbox: what an author may write between the braces, and how it is evaluated.
 
 An expression is parsed by Jinja2, every node of its syntax tree is held against an allow-list, and
-only then is it compiled in a sandbox whose attribute access knows nothing but `Node.step`. There
+only then is it calculated, by a walk whose attribute access knows nothing but `Node.step`. There
 are no statements, no powers, no repetition, no comparison and no call but the named ones: a filter
 may be written as a function, `mean(a) - mean(b)`, and a law of `runners/plans/closed_forms.py` is
 one.
@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from jinja2 import StrictUndefined, nodes
-from jinja2.environment import TemplateExpression
-from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
+from jinja2 import Environment, nodes
+from jinja2.exceptions import TemplateSyntaxError
 from jinja2.parser import Parser
-from jinja2.sandbox import SandboxedEnvironment
 
 from generator.content.errors import nearest
+from generator.evidence.calculation import Calculation
 from generator.evidence.filters import FILTERS, LABELS, described
 from generator.evidence.paths import Node
 from generator.evidence.value import ExpressionError
@@ -50,18 +49,6 @@ _REFUSED: dict[type[nodes.Node], str] = {
 }
 
 
-class Sandbox(SandboxedEnvironment):
-    """Jinja2's sandbox, narrowed: attributes and items are steps of a path and nothing else."""
-
-    def getattr(self, obj: object, attribute: object) -> object:
-        """Follow `.name`."""
-        return _step(obj, attribute)
-
-    def getitem(self, obj: object, argument: object) -> object:
-        """Follow `[position]`, `['name']` or `[start:end]`."""
-        return _step(obj, argument)
-
-
 def _step(thing: object, key: object) -> object:
     if isinstance(thing, Node) and isinstance(key, int | str | slice):
         return thing.step(key)
@@ -73,10 +60,8 @@ def _step(thing: object, key: object) -> object:
     raise ExpressionError(f"{described(thing)} has no {key!r}")
 
 
-ENVIRONMENT = Sandbox(undefined=StrictUndefined, autoescape=False)
+ENVIRONMENT = Environment(autoescape=False)  # it parses, and renders nothing
 ENVIRONMENT.globals.clear()
-ENVIRONMENT.filters.clear()
-ENVIRONMENT.filters.update(FILTERS)
 ENVIRONMENT.tests.clear()
 
 
@@ -217,7 +202,7 @@ _ALLOWED: dict[type[nodes.Node], Callable[[Any], None]] = {
 
 
 class Expression:
-    """One checked and compiled expression.
+    """One checked expression.
 
     Attributes:
         text: what the author wrote, its white space folded.
@@ -226,7 +211,7 @@ class Expression:
     """
 
     def __init__(self, text: str) -> None:
-        """Check and compile.
+        """Parse and check.
 
         Raises:
             ExpressionError: the syntax is broken or not on the allow-list.
@@ -247,7 +232,7 @@ class Expression:
         self.names = {n.name for n in _descendants(tree, nodes.Name)} - called
         self._functions = {name: FUNCTIONS[name] for name in called if name in FUNCTIONS}
         self.is_constant = isinstance(tree, nodes.Const)
-        self._compiled = _compile(tree)
+        self._tree = tree
 
     def evaluate(self, roots: Mapping[str, object]) -> object:
         """The result over named roots.
@@ -260,14 +245,9 @@ class Expression:
             known = [root for root in roots if root not in CALLS]
             raise ExpressionError(f"unknown name {name!r}{nearest(name, known)}")
         try:
-            return self._compiled(**{**roots, **self._functions})
-        except (
-            UndefinedError,
-            SecurityError,
-            TypeError,
-            OverflowError,
-            ZeroDivisionError,
-        ) as error:
+            names = {**ENVIRONMENT.globals, **roots, **self._functions}
+            return Calculation(names, _step, FILTERS).result(self._tree)
+        except (TypeError, OverflowError, ZeroDivisionError) as error:
             raise ExpressionError(_arithmetic_said(error)) from None
 
 
@@ -299,17 +279,6 @@ def parsed(text: str) -> nodes.Expr:
     return tree
 
 
-def _compile(tree: nodes.Expr) -> TemplateExpression:
-    """What Jinja2's `compile_expression` makes, of a tree that is parsed already."""
-    tree.set_environment(ENVIRONMENT)
-    body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), tree, lineno=1)]
-    try:
-        template = ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
-    except (RecursionError, MemoryError, SyntaxError, TypeError, OverflowError, ValueError):
-        raise ExpressionError("not an expression") from None
-    return TemplateExpression(template, undefined_to_none=False)
-
-
 def _descendants(tree: nodes.Node, kind: type[Any]) -> Iterable[Any]:
     if isinstance(tree, kind):
         yield tree
@@ -318,7 +287,7 @@ def _descendants(tree: nodes.Node, kind: type[Any]) -> Iterable[Any]:
 
 @lru_cache(maxsize=65536)
 def compiled(text: str) -> Expression:
-    """The expression of a text, compiled once.
+    """The expression of a text, parsed once.
 
     Raises:
         ExpressionError: as `Expression`.

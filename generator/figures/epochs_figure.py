@@ -6,7 +6,7 @@ from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.figures.drawings.lines import Series, lines
-from generator.figures.picture import Picture, Table, chart_svg
+from generator.figures.picture import Picture, Table, figure_svg
 
 FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
 
@@ -20,12 +20,12 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
     for panel in ("loss", "accuracy"):
         series = _series(panel, read, names, folio)
         if series:
-            spec = lines(series, words["epoch"], percent=panel == "accuracy")
+            drawing = lines(series, words["epoch"], is_share=panel == "accuracy")
             title = words[f"panel_{panel}"]
             description = f"{title}. " + "; ".join(
                 f"{s.name}: " + ", ".join(f"{y:.4g}" for _, y in s.points) for s in series
             )
-            panels.append((title, chart_svg(spec, figure, folio, panel, description)))
+            panels.append((title, figure_svg(drawing, figure, folio, panel, description)))
     return Picture(_table(read, names, folio), panels=panels)
 
 

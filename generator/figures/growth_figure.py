@@ -13,10 +13,10 @@ from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.growth import GrownRun, grown
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, numeric
-from generator.figures.chart import NARROW, WIDE
+from generator.figures.drawing import NARROW, WIDE
 from generator.figures.drawings import growth as drawing
 from generator.figures.drawings.growth import Axes, Grown, Point
-from generator.figures.picture import Picture, Table, chart_svg, plain
+from generator.figures.picture import Picture, Table, figure_svg, plain
 
 _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
@@ -52,7 +52,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     )
     description = "; ".join(_described(names[label], runs, folio) for label, runs in found.items())
     drawings = [
-        chart_svg(drawing.growth(series, axes, layout), figure, folio, layout.name, description)
+        figure_svg(drawing.growth(series, axes, layout), figure, folio, layout.name, description)
         for layout in (WIDE, NARROW)
     ]
     return Picture(table, drawings)

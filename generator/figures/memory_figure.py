@@ -9,10 +9,10 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
-from generator.figures.chart import NARROW, WIDE
+from generator.figures.drawing import NARROW, WIDE
 from generator.figures.drawings import memory_bars as drawing
 from generator.figures.drawings.memory_bars import Bar, Tone
-from generator.figures.picture import Picture, Table, chart_svg, opening
+from generator.figures.picture import Picture, Table, figure_svg, source_of
 from runners.traces.records import RankRecord, Run
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
@@ -40,6 +40,7 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
     if not rows:
         return Picture(Table([]))
     unit, scale = _unit(max(_size(row.peak) for row in rows))
+    table = _table(rows, folio)
     bars = [
         Bar(
             group=row.group,
@@ -49,8 +50,9 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
             tone=row.tone,
             limit=round(_size(row.budget) / scale, 3) if row.budget else None,
             say=_said(row, folio),
+            opens=source_of(cells[1]),
         )
-        for row in rows
+        for row, cells in zip(rows, table.rows, strict=True)
     ]
     words = folio.ui["figure"]
     budgets = dict.fromkeys(str(row.budget) for row in rows if row.budget)
@@ -58,18 +60,14 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
     description = "; ".join(f"{bar.group}, {bar.label}: {bar.words}" for bar in bars)
     if budgets:
         description += f". {limit} {words['per_rank']}."
-    table = _table(rows, folio)
-    sources = {bar.say: str(cells[1]) for bar, cells in zip(bars, table.rows, strict=True)}
+    unit_words = f"{unit} {words['per_rank']}"
     drawings = [
-        opening(
-            chart_svg(
-                drawing.memory_bars(bars, f"{unit} {words['per_rank']}", limit, layout),
-                figure,
-                folio,
-                layout.name,
-                description,
-            ),
-            sources,
+        figure_svg(
+            drawing.memory_bars(bars, unit_words, limit, layout),
+            figure,
+            folio,
+            layout.name,
+            description,
         )
         for layout in (WIDE, NARROW)
     ]

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jinja2 import Environment
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.figures import chart
-from generator.figures.chart import Layout, Spec
-from generator.figures.drawings import diagram as diagrams
-from generator.figures.drawings.diagram import Diagram
+from generator.figures.drawing import Drawing
 
 _TARGET = re.compile(r'popovertarget="([^"]+)"')
 
@@ -45,42 +40,15 @@ def plain(markup: Markup | str) -> str:
     return Markup(re.sub(r"<[^>]+>", "", str(markup))).unescape()
 
 
-def chart_svg(spec: Spec, figure: Figure, folio: Folio, part: str, description: str) -> Markup:
-    """A chart as inline SVG, titled by its figure."""
-    title = plain(folio.line(figure.title))
-    return Markup(chart.svg(spec, f"{figure.id}-{part}", title, description, f"pb-{part}"))
-
-
-def opening(svg: Markup, sources: Mapping[str, str]) -> Markup:
-    """A chart whose marks open where their values come from; figures.js does so on a click.
-
-    Args:
-        svg: the chart.
-        sources: for what a mark says, the same value as a button that opens its popover.
-    """
-    drawn = str(svg)
-    for say, button in sources.items():
-        target = _TARGET.search(button)
-        if target:
-            said = f'data-say="{escape(say)}"'
-            drawn = drawn.replace(said, f'{said} data-opens="{target[1]}"')
-    return Markup(drawn)
-
-
-def diagram_svg(
-    diagram: Diagram,
-    figure: Figure,
-    environment: Environment,
-    layout: Layout,
-    title: str,
-    description: str,
+def figure_svg(
+    drawing: Drawing, figure: Figure, folio: Folio, part: str, description: str
 ) -> Markup:
-    """A diagram as inline SVG, titled by its figure."""
-    return diagrams.svg(
-        diagram,
-        environment,
-        f"{figure.id}-{layout.name}",
-        title,
-        description,
-        f"pb-{layout.name}",
-    )
+    """A drawing of a figure as inline SVG, titled by the figure."""
+    title = plain(folio.line(figure.title))
+    return drawing.svg(f"{figure.id}-{part}", title, description, f"pb-{part}")
+
+
+def source_of(button: Markup | str) -> str:
+    """The popover that a shown value opens, by its id; empty where it opens none."""
+    found = _TARGET.search(button)
+    return found[1] if found else ""

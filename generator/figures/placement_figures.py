@@ -1,4 +1,4 @@
-"""Diagrams drawn from runs: which rank holds which layer, what travels, what a step is made of."""
+"""Drawings drawn from runs: which rank holds which layer, what travels, what a step is made of."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.figures.chart import NARROW, WIDE, Layout
+from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
 from generator.figures.drawings import placement as drawing
-from generator.figures.drawings.diagram import Diagram
 from generator.figures.drawings.placement import Lane, Panel, Piece
-from generator.figures.picture import Picture, Table, diagram_svg, plain
+from generator.figures.picture import Picture, Table, figure_svg
 from runners.traces.records import Run
 
 PHASES = ("build", "wrap", "forward", "loss", "backward", "optimizer")
@@ -110,15 +109,14 @@ def _picture(
     figure: Figure,
     folio: Folio,
     placed: list[_Placed],
-    draw: Callable[[list[_Placed], Layout], Diagram],
+    draw: Callable[[list[_Placed], Layout], Drawing],
 ) -> Picture:
     table = _table(placed, folio)
     if not placed:
         return Picture(table)
-    title = plain(folio.line(figure.title))
     description = " ".join(drawing.in_words(one.panel) for one in placed)
     drawings = [
-        diagram_svg(draw(placed, layout), figure, folio.environment, layout, title, description)
+        figure_svg(draw(placed, layout), figure, folio, layout.name, description)
         for layout in (WIDE, NARROW)
     ]
     return Picture(table, drawings)
@@ -148,7 +146,7 @@ def under_the_hood(figure: Figure, folio: Folio) -> Picture:
     """One step of each run as rows of what every rank does, and where messages pass."""
     placed = _placed(figure, folio)
 
-    def draw(placed: list[_Placed], layout: Layout) -> Diagram:
+    def draw(placed: list[_Placed], layout: Layout) -> Drawing:
         panels = [(one.panel, _phases(one.run)) for one in placed]
         return drawing.steps(panels, layout)
 

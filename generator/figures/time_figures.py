@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
-from generator.figures.chart import NARROW, WIDE
+from generator.figures.drawing import NARROW, WIDE
 from generator.figures.drawings import spreads as spreads_drawing
 from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.spreads import Spread
 from generator.figures.drawings.timeline import Activity
-from generator.figures.picture import Picture, Table, chart_svg
+from generator.figures.picture import Picture, Table, figure_svg
 from runners.traces.records import RankTime, Run
 
 
@@ -42,7 +42,7 @@ def timeline(figure: Figure, folio: Folio) -> Picture:
         for rank in run.timing.ranks
     )
     drawings = [
-        chart_svg(
+        figure_svg(
             timeline_drawing.timeline(rows, spans, unit, words["activities"], layout),
             figure,
             folio,
@@ -157,7 +157,7 @@ def step_times(figure: Figure, folio: Folio) -> Picture:
     description = "; ".join(f"{row.label}: {row.words}" for row in rows)
     title = f"{unit} {words['per_step']}"
     drawings = [
-        chart_svg(
+        figure_svg(
             spreads_drawing.spreads(rows, title, layout), figure, folio, layout.name, description
         )
         for layout in (WIDE, NARROW)

@@ -41,6 +41,7 @@ COMPONENTS = (
     "tables",
     "verdicts",
     "figures",
+    "drawings",
     "stepper",
     "buttons",
     "details",

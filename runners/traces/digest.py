@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import yaml
@@ -87,10 +87,14 @@ def experiment_path(name: str) -> Path:
     return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
 
 
-def _parsed(path: Path) -> ast.Module | None:
-    """The syntax tree of a file; None where somebody has left it unfinished."""
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """The syntax tree of a file's text; None where somebody has left it unfinished."""
     try:
-        return ast.parse(path.read_text(encoding="utf-8"))
+        return ast.parse(text)
     except (SyntaxError, ValueError):
         return None
 
@@ -178,9 +182,16 @@ def _is_left_out(kind: type[ast.AST], name: str, value: object) -> bool:
     return (value is None and is_optional) or (name == "type_params" and not value)
 
 
-def _programs(tree: ast.Module, *, by_pattern: bool) -> list[Path]:
-    """Files of `content/` that the experiment names in a string, or by a pattern, and executes."""
-    named = [
+@lru_cache(maxsize=256)
+def _named_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The covered modules that a file imports, and the programs of `content/` that it names.
+
+    A program is named whole or by a pattern with an asterisk. Empty for what is no Python.
+    """
+    tree = _parsed(text)
+    if tree is None:
+        return frozenset(), ()
+    programs = [
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
@@ -188,7 +199,12 @@ def _programs(tree: ast.Module, *, by_pattern: bool) -> list[Path]:
         and node.value.startswith("content/")
         and node.value.endswith(".py")
     ]
-    patterns = [name for name in named if ("*" in name) == by_pattern]
+    return frozenset(_imported_modules(tree)), tuple(programs)
+
+
+def _found(programs: tuple[str, ...], *, by_pattern: bool = False) -> list[Path]:
+    """The files that programs named whole, or by a pattern, stand for."""
+    patterns = [name for name in programs if ("*" in name) == by_pattern]
     return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
 
 
@@ -203,11 +219,9 @@ def covered_files(path: Path) -> list[Path]:
         if current in seen or not current.is_file():
             continue
         seen.add(current)
-        tree = _parsed(current)
-        if tree is None:
-            continue
-        waiting += [p for name in _imported_modules(tree) if (p := _module_path(name))]
-        waiting += _programs(tree, by_pattern=False)
+        modules, programs = _named_in(_text(current))
+        waiting += [p for name in sorted(modules) if (p := _module_path(name))]
+        waiting += _found(programs)
     return sorted(seen)
 
 
@@ -231,30 +245,35 @@ def source_digest(experiment: str) -> str:
 def program_digests(experiment: str) -> dict[str, str]:
     """The digest of each program that an experiment finds by a pattern, by its path."""
     path = experiment_path(experiment)
-    tree = _parsed(path) if path.is_file() else None
-    found = _programs(tree, by_pattern=True) if tree is not None else []
+    programs = _named_in(_text(path))[1] if path.is_file() else ()
+    found = _found(programs, by_pattern=True)
     return {path.relative_to(ROOT).as_posix(): _file_digest(path)[:16] for path in found}
 
 
 def forget_code() -> None:
     """Read all code anew at the next digest: somebody may have edited it."""
-    for cached in (harmless, source_digest, program_digests, _file_digest):
+    for cached in (harmless, source_digest, program_digests):
         cached.cache_clear()
 
 
-@cache
 def _file_digest(path: Path) -> str:
     return hashlib.sha256(_content(path)).hexdigest()
 
 
 def _content(path: Path) -> bytes:
     """What of a file can change a result."""
-    tree = _parsed(path)
+    return _deciding(_text(path), is_program=path.is_relative_to(ROOT / "content"))
+
+
+@lru_cache(maxsize=256)
+def _deciding(text: str, *, is_program: bool) -> bytes:
+    """What of a file's text can change a result; experiments share most of their modules."""
+    tree = _parsed(text)
     if tree is None:
-        return path.read_bytes()
+        return text.encode("utf-8", "surrogateescape")
     imports = _Imports()
     imports.visit(_without_forecasts(_without_docstrings(tree)))
-    text = dumped(tree) + "".join(sorted(imports.names))
-    if path.is_relative_to(ROOT / "content"):
-        text += "\n".join(declared(path.read_text(encoding="utf-8")))
-    return text.encode()
+    decides = dumped(tree) + "".join(sorted(imports.names))
+    if is_program:
+        decides += "\n".join(declared(text))
+    return decides.encode()

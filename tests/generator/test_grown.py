@@ -1,35 +1,24 @@
 """How a number grows: the points drawn, the numbers in the table, what authors get wrong."""
 
 import json
-import math
-from itertools import pairwise
 
 import pytest
 import yaml
 
 from generator.evidence.evaluation import Evidence
 from generator.evidence.growth import faults, grown
-from generator.figures.chart import NARROW, WIDE
+from generator.figures.drawing import NARROW, SHAPES, WIDE
 from generator.figures.drawings.growth import MARKS, Axes, Grown, Point, growth
 from generator.pages import rendering
+from tests.generator.drawn import Drawn, at, middle, points
 
 COST = "topics/averaging/cost.yml"
 PAGE = "topics/averaging/cost.md"
-AXES = Axes("ranks", "bytes", "measured", "by the formula", is_logarithmic=False)
 
 
 def figure(book):
     lesson = next(topic for topic in book.topics if topic.id == "averaging").lessons["cost"]
     return lesson.model.figures[0].growth
-
-
-def lines(spec, colour):
-    """The points of every line of a colour in a chart."""
-    return [
-        [(row["x"], row["y"]) for row in part["data"]["values"]]
-        for part in spec["layer"]
-        if part["mark"]["type"] == "line" and part["mark"]["stroke"] == colour
-    ]
 
 
 def test_each_run_stands_at_what_it_was_set_to_and_what_it_measured(copy):
@@ -65,62 +54,66 @@ def test_the_numbers_behind_the_figure_stand_in_a_table_with_their_difference(co
         assert f">{shown}" in table, shown
 
 
+def drawn(series, layout=WIDE, *, is_logarithmic=False):
+    axes = Axes("ranks", "bytes", "measured", "by the formula", is_logarithmic=is_logarithmic)
+    return Drawn(growth(series, axes, layout))
+
+
+def place(x, y, values):
+    """Where these points lie, by the labels of the axes."""
+    return [pytest.approx((x(across), y(up)), abs=0.2) for across, up in values]
+
+
 def test_points_and_formula_are_drawn_where_they_belong_each_line_with_its_own_mark():
-    points = (Point(1, 10, 11), Point(2, 20, 22), Point(4, 40, None))
+    runs = (Point(1, 10, 11, "one"), Point(2, 20, 22, "two"), Point(4, 40, None, "four"))
     other = (Point(1, 5, None), Point(4, 5, None))
-    spec = growth([Grown("first", points), Grown("second", other)], AXES, WIDE)
-    first, second = MARKS[:2]
-    assert lines(spec, first[0]) == [[(1, 10), (2, 20), (4, 40)]]
-    assert lines(spec, second[0]) == [[(1, 5), (4, 5)]]
-    assert lines(spec, "currentColor") == [[(1, 11), (2, 22)]]
-    shapes = [part["mark"]["shape"] for part in spec["layer"] if "shape" in part["mark"]]
-    assert set(shapes) == {first[1], second[1]}
-    words = {row.get("name") for part in spec["layer"] for row in part["data"]["values"]}
-    assert {"first, measured", "second, measured", "by the formula"} <= words
+    found = drawn([Grown("first", runs), Grown("second", other)])
+    x, y = found.across(), found.up()
+    one, formula, two = (list(points(curve)) for curve in found.marks("polyline"))
+    assert one == place(x, y, [(1, 10), (2, 20), (4, 40)])
+    assert two == place(x, y, [(1, 5), (4, 5)])
+    assert formula == place(x, y, [(1, 11), (2, 22)])
+    dots = [middle(dot) for dot in found.marks("circle", MARKS[0][0])]
+    assert dots[1:] == place(x, y, [(1, 10), (2, 20), (4, 40)])  # the first is the legend's
+    assert len(found.marks("polygon", MARKS[1][0])) == 3
+    assert found.says() == ["one", "two", "four"]
+    assert {"first, measured", "second, measured", "by the formula"} <= set(found.words())
 
 
 def test_every_series_differs_from_every_other_by_colour_and_by_shape():
     assert len({colour for colour, _ in MARKS}) == len({shape for _, shape in MARKS}) == 5
+    assert {shape for _, shape in MARKS} == {"circle", *SHAPES}
 
 
 def test_without_a_formula_nothing_is_dashed():
-    spec = growth([Grown("only", (Point(1, 2, None), Point(2, 3, None)))], AXES, WIDE)
-    assert not any("strokeDash" in part["mark"] for part in spec["layer"])
+    found = drawn([Grown("only", (Point(1, 2, None), Point(2, 3, None)))])
+    assert "pb-formula" not in found.markup
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 @pytest.mark.parametrize("is_logarithmic", [False, True])
-def test_every_point_lies_inside_the_frame_and_labels_have_room(layout, is_logarithmic):
+def test_every_point_lies_inside_the_plot_and_the_last_run_has_its_label(layout, is_logarithmic):
     xs = [2.0**power for power in range(12)]
-    points = tuple(Point(x, x * x, x * x * 1.1) for x in xs)
-    axes = Axes("x", "y", "measured", "formula", is_logarithmic=is_logarithmic)
-    spec = growth([Grown("line", points)], axes, layout)
-    line = next(part for part in spec["layer"] if part["mark"]["type"] == "line")
-    for channel, values in (("x", xs), ("y", [1.1 * x * x for x in xs])):
-        low, high = line["encoding"][channel]["scale"]["domain"]
-        assert low <= min(values) <= max(values) <= high
-    ticks = line["encoding"]["x"]["axis"]["values"]
-    assert set(ticks) <= set(xs)
-    assert max(xs) in ticks
-    low, high = line["encoding"]["x"]["scale"]["domain"]
-    scale = math.log if is_logarithmic else float
-    places = [
-        (scale(x) - (scale(low) if low else 0)) / (scale(high) - (scale(low) if low else 0))
-        for x in ticks
-    ]
-    gaps = [(after - before) * spec["width"] for before, after in pairwise(places)]
-    assert min(gaps) > 40
+    runs = tuple(Point(x, x * x, x * x * 1.1) for x in xs)
+    found = drawn([Grown("line", runs)], layout, is_logarithmic=is_logarithmic)
+    axis = max(found.marks("line", "axis"), key=lambda one: at(one, "x2") - at(one, "x1"))
+    title = at(found.word("bytes"), "y")
+    for curve in found.marks("polyline"):
+        for x, y in points(curve):
+            assert at(axis, "x1") <= x <= at(axis, "x2")
+            assert title < y <= at(axis, "y1")
+    assert "2,048" in found.words()
+    y = found.up(is_logarithmic=is_logarithmic)
+    assert [place[1] for place in points(found.marks("polyline", "formula")[0])] == pytest.approx(
+        [y(1.1 * x * x) for x in xs], abs=0.2
+    )
 
 
 def test_a_logarithmic_axis_has_round_numbers():
-    spec = growth(
-        [Grown("line", (Point(1, 3, None), Point(2, 3000, None)))],
-        Axes("x", "y", "measured", "formula", is_logarithmic=True),
-        WIDE,
-    )
-    ticks = next(p for p in spec["layer"] if p["mark"]["type"] == "line")["encoding"]["y"]["axis"]
-    assert set(ticks["values"]) >= {10.0, 100.0, 1000.0}
-    assert all(f"{tick:.0e}"[0] in "125" for tick in ticks["values"])
+    found = drawn(
+        [Grown("line", (Point(1, 3, None), Point(2, 3000, None)))], is_logarithmic=True
+    )  # fmt: skip
+    assert {"10", "100", "1,000"} <= set(found.words())
 
 
 def _growth(**changes):

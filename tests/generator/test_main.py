@@ -13,12 +13,14 @@ from generator import __main__ as commands
 from generator.__main__ import main
 from generator.content.book import load
 from generator.website import publish
+from runners import trace as traces
 
 
 @pytest.fixture
 def run(copy, capsys, monkeypatch):
     """Call a command over a copy of the frozen book, whose traces count as fresh."""
     monkeypatch.setattr(commands, "load", lambda *asked: load(*asked, is_stale=lambda _: False))
+    monkeypatch.setattr(traces, "is_stale", lambda _: False)
 
     def call(verb, *arguments):
         over = [] if verb == "schema" else ["--content", str(copy.content)]
@@ -143,6 +145,50 @@ def test_a_fallback_and_a_stale_trace_are_said(run, copy, monkeypatch):
     _, said, _ = run("check")
     assert "tiny_training: no trace of this machine; taken from reference-frozen" in said
     assert "tiny_memory: stale, so its verdicts are left out" in said
+
+
+def test_check_of_a_topic_lists_the_verdicts_of_its_claims_alone(run):
+    _, whole, _ = run("check")
+    code, said, _ = run("check", "averaging")
+    assert code == 0
+    told = [line for line in said.splitlines() if ": " in line]
+    assert set(told) < set(whole.splitlines())
+    assert told
+    assert "numbers of reference-frozen" in said
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "is_told"),
+    [
+        ("topics/averaging/learn.yml", "{{ ", "{{ nowhere.", True),
+        ("topics/averaging/quiz.yml", "{{ ", "{{ nowhere.", True),
+        ("topics/sharding/deep.yml", "{{ ", "{{ nowhere.", False),
+    ],
+)
+def test_check_of_a_topic_tells_its_mistakes_as_check_does_and_no_others(
+    run, copy, file, old, new, is_told
+):
+    path = copy.content / file
+    path.write_text(path.read_text().replace(old, new, 1))
+    _, _, whole = run("check")
+    code, _, said = run("check", "averaging")
+    assert (code, said) == ((2, whole) if is_told else (0, ""))
+    assert f"{file}:" in whole
+
+
+def test_check_of_a_topic_tells_a_claim_of_its_own_that_cannot_be_judged(run, copy):
+    copy.edit("claims/tiny_memory.yml", "predicted: ", "predicted: nowhere + ")
+    _, _, whole = run("check")
+    told = {topic: run("check", topic)[2] for topic in ("averaging", "sharding", "asking")}
+    assert "claims/tiny_memory.yml:" in whole
+    assert any(line in said for said in told.values() for line in whole.splitlines()[:1])
+
+
+def test_a_topic_that_is_nowhere_is_one_line_with_the_nearest(run):
+    code, said, error = run("check", "averagin")
+    assert (code, said) == (2, "")
+    assert error.startswith("no topic 'averagin'; did you mean 'averaging'?")
+    assert error.count("\n") == 1
 
 
 def test_a_new_topic_passes_check_and_appears_in_the_book(run, out):

@@ -20,6 +20,8 @@ from generator.website.plugin import ContentAbort
 from tests.conftest import ROOT, mkdocs, wait_until
 from tests.site.conftest import CONFIGURATION
 
+pytestmark = pytest.mark.builds
+
 BROKEN = ("stem:", "stme:")
 
 

@@ -1,6 +1,12 @@
 """`python -m runners show`: what it prints is what an author can paste."""
 
-from runners.commands.show import lines
+import subprocess
+import sys
+
+import pytest
+
+from runners.commands import show
+from runners.commands.show import lines, overview
 
 
 def test_every_expression_that_show_lists_prints_when_it_is_pasted(book, evidence):
@@ -14,3 +20,45 @@ def test_every_expression_that_show_lists_prints_when_it_is_pasted(book, evidenc
             num_listed += 1
     assert refused == {}
     assert num_listed > 300
+
+
+def test_an_experiment_is_a_line_a_run_with_what_all_share_told_once(book):
+    for shown in book.traces.values():
+        head, on, *rows = overview(shown.trace)
+        assert head == f"{shown.trace.experiment}: {shown.trace.question}"
+        assert shown.trace.machine in on
+        told = [row.split()[0] for row in rows if row.startswith("  ")]
+        assert told == list(shown.trace.runs)
+        assert any("--grep" in row for row in rows)
+
+
+def test_a_run_and_a_word_pick_among_the_same_lines(capsys):
+    assert show.main(["ddp.single"]) == 0
+    of_run = capsys.readouterr().out.splitlines()
+    assert show.main(["ddp.single", "--grep", "EPOCHS"]) == 0
+    picked = capsys.readouterr().out.splitlines()
+    assert picked == [line for line in of_run if "epochs" in line.partition(" }}")[0]]
+    assert 0 < len(picked) < len(of_run)
+    assert show.main(["--grep", "waiting_share"]) == 0
+    assert len({line.split(".")[0] for line in capsys.readouterr().out.splitlines()}) > 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"), [("dpd", "no experiment 'dpd'"), ("ddp.x", "ddp has no run 'x'; there are:")]
+)
+def test_what_is_not_there_is_one_line_and_exit_code_2(capsys, asked, said):
+    assert show.main([asked]) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+
+
+def test_show_needs_no_torch(tmp_path, root):
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "runners", "show", "ddp"],
+        cwd=root, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) < 30

@@ -10,7 +10,7 @@ from typing import get_args
 
 from generator.content.claim import Verdict
 from generator.evidence.provenance import KINDS
-from generator.figures.chart import NARROW, WIDE
+from generator.figures.drawing import NARROW, WIDE
 from generator.website import publish
 
 MOST_BYTES = 10_000
@@ -68,7 +68,9 @@ def test_every_class_of_the_style_sheet_is_written_by_a_template_or_a_script(roo
     styled = set(CLASS.findall(publish.style().decode()))
     assert len(styled) > 100
     names = (*KINDS, *get_args(Verdict), WIDE.name, NARROW.name)
-    put_together = {f"pb-{name.replace('_', '-')}" for name in names}
+    drawings = (root / "generator" / "figures").rglob("*.py")
+    looks = re.findall(r"[a-z]+(?:-[a-z]+)*", "".join(path.read_text() for path in drawings))
+    put_together = {f"pb-{name.replace('_', '-')}" for name in (*names, *looks)}
     assert sorted(styled - written - put_together) == []
 
 

@@ -411,6 +411,7 @@ def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(
         assert launcher._follow(server, ranks, None, patience=6.0) is False
 
 
+@pytest.mark.builds
 def test_nothing_asks_for_accelerators_before_ranks_are_forked() -> None:
     """A process that has asked the driver cannot fork ranks that use what it found."""
     program = """

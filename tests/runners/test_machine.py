@@ -219,6 +219,7 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
+@pytest.mark.builds
 def test_what_only_reads_writes_nothing(root, tmp_path):
     """In a clone that has never measured, each command that only tells leaves every file alone."""
     copy = tmp_path / "copy"

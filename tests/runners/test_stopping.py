@@ -13,6 +13,8 @@ import pytest
 
 from tests.conftest import wait_until
 
+pytestmark = pytest.mark.builds
+
 # Whoever loads a module cannot rely on an exception: this one swallows whatever is raised in it.
 STUBBORN = """
 import time, pathlib

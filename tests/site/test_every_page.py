@@ -45,8 +45,29 @@ THINNED = """() => {
 UNSEEN_ON_PAPER = """() => Array
     .from(document.querySelectorAll('.pb-inside, .pb-stage > *, .pb-answers, [data-after] > *'))
     .filter(one => !one.hidden && !one.getClientRects().length).map(one => one.outerHTML)"""
+# What a reader could not read: words of a drawing that leave it, or lie on other words.
+UNREADABLE = """() => {
+    const found = [], slack = 0.6;
+    document.querySelectorAll('.pb-drawing').forEach(svg => {
+        for (let one = svg; one; one = one.parentElement) one.hidden = false;
+        const frame = svg.getBoundingClientRect();
+        const words = [...svg.querySelectorAll('text')]
+            .map(text => [text.textContent, text.getBoundingClientRect()]);
+        words.forEach(([said, box], at) => {
+            if (box.left < frame.left - slack || box.right > frame.right + slack ||
+                box.top < frame.top - slack || box.bottom > frame.bottom + slack)
+                found.push('leaves its drawing: ' + said);
+            words.slice(at + 1).forEach(([other, near]) => {
+                if (Math.min(box.right, near.right) - Math.max(box.left, near.left) > slack &&
+                    Math.min(box.bottom, near.bottom) - Math.max(box.top, near.top) > 2)
+                    found.push(said + ' lies on ' + other);
+            });
+        });
+    });
+    return found;
+}"""
 SMALLEST_WORDS = """() => Math.min(...Array
-    .from(document.querySelectorAll('.pb-figure svg text, .pb-drawn svg text'))
+    .from(document.querySelectorAll('.pb-drawing text'))
     .map(text => text.getBoundingClientRect().height).filter(height => height > 0))"""
 
 
@@ -60,6 +81,8 @@ class Visit:
     complaints: list[str] = field(default_factory=list)
     unseen_on_paper: list[str] = field(default_factory=list)
     smallest_words: float = float("inf")
+    unreadable: list[str] = field(default_factory=list)  # words of drawings
+    num_words: int = 0  # of drawings that were looked at
 
 
 def _fits(page: Page, width: int) -> bool:
@@ -85,6 +108,8 @@ def _visit(page: Page, path: Path, scheme: str) -> Visit:
     visit.too_wide = [width for width in NARROW if not _fits(page, width)]
     page.set_viewport_size({"width": 390 if scheme == "dark" else 1280, "height": 900})
     visit.smallest_words = page.evaluate(SMALLEST_WORDS)
+    visit.unreadable = page.evaluate(UNREADABLE)
+    visit.num_words = page.locator(".pb-drawing text").count()
     if scheme == "dark":
         visit.violations = _violations(page, **CONTRAST_ALONE)
         return visit
@@ -137,6 +162,11 @@ def test_no_page_breaks_a_rule_of_accessibility(visits: list[Visit]) -> None:
 
 def test_on_paper_nothing_stays_closed(visits: list[Visit]) -> None:
     assert {v.name: v.unseen_on_paper[:2] for v in visits if v.unseen_on_paper} == {}
+
+
+def test_words_in_drawings_lie_on_nothing_and_stay_inside(visits: list[Visit]) -> None:
+    assert {v.name: v.unreadable for v in visits if v.unreadable} == {}
+    assert sum(v.num_words for v in visits) > 1000
 
 
 def test_words_in_drawings_are_large_enough_to_read(visits: list[Visit]) -> None:

@@ -1,1 +1,1 @@
-"""One module a kind of picture: rows of words and numbers in, a Vega-Lite or SVG drawing out."""
+"""One module for each kind of picture: rows of words and numbers in, a `Drawing` out."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generator.figures.chart import Spec, chart, layer
-from generator.figures.drawings.growth import powers
+from generator.figures.axes import BELOW, Scale, across, plain, room_for, up
+from generator.figures.drawing import LINE, Drawing
 
-WIDTH, HEIGHT = 336, 250
+WIDTH, PLOT, RIGHT = 336, 250, 12
 ROOM = 1.4  # around the outermost points, as a factor
-EVEN = {"stroke": "currentColor", "strokeWidth": 1.4, "strokeDash": [5, 4]}
+LOOKS = {True: ("series-a", "circle"), False: ("series-b", "triangle")}  # by: the interval held
 
 
 @dataclass(frozen=True)
@@ -23,29 +23,23 @@ class Dot:
     say: str
 
 
-def foretold(dots: Sequence[Dot], expected_title: str, measured_title: str) -> Spec:
-    """Points over two logarithmic axes of one scale; filled where the interval held."""
+def foretold(dots: Sequence[Dot], expected_title: str, measured_title: str) -> Drawing:
+    """Points over two logarithmic axes of one scale; another shape where the interval failed."""
+    drawing = Drawing(WIDTH)
     values = [value for one in dots for value in (one.expected, one.measured)]
-    domain = [min(values) / ROOM, max(values) * ROOM]
-    scale = {"type": "log", "domain": domain, "nice": False}
-    axis: Spec = {"format": ",.3~r", "grid": True, "values": powers(*domain)}
-    axis["titleAlign"] = "right"
-    x: Spec = {"field": "expected", "type": "quantitative", "scale": scale}
-    x["axis"] = {**axis, "title": expected_title, "titleAnchor": "end", "labelOverlap": True}
-    y: Spec = {"field": "measured", "type": "quantitative", "scale": scale}
-    y["axis"] = {**axis, "title": measured_title, "titleAnchor": "end", "domain": False}
-    even = [{"expected": value, "measured": value} for value in domain]
-    layers = [layer({"type": "line", **EVEN}, even, x=x, y=y)]
-    for is_within, colour, shape in (
-        (True, "var(--pb-series-a)", "circle"),
-        (False, "var(--pb-series-b)", "triangle-up"),
-    ):
-        rows = [
-            {"expected": one.expected, "measured": one.measured, "say": one.say}
-            for one in dots
-            if one.is_within == is_within
-        ]
-        mark = {"type": "point", "size": 42, "shape": shape, "filled": True, "fill": colour}
-        if rows:
-            layers.append(layer({**mark, "opacity": 1}, rows, x=x, y=y))
-    return chart(layers, WIDTH, HEIGHT, {"left": 80, "right": 12, "top": 10, "bottom": 44})
+    low, high = min(values) / ROOM, max(values) * ROOM
+    top = LINE + 8
+    y = Scale(low, high, top + PLOT, top, is_logarithmic=True)
+    ticks = y.ticks(5)
+    x = Scale(low, high, room_for(ticks), WIDTH - RIGHT, is_logarithmic=True)
+    drawing.word(0, LINE / 2, measured_title, "soft")
+    up(drawing, y, x.start, x.end, ticks)
+    for tick in ticks:
+        drawing.line(x(tick), y.start, x(tick), y.end, "grid")
+    across(drawing, x, y.start, expected_title, ticks, lambda value: plain(value, 3))
+    drawing.line(x.start, y.start, x.end, y.end, "formula")
+    for one in sorted(dots, key=lambda one: not one.is_within):
+        look, shape = LOOKS[one.is_within]
+        drawing.point(x(one.expected), y(one.measured), look, shape, radius=3.6, say=one.say)
+    drawing.height = y.start + BELOW
+    return drawing

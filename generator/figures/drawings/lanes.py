@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generator.figures.drawings.diagram import Diagram, fitting
+from generator.figures.drawing import Drawing, fitting
 
 WIDTH = 350
 LEFT, RIGHT = 108, 312  # of the lanes' boxes
@@ -35,7 +35,7 @@ class Travel:
     target: int | None
 
 
-def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Diagram:
+def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing:
     """Draw one stage.
 
     Args:
@@ -47,30 +47,25 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Diagram
     shared = next((one for one in travels if one not in steps), None)
     gap = GAP if steps else NARROW_GAP
     top = 26 if shared else 2
-    diagram = Diagram(WIDTH, top + len(rows) * (HEIGHT + gap) - gap + 2)
+    drawing = Drawing(WIDTH, top + len(rows) * (HEIGHT + gap) - gap + 2)
     tops = [top + position * (HEIGHT + gap) for position in range(len(rows))]
     for lane, y in zip(rows, tops, strict=True):
-        _lane(diagram, lane, y, idle)
+        _lane(drawing, lane, y, idle)
     for one in steps:
-        _between(diagram, one, tops)
+        _between(drawing, one, tops)
     if shared:
-        _rail(diagram, shared, tops)
-    return diagram
+        _rail(drawing, shared, tops)
+    return drawing
 
 
-def _lane(diagram: Diagram, lane: Lane, y: float, idle: str) -> None:
+def _lane(drawing: Drawing, lane: Lane, y: float, idle: str) -> None:
     works, middle = bool(lane.works_on), y + HEIGHT / 2
     name = middle - 8 if lane.holds else middle
-    diagram.word(LEFT - 8, name, lane.label, anchor="end")
-    diagram.word(LEFT - 8, middle + 8, fitting(lane.holds, LEFT - 8), anchor="end", colour="soft")
-    diagram.box(
-        LEFT, y, RIGHT - LEFT, HEIGHT, radius=4, dashed=not works,
-        stroke="compute" if works else "line", fill="raised" if works else "none",
-    )  # fmt: skip
-    diagram.word(
-        (LEFT + RIGHT) / 2, middle, fitting(lane.works_on or idle, RIGHT - LEFT), anchor="middle",
-        colour="ink" if works else "soft",
-    )  # fmt: skip
+    drawing.word(LEFT - 8, name, lane.label, anchor="end")
+    drawing.word(LEFT - 8, middle + 8, fitting(lane.holds, LEFT - 8), "soft", "end")
+    drawing.box(LEFT, y, RIGHT - LEFT, HEIGHT, "layer" if works else "idle", radius=4)
+    text = fitting(lane.works_on or idle, RIGHT - LEFT)
+    drawing.word((LEFT + RIGHT) / 2, middle, text, "" if works else "soft", "middle")
 
 
 def _are_neighbours(travel: Travel) -> bool:
@@ -78,7 +73,7 @@ def _are_neighbours(travel: Travel) -> bool:
     return source is not None and target is not None and abs(source - target) == 1
 
 
-def _between(diagram: Diagram, travel: Travel, tops: Sequence[float]) -> None:
+def _between(drawing: Drawing, travel: Travel, tops: Sequence[float]) -> None:
     """An arrow from one lane to the next; what goes up stands beside what goes down."""
     assert travel.source is not None
     assert travel.target is not None
@@ -86,19 +81,19 @@ def _between(diagram: Diagram, travel: Travel, tops: Sequence[float]) -> None:
     x = LEFT + (60 if down else 130)
     start = tops[travel.source] + (HEIGHT if down else 0)
     end = tops[travel.target] + (0 if down else HEIGHT)
-    diagram.arrow(x, start, x, end)
-    diagram.word(x + 8, (start + end) / 2, travel.words, colour="communication")
+    drawing.arrow(x, start, x, end)
+    drawing.word(x + 8, (start + end) / 2, travel.words, "communication")
 
 
-def _rail(diagram: Diagram, travel: Travel, tops: Sequence[float]) -> None:
+def _rail(drawing: Drawing, travel: Travel, tops: Sequence[float]) -> None:
     """A line beside the lanes that take part; its words stand above it."""
     ends = {travel.source, travel.target}
     taking_part = [at for at in range(len(tops)) if None in ends or at in ends]
     middles = {at: tops[at] + HEIGHT / 2 for at in taking_part}
-    diagram.line(RAIL, middles[taking_part[0]], RAIL, middles[taking_part[-1]])
-    diagram.word(RAIL + 8, 11, travel.words, anchor="end", colour="communication")
+    drawing.line(RAIL, middles[taking_part[0]], RAIL, middles[taking_part[-1]], "communication")
+    drawing.word(RAIL + 8, 11, travel.words, "communication", "end")
     for at, y in middles.items():
         if at == travel.source or travel.target not in (None, at):
-            diagram.line(RIGHT, y, RAIL, y)
+            drawing.line(RIGHT, y, RAIL, y, "communication")
         else:
-            diagram.arrow(RAIL, y, RIGHT, y, both=travel.source is travel.target)
+            drawing.arrow(RAIL, y, RIGHT, y, both=travel.source is travel.target)

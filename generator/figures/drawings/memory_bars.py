@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from generator.figures.chart import Layout, Spec, chart, layer, pixels, scaled
+from generator.figures.axes import BELOW, GAP, Scale, across
+from generator.figures.drawing import LINE, Drawing, Layout, text_width, wrapped
 
 Tone = Literal["refused", "completed", "plain"]
-TONES: dict[Tone, str] = {
-    "refused": "var(--pb-fails)",
-    "completed": "var(--pb-compute)",
-    "plain": "var(--pb-compute)",
-}
+TONES: dict[Tone, str] = {"refused": "fails", "completed": "compute", "plain": "compute"}
+THICK = 14  # of a bar
+ROW = 25  # from bar to bar where labels stand beside them
+APART = 10  # between groups, more than between bars
+LABELS = 8  # between a bar and the next one's words above it
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,19 @@ class Bar:
     tone: Tone
     limit: float | None = None  # the dashed line it is held against
     say: str = ""  # the row in words
+    opens: str = ""  # the popover with its source
 
 
-def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout) -> Spec:
+@dataclass(frozen=True)
+class _Row:
+    """A bar and where it stands: its upper side, and the words above it."""
+
+    bar: Bar
+    upper: float
+    above: tuple[str, ...] = ()
+
+
+def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout) -> Drawing:
     """Every row's need as a bar against a dashed line.
 
     Args:
@@ -38,126 +49,92 @@ def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout
         limit_words: what the dashed line is, as in "budget 320 MiB".
         layout: the room there is.
     """
-    row, thickness = (42, 13) if layout.labels_above else (25, 14)
-    gap = 10
-    top = max([b.size for b in bars] + [b.limit or 0 for b in bars]) * 1.02
-    left = 2 if layout.labels_above else 158
-    right = 12 if layout.labels_above else 200
-    rows: list[Spec] = []
+    drawing = Drawing(layout.width)
+    rows = _rows(bars, layout)
+    x = _scale(bars, layout)
+    for row in rows:
+        bar = row.bar
+        say = bar.say or f"{bar.label}: {bar.words}"
+        look = TONES[bar.tone]
+        width = x(bar.size) - x.start
+        drawing.box(x.start, row.upper, width, THICK, look, say=say, opens=bar.opens)
+    for row in rows:
+        _words(drawing, row, x)
+    bottom = rows[-1].upper + THICK + 8
+    if any(bar.limit for bar in bars):
+        bottom = _limits(drawing, rows, x, limit_words, bottom)
+    across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
+    drawing.height = bottom + BELOW
+    return drawing
+
+
+def _rows(bars: Sequence[Bar], layout: Layout) -> list[_Row]:
+    rows: list[_Row] = []
     y, group = 4.0, bars[0].group
     for bar in bars:
-        if bar.group != group:
-            y, group = y + gap, bar.group
-        upper = y + (22 if layout.labels_above else 4)
-        rows.append(
-            {
-                "label": bar.label,
-                "words": bar.words,
-                "say": bar.say or f"{bar.label}: {bar.words}",
-                "zero": 0,
-                "size": bar.size,
-                "limit": bar.limit,
-                "upper": upper,
-                "lower": upper + thickness,
-                "middle": upper + thickness / 2,
-                "above": upper - 10,
-                "fill": TONES[bar.tone],
-                "from": upper - 3 if layout.labels_above else y - 1,
-                "to": upper + thickness + 3 if layout.labels_above else y + row + 1,
-            }
-        )
-        y += row
-    x = scaled("zero", top, unit, 4 if layout.labels_above else 6)
-    layers = [
-        layer(
-            {"type": "rect"},
-            rows,
-            x=x,
-            x2={"field": "size"},
-            y=pixels("upper"),
-            y2={"field": "lower"},
-            fill={"field": "fill", "type": "nominal", "scale": None},
-        ),
-        *_bar_words(_without_words(rows), x, left, layout),
-        *_limit(_without_words(rows), x, limit_words, y, broken=layout.labels_above),
-    ]
-    return chart(
-        layers, layout.width, y + 24, {"left": left, "right": right, "top": 4, "bottom": 44}
-    )
-
-
-def _without_words(rows: Sequence[Spec]) -> list[Spec]:
-    """Rows for marks that tell nothing of their own."""
-    return [{name: value for name, value in row.items() if name != "say"} for row in rows]
-
-
-def _bar_words(rows: Sequence[Spec], x: Spec, left: int, layout: Layout) -> list[Spec]:
-    if layout.labels_above:
-        joined = [{**row, "text": f"{row['label']} · {row['words']}", "at": 0} for row in rows]
-        return [
-            layer(
-                {"type": "text", "align": "left", "baseline": "middle"},
-                joined,
-                x=pixels("at"),
-                y=pixels("above"),
-                text={"field": "text"},
-            )
-        ]
-    labels = [{**row, "at": -8} for row in rows]
-    ends = [{**row, "end": max(row["size"], row["limit"] or 0) if _close(row) else row["size"]}
-            for row in rows]  # fmt: skip
-    return [
-        layer(
-            {"type": "text", "align": "right", "baseline": "middle"},
-            labels,
-            x=pixels("at"),
-            y=pixels("middle"),
-            text={"field": "label"},
-        ),
-        layer(
-            {"type": "text", "align": "left", "baseline": "middle", "dx": 8},
-            ends,
-            x={**x, "field": "end"},
-            y=pixels("middle"),
-            text={"field": "words"},
-        ),
-    ]
-
-
-def _close(row: Spec) -> bool:
-    """Whether words set at the bar's end would be crossed by the dashed line."""
-    limit = row["limit"]
-    return limit is not None and row["size"] <= limit < row["size"] + limit * 0.6
-
-
-def _limit(rows: Sequence[Spec], x: Spec, words: str, bottom: float, broken: bool) -> list[Spec]:
-    """One dashed line for each stretch of equal limits; `broken` where words stand between bars."""
-    stretches: list[Spec] = []
-    for row in rows:
-        if row["limit"] is None:
-            continue
-        if not broken and stretches and stretches[-1]["limit"] == row["limit"]:
-            stretches[-1]["to"] = row["to"]
+        y, group = y + APART * (bar.group != group), bar.group
+        if layout.labels_above:
+            above = tuple(wrapped(" · ".join(filter(None, (bar.label, bar.words))), layout.width))
+            rows.append(_Row(bar, y + LINE * len(above) - 2, above))
+            y = rows[-1].upper + THICK + LABELS
         else:
-            stretches.append({"limit": row["limit"], "from": row["from"], "to": row["to"]})
-    if not stretches:
-        return []
-    stretches[-1]["to"] = bottom + 2
-    line = {"type": "rule", "stroke": "currentColor", "strokeWidth": 1.6, "strokeDash": [5, 4]}
-    label = {**stretches[-1], "words": words, "at": bottom + 13}
-    return [
-        layer(
-            line,
-            stretches,
-            x={**x, "field": "limit"},
-            y=pixels("from"),
-            y2={"field": "to"},
-        ),
-        layer(
-            {"type": "text", "align": "center", "baseline": "middle", "fontWeight": "bold"},
-            [label],
-            x={**x, "field": "limit"},
-            y=pixels("at"),
-            text={"field": "words"},
-        ),
-    ]
+            rows.append(_Row(bar, y))
+            y += ROW
+    return rows
+
+
+def _scale(bars: Sequence[Bar], layout: Layout) -> Scale:
+    """From nought to the largest size or limit, with room for the words at both ends of a bar."""
+    top = max(value for bar in bars for value in (bar.size, bar.limit or 0)) * 1.02 or 1
+    if layout.labels_above:
+        return Scale(0, top, 1, layout.width - 1)
+    left = max(text_width(bar.label) for bar in bars) + GAP
+    end = layout.width - 2.0
+    for bar in bars:  # the words stand behind the bar, or behind the dashed line next to its end
+        furthest = max(bar.size, bar.limit or 0)
+        words = text_width(bar.words) + GAP + 2
+        end = min(end, left + (layout.width - left - words) * top / furthest if furthest else end)
+    return Scale(0, top, left, end)
+
+
+def _words(drawing: Drawing, row: _Row, x: Scale) -> None:
+    bar, middle = row.bar, row.upper + THICK / 2
+    for position, text in enumerate(reversed(row.above)):
+        drawing.word(0, row.upper - 9 - LINE * position, text)
+    if not row.above:
+        drawing.word(x.start - GAP, middle, bar.label, anchor="end")
+        drawing.word(_behind(bar, x) + GAP, middle, bar.words)
+
+
+def _behind(bar: Bar, x: Scale) -> float:
+    """The end of a bar, or of the dashed line where that would cross the words."""
+    end = x(bar.size)
+    if bar.limit is None:
+        return end
+    line = x(bar.limit)
+    crosses = end - GAP <= line <= end + 2 * GAP + text_width(bar.words)
+    return max(end, line) if crosses else end
+
+
+def _limits(
+    drawing: Drawing, rows: Sequence[_Row], x: Scale, words: str, bottom: float
+) -> float:  # fmt: skip
+    """One dashed line for each stretch of equal limits, and below them what they are.
+
+    Where words stand between the bars, each bar has a line of its own. Returns where the words end.
+    """
+    stretches: list[tuple[float, float, float]] = []
+    for row in rows:
+        if row.bar.limit is None:
+            continue
+        upper, lower = row.upper - 2, row.upper + THICK + 4
+        if stretches and stretches[-1][0] == row.bar.limit and not row.above:
+            upper = stretches.pop()[1]
+        stretches.append((row.bar.limit, upper, lower))
+    stretches[-1] = (*stretches[-1][:2], bottom)
+    for limit, upper, lower in stretches:
+        drawing.line(x(limit), upper, x(limit), lower, "budget")
+    half = text_width(words, bold=True) / 2
+    middle = max(half, min(x(stretches[-1][0]), drawing.width - half))
+    drawing.word(middle, bottom + LINE / 2, words, "strong", "middle")
+    return bottom + LINE + 2

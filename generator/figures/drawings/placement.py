@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generator.figures.chart import Layout
-from generator.figures.drawings.diagram import LETTER, Diagram, fitting, wrapped
+from generator.figures.drawing import LINE, Drawing, Layout, fitting, text_width, wrapped
 
 BAR = 26
 COLUMN_GAP = 14.0
@@ -53,128 +52,124 @@ def in_words(panel: Panel) -> str:
     return f"{panel.title}: {lanes}.{travels}"
 
 
-def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Diagram:
+def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Drawing:
     """Every run as a group of rows, a row a rank, its layers as boxes as wide as their bytes."""
-    diagram = Diagram(layout.width)
+    drawing = Drawing(layout.width)
     left = 2 if layout.labels_above else 62
     right = 76
     room = layout.width - left - right
     widest = max(sum(p.size for p in lane.pieces) for run in runs for lane in run.lanes)
     y = 4.0
     for run in runs:
-        diagram.word(0, y + 10, run.title, bold=True)
+        drawing.word(0, y + 10, run.title, "strong")
         y += 26
         top = y
         for lane in run.lanes:
-            y = _lane(diagram, lane, y, left, room / widest, layout)
+            y = _lane(drawing, lane, y, left, room / widest, layout)
         if travel and run.travels:
-            y = _travels(diagram, run, top, y, layout)
+            y = _travels(drawing, run, top, y, layout)
         y += 14
-    diagram.height = y
-    return diagram
+    drawing.height = y
+    return drawing
 
 
 def _lane(
-    diagram: Diagram, lane: Lane, y: float, left: float, scale: float, layout: Layout
+    drawing: Drawing, lane: Lane, y: float, left: float, scale: float, layout: Layout
 ) -> float:
     if layout.labels_above:
-        diagram.word(left, y + 7, lane.name, colour="soft")
+        drawing.word(left, y + 7, lane.name, "soft")
         y += 18
     else:
-        diagram.word(left - 10, y + BAR / 2, lane.name, anchor="end")
+        drawing.word(left - 10, y + BAR / 2, lane.name, anchor="end")
     x = left
     for piece in lane.pieces:
         width = max(piece.size * scale, 1.5)
-        diagram.box(
-            x, y, width, BAR, fill="raised", stroke="compute", dashed=piece.is_shard, radius=1
-        )
-        label = fitting(piece.name, width - 8, size=12)
-        if label == piece.name:
-            diagram.word(x + width / 2, y + BAR / 2, label, anchor="middle", size=12)
+        drawing.box(x, y, width, BAR, "layer shard" if piece.is_shard else "layer", radius=1)
+        if text_width(piece.name) <= width - 6:
+            drawing.word(x + width / 2, y + BAR / 2, piece.name, anchor="middle")
         x += width
     if lane.held:
-        diagram.word(x + 8, y + BAR / 2, lane.held, colour="soft")
+        drawing.word(x + 8, y + BAR / 2, lane.held, "soft")
     return y + BAR + GAP
 
 
-def _travels(diagram: Diagram, run: Panel, top: float, y: float, layout: Layout) -> float:
+def _travels(drawing: Drawing, run: Panel, top: float, y: float, layout: Layout) -> float:
     x = 8 if layout.labels_above else 70
     if len(run.lanes) > 1:
-        diagram.arrow(x, y, x, y + 20 * len(run.travels), both=True)
+        drawing.arrow(x, y, x, y + LINE * len(run.travels), both=True)
     for line in run.travels:
-        for part in wrapped(line, diagram.width - x - 20):
-            diagram.word(x + 14, y + 10, part, colour="communication")
-            y += 20
+        for part in wrapped(line, drawing.width - x - 20):
+            drawing.word(x + 14, y + 10, part, "communication")
+            y += LINE
     return y + 4
 
 
-def steps(runs: Sequence[tuple[Panel, tuple[str, ...]]], layout: Layout) -> Diagram:
+def steps(runs: Sequence[tuple[Panel, tuple[str, ...]]], layout: Layout) -> Drawing:
     """One step from top to bottom: a column a rank, a band where all ranks exchange something."""
-    diagram = Diagram(layout.width)
+    drawing = Drawing(layout.width)
     y = 4.0
     for run, phases in runs:
-        diagram.word(0, y + 10, run.title, bold=True)
+        drawing.word(0, y + 10, run.title, "strong")
         y += 28
-        y = _columns(diagram, run, phases, y)
+        y = _columns(drawing, run, phases, y)
         y += 18
-    diagram.height = y
-    return diagram
+    drawing.height = y
+    return drawing
 
 
-def _columns(diagram: Diagram, run: Panel, phases: Sequence[str], y: float) -> float:
+def _columns(drawing: Drawing, run: Panel, phases: Sequence[str], y: float) -> float:
     num = len(run.lanes)
-    width = (diagram.width - COLUMN_GAP * (num - 1)) / num
+    width = (drawing.width - COLUMN_GAP * (num - 1)) / num
     for position, lane in enumerate(run.lanes):
         x = position * (width + COLUMN_GAP)
-        diagram.word(x + width / 2, y + 6, lane.name, anchor="middle", colour="soft")
+        drawing.word(x + width / 2, y + 6, lane.name, "soft", "middle")
     y += 20
     early = [line for line in run.travels if line.startswith("all_gather")]
     late = [line for line in run.travels if line not in early]
     if early:
-        y = _band(diagram, early, y) + 8
+        y = _band(drawing, early, y) + 8
     for phase in phases:
-        y = _phase(diagram, run, phase, width, y)
+        y = _phase(drawing, run, phase, width, y)
         if phase == "backward" and late and num > 1 and not run.is_chain:
-            y = _band(diagram, late, y) + 8
+            y = _band(drawing, late, y) + 8
     for line in late if run.is_chain else []:
-        diagram.word(0, y + 6, line, colour="communication")
-        y += 20
+        drawing.word(0, y + 6, line, "communication")
+        y += LINE
     return y
 
 
-def _phase(diagram: Diagram, run: Panel, phase: str, width: float, y: float) -> float:
+def _phase(drawing: Drawing, run: Panel, phase: str, width: float, y: float) -> float:
     """One phase: side by side where ranks work at once, one after the other in a chain."""
     order = [p for p, lane in enumerate(run.lanes) if lane.phases is None or phase in lane.phases]
     if not run.is_chain or phase not in ("forward", "backward"):
         for position in order:
-            _step(diagram, phase, position, width, y)
+            _step(drawing, phase, position, width, y)
         return y + 38
     if phase == "backward":
         order.reverse()
     for turn, position in enumerate(order):
-        _step(diagram, phase, position, width, y)
+        _step(drawing, phase, position, width, y)
         if turn + 1 < len(order):
             start = position * (width + COLUMN_GAP) + width / 2
             end = order[turn + 1] * (width + COLUMN_GAP) + width / 2
-            diagram.arrow(start, y + 30, end, y + 54)
+            drawing.arrow(start, y + 30, end, y + 54)
         y += 56 if turn + 1 < len(order) else 38
     return y
 
 
-def _step(diagram: Diagram, phase: str, position: int, width: float, y: float) -> None:
+def _step(drawing: Drawing, phase: str, position: int, width: float, y: float) -> None:
     x = position * (width + COLUMN_GAP)
-    diagram.box(x, y, width, 30, fill="raised", stroke="compute", radius=3)
+    drawing.box(x, y, width, 30, "layer", radius=3)
     word = fitting(phase.replace("_", " "), width - 10)
-    diagram.word(x + width / 2, y + 15, word, anchor="middle")
+    drawing.word(x + width / 2, y + 15, word, anchor="middle")
 
 
-def _band(diagram: Diagram, travels: Sequence[str], y: float) -> float:
-    lines = [part for line in travels for part in wrapped(line, diagram.width - 60)]
-    height = 20 * len(lines) + 8
-    diagram.box(0, y, diagram.width, height, stroke="communication", dashed=True, radius=3)
-    diagram.arrow(8, y + height / 2, 34, y + height / 2, both=True)
+def _band(drawing: Drawing, travels: Sequence[str], y: float) -> float:
+    lines = [part for line in travels for part in wrapped(line, drawing.width - 60)]
+    height = LINE * len(lines) + 8
+    drawing.box(1, y, drawing.width - 2, height, "collective", radius=3)
+    drawing.arrow(8, y + height / 2, 34, y + height / 2, both=True)
     for position, part in enumerate(lines):
-        room = len(part) * LETTER
-        x = max(diagram.width / 2, 44 + room / 2)
-        diagram.word(x, y + 14 + 20 * position, part, anchor="middle", colour="communication")
+        x = max(drawing.width / 2, 44 + text_width(part) / 2)
+        drawing.word(x, y + 14 + LINE * position, part, "communication", "middle")
     return y + height

@@ -6,17 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from generator.figures.chart import Layout, Spec, chart, layer, pixels, scaled
-from generator.figures.drawings.diagram import LETTER
+from generator.figures.axes import BELOW, GAP, Scale, across
+from generator.figures.drawing import LINE, Drawing, Layout, text_width
 
-ACTIVITIES = {
-    "compute": "var(--pb-compute)",
-    "communication": "var(--pb-communication)",
-    "waiting": "var(--pb-waiting)",
-}
-HALF = {"compute": 10, "communication": 10, "waiting": 1.5}  # of a box's height, in pixels
+HALF = {"compute": 10.0, "communication": 10.0, "waiting": 1.5}  # of a box's height, in pixels
 ROW = 32
-AXIS, LEGEND = 48, 22  # the room that each takes below the rows
+SWATCH = 14
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ def timeline(
     unit: str,
     words: dict[str, str],
     layout: Layout,
-) -> Spec:
+) -> Drawing:
     """Draw one step.
 
     Args:
@@ -47,88 +42,36 @@ def timeline(
         words: the activities' names in the legend.
         layout: the room there is; on a narrow page what stands at a row's end is left out.
     """
-    left, right = (52, 12) if layout.labels_above else (64, 108)
-    width = layout.width - left - right
-    top = max(s.end for s in spans)
-    tall = ROW * len(rows)
-    middles = {name: i * ROW + ROW / 2 for i, (name, _) in enumerate(rows)}
-    names = [{"name": name, "at": -8, "y": y} for name, y in middles.items()]
-    ends = [
-        {"name": said, "at": width + 8, "y": middles[name]}
-        for name, said in rows
-        if said and not layout.labels_above
-    ]
-    x = scaled("start", top, unit, 4 if layout.labels_above else 6)
-    layers = [
-        _boxes(spans, middles, x),
-        _box_names(spans, middles, x, width / top),
-        _text(names, "right", "currentColor"),
-        *([_text(ends, "left", "var(--pb-soft)")] if ends else []),
-        *_activity_legend(words, tall + AXIS),
-    ]
-    sides = {"left": left, "right": right, "top": 2, "bottom": AXIS + LEGEND}
-    return chart(layers, layout.width, tall, sides)
+    drawing = Drawing(layout.width)
+    left = max(text_width(name) for name, _ in rows) + GAP
+    ends = [] if layout.labels_above else [text_width(said) + GAP for _, said in rows if said]
+    x = Scale(0, max(one.end for one in spans), left, layout.width - max(ends, default=1))
+    middles = {name: 2 + ROW * (position + 0.5) for position, (name, _) in enumerate(rows)}
+    for one in sorted(spans, key=lambda one: (middles[one.row], one.start)):
+        half, width = HALF[one.activity], x(one.end) - x(one.start)
+        upper, say = middles[one.row] - half, one.say or one.name
+        drawing.box(x(one.start), upper, width, 2 * half, f"span {one.activity}", say=say)
+    for one in spans:
+        if one.activity != "waiting" and text_width(one.name) + 6 < x(one.end) - x(one.start):
+            middle = (x(one.start) + x(one.end)) / 2
+            drawing.word(middle, middles[one.row], one.name, "ground", "middle")
+    for name, said in rows:
+        drawing.word(left - GAP, middles[name], name, anchor="end")
+        if ends and said:
+            drawing.word(x.end + GAP, middles[name], said, "soft")
+    bottom = 2 + ROW * len(rows)
+    across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
+    _legend(drawing, words, left, bottom + BELOW + LINE / 2)
+    drawing.height = bottom + BELOW + LINE + 2
+    return drawing
 
 
-def _boxes(spans: Sequence[Activity], middles: dict[str, float], x: Spec) -> Spec:
-    """The activities of each row, as they followed each other."""
-    boxes = [
-        {
-            "start": s.start,
-            "end": s.end,
-            "upper": middles[s.row] - HALF[s.activity],
-            "lower": middles[s.row] + HALF[s.activity],
-            "fill": ACTIVITIES[s.activity],
-            "say": s.say or s.name,
-        }
-        for s in sorted(spans, key=lambda s: (middles[s.row], s.start))
-    ]
-    return layer(
-        {"type": "rect", "stroke": "var(--pb-ground)", "strokeWidth": 1},
-        boxes,
-        x=x,
-        x2={"field": "end"},
-        y=pixels("upper"),
-        y2={"field": "lower"},
-        fill={"field": "fill", "type": "nominal", "scale": None},
-    )
-
-
-def _box_names(
-    spans: Sequence[Activity], middles: dict[str, float], x: Spec, pixels_per_unit: float
-) -> Spec:
-    """The names of activities, inside the boxes that have room for them."""
-    named = [
-        {"name": s.name, "start": (s.start + s.end) / 2, "y": middles[s.row]}
-        for s in spans
-        if s.activity != "waiting"
-        and (s.end - s.start) * pixels_per_unit > LETTER * len(s.name) + 6
-    ]
-    look = {"type": "text", "align": "center", "baseline": "middle", "fill": "var(--pb-ground)"}
-    return layer(look, named, x=x, y=pixels("y"), text={"field": "name"})
-
-
-def _text(rows: Sequence[Spec], align: str, fill: str) -> Spec:
-    look = {"type": "text", "align": align, "baseline": "middle", "fill": fill}
-    return layer(look, rows, x=pixels("at"), y=pixels("y"), text={"field": "name"})
-
-
-def _activity_legend(words: dict[str, str], y: float) -> list[Spec]:
-    boxes, names, at = [], [], 0.0
-    for activity, colour in ACTIVITIES.items():
-        half = 1.5 if activity == "waiting" else 5.5
-        boxes.append(
-            {"from": at, "to": at + 14, "upper": y - half, "lower": y + half, "fill": colour}
-        )
-        names.append({"at": at + 20, "y": y, "name": words[activity]})
-        at += 36 + 6.6 * len(words[activity])
-    swatches = layer(
-        {"type": "rect", "clip": False},
-        boxes,
-        x=pixels("from"),
-        x2={"field": "to"},
-        y=pixels("upper"),
-        y2={"field": "lower"},
-        fill={"field": "fill", "type": "nominal", "scale": None},
-    )
-    return [swatches, _text(names, "left", "currentColor")]
+def _legend(drawing: Drawing, words: dict[str, str], x: float, y: float) -> None:
+    """The activities in one row."""
+    if x + sum(SWATCH + 3 * GAP + text_width(words[one]) for one in HALF) > drawing.width:
+        x = 0
+    for activity, half in HALF.items():
+        tall = min(2 * half, 11)
+        drawing.box(x, y - tall / 2, SWATCH, tall, activity)
+        drawing.word(x + SWATCH + GAP, y, words[activity])
+        x += SWATCH + 3 * GAP + text_width(words[activity])

@@ -17,7 +17,6 @@ from generator.evidence.other_machines import parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Kind, Origin, Value
 from generator.evidence.verdicts import Outcome
-from generator.figures import chart
 from generator.figures.drawings import foretold as drawing
 from generator.figures.drawings.foretold import Dot
 from generator.pages.views.claims import css_of, side
@@ -344,12 +343,13 @@ def charts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
         dots = [_dot(one, size) for one in outcomes if one.quantity == quantity and one.counts]
         dots = [one for one in dots if min(one.expected, one.measured) > 0]
         if dots:
-            spec = drawing.foretold(
+            drawn = drawing.foretold(
                 dots, f"{words['expected']}, {unit}", f"{words['measured']}, {unit}"
             )
             name = f"foretold-{quantity.partition('_')[0]}"
-            svg = chart.svg(spec, name, words[quantity], _described(dots, words), "pb-panel")
-            found.append((words[quantity], Markup(svg)))
+            described = _described(dots, words)
+            svg = drawn.svg(name, words[quantity], described, "pb-panel")
+            found.append((words[quantity], svg))
     return found
 
 

@@ -15,7 +15,6 @@ from markupsafe import Markup
 
 from generator.content.modes.trace import DataFlow, FlowStage
 from generator.evidence.folio import ABSENT, Folio
-from generator.figures.drawings import diagram as diagrams
 from generator.figures.drawings.lanes import Lane, Travel, lanes
 from generator.figures.picture import plain
 from generator.pages.views import tables
@@ -70,9 +69,7 @@ def _stage(
     travels = _travels(flow.run, base, written, found, run, folio)
     drawn = [one for one, _ in travels]
     rows = [_lane(rank, found, run, drawn, folio) for rank in range(run.world_size)]
-    drawing = diagrams.svg(
-        lanes(rows, drawn, folio.ui["trace"]["idle"]),
-        folio.environment,
+    drawing = lanes(rows, drawn, folio.ui["trace"]["idle"]).svg(
         anchor,
         plain(row.title),
         _described(rows, [told for _, told in travels], folio),

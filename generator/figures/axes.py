@@ -1,0 +1,128 @@
+"""Scales and axes: a value → its place in pixels, round numbers for its ticks, a legend.
+
+A scale is plain arithmetic, so that tests work out each place again from the axis alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from generator.figures.drawing import LINE, Drawing, text_width
+
+TICK, GAP = 4, 8  # pixels: the length of a tick; between words that are apart
+BELOW = 44  # what an axis below a plot needs: ticks, labels, title
+SAMPLE = 26  # of a legend's line
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values from `low` to `high` between two places in pixels; both in logarithms if asked."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    is_logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The place of a value."""
+        if self.is_logarithmic:
+            share = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, num: int) -> list[float]:
+        """About `num` round values of the scale; tens and their parts on a logarithmic one."""
+        if self.is_logarithmic:
+            return powers(self.low, self.high)
+        step = _round_step((self.high - self.low) / num)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [round(n * step, 12) for n in range(first, last + 1)]
+
+
+def _round_step(rough: float) -> float:
+    """The one of 1, 2, 5, 10 times a power of ten that is nearest by ratio."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    return power * next((step for step in (1, 2, 5) if rough / power < step * math.sqrt(2)), 10)
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Round numbers between two: tens and, where they are few, their doubles and fives too."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    tens = [10.0**e for e in exponents if low <= 10.0**e <= high]
+    if len(tens) > 3:
+        return tens
+    return [f * 10.0**e for e in exponents for f in (1, 2, 5) if low <= f * 10.0**e <= high]
+
+
+def plain(value: float, digits: int = 6) -> str:
+    """A number with that many significant digits at most, and none of them an idle nought."""
+    if not value:
+        return "0"
+    decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
+    text = f"{round(value, digits - 1 - math.floor(math.log10(abs(value)))):,.{decimals}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", "−")
+
+
+def percent(value: float) -> str:
+    """A share as a percentage."""
+    return f"{plain(value * 100, 4)}%"
+
+
+def across(
+    drawing: Drawing, scale: Scale, y: float, title: str,
+    values: Sequence[float], says: Callable[[float], str] = plain,
+) -> None:  # fmt: skip
+    """An axis at `y`: ticks, the labels that have room from the right on, a title below."""
+    drawing.line(scale.start, y, scale.end, y, "axis")
+    free = drawing.width
+    for value in sorted(values, reverse=True):
+        x, half = scale(value), text_width(says(value)) / 2
+        drawing.line(x, y, x, y + TICK, "axis")
+        middle = max(min(x, drawing.width - half), half)
+        if middle + half <= free:
+            drawing.word(middle, y + TICK + 11, says(value), "soft", "middle")
+            free = middle - half - GAP
+    drawing.word(scale.end, y + TICK + 30, title, "soft", "end")
+
+
+def up(
+    drawing: Drawing, scale: Scale, left: float, right: float,
+    values: Sequence[float], says: Callable[[float], str] = plain,
+) -> None:  # fmt: skip
+    """A grid line across the plot for each value, and its label at the left."""
+    for value in values:
+        y = scale(value)
+        drawing.line(left, y, right, y, "grid")
+        drawing.word(left - GAP, y, says(value), "soft", "end")
+
+
+def room_for(values: Sequence[float], says: Callable[[float], str] = plain) -> float:
+    """What the labels of an upright axis take, at the left of its plot."""
+    return max(map(text_width, map(says, values)), default=0) + GAP
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry of a legend: a name, the looks of its line, and the look and shape of its point."""
+
+    name: str
+    lines: tuple[str, ...] = ()
+    point: tuple[str, str] | None = None
+
+
+def legend(drawing: Drawing, keys: Sequence[Key], y: float = 10) -> float:
+    """A row a key from `y` on; returns where the rows end."""
+    for key in keys:
+        for look in key.lines:
+            drawing.line(0, y, SAMPLE, y, look)
+        if key.point:
+            look, shape = key.point
+            drawing.point(SAMPLE / 2, y, look, shape)
+        drawing.word(SAMPLE + GAP, y, key.name)
+        y += LINE
+    return y - LINE / 2
