@@ -21,7 +21,7 @@ from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
 from generator.evidence.claim_topics import topics_by_claim
 from generator.evidence.evaluation import Evidence
-from runners import trace as traces
+from runners.traces import files as traces
 from runners.traces.records import Trace
 
 
