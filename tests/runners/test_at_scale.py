@@ -8,16 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runners.experiments._at_scale_plans import (
-    RUNS,
-    activations_of_a_block,
-    parameters_on_a_rank,
-    settle,
-    shape_of,
-)
+from runners.experiments.at_scale import RUNS
+from runners.experiments.at_scale.peak import activations_of_a_block, parameters_on_a_rank
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.traces.records import Memory, Run
-from runners.training.transformer import Block, Transformer, TransformerShape
+from runners.training.shape import TransformerShape
+from runners.training.transformer import Block, Transformer
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -104,11 +100,10 @@ def test_a_few_layers_of_a_large_model_peak_where_the_closed_form_says(run: Meas
 
 def test_seven_and_seventy_billion_are_what_they_are_called() -> None:
     for name, size in (("seven_fsdp_8", 7e9), ("seventy_tensor_8", 70e9)):
-        settings = RUNS[name].settings
-        assert shape_of(settings).num_parameters() == pytest.approx(size, rel=0.05)
+        assert RUNS[name].settings.shape.num_parameters() == pytest.approx(size, rel=0.05)
 
 
 def test_ranks_that_cannot_be_dealt_out_are_refused() -> None:
     plan = RUNS["fake_hsdp"]
     with pytest.raises(ValueError, match="cannot be 3 replicas"):
-        settle(replace(plan, settings={**plan.settings, "num_replicas": 3}))
+        replace(plan, settings=plan.settings.changed({"num_replicas": 3}))
