@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from runners.experiments import faults
-from runners.experiments._faults_replay import (
+from runners.experiments.faults.replay import (
     Costs,
     daly_seconds,
     expected_seconds,
@@ -71,24 +72,24 @@ def test_dalys_interval_is_where_the_closed_form_is_least() -> None:
 
 def test_deaths_follow_from_the_seed_and_lose_what_was_not_saved() -> None:
     plan = faults.RUNS["killed_three_times"]
-    steps, saved = plan.settings["death_steps"], plan.settings["last_saved_steps"]
-    assert isinstance(steps, list)
-    assert saved == [8 * math.floor(int(step) / 8) for step in steps]
+    steps, saved = plan.settings.death_steps, plan.settings.last_saved_steps
+    assert saved == [8 * math.floor(step / 8) for step in steps]
     torn = faults.RUNS["killed_while_saving"].settings
-    assert torn["num_steps_at_risk"] == 8
+    assert torn.num_steps_at_risk == 8
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"moment": "noon"}, "moment must be one of step, save"),
+        ({"moment": "noon"}, "moment must be step or save"),
         ({"num_deaths": 30}, "there are no more moments"),
         ({"width": 0}, "width must be a whole number above zero"),
     ],
 )
 def test_an_impossible_death_is_refused_in_one_line(changed: dict, said: str) -> None:
+    plan = faults.RUNS["killed"]
     with pytest.raises(ValueError, match=said):
-        faults._elastic(**changed)
+        replace(plan, settings=plan.settings.changed(changed))
 
 
 @pytest.mark.ranks

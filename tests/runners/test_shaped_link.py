@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.experiments.shaped_link import RUNS, settle
+from runners.experiments.shaped_link import RUNS
 from runners.plans.experiment import find
 from runners.system import links
 from runners.traces.files import read
@@ -34,12 +34,12 @@ def sent(run: Run, rank: int, name: str = "sent_bytes") -> float:
 
 def test_what_a_link_lets_through_follows_from_the_setting() -> None:
     for plan in find("shaped_link").runs.values():
-        assert plan.link_bits_per_second == plan.settings["link_bits_per_second"]
+        assert plan.link_bits_per_second == plan.settings.link_bits_per_second
         assert plan.own_network
     slow = RUNS["mbit_100"].settings
-    assert slow["transfer_seconds"] == pytest.approx(GRADIENT_BYTES * 8 / 100e6)
+    assert slow.transfer_seconds == pytest.approx(GRADIENT_BYTES * 8 / 100e6)
     each = RUNS["exchanged_each"].settings
-    assert each["transfer_seconds"] == pytest.approx(4 * GRADIENT_BYTES * 8 / 400e6)
+    assert each.transfer_seconds == pytest.approx(4 * GRADIENT_BYTES * 8 / 400e6)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_impossible_settings_are_refused(
 ) -> None:
     plan = RUNS["exchanged_each"]
     with pytest.raises(ValueError, match=words):
-        settle(replace(plan, world_size=world_size, settings={**plan.settings, **changed}))
+        replace(plan, world_size=world_size, settings=plan.settings.changed(changed))
 
 
 @can_link

@@ -1,4 +1,4 @@
-"""A training under the elastic launcher, and what its events tell.
+"""A training under the elastic launcher, and what its events show.
 
 In: a `Rank` that is the launcher, a plan with the deaths that are to happen. Out: measures of that
 rank. The launcher's processes end with it, and are watched, so that this rank says it is alive for
@@ -18,21 +18,21 @@ from typing import Any
 
 import torch.distributed.run
 
-from runners.experiments import _faults_program
+from runners.experiments.faults import ElasticSettings, program
 from runners.ranks.rank import Rank
 
-NUM_SPARE_RESTARTS = 3  # for deaths that nobody planned
+NUM_SPARE_RESTARTS = 3  # for deaths that are not planned
 BEAT_SECONDS = 0.1
 Event = dict[str, Any]
 
 
-def launch(rank: Rank, plan: dict[str, Any]) -> list[Event]:
-    """Train under `torchrun` to the end, whoever dies; every event, in order."""
+def launch(rank: Rank[ElasticSettings], plan: dict[str, Any]) -> list[Event]:
+    """Train under `torchrun` to the end, whichever rank dies; every event, in order."""
     folder = rank.scratch / "faults"
     folder.mkdir()
     (folder / "plan.json").write_text(json.dumps(plan))
-    os.environ[_faults_program.FOLDER] = str(folder)
-    os.environ[_faults_program.LAUNCHER] = str(os.getpid())
+    os.environ[program.FOLDER] = str(folder)
+    os.environ[program.LAUNCHER] = str(os.getpid())
     started = time.monotonic()
     with rank.phase("elastic launcher"), _watched(rank, folder / "events.jsonl"):
         torch.distributed.run.main(
@@ -43,14 +43,14 @@ def launch(rank: Rank, plan: dict[str, Any]) -> list[Event]:
                 "--monitor-interval=0.05",
                 f"--log-dir={folder / 'log'}",
                 "--module",
-                _faults_program.__name__,
+                program.__name__,
             ]
         )
     return [{"what": "launched", "at": started}, *_events(folder / "events.jsonl")]
 
 
-def record(rank: Rank, events: list[Event]) -> None:
-    """Keep what the events tell: steps lost, costs of checkpoints and restarts, the end."""
+def record(rank: Rank[ElasticSettings], events: list[Event]) -> None:
+    """Record what the events show: steps lost, costs of checkpoints and restarts, the end."""
     first = [e for e in events if e.get("rank", 0) == 0]
     steps = [e for e in first if e["what"] == "step"]
     saves = [e for e in first if e["what"] == "saved"]
@@ -89,7 +89,7 @@ def _events(path: Path) -> list[Event]:
 
 
 @contextmanager
-def _watched(rank: Rank, events: Path) -> Iterator[None]:
+def _watched(rank: Rank[ElasticSettings], events: Path) -> Iterator[None]:
     """Let this rank's heart beat while the processes that it started work."""
     is_over = threading.Event()
 

@@ -1,6 +1,6 @@
 """What each rank of a faulty training runs, started by the elastic launcher:
 
-    torchrun --standalone --nproc-per-node 2 --max-restarts 3 -m runners.experiments._faults_program
+    torchrun --standalone --nproc-per-node 2 --max-restarts 3 -m runners.experiments.faults.program
 
 It takes up the last whole checkpoint if there is one, and trains to the end. In: `plan.json` in the
 folder that PROOFBOOK_FAULTS names. Out, in that folder: checkpoints, and `events.jsonl`, a line for
@@ -65,7 +65,7 @@ def main() -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
-    from runners.experiments._faults_training import Shape, Training, last_checkpoint
+    from runners.experiments.faults.training import Shape, Training, last_checkpoint
     from runners.ranks.recorder import parameter_digest
 
     torch.set_num_threads(1)

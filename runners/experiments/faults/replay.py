@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from dataclasses import dataclass
+
+from runners.experiments.faults import ReplayedSettings
+from runners.ranks.rank import Rank
+
+# Multiples of Young's interval that are replayed: powers of the root of two around one.
+FACTORS = [2 ** (exponent / 2) for exponent in range(-6, 7)]
 
 
 @dataclass(frozen=True)
@@ -61,3 +68,52 @@ def daly_seconds(costs: Costs) -> float:
         return costs.mtbf_seconds
     ratio = math.sqrt(costs.checkpoint_seconds / (2 * costs.mtbf_seconds))
     return young_seconds(costs) * (1 + ratio / 3 + ratio**2 / 9) - costs.checkpoint_seconds
+
+
+def replayed(rank: Rank[ReplayedSettings]) -> None:
+    """A long training on paper: measured costs, seeded failures, and intervals around Young's."""
+    costs = Costs(
+        statistics.median(rank.followed["step"]),
+        statistics.median(rank.followed["checkpoint"]),
+        statistics.median(rank.followed["restart"]),
+        rank.settings.mtbf_seconds,
+    )
+    work_seconds = costs.mtbf_seconds * rank.settings.num_failures
+    num_steps = round(work_seconds / costs.step_seconds)
+
+    def replays(intervals: list[float]) -> list[tuple[float, float, float]]:
+        between = [max(1, round(seconds / costs.step_seconds)) for seconds in intervals]
+        return [
+            (
+                steps * costs.step_seconds,
+                replay(costs, steps, num_steps, rank.settings.fault_seed),
+                expected_seconds(costs, steps, num_steps),
+            )
+            for steps in between
+        ]
+
+    young, daly = young_seconds(costs), daly_seconds(costs)
+    tried = replays([factor * young for factor in FACTORS])
+    best = min(tried, key=lambda one: one[1])
+    ((_, at_young, expected),) = replays([young])
+    ((_, at_daly, _),) = replays([daly])
+    for name, seconds in {
+        "step": [costs.step_seconds],
+        "checkpoint": [costs.checkpoint_seconds],
+        "restart": [costs.restart_seconds],
+        "work": [work_seconds],
+        "interval": [one[0] for one in tried],
+        "replayed": [one[1] for one in tried],
+        "foretold": [one[2] for one in tried],
+        "best_interval": [best[0]],
+        "young_interval": [young],
+        "daly_interval": [daly],
+        "replayed_at_best": [best[1]],
+        "replayed_at_young": [at_young],
+        "replayed_at_daly": [at_daly],
+        "foretold_at_young": [expected],
+        "lost_at_best": [best[1] - work_seconds],
+        "lost_at_young": [at_young - work_seconds],
+        "lost_at_daly": [at_daly - work_seconds],
+    }.items():
+        rank.measure_seconds(name, seconds)

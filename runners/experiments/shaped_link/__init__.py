@@ -1,0 +1,123 @@
+"""DDP over links of a set rate: what an all-reduce costs, and what overlap and accumulation save.
+
+Each rank lives in a network namespace of its own, and its one link lets a set number of bits
+through in a second (`runners/system/links.py`). The same steps are taken at several rates; at one
+of them with one bucket instead of one a layer, with a bucket for each parameter, with one
+all_reduce after backward instead of DDP, and with gradients accumulated over several microbatches.
+The all-reduce is compared with how long bytes over rate take. Without the right to make links, all
+of it is skipped.
+
+    python -m runners run shaped_link
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor
+from runners.plans.settings import Settings as PlanSettings
+from runners.plans.work import FLOAT_BYTES, perceptron_parameters
+
+QUESTION = (
+    "What does a step cost over a slow link, and what do overlap and accumulation save of it?"
+)
+
+NUM_SETTLING_STEPS = 3  # the recorder leaves out as many
+MEGABIT = 1_000_000
+EACH_LAYER, WHOLE_MODEL, EACH_PARAMETER = 263168, 1 << 22, 1  # bytes of a bucket
+
+
+class Settings(PlanSettings):
+    """Equal layers, microbatches, and a link; gradients are exchanged once a step."""
+
+    width: Count = 256
+    num_layers: Count = 4
+    batch_size: Count = 768  # rows of a rank's microbatch
+    num_microbatches: Count = 1
+    num_steps: Count = 8
+    learning_rate: Factor = 0.01
+    link_bits_per_second: Count | None = 400 * MEGABIT  # None: as fast as it goes
+
+    @property
+    def exchanges_a_step(self) -> int:
+        """How often gradients are exchanged in a step."""
+        return 1
+
+    @cached_property
+    def gradient_bytes(self) -> int:
+        """Of all parameters of one replica."""
+        return FLOAT_BYTES * perceptron_parameters([self.width] * (self.num_layers + 1))
+
+    @cached_property
+    def num_rows_per_step(self) -> int:
+        """Of all ranks and microbatches."""
+        return self.batch_size * self.num_microbatches * self.world_size
+
+    @cached_property
+    def transfer_seconds(self) -> float | None:
+        """What the payload of a ring's all-reduces takes in a step: headers come on top."""
+        if self.link_bits_per_second is None:
+            return None
+        n = self.world_size
+        ring_bytes = self.exchanges_a_step * 2 * (n - 1) * self.gradient_bytes / n
+        return 8 * ring_bytes / self.link_bits_per_second
+
+    def check(self) -> None:
+        """Refuse runs without a step that counts, or without a link."""
+        if self.num_steps <= NUM_SETTLING_STEPS:
+            raise ValueError(f"num_steps must be above {NUM_SETTLING_STEPS}, which only settle")
+        if self.world_size < 2:
+            raise ValueError("world_size must be two or more: one rank sends nothing")
+
+
+class DdpSettings(Settings):
+    """The same under DDP, whose buckets are exchanged while backward goes on."""
+
+    num_exchanges: Count = 1  # in a step: after the last microbatch, or after each
+    bucket_bytes: Count = EACH_LAYER
+
+    @property
+    def exchanges_a_step(self) -> int:
+        """How often gradients are exchanged in a step."""
+        return self.num_exchanges
+
+    def check(self) -> None:
+        """Refuse another number of exchanges than one and all."""
+        super().check()
+        if self.num_exchanges not in (1, self.num_microbatches):
+            raise ValueError(
+                f"num_exchanges must be 1 or {self.num_microbatches}, the microbatches"
+            )
+
+
+def _plan(settings: Settings, *, full: bool = False) -> RunPlan[Settings]:
+    return RunPlan(
+        "ddp" if isinstance(settings, DdpSettings) else "after_backward",
+        2,
+        settings,
+        passes=("timed",),
+        only_on_cpu=True,
+        own_network=True,
+        full=full,
+    )
+
+
+def _rate(megabits: int) -> DdpSettings:
+    return DdpSettings(link_bits_per_second=megabits * MEGABIT)
+
+
+RUNS = {
+    "mbit_100": _plan(_rate(100)),
+    "mbit_400": _plan(_rate(400)),
+    "mbit_1600": _plan(_rate(1600)),
+    "one_bucket": _plan(DdpSettings(bucket_bytes=WHOLE_MODEL)),
+    "after_backward": _plan(Settings()),
+    "accumulated": _plan(DdpSettings(batch_size=192, num_microbatches=4)),
+    "exchanged_each": _plan(DdpSettings(batch_size=192, num_microbatches=4, num_exchanges=4)),
+    "small_buckets": _plan(DdpSettings(bucket_bytes=EACH_PARAMETER), full=True),
+    "mbit_50": _plan(_rate(50), full=True),
+    "mbit_200": _plan(_rate(200), full=True),
+    "mbit_800": _plan(_rate(800), full=True),
+    "unshaped": _plan(DdpSettings(link_bits_per_second=None), full=True),
+}
