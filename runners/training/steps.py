@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
 from runners.training.networks import description, grade, perceptron
 from runners.training.settings import HiddenLayerSettings, TeacherSettings
 from runners.training.teacher import Lesson, Rows, Scaling, teach
+
+T = TypeVar("T")
 
 
 def lesson_for(rank: Rank[TeacherSettings]) -> Lesson:
@@ -136,3 +141,11 @@ def validate(model: nn.Module, rows: Rows) -> tuple[int, float, float]:
     with torch.no_grad():
         loss, accuracy = grade(model(rows.features), rows.labels)
     return len(rows.labels), loss, accuracy
+
+
+def of_all_ranks(rank: Rank, value: T) -> list[T]:
+    """The value of every rank, on every rank; sent as an object, which any backend carries."""
+    values = [value] * rank.world_size
+    if rank.world_size > 1:
+        dist.all_gather_object(values, value)
+    return values

@@ -1,9 +1,9 @@
-"""How often replicas must communicate: gradients in every step, or parameters less often.
+"""How often replicas must communicate, and what: gradients each step, or parameters now and then.
 
 Four ranks train the classifier of `ddp` on their own shards, as its run `ddp_fp64` does with DDP.
-Here no gradient is sent; the ranks average their parameters at an interval: in every step, every
-ten steps, once an epoch, once when training ends. With Adam, whose moments do not follow a gradient
-in proportion, DDP is measured beside it.
+Here no gradient travels; the ranks average their parameters every so many steps: in each one, every
+ten, once an epoch, once when training ends. With Adam, whose moments do not follow a gradient in
+proportion, DDP stands beside it.
 
     python -m runners run averaging
 """
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
+from runners.plans.settings import Count, Factor, Seconds
 from runners.training.settings import ClassifierSettings
 
 QUESTION = "Can replicas average their parameters, and less often than in every step?"
@@ -22,7 +22,7 @@ FULL = True
 
 
 class Settings(ClassifierSettings):
-    """A small classifier, and what its replicas average how often."""
+    """A small classifier on a shard for each rank, and what the ranks average, how often."""
 
     num_rows: Count = 10000
     num_validation_rows: Count = 1000
@@ -32,7 +32,7 @@ class Settings(ClassifierSettings):
     batch_size: Count = 25
     num_epochs: Count = 5
     learning_rate: Factor = 0.1
-    momentum: Factor = 0.9
+    momentum: Seconds = 0.9
     optimizer: Literal["sgd", "adam"] = "sgd"
     averages: Literal["parameters", "gradients"] = "parameters"
     steps_between: Count = 1
@@ -41,23 +41,28 @@ class Settings(ClassifierSettings):
 
     @cached_property
     def num_steps_per_epoch(self) -> int:
-        """Batches of a rank's own samples."""
+        """Of each rank."""
         return self.num_rows // self.world_size // self.batch_size
 
     def check(self) -> None:
-        """Refuse a batch that a rank cannot fill."""
+        """Refuse rows that leave a rank without a batch."""
         if not self.num_steps_per_epoch:
             raise ValueError("num_steps_per_epoch must be a whole number above zero, not 0")
 
 
-ADAM = Settings(optimizer="adam", learning_rate=0.01, num_epochs=1)
+def _plan(settings: Settings) -> RunPlan:
+    return RunPlan("train", 4, settings, passes=("timed",))
+
+
+def _adam(averages: Literal["parameters", "gradients"]) -> Settings:
+    return Settings(optimizer="adam", learning_rate=0.01, num_epochs=1, averages=averages)
+
+
 RUNS = {
-    "each_step": RunPlan("train", 4, Settings(), passes=("timed",)),
-    "ten_steps": RunPlan("train", 4, Settings(steps_between=10), passes=("timed",)),
-    "each_epoch": RunPlan("train", 4, Settings(steps_between=100), passes=("timed",)),
-    "at_end": RunPlan("train", 4, Settings(steps_between=500), passes=("timed",)),
-    "gradients_adam": RunPlan(
-        "train", 4, ADAM.changed({"averages": "gradients"}), passes=("timed",)
-    ),
-    "each_step_adam": RunPlan("train", 4, ADAM, passes=("timed",)),
+    "each_step": _plan(Settings()),
+    "ten_steps": _plan(Settings(steps_between=10)),
+    "each_epoch": _plan(Settings(steps_between=100)),
+    "at_end": _plan(Settings(steps_between=500)),
+    "gradients_adam": _plan(_adam("gradients")),
+    "each_step_adam": _plan(_adam("parameters")),
 }

@@ -18,7 +18,7 @@ CHOICES = (
 
 
 def forecast(plan: RunPlan[Settings]) -> Work:
-    """A small classifier; the median step exchanges only where every step does."""
+    """A small classifier; the median step communicates only where every step does."""
     settings, n = plan.settings, plan.world_size
     widths = (settings.num_features, settings.num_hidden, settings.num_classes)
     is_adam = settings.optimizer == "adam"

@@ -1,4 +1,4 @@
-"""Replicas that average their parameters every so many steps, or their gradients, as DDP does."""
+"""Replicas that average their parameters every so many steps, or their gradients by DDP."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.averaging import Settings
-from runners.experiments.averaging.shown import average_and_show
 from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.records import Setting
 from runners.training.networks import flat
 from runners.training.steps import (
     Tally,
     batch_of,
+    of_all_ranks,
     optimizer_for,
     perceptron_for,
     scaled_lesson,
@@ -21,6 +23,7 @@ from runners.training.steps import (
     train_step,
     validate,
 )
+from runners.training.teacher import Rows
 
 
 def train(rank: Rank[Settings]) -> None:
@@ -43,7 +46,7 @@ def train(rank: Rank[Settings]) -> None:
                 if rank.step_index < last:
                     average(model)
                 else:
-                    average_and_show(rank, model, lesson.validation, average)
+                    _average_and_compare(rank, model, lesson.validation)
         loss, accuracy, count = tally.seen()
         rank.epoch(
             epoch,
@@ -65,6 +68,24 @@ def average(model: nn.Module) -> None:
     pieces = mean.split([p.numel() for p in parameters])
     for parameter, piece in zip(parameters, pieces, strict=True):
         parameter.copy_(piece.view_as(parameter))
+
+
+def _average_and_compare(rank: Rank[Settings], model: nn.Module, validation: Rows) -> None:
+    """Average the replicas, and look at each of them before and after."""
+    _, loss, accuracy = validate(model, validation)
+    facts: dict[str, Setting] = {
+        "validation_losses": [*of_all_ranks(rank, loss)],
+        "validation_accuracies": [*of_all_ranks(rank, accuracy)],
+        "num_distinct": len(set(of_all_ranks(rank, parameter_digest(model.parameters())))),
+    }
+    before = flat(model)
+    with rank.predict("average", "average the replicas' parameters", before, facts) as out:
+        average(model)
+        after = flat(model)
+        out(after)
+        apart = (torch.linalg.norm(before - after) / torch.linalg.norm(after)).item()
+        facts["distances"] = [*of_all_ranks(rank, apart)]
+        _, facts["validation_loss"], facts["validation_accuracy"] = validate(model, validation)
 
 
 STRATEGIES = {"train": train}

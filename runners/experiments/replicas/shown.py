@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.records import Setting
+from runners.training.steps import of_all_ranks
 from runners.training.teacher import Rows
-
-T = TypeVar("T")
-
-
-def gathered(rank: Rank, value: T) -> list[T]:
-    """The value of every rank, on every rank."""
-    values = [value] * rank.world_size
-    dist.all_gather_object(values, value)
-    return values
 
 
 def flat_gradient(model: nn.Module) -> Tensor:
@@ -38,7 +27,7 @@ def compare(rank: Rank, whole: nn.Module, batch: Rows, averaged: Tensor) -> None
         out(oracle)
         apart = (torch.linalg.norm(averaged - oracle) / torch.linalg.norm(oracle)).item()
         facts["loss"] = loss.item()
-        facts["relative_differences"] = [*gathered(rank, apart)]
+        facts["relative_differences"] = [*of_all_ranks(rank, apart)]
         if rank.rank == 0:
             print(f"DDP's gradient is {apart:.1%} away from that of the whole batch")
 
@@ -54,7 +43,7 @@ def watch_buffers(rank: Rank, replica: nn.Module, rows: Tensor) -> None:
     with rank.predict("buffers", "begin the next forward pass", rows, facts) as out:
         out(replica(rows))
         for when, digest in (("after", after), ("met", met[0])):
-            digests = gathered(rank, digest)
+            digests = of_all_ranks(rank, digest)
             facts[f"digests_{when}"] = [*digests]
             facts[f"num_distinct_{when}"] = len(set(digests))
     hook.remove()

@@ -11,12 +11,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, DistributedSampler
 
 from runners.experiments.replicas import DropoutSettings, SamplerSettings, StepSettings
-from runners.experiments.replicas.shown import compare, flat_gradient, gathered, watch_buffers
+from runners.experiments.replicas.shown import compare, flat_gradient, watch_buffers
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.records import Setting
 from runners.training.networks import description, perceptron
-from runners.training.steps import lesson_for
+from runners.training.steps import lesson_for, of_all_ranks
 from runners.training.teacher import Rows, Scaling
 
 
@@ -38,7 +38,7 @@ def one_step(rank: Rank[StepSettings]) -> None:
         (loss * weight if settings.weighted else loss).backward()
         averaged = flat_gradient(model)
         out(averaged)
-        facts["losses"] = [*gathered(rank, loss.item())]
+        facts["losses"] = [*of_all_ranks(rank, loss.item())]
     compare(rank, whole, batch, averaged)
     if settings.norm == "batch":
         watch_buffers(rank, replica, own.features)
@@ -80,7 +80,7 @@ def sampled(rank: Rank[SamplerSettings]) -> None:
     facts: dict[str, Setting] = {"own": [*own]}
     with rank.predict("rows", "ask the sampler for an epoch's rows", rows, facts) as out:
         out(torch.tensor(own))
-        given = [row for of_rank in gathered(rank, own) for row in of_rank]
+        given = [row for of_rank in of_all_ranks(rank, own) for row in of_rank]
         facts["num_given"] = len(given)
         facts["num_distinct"] = len(set(given))
     facts = {}
@@ -104,7 +104,7 @@ def drawn(rank: Rank[DropoutSettings]) -> None:
     with rank.predict("dropout", "drop features at random", rows, facts) as out:
         kept = nn.functional.dropout(rows, settings.dropout)
         out(kept)
-        facts["num_distinct"] = len(set(gathered(rank, parameter_digest([kept]))))
+        facts["num_distinct"] = len(set(of_all_ranks(rank, parameter_digest([kept]))))
 
 
 STRATEGIES = {"one_step": one_step, "sampled": sampled, "drawn": drawn}

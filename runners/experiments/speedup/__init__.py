@@ -1,8 +1,7 @@
 """When a second rank pays: the same global batch on one device, and under DDP over two ranks.
 
 A stack of equal layers, and batches from small to large. What is communicated in a step depends on
-the parameters alone; what is computed depends on the samples as well. So the larger the batch, the
-less the communication weighs.
+the parameters alone, what is computed on the rows as well: so communication weighs less and less.
 
     python -m runners run speedup
 """
@@ -17,11 +16,12 @@ from runners.plans.settings import Settings as PlanSettings
 
 QUESTION = "From which batch on is a step over two ranks faster than a step on one device?"
 FULL = True
+
 BATCH_SIZES = (64, 256, 1024, 4096)
 
 
 class Settings(PlanSettings):
-    """A stack of equal layers, and the samples of one step."""
+    """A stack of equal layers and a batch, dealt out to the ranks."""
 
     width: Count = 256
     num_layers: Count = 8
@@ -31,16 +31,14 @@ class Settings(PlanSettings):
 
     @cached_property
     def batch_size(self) -> int:
-        """Samples of each rank."""
+        """Rows of one rank."""
         return self.global_batch_size // self.world_size
 
     def check(self) -> None:
-        """Refuse a batch that cannot be divided among the ranks equally."""
-        if self.global_batch_size % self.world_size:
-            raise ValueError(
-                f"global_batch_size {self.global_batch_size} is not divisible by "
-                f"{self.world_size} ranks"
-            )
+        """Refuse a batch that the ranks cannot share equally."""
+        rows, ranks = self.global_batch_size, self.world_size
+        if rows % ranks:
+            raise ValueError(f"global_batch_size {rows} is not divisible by {ranks} ranks")
 
 
 RUNS = {

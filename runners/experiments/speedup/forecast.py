@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runners.experiments.speedup import BATCH_SIZES, Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import FLOAT_BYTES, Choice, Exchange, Work, stack_work
+from runners.plans.work import Choice, Exchange, Work, stack_work
 
 CHOICES = tuple(
     Choice(
@@ -20,15 +20,15 @@ CHOICES = tuple(
 
 def forecast(plan: RunPlan[Settings]) -> Work:
     """A stack of equal layers on this rank's share of the batch; under DDP, its gradients."""
-    settings = plan.settings
-    alone = stack_work([settings.width] * (settings.num_layers + 1), settings.batch_size)
+    num_layers = plan.settings.num_layers
+    alone = stack_work([plan.settings.width] * (num_layers + 1), plan.settings.batch_size)
     if plan.strategy == "single":
         return alone
-    model_bytes = FLOAT_BYTES * alone.optimizer_parameters
+    model_bytes = 4 * alone.optimizer_parameters
     return replace(
         alone,
         moved_bytes=alone.moved_bytes + 6 * model_bytes,  # into the buckets, divided, and back
-        num_operations=alone.num_operations + 6 * settings.num_layers,
+        num_operations=alone.num_operations + 6 * num_layers,
         exchanges=(Exchange("all_reduce", model_bytes, 2, plan.world_size),),
         num_busy_ranks=plan.world_size,
     )

@@ -1,9 +1,9 @@
-"""One global batch: whole on one device, or a share of it on each rank under DDP."""
+"""A step on the whole batch on one device, and on a share of it under DDP."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.speedup import Settings
@@ -27,7 +27,10 @@ def single(rank: Rank[Settings]) -> None:
 def _train(rank: Rank[Settings], model: nn.Module) -> None:
     settings = rank.settings
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
-    features, labels = _batch(rank)
+    source = torch.Generator().manual_seed(rank.seed + rank.rank)
+    shape = (settings.batch_size, settings.width)
+    features = torch.randn(shape, generator=source).to(rank.device)
+    labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
     rank.watch(model, optimizer)
     for _ in rank.steps(settings.num_steps):
         loss = nn.functional.cross_entropy(model(features), labels)
@@ -37,23 +40,12 @@ def _train(rank: Rank[Settings], model: nn.Module) -> None:
         rank.count_samples(settings.batch_size)
 
 
-def _model(rank: Rank[Settings]) -> nn.Sequential:
-    """The same parameters on every rank."""
+def _model(rank: Rank[Settings]) -> nn.Module:
     settings = rank.settings
     widths = (settings.width,) * (settings.num_layers + 1)
     rank.describe(description(widths, [range(rank.world_size)] * settings.num_layers))
     torch.manual_seed(rank.seed)
     return perceptron(widths, device=rank.device)
-
-
-def _batch(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
-    """Random samples of this rank's own, and their labels."""
-    settings = rank.settings
-    source = torch.Generator().manual_seed(rank.seed + rank.rank)
-    shape = (settings.batch_size, settings.width)
-    features = torch.randn(shape, generator=source).to(rank.device)
-    labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
-    return features, labels
 
 
 STRATEGIES = {"single": single, "ddp": ddp}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -18,11 +17,10 @@ from runners.experiments.synchronization import Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import flat
-from runners.training.steps import batch_of, perceptron_for, scaled_lesson, validate
+from runners.training.steps import batch_of, of_all_ranks, perceptron_for, scaled_lesson, validate
 from runners.training.teacher import Rows
 
 NUM_BLOCK_STEPS = 16  # timed together, so that the step that averages is in the time
-T = TypeVar("T")
 
 
 class Replica:
@@ -98,7 +96,7 @@ class Replica:
         """Record what the replicas are worth in the end, and how they came there."""
         rank = self.rank
         graded = validate(self.model, self.validation)
-        for losses in zip(*_of_all(rank, self._losses), strict=True):
+        for losses in zip(*of_all_ranks(rank, self._losses), strict=True):
             rank.step_loss(sum(losses) / rank.world_size)
         rank.epoch(
             1,
@@ -107,25 +105,19 @@ class Replica:
             validation=graded if rank.rank == 0 else None,
             parameters=self.model.parameters(),
         )
-        rank.measure("validation_losses", [*_of_all(rank, graded[1])])
+        rank.measure("validation_losses", [*of_all_ranks(rank, graded[1])])
         rank.measure("exchanged_bytes", self.exchanged_bytes)
-        rank.measure("largest_gradient_norm", max(_of_all(rank, self.largest_norm)))
-        farthest = [max(of_ranks) for of_ranks in zip(*_of_all(rank, self.distances), strict=True)]
+        rank.measure("largest_gradient_norm", max(of_all_ranks(rank, self.largest_norm)))
+        farthest = [
+            max(of_ranks) for of_ranks in zip(*of_all_ranks(rank, self.distances), strict=True)
+        ]
         if farthest:
             rank.measure("largest_distance", max(farthest))
             rank.measure("mean_distance", sum(farthest) / len(farthest))
         digest = parameter_digest(self.model.parameters())
-        rank.measure("num_distinct", len(set(_of_all(rank, digest))))
+        rank.measure("num_distinct", len(set(of_all_ranks(rank, digest))))
         if rank.rank == 0:
             print(f"validation loss {graded[1]:.4f}, {graded[2]:.1%} right, on rank 0")
-
-
-def _of_all(rank: Rank[Settings], value: T) -> list[T]:
-    """The value of every rank, on every rank; as objects, which any backend carries."""
-    gathered = [value] * rank.world_size
-    if rank.world_size > 1:
-        dist.all_gather_object(gathered, value)
-    return gathered
 
 
 def _rows(rank: Rank[Settings]) -> tuple[list[Rows], Rows]:
