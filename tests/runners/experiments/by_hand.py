@@ -36,7 +36,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from runners.experiments import _executed
+from runners.experiments._executed import plans
+from runners.experiments._executed.strategies import program as executed
 from runners.plans.experiment import RunPlan
 from runners.ranks.rank import Rank
 from runners.traces.programs import ROOT, found
@@ -366,5 +367,5 @@ RUNS = {
     for name in STRATEGIES
 }
 # As they stand: `listings` takes them in once the reference machine is measured again.
-RUNS |= _executed.plans(PROGRAMS)
-STRATEGIES["program"] = _executed.program
+RUNS |= plans(PROGRAMS)
+STRATEGIES["program"] = executed

@@ -9,20 +9,11 @@ it printed stands on the page. A reader copies the command and sees the same.
 
 from __future__ import annotations
 
-from runners.experiments._executed import ROOT, plans, program, unchanged
-from runners.plans.experiment import RunPlan
-from runners.traces.programs import found
+from runners.experiments._executed import plans
+from runners.traces.programs import ROOT, found
 
 QUESTION = "What does a program of twenty lines show of the sentences that people read?"
 FULL = True
 
 PROGRAMS = found(ROOT, "content/retracted/*.py")  # the digest covers them by this pattern
 RUNS = plans(PROGRAMS)
-
-
-def settle(plan: RunPlan) -> RunPlan:
-    """The same run; a program's settings are its own constants."""
-    return unchanged(plan, RUNS)
-
-
-STRATEGIES = {"program": program}

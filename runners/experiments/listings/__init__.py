@@ -1,7 +1,7 @@
 """The programs that pages print: each is executed as it stands, and its outcome recorded.
 
 A page that shows code shows a file of `content/topics/*/code/`; this experiment runs every such
-file in ranks, as `torchrun` would (`_executed.py`). How many ranks, under which budget and to which
+file in ranks, as `torchrun` would (`_executed/`). How many ranks, under which budget and to which
 end, the file says itself (`runners/traces/programs.py`). A program that leaves `step_seconds` or
 `model` behind has its step times, or its parameters' digest, recorded; so are numbers that its
 ranks gathered as `told`, one dict a rank.
@@ -11,9 +11,8 @@ ranks gathered as `told`, one dict a rank.
 
 from __future__ import annotations
 
-from runners.experiments._executed import ROOT, plans, program, unchanged
-from runners.plans.experiment import RunPlan
-from runners.traces.programs import found
+from runners.experiments._executed import plans
+from runners.traces.programs import ROOT, found
 
 QUESTION = "What do the programs that the lessons show really do when they run?"
 
@@ -21,11 +20,3 @@ FULL = True
 
 PROGRAMS = found(ROOT, "content/topics/*/code/*.py")  # the digest covers them by this pattern
 RUNS = plans(PROGRAMS)
-
-
-def settle(plan: RunPlan) -> RunPlan:
-    """The same run; a program's settings are its own constants."""
-    return unchanged(plan, RUNS)
-
-
-STRATEGIES = {"program": program}
