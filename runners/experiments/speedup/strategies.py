@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.speedup import Settings
 from runners.ranks.rank import Rank
-from runners.training.networks import description, perceptron
+from runners.training.stack import equal_stack, random_batch
 
 
 def ddp(rank: Rank[Settings]) -> None:
@@ -27,7 +27,8 @@ def single(rank: Rank[Settings]) -> None:
 def _train(rank: Rank[Settings], model: nn.Module) -> None:
     settings = rank.settings
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
-    features, labels = _batch(rank)
+    seed = rank.seed + rank.rank  # each rank has samples of its own
+    features, labels = random_batch(rank, settings.batch_size, settings.width, seed)
     rank.watch(model, optimizer)
     for _ in rank.steps(settings.num_steps):
         loss = nn.functional.cross_entropy(model(features), labels)
@@ -38,22 +39,7 @@ def _train(rank: Rank[Settings], model: nn.Module) -> None:
 
 
 def _model(rank: Rank[Settings]) -> nn.Sequential:
-    """The same parameters on every rank."""
-    settings = rank.settings
-    widths = (settings.width,) * (settings.num_layers + 1)
-    rank.describe(description(widths, [range(rank.world_size)] * settings.num_layers))
-    torch.manual_seed(rank.seed)
-    return perceptron(widths, device=rank.device)
-
-
-def _batch(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
-    """Random samples of this rank's own, and their labels."""
-    settings = rank.settings
-    source = torch.Generator().manual_seed(rank.seed + rank.rank)
-    shape = (settings.batch_size, settings.width)
-    features = torch.randn(shape, generator=source).to(rank.device)
-    labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
-    return features, labels
+    return equal_stack(rank, rank.settings.width, rank.settings.num_layers)
 
 
 STRATEGIES = {"single": single, "ddp": ddp}
