@@ -52,13 +52,13 @@ def _step(
         loss.backward()
     if not overlaps:
         with rank.phase("exchange", computes=False):
-            _all_reduce(replica)
+            _exchange(replica)
     optimizer.step()
     optimizer.zero_grad()
     return loss.item()
 
 
-def _all_reduce(model: nn.Module) -> None:
+def _exchange(model: nn.Module) -> None:
     """What DDP does, without the overlap: all gradients in one message, once backward is over."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     whole = torch.cat([g.reshape(-1) for g in gradients])
