@@ -29,3 +29,15 @@ class ClassifierSettings(HiddenLayerSettings):
 
     learning_rate: Factor
     momentum: Seconds
+
+
+class StackSettings(Settings):
+    """A stack of equal linear layers."""
+
+    width: Count
+    num_layers: Count
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the features, and of what each layer puts out."""
+        return (self.width,) * (self.num_layers + 1)

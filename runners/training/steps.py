@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
 from runners.training.networks import description, grade, perceptron
-from runners.training.settings import HiddenLayerSettings, TeacherSettings
+from runners.training.settings import HiddenLayerSettings, StackSettings, TeacherSettings
 from runners.training.teacher import Lesson, Rows, Scaling, teach
 
 T = TypeVar("T")
@@ -66,6 +66,26 @@ def perceptron_for(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
     rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
     torch.manual_seed(rank.seed)
     return perceptron(widths, dtype=dtype, device=rank.device)
+
+
+def stack_for(rank: Rank[StackSettings], *, is_sharded: bool = False) -> nn.Sequential:
+    """The stack of a run's settings, equal on every rank; each holds it whole, or shards of it."""
+    widths, num_layers = rank.settings.widths, rank.settings.num_layers
+    everywhere = [range(rank.world_size)] * num_layers
+    rank.describe(description(widths, everywhere, sharded=[is_sharded] * num_layers))
+    torch.manual_seed(rank.seed)
+    return perceptron(widths, device=rank.device)
+
+
+def random_rows(rank: Rank[StackSettings], num_rows: int) -> tuple[Tensor, Tensor]:
+    """Features (num_rows, width) and labels (num_rows,) for a stack, of this rank alone."""
+    width = rank.settings.width
+    with rank.phase("rows"):
+        source = torch.Generator().manual_seed(rank.seed + rank.rank)
+        features = torch.randn((num_rows, width), generator=source).to(rank.device)
+        labels = torch.randint(0, width, (num_rows,), generator=source).to(rank.device)
+        rank.rows(features, labels)
+    return features, labels
 
 
 def optimizer_for(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:

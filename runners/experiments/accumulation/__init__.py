@@ -17,8 +17,9 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.plans.work import perceptron_parameters
+from runners.training.settings import StackSettings
 
 QUESTION = "Is a batch taken in small parts the same batch, and what does it spare?"
 
@@ -27,7 +28,7 @@ LABEL_BYTES = 8
 UNEQUAL = (8, 24, 40, 56, 4, 12, 20, 28)
 
 
-class Settings(PlanSettings):
+class Settings(StackSettings):
     """A stack of equal layers, updated from several microbatches."""
 
     width: Count = 256
@@ -61,7 +62,7 @@ class Settings(PlanSettings):
     @cached_property
     def model_bytes(self) -> int:
         """Parameters of all layers."""
-        return BYTES_PER_VALUE * perceptron_parameters((self.width,) * (self.num_layers + 1))
+        return BYTES_PER_VALUE * perceptron_parameters(self.widths)
 
     def check(self) -> None:
         """Refuse rows that do not make equal microbatches."""
@@ -70,7 +71,7 @@ class Settings(PlanSettings):
             raise ValueError(f"num_rows {rows} cannot be taken in {parts} microbatches")
 
 
-class GradientSettings(PlanSettings):
+class GradientSettings(RunSettings):
     """One update in unequal microbatches, of rows or of tokens."""
 
     task: Literal["rows", "tokens"] = "rows"

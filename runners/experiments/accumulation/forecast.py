@@ -24,7 +24,7 @@ def forecast(plan: RunPlan[Settings]) -> Work | None:
         return None
     settings = plan.settings
     parts, layers, model = settings.num_microbatches, settings.num_layers, settings.model_bytes
-    one = stack_work((settings.width,) * (layers + 1), settings.microbatch_size)
+    one = stack_work(settings.widths, settings.microbatch_size)
     exchanges = parts if settings.exchanges_each else 1
     # Every microbatch but the first adds its gradients to those that are there.
     added, copied = 3 * (parts - 1) * model, 4 * exchanges * model

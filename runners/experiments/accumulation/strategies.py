@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -14,16 +14,16 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.accumulation import Settings
 from runners.experiments.accumulation.unequal import gradients
 from runners.ranks.rank import Rank
-from runners.training.networks import description, perceptron
+from runners.training.steps import random_rows, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
     """Train to the end; a step is one update on all the rows of this rank."""
     settings = rank.settings
-    model = _model(rank)
-    features, labels = _rows(rank)
+    is_sharded = settings.strategy == "sharded"
+    model = stack_for(rank, is_sharded=is_sharded)
+    features, labels = random_rows(rank, settings.num_rows)
     with rank.phase("wrap"):
-        is_sharded = settings.strategy == "sharded"
         wrapped = _sharded(rank, model) if is_sharded else DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(wrapped, optimizer)
@@ -69,28 +69,6 @@ def _sharded(rank: Rank[Settings], model: nn.Module) -> nn.Module:
             fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return model
-
-
-def _model(rank: Rank[Settings]) -> nn.Module:
-    settings = rank.settings
-    widths = (settings.width,) * (settings.num_layers + 1)
-    everywhere = [range(rank.world_size)] * settings.num_layers
-    sharded = [settings.strategy == "sharded"] * settings.num_layers
-    rank.describe(description(widths, everywhere, sharded=sharded))
-    torch.manual_seed(rank.seed)
-    return perceptron(widths, device=rank.device)
-
-
-def _rows(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
-    """This rank's own rows, the same in every update."""
-    settings = rank.settings
-    with rank.phase("rows"):
-        source = torch.Generator().manual_seed(rank.seed + rank.rank)
-        shape = (settings.num_rows, settings.width)
-        features = torch.randn(shape, generator=source).to(rank.device)
-        labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
-        rank.rows(features, labels)
-    return features, labels
 
 
 STRATEGIES = {"train": train, "sharded": train, "gradients": gradients}

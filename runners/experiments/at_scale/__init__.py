@@ -19,13 +19,13 @@ from runners.experiments.at_scale.peak import (
 )
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.training.shape import TransformerShape
 
 QUESTION = "What does one of many ranks hold of a transformer that no single device could train?"
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """A transformer, and how ranks divide it: replicas, parts of a layer, and shards of these."""
 
     vocabulary: Count

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.training.settings import StackSettings
 
 QUESTION = "Does a gradient wait for the end of backward before it is sent?"
 FULL = True
@@ -22,7 +22,7 @@ FULL = True
 BYTES_PER_VALUE = 4
 
 
-class Settings(PlanSettings):
+class Settings(StackSettings):
     """A stack of equal layers under DDP, and how its gradients travel."""
 
     num_layers: Count = 12

@@ -30,7 +30,7 @@ def forecast(plan: RunPlan[Settings]) -> Work:
     activation = BYTES_PER_VALUE * rows * settings.width
     cap = settings.bucket_cap_mib
     whole_buckets = -(-model // (cap << 20)) if cap else 2
-    alone = stack_work([settings.width] * (num_layers + 1), rows)
+    alone = stack_work(settings.widths, rows)
     peak = 3 * model + activation if overlaps else 4 * model
     return replace(
         alone,

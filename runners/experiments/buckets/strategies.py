@@ -12,17 +12,17 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.buckets import Settings
 from runners.experiments.buckets.seen import Seen
 from runners.ranks.rank import Rank
-from runners.training.networks import description, perceptron
+from runners.training.steps import random_rows, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
     """Train on one batch; after the last step show which buckets it sent."""
     settings = rank.settings
-    stack = _stack(rank)
+    stack = stack_for(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(stack, bucket_cap_mb=settings.bucket_cap_mib or None)
     optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
-    features, labels = _rows(rank)
+    features, labels = random_rows(rank, settings.batch_size)
     rank.watch(replica, optimizer)
     seen = Seen()
     if settings.overlaps:
@@ -52,13 +52,13 @@ def _step(
         loss.backward()
     if not overlaps:
         with rank.phase("exchange", computes=False):
-            _all_reduce(replica)
+            _exchange(replica)
     optimizer.step()
     optimizer.zero_grad()
     return loss.item()
 
 
-def _all_reduce(model: nn.Module) -> None:
+def _exchange(model: nn.Module) -> None:
     """What DDP does, without the overlap: all gradients in one message, once backward is over."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     whole = torch.cat([g.reshape(-1) for g in gradients])
@@ -67,26 +67,6 @@ def _all_reduce(model: nn.Module) -> None:
     pieces = whole.split([g.numel() for g in gradients])
     for gradient, piece in zip(gradients, pieces, strict=True):
         gradient.copy_(piece.view_as(gradient))
-
-
-def _stack(rank: Rank[Settings]) -> nn.Sequential:
-    settings = rank.settings
-    widths = (settings.width,) * (settings.num_layers + 1)
-    rank.describe(description(widths, [range(rank.world_size)] * settings.num_layers))
-    torch.manual_seed(rank.seed)
-    return perceptron(widths, device=rank.device)
-
-
-def _rows(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
-    """This rank's own rows, the same in every step."""
-    settings = rank.settings
-    with rank.phase("rows"):
-        source = torch.Generator().manual_seed(rank.seed + rank.rank)
-        shape = (settings.batch_size, settings.width)
-        features = torch.randn(shape, generator=source).to(rank.device)
-        labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
-        rank.rows(features, labels)
-    return features, labels
 
 
 STRATEGIES = {"train": train}

@@ -16,14 +16,14 @@ from functools import cached_property
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 
 QUESTION = "How does the peak grow with depth, and how much is computed again, by what is kept?"
 BYTES_PER_VALUE = 4
 WIDENING = 4  # of a block's inside
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """A stack of equal blocks, whose activations are all kept."""
 
     num_layers: Count = 16

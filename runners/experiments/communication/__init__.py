@@ -18,7 +18,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 
 QUESTION = "What does each collective cost in time, and what does it really send?"
 VALUE_BYTES = 4
@@ -29,7 +29,7 @@ WIRE_SIZES = (768 << 10, 3 << 20)
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all")
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """The payloads of each operation."""
 
     sizes_bytes: tuple[Count, ...]

@@ -15,12 +15,12 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 
 QUESTION = "What does it take for a killed training to end as if nothing had happened?"
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """A stack of layers of width², trained by Adam."""
 
     width: Count = 640
@@ -98,7 +98,7 @@ class ElasticSettings(Settings):
             )
 
 
-class ReplayedSettings(PlanSettings):
+class ReplayedSettings(RunSettings):
     """A long training on paper: how often its machine fails."""
 
     mtbf_seconds: Count
@@ -107,8 +107,8 @@ class ReplayedSettings(PlanSettings):
 
 
 def _plan(
-    strategy: str, world_size: int, settings: PlanSettings, *, full: bool = False
-) -> RunPlan[PlanSettings]:
+    strategy: str, world_size: int, settings: RunSettings, *, full: bool = False
+) -> RunPlan[RunSettings]:
     is_replayed = isinstance(settings, ReplayedSettings)
     return RunPlan(
         strategy,

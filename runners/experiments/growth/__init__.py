@@ -14,7 +14,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.plans.work import perceptron_parameters
 
 QUESTION = "How do memory, bytes passed and time grow with ranks, parameters and batch?"
@@ -26,7 +26,7 @@ WORLD_SIZES = (2, 4)
 BATCH_WIDTH = 500  # narrower, so that activations show beside parameters
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """A stack of equal layers, its batch, and how both are divided among the ranks."""
 
     width: Count = 1000

@@ -14,7 +14,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.traces.records import Death, Status
 
 QUESTION = "When ranks do not make the same calls, what happens, who waits, and what ends it?"
@@ -24,7 +24,7 @@ SOON_SECONDS, LATE_SECONDS = 1, 20
 Pair = tuple[Count, Count]  # of each rank
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """Every group gives up after a while."""
 
     timeout_seconds: Count = LATE_SECONDS

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.plans.work import perceptron_parameters
 
 QUESTION = "What lets a batch train whose activations do not fit one device's memory?"
@@ -24,7 +24,7 @@ BYTES_PER_LABEL = 8
 NUM_BUDGETED_EPOCHS = 3  # a budget is too small in the first or not at all
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """A residual network, and the parts in which one batch goes through it."""
 
     batch_size: Count = 80000

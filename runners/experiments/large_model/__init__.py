@@ -15,7 +15,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.plans.work import layer_parameters
 from runners.traces.records import Status
 
@@ -33,7 +33,7 @@ Optimizer = Literal["sgd", "adam"]
 COPIES: dict[Optimizer, int] = {"sgd": 2, "adam": 4}
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """A stack of linear layers, where it is cut into two stages, and how long it trains."""
 
     widths: tuple[Count, ...]

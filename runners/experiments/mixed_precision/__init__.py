@@ -15,14 +15,14 @@ from typing import Literal
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.plans.work import perceptron_parameters
 
 QUESTION = "What does a narrower number spare, and what does it lose?"
 FULL_BYTES, NARROW_BYTES = 4, 2
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """A stack of equal layers, in fp32."""
 
     width: Count = 128

@@ -18,7 +18,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, Seconds
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 
 QUESTION = "How long do the ranks of a pipeline stand idle, and what does each schedule keep?"
 FLOAT_BYTES = 4
@@ -28,7 +28,7 @@ NUM_CHUNKS = {"interleaved": 2, "zero_bubble": 2, "zero_bubble_v": 2}
 ON_CUDA = {"*": {"width": 1024, "batch_size": 16384}}
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """A stack of equal layers, cut into stages, and how long each of their actions lasts."""
 
     width: Count = 32

@@ -14,7 +14,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.traces.records import Setting
 from runners.training.settings import TeacherSettings
 
@@ -65,7 +65,7 @@ class StepSettings(TeacherSettings):
         parts(self.batch_size, self.world_size, self.skew)
 
 
-class SamplerSettings(PlanSettings):
+class SamplerSettings(RunSettings):
     """The rows that a sampler deals out."""
 
     num_rows: Count = 10
@@ -73,7 +73,7 @@ class SamplerSettings(PlanSettings):
     drops_last: bool = False
 
 
-class DropoutSettings(PlanSettings):
+class DropoutSettings(RunSettings):
     """One draw of dropout on each rank."""
 
     num_features: Count = 64
@@ -81,7 +81,7 @@ class DropoutSettings(PlanSettings):
     seeds_by_rank: bool = False
 
 
-def _plan(strategy: str, settings: PlanSettings) -> RunPlan:
+def _plan(strategy: str, settings: RunSettings) -> RunPlan:
     return RunPlan(strategy, 4, settings, passes=("timed",))
 
 

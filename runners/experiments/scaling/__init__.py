@@ -20,8 +20,8 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
 from runners.plans.work import perceptron_parameters
+from runners.training.settings import StackSettings
 
 QUESTION = "How much faster is a step over more ranks, and where do more of them stop paying?"
 
@@ -31,7 +31,7 @@ MEGABIT = 1_000_000
 ROWS = 800
 
 
-class Settings(PlanSettings):
+class Settings(StackSettings):
     """A stack of equal layers and a batch, dealt out to the ranks."""
 
     width: Count = 320
@@ -60,7 +60,7 @@ class ReplicaSettings(Settings):
     @cached_property
     def gradient_bytes(self) -> int:
         """Of the whole model."""
-        return VALUE_BYTES * perceptron_parameters((self.width,) * (self.num_layers + 1))
+        return VALUE_BYTES * perceptron_parameters(self.widths)
 
 
 class LinkedSettings(ReplicaSettings):

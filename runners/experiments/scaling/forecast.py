@@ -25,8 +25,7 @@ CHOICES = (
 def forecast(plan: RunPlan[Settings]) -> Work | None:
     """A rank's rows, the update of all parameters, and one all-reduce of them."""
     settings = plan.settings
-    widths = [settings.width] * (settings.num_layers + 1)
-    alone = stack_work(widths, settings.batch_size)
+    alone = stack_work(settings.widths, settings.batch_size)
     if not isinstance(settings, ReplicaSettings):
         return alone
     gradients = settings.gradient_bytes
@@ -34,7 +33,7 @@ def forecast(plan: RunPlan[Settings]) -> Work | None:
     return replace(
         alone,
         moved_bytes=alone.moved_bytes + 6 * gradients,  # into the bucket, divided, and back
-        num_operations=alone.num_operations + 6 * len(widths),
+        num_operations=alone.num_operations + 6 * len(settings.widths),
         exchanges=() if transfer else (Exchange("all_reduce", gradients, 2, plan.world_size),),
         num_busy_ranks=plan.world_size,
         extra_seconds=transfer * 1514 / 1448,  # a full frame, and its payload

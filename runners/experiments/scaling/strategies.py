@@ -17,14 +17,14 @@ from runners.experiments.scaling import (
     Settings,
 )
 from runners.ranks.rank import Rank
-from runners.training.networks import description, perceptron
+from runners.training.steps import stack_for
 
 NUM_TURNS = 6  # of the bare all_reduces, the first of which settles
 
 
 def ddp(rank: Rank[ReplicaSettings]) -> None:
     """A part of the batch on each rank, gradients averaged; and the expected cost of averaging."""
-    model = _model(rank)
+    model = stack_for(rank)
     _predict_all_reduce(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
@@ -38,7 +38,7 @@ def ddp(rank: Rank[ReplicaSettings]) -> None:
 
 def single(rank: Rank[Settings]) -> None:
     """The whole batch on one device."""
-    _train(rank, _model(rank))
+    _train(rank, stack_for(rank))
 
 
 def _train(rank: Rank[Settings], model: nn.Module) -> None:
@@ -65,14 +65,6 @@ def _train(rank: Rank[Settings], model: nn.Module) -> None:
     rank.measure_seconds("update", update[NUM_SETTLING_STEPS:])
     rank.count_samples(settings.batch_size * settings.num_steps)
     rank.epoch(1, loss=loss.item(), num_samples=settings.batch_size)
-
-
-def _model(rank: Rank[Settings]) -> nn.Module:
-    settings = rank.settings
-    widths = [settings.width] * (settings.num_layers + 1)
-    rank.describe(description(widths, [range(rank.world_size)] * settings.num_layers))
-    torch.manual_seed(rank.seed)
-    return perceptron(widths, device=rank.device)
 
 
 def _own_rows(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.plans.work import FLOAT_BYTES, perceptron_parameters
 
 QUESTION = (
@@ -28,7 +28,7 @@ MEGABIT = 1_000_000
 EACH_LAYER, WHOLE_MODEL, EACH_PARAMETER = 263168, 1 << 22, 1  # bytes of a bucket
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """Equal layers, microbatches, and a link; gradients are exchanged once a step."""
 
     width: Count = 256

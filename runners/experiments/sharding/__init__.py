@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.plans.work import layer_parameters
 
 QUESTION = "What does each way of sharding save on a rank, and what does it send for that?"
@@ -26,7 +26,7 @@ WORLD_SIZES = (1, 2, 4)
 SHARDED = ("fsdp", "fsdp_freed", "fsdp_kept")
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """A stack of linear layers, and the bytes of it that a rank keeps."""
 
     widths: tuple[Count, ...] = (512,) * 9

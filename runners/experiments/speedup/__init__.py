@@ -12,7 +12,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.training.settings import StackSettings
 
 QUESTION = "From which batch on is a step over two ranks faster than a step on one device?"
 FULL = True
@@ -20,7 +20,7 @@ FULL = True
 BATCH_SIZES = (64, 256, 1024, 4096)
 
 
-class Settings(PlanSettings):
+class Settings(StackSettings):
     """A stack of equal layers and a batch, dealt out to the ranks."""
 
     width: Count = 256

@@ -21,7 +21,7 @@ CHOICES = tuple(
 def forecast(plan: RunPlan[Settings]) -> Work:
     """A stack of equal layers on this rank's share of the batch; under DDP, its gradients."""
     num_layers = plan.settings.num_layers
-    alone = stack_work([plan.settings.width] * (num_layers + 1), plan.settings.batch_size)
+    alone = stack_work(plan.settings.widths, plan.settings.batch_size)
     if plan.strategy == "single":
         return alone
     model_bytes = 4 * alone.optimizer_parameters

@@ -8,12 +8,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.speedup import Settings
 from runners.ranks.rank import Rank
-from runners.training.networks import description, perceptron
+from runners.training.steps import random_rows, stack_for
 
 
 def ddp(rank: Rank[Settings]) -> None:
     """A share of the batch on each rank, gradients averaged."""
-    model = _model(rank)
+    model = stack_for(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
     _train(rank, replica)
@@ -21,16 +21,13 @@ def ddp(rank: Rank[Settings]) -> None:
 
 def single(rank: Rank[Settings]) -> None:
     """The whole batch on one device."""
-    _train(rank, _model(rank))
+    _train(rank, stack_for(rank))
 
 
 def _train(rank: Rank[Settings], model: nn.Module) -> None:
     settings = rank.settings
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
-    source = torch.Generator().manual_seed(rank.seed + rank.rank)
-    shape = (settings.batch_size, settings.width)
-    features = torch.randn(shape, generator=source).to(rank.device)
-    labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
+    features, labels = random_rows(rank, settings.batch_size)
     rank.watch(model, optimizer)
     for _ in rank.steps(settings.num_steps):
         loss = nn.functional.cross_entropy(model(features), labels)
@@ -38,14 +35,6 @@ def _train(rank: Rank[Settings], model: nn.Module) -> None:
         optimizer.step()
         optimizer.zero_grad()
         rank.count_samples(settings.batch_size)
-
-
-def _model(rank: Rank[Settings]) -> nn.Module:
-    settings = rank.settings
-    widths = (settings.width,) * (settings.num_layers + 1)
-    rank.describe(description(widths, [range(rank.world_size)] * settings.num_layers))
-    torch.manual_seed(rank.seed)
-    return perceptron(widths, device=rank.device)
 
 
 STRATEGIES = {"single": single, "ddp": ddp}

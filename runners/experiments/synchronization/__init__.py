@@ -17,7 +17,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.plans.work import perceptron_parameters
 from runners.training.settings import HiddenLayerSettings
 
@@ -92,7 +92,7 @@ class StaleSettings(Settings):
     delay: CountOrZero
 
 
-class ParabolaSettings(PlanSettings):
+class ParabolaSettings(RunSettings):
     """Gradients of each age on a parabola."""
 
     delays: tuple[CountOrZero, ...] = (0, 1, 4, 16)
@@ -113,7 +113,7 @@ def largest_rate(delay: int) -> float:
     return 2 * math.sin(math.pi / (2 * (2 * delay + 1)))
 
 
-def _plan(strategy: str, settings: PlanSettings, ranks: int = 2) -> RunPlan:
+def _plan(strategy: str, settings: RunSettings, ranks: int = 2) -> RunPlan:
     return RunPlan(
         strategy, ranks, settings, passes=("timed",), keeps_steps=True, has_timeline=False
     )

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.training.shape import TransformerShape
 
 QUESTION = "What does splitting a transformer's block over ranks save, and what must they exchange?"
@@ -28,7 +28,7 @@ SUMS = 2  # a block needs one after attention and one after its perceptron, in e
 WHOLE_ACTIVATIONS = 6
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """One block of a transformer, its tokens, and what each rank holds and sends."""
 
     width: Count = 512

@@ -14,13 +14,13 @@ from itertools import pairwise
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.plans.work import perceptron_parameters
 
 QUESTION = "From which size on is a model worth a second rank, with as many rows in all?"
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """Models of several widths, each trained on the same global batch."""
 
     widths: tuple[Count, ...] = (16, 32, 64, 128, 256)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
-from runners.plans.settings import Settings as PlanSettings
+from runners.plans.settings import RunSettings
 from runners.ranks.rank import Rank
 
 QUESTION = "What happens when a reader sets something?"
@@ -17,7 +17,7 @@ MEBIBYTE = 1 << 20
 TRIED_WITH = {"shared": {"num_epochs": 2}}
 
 
-class Settings(PlanSettings):
+class Settings(RunSettings):
     """Rows that ranks share."""
 
     num_rows: Count = 12
