@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from runners.plans.experiment import Experiment, RunPlan
-from runners.plans.settings import Settings, following
+from runners.plans.settings import RunSettings, following
 from runners.traces.records import Setting
 
 # What a plan itself says and a reader may set too, beside the run's settings.
@@ -198,16 +198,15 @@ def _check_ranks(experiment: Experiment, declared: RunPlan, asked: Mapping[str, 
 def _settled(experiment: Experiment, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
     of_the_plan = {name: value for name, value in changes.items() if name in OF_THE_PLAN}
     settings = {n: v for n, v in changes.items() if n not in OF_THE_PLAN}
-    kind: type[Settings] = type(declared.settings)
+    kind: type[RunSettings] = type(declared.settings)
     followed = following(kind)
     asked = {n: v for n, v in settings.items() if n not in followed}
     try:
-        plan = replace(
+        return replace(
             declared,
             settings=declared.settings.changed(asked),
             has_timeline=False,  # nothing that a try prints comes from one
             **of_the_plan,  # type: ignore[arg-type]
         )
-        return experiment.settle(plan) if experiment.settle else plan
     except ValueError as error:
         raise TrialError(f"{experiment.name}: {error}") from None

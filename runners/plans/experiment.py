@@ -39,7 +39,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal
 
-from runners.plans.settings import FreeSettings, S, Settings
+from runners.plans.settings import FreeSettings, RunSettings, S
 from runners.plans.work import Choice, Work
 from runners.traces.records import Death, Nature, Setting, Status
 
@@ -50,7 +50,6 @@ MORE = "PROOFBOOK_EXPERIMENTS"
 PRIMITIVES = "primitives"
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[[Any], None]  # of a `runners.ranks.rank.Rank`
-Settle = Callable[["RunPlan"], "RunPlan"]
 Forecast = Callable[["RunPlan"], Work | None]
 
 
@@ -114,9 +113,8 @@ class RunPlan(Generic[S]):
             ValueError: the settings are impossible in this run; or it is meant to die and does not
                 say how, or the other way round.
         """
-        given = (
-            self.settings if isinstance(self.settings, Settings) else FreeSettings(**self.settings)
-        )
+        is_typed = isinstance(self.settings, RunSettings)
+        given = self.settings if is_typed else FreeSettings(**self.settings)
         settings = given.of_run(self.strategy, self.world_size, self.seed)
         object.__setattr__(self, "settings", settings)
         rate = getattr(settings, "link_bits_per_second", self.link_bits_per_second)
@@ -134,7 +132,7 @@ class RunPlan(Generic[S]):
         return {**values, "settings": self.settings.declared(), "expected_death": death}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], settings: type[Settings]) -> RunPlan:
+    def from_json(cls, document: Mapping[str, Any], settings: type[RunSettings]) -> RunPlan:
         """A run from what `as_json` made of it; `settings` is the class of its settings."""
         death = document["expected_death"]
         return cls(
@@ -170,30 +168,17 @@ class Experiment:
     question: str
     runs: Mapping[str, RunPlan]
     strategies: Mapping[str, Strategy]
-    settle: Settle | None = None
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     full: bool = False
     forecast: Forecast | None = None
     choices: tuple[Choice, ...] = ()
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
 
-    def settings_of(self, strategy: str, names: Iterable[str]) -> type[Settings]:
+    def settings_of(self, strategy: str, names: Iterable[str]) -> type[RunSettings]:
         """The class of a strategy's settings; of several, the one that has these names."""
         kinds = [type(p.settings) for p in self.runs.values() if p.strategy == strategy]
         exact = [kind for kind in kinds if set(kind.model_fields) == set(names)]
         return next(iter([*exact, *kinds]), FreeSettings)
-
-
-def whole_number(settings: Mapping[str, Setting], name: str) -> int:
-    """A setting that counts something.
-
-    Raises:
-        ValueError: it is no whole number above zero.
-    """
-    value = settings[name]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number above zero, not {value!r}")
-    return value
 
 
 class UnknownExperimentError(ValueError):
@@ -265,18 +250,9 @@ def on_device(experiment: Experiment, device: str) -> Experiment:
     for name, plan in experiment.runs.items():
         larger = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
         grows = larger and not plan.only_on_cpu
-        runs[name] = changed(experiment, plan, larger) if grows else plan
+        settings = plan.settings.changed(larger) if grows else plan.settings
+        runs[name] = replace(plan, settings=settings)
     return replace(experiment, runs=runs)
-
-
-def changed(experiment: Experiment, plan: RunPlan, settings: Mapping[str, Setting]) -> RunPlan:
-    """A run with other settings, and with what follows from them.
-
-    Raises:
-        ValueError: they cannot be.
-    """
-    other = replace(plan, settings=plan.settings.changed(settings))
-    return experiment.settle(other) if experiment.settle else other
 
 
 def find(name: str) -> Experiment:
@@ -307,7 +283,6 @@ def find(name: str) -> Experiment:
         module.QUESTION,
         module.RUNS,
         Strategies(strategies),
-        getattr(module, "settle", None),
         getattr(module, "TRIED_WITH", {}),
         getattr(module, "FULL", False) is True,
         predicts.forecast if callable(getattr(predicts, "forecast", None)) else None,

@@ -2,7 +2,7 @@
 
 An experiment declares a class, and each of its runs an instance:
 
-    class Settings(plans.settings.Settings):
+    class Settings(RunSettings):
         width: Count = 256
         batch_size: Count = 2048
 
@@ -34,7 +34,7 @@ Seconds = Annotated[float, Field(ge=0)]
 Factor = Annotated[float, Field(gt=0)]
 
 
-class Settings(BaseModel):
+class RunSettings(BaseModel):
     """What a run is told; a subclass names each setting with its type."""
 
     model_config = ConfigDict(
@@ -107,7 +107,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_json(cls, declared: Mapping[str, Any]) -> Self:
-        """Settings from JSON, where a tuple is a list.
+        """RunSettings from JSON, where a tuple is a list.
 
         Raises:
             ValueError: as for the class itself.
@@ -119,11 +119,11 @@ class Settings(BaseModel):
 
 
 # The settings of a run or of a rank: `RunPlan[Settings]`. Where nothing is said they may be any.
-S = TypeVar("S", bound=Settings, default=Any, covariant=True)
+S = TypeVar("S", bound=RunSettings, default=Any, covariant=True)
 
 
-class FreeSettings(Settings):
-    """Settings without declared types: constants of a program that a learner reads."""
+class FreeSettings(RunSettings):
+    """RunSettings without declared types: constants of a program that a learner reads."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -144,7 +144,7 @@ class FreeSettings(Settings):
 
 
 @cache
-def following(kind: type[Settings]) -> tuple[str, ...]:
+def following(kind: type[RunSettings]) -> tuple[str, ...]:
     """The names of the settings that follow from others."""
     names = {
         name: None

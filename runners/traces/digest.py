@@ -132,7 +132,7 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 def _only_predicts(node: ast.stmt) -> bool:
     """Whether a statement only says what a run will need: it decides no result."""
     if isinstance(node, ast.FunctionDef):
-        return node.name == "forecast" or node.name.startswith("_foretell")
+        return node.name == "forecast"
     if isinstance(node, ast.Assign):
         return any(isinstance(t, ast.Name) and t.id == "CHOICES" for t in node.targets)
     return isinstance(node, ast.ImportFrom) and node.module == "runners.plans.work"

@@ -1,14 +1,14 @@
-"""Settings that several experiments share. No torch.
+"""RunSettings that several experiments share. No torch.
 
-An experiment's `Settings` inherits what it uses: functions of `steps.py` read these fields.
+An experiment's `RunSettings` inherits what it uses: functions of `steps.py` read these fields.
 """
 
 from __future__ import annotations
 
-from runners.plans.settings import Count, Factor, Seconds, Settings
+from runners.plans.settings import Count, Factor, RunSettings, Seconds
 
 
-class TeacherSettings(Settings):
+class TeacherSettings(RunSettings):
     """The data that a seeded teacher draws (`teacher.py`)."""
 
     num_rows: Count
@@ -31,7 +31,7 @@ class ClassifierSettings(HiddenLayerSettings):
     momentum: Seconds
 
 
-class StackSettings(Settings):
+class StackSettings(RunSettings):
     """A stack of equal linear layers."""
 
     width: Count

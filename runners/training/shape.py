@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runners.plans.settings import Count, Settings
+from runners.plans.settings import Count, RunSettings
 
 VOCABULARY = 256  # where a byte is a token
 
@@ -62,7 +62,7 @@ class TransformerShape:
         return (self.block_parameters() - whole) // num_ranks + whole
 
 
-class TransformerSettings(Settings):
+class TransformerSettings(RunSettings):
     """A transformer's size but for its vocabulary."""
 
     context: Count

@@ -77,11 +77,16 @@ def stack_for(rank: Rank[StackSettings], *, is_sharded: bool = False) -> nn.Sequ
     return perceptron(widths, device=rank.device)
 
 
-def random_rows(rank: Rank[StackSettings], num_rows: int) -> tuple[Tensor, Tensor]:
-    """Features (num_rows, width) and labels (num_rows,) for a stack, of this rank alone."""
+def random_rows(
+    rank: Rank[StackSettings], num_rows: int, seed: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Features (num_rows, width) and labels (num_rows,) for a stack.
+
+    They are this rank's alone, unless a `seed` says that ranks share them.
+    """
     width = rank.settings.width
     with rank.phase("rows"):
-        source = torch.Generator().manual_seed(rank.seed + rank.rank)
+        source = torch.Generator().manual_seed(rank.seed + rank.rank if seed is None else seed)
         features = torch.randn((num_rows, width), generator=source).to(rank.device)
         labels = torch.randint(0, width, (num_rows,), generator=source).to(rank.device)
         rank.rows(features, labels)

@@ -62,16 +62,16 @@ def test_settings_and_code_change_it(digest_of, before: str, after: str) -> None
 FORECAST = """
 from runners.plans.work import Choice, Work
 CHOICES = (Choice("least", "Which?", ("a", "b")),)
-def _foretell_peak(plan):
+def _forecast_peak(plan):
     return 1
 def forecast(plan):
-    return Work(peak_bytes=_foretell_peak(plan))
+    return Work(peak_bytes=_forecast_peak(plan))
 """
 
 
 def test_a_forecast_predicts_results_and_changes_none(digest_of) -> None:
     assert digest_of(CODE + FORECAST) == digest_of(CODE)
-    assert digest_of(CODE + FORECAST.replace("_foretell_peak", "_peak")) != digest_of(CODE)
+    assert digest_of(CODE + FORECAST.replace("_forecast_peak", "_peak")) != digest_of(CODE)
 
 
 def test_the_models_and_rows_it_uses_change_it(digest_of) -> None:

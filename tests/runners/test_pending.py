@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cached_property
 from importlib import metadata
 
 import pytest
@@ -159,22 +160,29 @@ def test_the_command_tells_what_it_left_to_full(folder, launcher, monkeypatch):
     assert (again.num_measured, again.num_fresh) == (0, 1)
 
 
-def test_models_grow_on_an_accelerator_and_what_follows_from_it_is_worked_out_again():
-    def settle(plan):
-        return replace(plan, settings={**plan.settings, "num_bytes": 4 * plan.settings["width"]})
+class Wide(RunSettings):
+    """A layer, and the bytes that follow from its width."""
 
-    small = replace(find("heavier").runs["light"], settings={"width": 8, "num_bytes": 32})
+    width: Count = 8
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """Of one row."""
+        return 4 * self.width
+
+
+def test_models_grow_on_an_accelerator_and_what_follows_from_it_is_worked_out_again():
+    small = RunPlan("count", settings=Wide())
     experiment = replace(
         find("heavier"),
         runs={"a": small, "b": small, "on_cpu": replace(small, only_on_cpu=True)},
-        settle=settle,
         on_cuda={"*": {"width": 64}, "b": {"width": 128}},
     )
     assert on_device(experiment, "cpu") is experiment
-    grown = on_device(experiment, "cuda").runs
-    assert grown["a"].settings == {"width": 64, "num_bytes": 256}
-    assert grown["b"].settings == {"width": 128, "num_bytes": 512}
-    assert grown["on_cpu"].settings == small.settings
+    larger = on_device(experiment, "cuda").runs
+    assert larger["a"].settings.as_json() == {"width": 64, "num_bytes": 256}
+    assert larger["b"].settings.as_json() == {"width": 128, "num_bytes": 512}
+    assert larger["on_cpu"].settings == small.settings
 
 
 def test_ctrl_c_leaves_what_has_ended_and_no_half_file(tmp_path, root):

@@ -1,4 +1,4 @@
-"""Settings of a run: what is refused, what follows, and what a trace gets to hold."""
+"""RunSettings of a run: what is refused, what follows, and what a trace gets to hold."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal
 
 import pytest
 
-from runners.plans.experiment import Experiment, RunPlan, changed, find
-from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, Settings
+from runners.plans.experiment import RunPlan, find
+from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
 
 PROGRAMS = {"listings", "repeats"}  # whose settings are constants of the programs that they execute
 
 
-class Small(Settings):
+class Small(RunSettings):
     width: Count = 8
     widths: tuple[Count, ...] = (4, 8)
     skew: CountOrZero = 0
@@ -86,10 +86,11 @@ def test_a_run_survives_the_way_to_its_ranks() -> None:
 
 
 def test_what_follows_can_not_be_set() -> None:
-    experiment = Experiment("one", "", {"ddp": RunPlan("ddp", 2, Small())}, {})
+    plan = RunPlan("ddp", 2, Small())
     with pytest.raises(ValueError, match="there is no setting 'num_bytes'"):
-        changed(experiment, experiment.runs["ddp"], {"num_bytes": 3})
-    assert changed(experiment, experiment.runs["ddp"], {"width": 4}).settings.num_bytes == 32
+        plan.settings.changed({"num_bytes": 3})
+    smaller = replace(plan, settings=plan.settings.changed({"width": 4}))
+    assert smaller.settings.num_bytes == 32
 
 
 def test_settings_are_frozen() -> None:

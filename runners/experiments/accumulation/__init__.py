@@ -16,8 +16,7 @@ from functools import cached_property
 from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import perceptron_parameters
 from runners.training.settings import StackSettings
 

@@ -18,8 +18,7 @@ from runners.experiments.at_scale.peak import (
     peak_of,
 )
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, RunSettings
 from runners.training.shape import TransformerShape
 
 QUESTION = "What does one of many ranks hold of a transformer that no single device could train?"

@@ -15,8 +15,7 @@ import math
 from functools import cached_property
 
 from runners.plans.experiment import PassName, RunPlan
-from runners.plans.settings import Count, Factor
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, Factor, RunSettings
 
 QUESTION = "How does the peak grow with depth, and how much is computed again, by what is kept?"
 BYTES_PER_VALUE = 4

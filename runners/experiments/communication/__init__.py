@@ -17,8 +17,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, RunSettings
 
 QUESTION = "What does each collective cost in time, and what does it really send?"
 VALUE_BYTES = 4

@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
 
 QUESTION = "What does it take for a killed training to end as if nothing had happened?"
 

@@ -14,8 +14,8 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import RunSettings
 from runners.plans.work import perceptron_parameters
+from runners.training.settings import StackSettings
 
 QUESTION = "How do memory, bytes passed and time grow with ranks, parameters and batch?"
 FULL = True
@@ -26,7 +26,7 @@ WORLD_SIZES = (2, 4)
 BATCH_WIDTH = 500  # narrower, so that activations show beside parameters
 
 
-class Settings(RunSettings):
+class Settings(StackSettings):
     """A stack of equal layers, its batch, and how both are divided among the ranks."""
 
     width: Count = 1000

@@ -14,12 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.growth import Settings
 from runners.ranks.rank import Rank
 from runners.training.networks import description, perceptron
-from runners.training.stack import equal_stack, random_batch
+from runners.training.steps import random_rows, stack_for
 
 
 def ddp(rank: Rank[Settings]) -> None:
     """A replica and a batch on every rank; gradients are averaged."""
-    model = _replica(rank)
+    model = stack_for(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
     _train(rank, replica, _whole_step(rank, replica, rank.seed + rank.rank))
@@ -28,7 +28,7 @@ def ddp(rank: Rank[Settings]) -> None:
 def fsdp(rank: Rank[Settings]) -> None:
     """Each layer's parameters in shards, a batch on every rank."""
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
-    model = _replica(rank, is_sharded=True)
+    model = stack_for(rank, is_sharded=True)
     with rank.phase("wrap"):
         for module in model.children():
             if isinstance(module, nn.Linear):
@@ -45,7 +45,7 @@ def stages(rank: Rank[Settings]) -> None:
     held_by = [[layer // own] for layer in range(num_layers)]
     rank.describe(description([width] * (num_layers + 1), held_by))
     model = perceptron([width] * (own + 1), device=rank.device)
-    features, labels = _rows(rank, rank.seed)
+    features, labels = random_rows(rank, rank.settings.batch_size, rank.seed)
 
     def step() -> float | None:
         taken = features
@@ -72,9 +72,11 @@ def stages(rank: Rank[Settings]) -> None:
 
 def split(rank: Rank[Settings]) -> None:
     """Rank 0 holds the batch: it scatters the rows, gathers the logits and takes the loss."""
-    model = _replica(rank)
+    model = stack_for(rank)
     shape = (rank.settings.num_rows_per_rank, rank.settings.width)
-    features, labels = _rows(rank, rank.seed) if rank.rank == 0 else (None, None)
+    features, labels = (
+        random_rows(rank, rank.settings.batch_size, rank.seed) if rank.rank == 0 else (None, None)
+    )
 
     def scattered(whole: Tensor | None) -> Tensor:
         with rank.phase("scatter", computes=False):
@@ -118,13 +120,13 @@ def _whole_loss(
 
 def single(rank: Rank[Settings]) -> None:
     """One device holds everything."""
-    model = _replica(rank)
+    model = stack_for(rank)
     _train(rank, model, _whole_step(rank, model, rank.seed))
 
 
 def _whole_step(rank: Rank[Settings], model: nn.Module, seed: int) -> Callable[[], float]:
     """Forward and backward on this rank's whole batch."""
-    features, labels = _rows(rank, seed)
+    features, labels = random_rows(rank, rank.settings.batch_size, seed)
 
     def step() -> float:
         loss = nn.functional.cross_entropy(model(features), labels)
@@ -145,15 +147,6 @@ def _train(rank: Rank[Settings], model: nn.Module, step: Callable[[], float | No
         optimizer.step()
         optimizer.zero_grad()
     rank.epoch(1, loss=loss, num_samples=settings.num_rows_per_rank if loss else 0)
-
-
-def _replica(rank: Rank[Settings], *, is_sharded: bool = False) -> nn.Sequential:
-    settings = rank.settings
-    return equal_stack(rank, settings.width, settings.num_layers, is_sharded=is_sharded)
-
-
-def _rows(rank: Rank[Settings], seed: int) -> tuple[Tensor, Tensor]:
-    return random_batch(rank, rank.settings.batch_size, rank.settings.width, seed)
 
 
 STRATEGIES = {"single": single, "ddp": ddp, "fsdp": fsdp, "stages": stages, "split": split}

@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import perceptron_parameters
 
 QUESTION = "What lets a batch train whose activations do not fit one device's memory?"

@@ -17,8 +17,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, Seconds
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, Factor, RunSettings, Seconds
 
 QUESTION = "How long do the ranks of a pipeline stand idle, and what does each schedule keep?"
 FLOAT_BYTES = 4

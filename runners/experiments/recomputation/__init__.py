@@ -13,14 +13,14 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.settings import RunSettings
+from runners.training.settings import StackSettings
 
 QUESTION = "Must training keep every intermediate result until backward needs it?"
 FULL = True
 BYTES_PER_VALUE = 4
 
 
-class Settings(RunSettings):
+class Settings(StackSettings):
     """A stack of equal layers, cut into segments; one keeps every activation."""
 
     num_layers: Count = 16

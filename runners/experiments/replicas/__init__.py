@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
 from runners.traces.records import Setting
 from runners.training.settings import TeacherSettings
 

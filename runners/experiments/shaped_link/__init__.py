@@ -15,8 +15,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import FLOAT_BYTES, perceptron_parameters
 
 QUESTION = (

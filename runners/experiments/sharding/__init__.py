@@ -15,8 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from runners.plans.experiment import PassName, RunPlan
-from runners.plans.settings import Count, Factor
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import layer_parameters
 
 QUESTION = "What does each way of sharding save on a rank, and what does it send for that?"

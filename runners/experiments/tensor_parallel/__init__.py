@@ -13,8 +13,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, Factor, RunSettings
 from runners.training.shape import TransformerShape
 
 QUESTION = "What does splitting a transformer's block over ranks save, and what must they exchange?"

@@ -13,8 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import perceptron_parameters
 
 QUESTION = "From which size on is a model worth a second rank, with as many rows in all?"

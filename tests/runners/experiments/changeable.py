@@ -8,8 +8,7 @@ import torch
 import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count
-from runners.plans.settings import RunSettings
+from runners.plans.settings import Count, RunSettings
 from runners.ranks.rank import Rank
 
 QUESTION = "What happens when a reader sets something?"
