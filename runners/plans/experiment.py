@@ -113,8 +113,9 @@ class RunPlan(Generic[S]):
             ValueError: the settings are impossible in this run; or it is meant to die and does not
                 say how, or the other way round.
         """
-        is_typed = isinstance(self.settings, RunSettings)
-        given = self.settings if is_typed else FreeSettings(**self.settings)
+        given: Any = self.settings
+        if not isinstance(given, RunSettings):
+            given = FreeSettings(**given)
         settings = given.of_run(self.strategy, self.world_size, self.seed)
         object.__setattr__(self, "settings", settings)
         rate = getattr(settings, "link_bits_per_second", self.link_bits_per_second)

@@ -62,16 +62,30 @@ def test_settings_and_code_change_it(digest_of, before: str, after: str) -> None
 FORECAST = """
 from runners.plans.work import Choice, Work
 CHOICES = (Choice("least", "Which?", ("a", "b")),)
-def _forecast_peak(plan):
-    return 1
 def forecast(plan):
-    return Work(peak_bytes=_forecast_peak(plan))
+    return Work(peak_bytes=1)
 """
 
 
 def test_a_forecast_predicts_results_and_changes_none(digest_of) -> None:
     assert digest_of(CODE + FORECAST) == digest_of(CODE)
-    assert digest_of(CODE + FORECAST.replace("_forecast_peak", "_peak")) != digest_of(CODE)
+    assert digest_of(CODE + FORECAST.replace("def forecast", "def peak")) != digest_of(CODE)
+
+
+def test_of_a_folder_every_file_counts_but_the_forecast(digest_of, tmp_path: Path) -> None:
+    digest_of(CODE)
+    folder = tmp_path / "runners" / "experiments" / "two"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(CODE)
+
+    def digest_with(name: str, text: str) -> str:
+        (folder / name).write_text(text)
+        digest.forget_code()
+        return digest.source_digest("two")
+
+    plain = digest_with("strategies.py", "STRATEGIES = {}\n")
+    assert digest_with("forecast.py", "def forecast(plan): return 1\n") == plain
+    assert digest_with("strategies.py", "STRATEGIES = {1: 2}\n") != plain
 
 
 def test_the_models_and_rows_it_uses_change_it(digest_of) -> None:

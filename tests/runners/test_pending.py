@@ -20,7 +20,8 @@ from runners.measuring import measure
 from runners.measuring import pending as dues
 from runners.measuring.pending import lacking, part_of, pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import MORE, find, on_device, whole_is_full
+from runners.plans.experiment import MORE, RunPlan, find, on_device, whole_is_full
+from runners.plans.settings import Count, RunSettings
 from runners.traces import files as traces
 from runners.traces import machine
 from runners.traces.files import read, read_part, write
