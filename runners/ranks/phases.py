@@ -122,10 +122,12 @@ class StepPhases:
 
         return zero_grad
 
-    def differentiate(self, backward: Callable[[], None]) -> None:
-        """Run a backward pass as the phase of that name."""
+    def begin_backward(self) -> None:
+        """`Tensor.backward` is called."""
         self._begin(self._backward)
-        backward()
+
+    def end_backward(self) -> None:
+        """It has returned; after a failure nothing is said, and the phase stands."""
         if self.open is self._backward:
             self.close()
 
@@ -138,8 +140,9 @@ def _hear_of_backward() -> None:
     def backward(tensor: Tensor, *arguments: Any, **named: Any) -> None:
         phases = StepPhases.current
         if phases is None:
-            differentiated(tensor, *arguments, **named)
-        else:
-            phases.differentiate(lambda: differentiated(tensor, *arguments, **named))
+            return differentiated(tensor, *arguments, **named)
+        phases.begin_backward()
+        differentiated(tensor, *arguments, **named)
+        return phases.end_backward()
 
     Tensor.backward = backward  # type: ignore[method-assign,assignment]

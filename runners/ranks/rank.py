@@ -107,6 +107,8 @@ class Rank(Recorder, Generic[S]):
 
     def end(self, phase: Phase) -> None:
         """A phase has ended; the meters keep what it took."""
+        if self._activity is None and self._memory is None:
+            return
         if self._activity is not None:
             self.settle()
             if phase.computes:
