@@ -72,7 +72,7 @@ def declare(
             differs = differs or bool(lines)
             today = datetime.now(UTC).date().isoformat()
             rerun = Rerun(
-                experiment=name, machine=trace.machine, on=today, num_equal=found.num_equal
+                experiment=name, machine=trace.machine, date=today, num_equal=found.num_equal
             )
             reruns.append(rerun)
             say(f"{name}: {found.num_equal} outcomes and fields are equal")

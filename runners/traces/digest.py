@@ -42,7 +42,7 @@ class Rerun(Record):
 
     experiment: str
     machine: str
-    on: str  # a date
+    date: str
     num_equal: int  # outcomes and fields; none differed
 
 
