@@ -13,7 +13,7 @@ from generator import __main__ as commands
 from generator.__main__ import main
 from generator.content.book import load
 from generator.website import publish
-from runners import trace as traces
+from runners.traces import files as traces
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ class TwoNodes:
     def kill(self, node: int, part: str) -> None:
         """Kill of a node its `launcher`, its `rank`, or the whole `node`, as a power cut would."""
         commands = {
-            "launcher": "runners.cluster",
+            "launcher": "-m runners.cluster --",
             "rank": "runners.measuring.forkserver",
             "node": "",
         }

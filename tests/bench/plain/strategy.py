@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan, find
+from runners.plans.settings import FreeSettings, RunSettings
 from runners.ranks.recorder import parameter_digest
 from tests.bench.bare import BareRank
 
@@ -40,7 +41,12 @@ def _meet(request: dict[str, Any], plan: RunPlan) -> None:
 def main() -> None:
     """Do the work of the run and leave as ranks leave: a destroyed group sometimes aborts."""
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    plan, place = RunPlan.from_json(request["plan"]), int(os.environ["RANK"])
+    experiment = find(request["experiment"]) if request["experiment"] is not None else None
+    declared = request["plan"]
+    settings: type[RunSettings] = FreeSettings
+    if experiment is not None:
+        settings = experiment.settings_of(declared["strategy"], declared["settings"])
+    plan, place = RunPlan.from_json(declared, settings), int(os.environ["RANK"])
     torch.set_num_threads(1)
     _meet(request, plan)
     device = torch.device("cpu")
@@ -50,8 +56,8 @@ def main() -> None:
     rank = BareRank(place, plan, device)
     rank.scratch = Path(request["scratch"])
     torch.manual_seed(plan.seed)
-    if request["experiment"] is not None:
-        find(request["experiment"]).strategies[plan.strategy](rank)
+    if experiment is not None:
+        experiment.strategies[plan.strategy](rank)
     if request["tells_digest"] and rank._module is not None:
         # In one piece, since the ranks share their output.
         sys.stdout.write(f"digest {place} {parameter_digest(rank._module.parameters())}\n")
