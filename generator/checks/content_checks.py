@@ -21,7 +21,7 @@ from generator.content.quiz import QuizFile
 from generator.content.shelf import missing_run
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.filters import Label, Showed
-from generator.items import item_checks, item_writing, quiz_balance
+from generator.items import evidence_checks, quiz_balance, writing_checks
 from generator.items.item_seen import seen
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for position, item in enumerate(document.model.items):
-        for path, message in item_checks.mistakes(item, evidence):
+        for path, message in evidence_checks.mistakes(item, evidence):
             yield document.error(("items", position, *path), message)
 
 
@@ -164,10 +164,10 @@ def of_writing(evidence: Evidence, topic: Topic) -> Iterator[ContentError]:
     items = [one for one in (seen(item, evidence) for item in topic.items.values()) if one]
     over_all = quiz_balance.findings(topic.id, items)
     for one in items:
-        found = [*item_writing.findings(one), *over_all.get(one.item.id, ())]
+        found = [*writing_checks.findings(one), *over_all.get(one.item.id, ())]
         document, place = evidence.book.item_places[one.item.id]
-        known = (*item_writing.RULES, *item_writing.TOPIC_RULES)
-        for path, message in item_writing.judged(one.item, found, known):
+        known = (*writing_checks.RULES, *writing_checks.TOPIC_RULES)
+        for path, message in writing_checks.judged(one.item, found, known):
             yield document.error((*place, *path), message)
 
 

@@ -30,7 +30,7 @@ from generator.evidence import growth
 from generator.evidence.difference import relative_difference
 from generator.evidence.expression import CALLS
 from generator.evidence.value import ExpressionError, Value
-from generator.items import item_checks
+from generator.items import evidence_checks
 from runners.traces.records import Run
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _learn(evidence: Evidence, model: LearnFile, topic: Topic) -> Iterator[Found
 
 def _why(evidence: Evidence, model: WhyFile, _: Topic) -> Iterator[Found]:
     for position, decision in enumerate(model.decisions):
-        problem = item_checks.unheld(evidence, decision.claim) if decision.claim else None
+        problem = evidence_checks.unheld(evidence, decision.claim) if decision.claim else None
         if problem:
             yield ("decisions", position, "claim"), problem
 

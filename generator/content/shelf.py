@@ -65,7 +65,7 @@ class Measured:
         machine: what it is.
         traces: what it measured itself, by experiment.
         stale: the experiments whose code has changed since.
-        prediction: what it foretold of itself before it measured; None where it did not.
+        prediction: what it predicted of itself before it measured; None where it did not.
     """
 
     machine: Machine

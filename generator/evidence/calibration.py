@@ -1,6 +1,6 @@
-"""What a machine foretold of itself, held against what its runs then measured. Pure.
+"""What a machine predicted of itself, held against what its runs then measured. Pure.
 
-In: a machine's folder, with `prediction.json` and its traces. Out: for every run that was foretold
+In: a machine's folder, with `prediction.json` and its traces. Out: for every run that was predicted
 its expectation, its interval and its outcome; for every choice the run that was expected to be best
 and the run that was; and how well the machine's word was worth taking.
 """
@@ -21,16 +21,16 @@ QUANTITIES: tuple[Quantity, ...] = ("peak_bytes", "step_seconds")
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """One number that was foretold.
+class Predicted:
+    """One number that was predicted.
 
     Attributes:
         path: the run, as `experiment.run`.
-        quantity: what was foretold of it.
+        quantity: what was predicted of it.
         expected: what was expected, with the range in which nine of ten outcomes should lie.
         outcome: what the run measured; None where it measured nothing of the kind.
         field: where that stands in the run.
-        is_before: whether it was foretold before the experiment's first run began.
+        is_before: whether it was predicted before the experiment's first run began.
         left_out: why the outcome says nothing about the forecast.
     """
 
@@ -85,8 +85,8 @@ class Calibration:
     num_right: int
 
 
-def foretold(measured: Measured) -> list[Foretold]:
-    """Everything that a machine foretold of runs that it has measured, in the order of the runs."""
+def predicted(measured: Measured) -> list[Predicted]:
+    """All that a machine predicted of runs that it has measured, in the order of the runs."""
     if measured.prediction is None:
         return []
     return [
@@ -96,7 +96,7 @@ def foretold(measured: Measured) -> list[Foretold]:
     ]
 
 
-def _of_run(path: str, forecast: RunForecast, measured: Measured) -> Iterator[Foretold]:
+def _of_run(path: str, forecast: RunForecast, measured: Measured) -> Iterator[Predicted]:
     assert measured.prediction is not None
     experiment, _, name = path.partition(".")
     trace = measured.traces.get(experiment)
@@ -110,7 +110,7 @@ def _of_run(path: str, forecast: RunForecast, measured: Measured) -> Iterator[Fo
             outcome, field = outcome_of(run, quantity)
             left_out = _left_out(run, outcome)
             is_before = trace.recorded_at >= said
-            yield Foretold(path, quantity, expected, outcome, field, is_before, left_out)
+            yield Predicted(path, quantity, expected, outcome, field, is_before, left_out)
 
 
 def outcome_of(run: Run, quantity: Quantity) -> tuple[float | None, str]:
@@ -164,7 +164,7 @@ def _best(forecast: ChoiceForecast, trace: Trace) -> str | None:
     return min(outcomes)[1] if outcomes else None
 
 
-def calibration(outcomes: Sequence[Foretold], choices: Sequence[Chosen]) -> Calibration:
+def calibration(outcomes: Sequence[Predicted], choices: Sequence[Chosen]) -> Calibration:
     """How well a machine's word was worth taking, over what it said before it knew."""
     counted = [one for one in outcomes if one.counts]
     decided = [one for one in choices if one.best is not None and one.is_before]
@@ -177,7 +177,7 @@ def calibration(outcomes: Sequence[Foretold], choices: Sequence[Chosen]) -> Cali
     )
 
 
-def _median_error(outcomes: Sequence[Foretold], quantity: Quantity) -> float | None:
+def _median_error(outcomes: Sequence[Predicted], quantity: Quantity) -> float | None:
     errors = [
         abs(one.error) for one in outcomes if one.quantity == quantity and one.error is not None
     ]

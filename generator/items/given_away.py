@@ -18,7 +18,7 @@ from generator.content.book import Book
 from generator.content.errors import ContentError
 from generator.content.quiz import Choice, Complete, Item, Number, Option, Predict, Several
 from generator.evidence.value import AbsentError, ExpressionError, Value
-from generator.items import item_writing
+from generator.items import writing_checks
 from generator.items.item_seen import Finding
 from generator.items.keys import Key, key_of
 
@@ -96,9 +96,9 @@ def mistakes(book: Book, found: Mapping[str, str]) -> Iterator[ContentError]:
     for topic in book.topics:
         for name, item in topic.items.items():
             document, place = book.item_places[name]
-            rule, path = item_writing.PAGE_RULES[0], ("id",)
+            rule, path = writing_checks.PAGE_RULES[0], ("id",)
             fired = [Finding(rule, path, found[name])] if name in found else []
-            for at, message in item_writing.judged(item, fired, item_writing.PAGE_RULES):
+            for at, message in writing_checks.judged(item, fired, writing_checks.PAGE_RULES):
                 yield document.error((*place, *at), message)
 
 

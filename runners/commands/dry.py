@@ -17,7 +17,7 @@ from runners.traces.prediction import Prediction, RunForecast
 from runners.traces.records import Run, Trace
 
 SECONDS_PER_PASS = 0.5  # ranks start, form a group, warm up, leave
-NUM_METERED_STEPS = 5
+NUM_METERED_STEPS = 5  # as `ranks/rank.py` takes, the timeline's included; that file needs torch
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""What a machine foretold, held against what its runs measured."""
+"""What a machine predicted, held against what its runs measured."""
 
 import json
 
 import pytest
 
-from generator.evidence.calibration import calibration, chosen, foretold
+from generator.evidence.calibration import calibration, chosen, predicted
 from generator.pages import rendering
 
 
@@ -57,7 +57,7 @@ def test_a_prediction_is_no_trace_and_is_read_with_its_machine(copy):
 
 def test_the_outcome_of_memory_is_the_peak_of_the_rank_that_needs_most(copy):
     measured = forecast_run(copy, {"tiny_memory.halves": {"peak_bytes": (1000, 1, 10_000_000)}})
-    (one,) = foretold(measured)
+    (one,) = predicted(measured)
     assert one.outcome == peak(measured, "tiny_memory", "halves")
     assert one.is_within
     assert one.counts
@@ -75,7 +75,7 @@ def test_calibration_is_the_share_within_and_the_median_of_absolute_errors(copy)
         },
         [{**CHOICE, "expected": "halves"}, {**CHOICE, "name": "wrong", "expected": "whole"}],
     )
-    found = calibration(foretold(measured), chosen(measured))
+    found = calibration(predicted(measured), chosen(measured))
     assert found.num_outcomes == 2
     assert found.within_share == 0.5
     assert found.errors["peak_bytes"] == pytest.approx((0.1 + 0.3) / 2)
@@ -83,18 +83,18 @@ def test_calibration_is_the_share_within_and_the_median_of_absolute_errors(copy)
     assert (found.num_right, found.num_choices) == (1, 2)
 
 
-def test_what_was_foretold_after_a_run_began_is_not_counted(copy):
+def test_what_was_predicted_after_a_run_began_is_not_counted(copy):
     asked = {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}}
     late = forecast_run(copy, asked, [{**CHOICE, "expected": "halves"}], "2999-01-01T00:00:00Z")
-    assert [one.counts for one in foretold(late)] == [False]
-    found = calibration(foretold(late), chosen(late))
+    assert [one.counts for one in predicted(late)] == [False]
+    found = calibration(predicted(late), chosen(late))
     assert (found.num_outcomes, found.num_choices, found.within_share) == (0, 0, None)
 
 
 def test_a_run_that_was_skipped_or_measured_nothing_says_why_and_is_not_counted(copy):
     copy.change_run("tiny_memory.whole", status="skipped", reason="no room here")
     measured = forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}})
-    (one,) = foretold(measured)
+    (one,) = predicted(measured)
     assert one.left_out == "no room here"
     assert not one.counts
 
@@ -102,7 +102,7 @@ def test_a_run_that_was_skipped_or_measured_nothing_says_why_and_is_not_counted(
 def test_a_simulated_run_stands_there_but_is_no_outcome(copy):
     copy.change_run("tiny_memory.whole", nature="simulated")
     measured = forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (100, 90, 110)}})
-    (one,) = foretold(measured)
+    (one,) = predicted(measured)
     assert one.outcome == peak(measured, "tiny_memory", "whole")
     assert not one.counts
 
@@ -132,15 +132,15 @@ def test_a_machines_page_shows_forecast_beside_outcome_with_errors_as_they_are(c
         [{**CHOICE, "expected": "whole"}],
     )
     text = rendering.render(copy.load())["machines/reference-frozen.md"]
-    table = text.split('pb-details pb-foretold"')[1].split("</table>")[0]
+    table = text.split('pb-details pb-predicted"')[1].split("</table>")[0]
     off = table.split('data-label="Off by"')[1].split("</button>")[0]
     assert off.endswith(">100%")
     assert "within" in table
     assert "all_reduce" in text
     assert 'pb-does-not-hold">wrong<' in text
-    assert "figure-foretold" in text
+    assert "figure-predicted" in text
 
 
-def test_a_machine_that_foretold_nothing_says_so(copy):
+def test_a_machine_that_predicted_nothing_says_so(copy):
     text = rendering.render(copy.load())["machines/reference-frozen.md"]
-    assert "measured without foretelling anything" in text
+    assert "measured without predicting anything" in text

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from generator.figures.axes import Scale, percent, plain, powers
 from generator.figures.drawing import NARROW, WIDE, fitting, text_width, wrapped
 from generator.figures.drawings import lanes as lanes_drawing
-from generator.figures.drawings.foretold import Dot, foretold
 from generator.figures.drawings.lanes import Travel
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels, steps
+from generator.figures.drawings.predicted import Dot, predicted
 from generator.figures.drawings.spreads import Spread, spreads
 from generator.figures.drawings.timeline import Activity, timeline
 from generator.website import publish
@@ -63,7 +63,7 @@ DRAWINGS = {
     "lines": lambda: lines(CURVES, "epoch", is_share=False),
     "spreads": lambda: spreads(SPREADS, "ms", WIDE),
     "spreads, narrow": lambda: spreads(SPREADS, "ms", NARROW),
-    "foretold": lambda: foretold(DOTS, "Expected, ms", "Measured, ms"),
+    "predicted": lambda: predicted(DOTS, "Expected, ms", "Measured, ms"),
 }
 
 
@@ -116,7 +116,7 @@ def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
         (lines([Series("a", ((1.0, 1.2), (2.0, 0.8)), ("first", "second"))], "x", is_share=False),
          ["first", "second"]),
         (lines(CURVES, "epoch", is_share=False), []),
-        (foretold(DOTS, "x", "y"), ["near", "n", "far"]),
+        (predicted(DOTS, "x", "y"), ["near", "n", "far"]),
     ],
 )  # fmt: skip
 def test_each_mark_tells_what_it_stands_for_and_nothing_else_does(drawing, told):
@@ -176,7 +176,7 @@ def test_curves_go_through_their_points(is_share):
 
 
 def test_forecasts_and_outcomes_stand_on_one_logarithmic_scale():
-    drawn = Drawn(foretold(DOTS, "x", "y"))
+    drawn = Drawn(predicted(DOTS, "x", "y"))
     x, y = drawn.across(is_logarithmic=True), drawn.up(is_logarithmic=True)
     within = [middle(one) for one in drawn.marks("circle")]
     assert within == [

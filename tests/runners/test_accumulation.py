@@ -87,8 +87,8 @@ def test_unequal_parts_want_weights(run: Measure, name: str) -> None:
     shown = run("accumulation", name)
     assert number(shown, "weighted_difference") < 1e-12
     assert number(shown, "unweighted_difference") > 0.01
-    foretold = number(shown, "foretold_difference")
-    assert number(shown, "unweighted_difference") == pytest.approx(foretold, rel=1e-9)
+    predicted = number(shown, "foretold_difference")
+    assert number(shown, "unweighted_difference") == pytest.approx(predicted, rel=1e-9)
     parts = [4 * length for length in RUNS["tokens"].settings.parts]
     counts = list(UNEQUAL) if name == "rows" else parts
     assert shown.ranks[0].measures["num_counted"] == counts
@@ -138,7 +138,7 @@ def test_what_cannot_be_dealt_out_is_refused(
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", ["whole", "accumulated", "accumulated_8"])
-def test_the_peak_is_foretold(run: Measure, name: str) -> None:
+def test_the_peak_is_predicted(run: Measure, name: str) -> None:
     work = forecast(find("accumulation").runs[name])
     assert work is not None
     assert work.peak_bytes == pytest.approx(

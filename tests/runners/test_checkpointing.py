@@ -82,7 +82,7 @@ def test_segments_that_leave_a_rest_are_refused() -> None:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", ["kept_36", "root_36", "each_16", "least_36"])
-def test_the_peak_is_foretold(run: Measure, name: str) -> None:
+def test_the_peak_is_predicted(run: Measure, name: str) -> None:
     memory = run("checkpointing", name).ranks[0].memory
     assert memory is not None
     work = forecast(find("checkpointing").runs[name])

@@ -11,6 +11,7 @@ from runners.commands import run as running
 from runners.commands.run import RunRequest
 from runners.measuring import measure
 from runners.measuring.pending import pending
+from runners.ranks import rank
 from runners.traces import machine
 from runners.traces.prediction import Interval, Prediction, RunForecast
 
@@ -83,3 +84,7 @@ def test_a_dry_run_with_nothing_to_do_says_so(folder):
     assert running.dry(RunRequest(names=("heaviest",))) == [
         "nothing would run: all that was asked for is fresh"
     ]
+
+
+def test_a_metered_pass_is_estimated_with_the_steps_that_it_takes():
+    assert dry.NUM_METERED_STEPS == rank.NUM_METERED_STEPS + rank.NUM_TIMELINE_STEPS

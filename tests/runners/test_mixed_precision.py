@@ -126,7 +126,7 @@ def test_what_there_is_not_is_refused(changed: dict[str, Setting], said: str) ->
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", ["fp32", "bf16", "bf16_few_rows", "master", "pure"])
-def test_the_peak_is_foretold(run: Measure, name: str) -> None:
+def test_the_peak_is_predicted(run: Measure, name: str) -> None:
     memory = run("mixed_precision", name).ranks[0].memory
     assert memory is not None
     work = forecast(find("mixed_precision").runs[name])

@@ -84,14 +84,14 @@ def test_every_way_trains_as_a_plain_loop_over_all_rows_does(run: Measure, name:
     assert shown == pytest.approx(plain_loss(2), rel=1e-4)
 
 
-def test_what_is_foretold_of_memory_is_near_what_is_measured(run: Measure) -> None:
+def test_what_is_predicted_of_memory_is_near_what_is_measured(run: Measure) -> None:
     for name in ("ddp_2", "zero_2", "fsdp_2", "zero_uneven_2"):
-        foretold = forecast(RUNS[name])
-        assert foretold is not None
+        predicted = forecast(RUNS[name])
+        assert predicted is not None
         measured = max(r.memory.peak_bytes or 0 for r in run("sharding", name).ranks if r.memory)
         # gloo's two threads may still hold a layer each where FSDP makes its next buffer
         late = 2 * LAYER if name == "fsdp_2" else 0
-        assert 0.99 * measured - late <= (foretold.peak_bytes or 0) <= 1.01 * measured
+        assert 0.99 * measured - late <= (predicted.peak_bytes or 0) <= 1.01 * measured
 
 
 def test_rows_that_cannot_be_sharded_equally_are_refused() -> None:

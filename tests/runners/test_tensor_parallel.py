@@ -53,7 +53,7 @@ def test_the_meter_and_the_counter_of_pytorch_agree_on_the_sums(run: Measure) ->
         assert counted == [2, num_sums - 2]
 
 
-def test_what_is_foretold_of_memory_is_what_is_measured(run: Measure) -> None:
+def test_what_is_predicted_of_memory_is_what_is_measured(run: Measure) -> None:
     for name in ("ranks_1", "ranks_2"):
         work = forecast(RUNS[name])
         memory = run("tensor_parallel", name).ranks[0].memory

@@ -29,7 +29,7 @@ OPENED = """() => {
 # Hundreds of claims differ only in which of a few parts they have: each part is asked three times.
 THINNED = """() => {
     const seen = {}, parts = {};
-    document.querySelectorAll('.pb-one, .pb-foretold').forEach(one => {
+    document.querySelectorAll('.pb-one, .pb-predicted').forEach(one => {
         const inside = [one, ...one.querySelectorAll('*')].map(e => e.tagName + e.classList);
         const fresh = [...new Set(inside)].filter(part => (parts[part] || 0) < 3);
         fresh.forEach(part => { parts[part] = (parts[part] || 0) + 1 });

@@ -148,7 +148,7 @@ def test_whoever_practises_early_moves_nothing_by_a_right_answer(page):
     assert _due(page)[name] < 1 <= before[name]  # due in this sitting
 
 
-def test_the_coming_days_are_foretold_in_a_table(page, frozen_site):
+def test_the_coming_days_are_predicted_in_a_table(page, frozen_site):
     assert page.locator("[data-recall-forecast] table").count() == 0
     _press(page, "Take new ones")
     _answer(page, {"how-many-bytes": (1, "sure")})

@@ -1,4 +1,4 @@
-"""A machine's own page: what it is, what it measured, what it foretold and what came of that."""
+"""A machine's own page: what it is, what it measured, what it predicted and what came of that."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from markupsafe import Markup
 from generator.content.shelf import Measured
 from generator.evidence import calibration as calibrating
 from generator.evidence import units
-from generator.evidence.calibration import Calibration, Chosen, Foretold, Quantity
+from generator.evidence.calibration import Calibration, Chosen, Predicted, Quantity
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Kind, Origin, Value
 from generator.evidence.verdicts import Outcome
-from generator.figures.drawings import foretold as drawing
-from generator.figures.drawings.foretold import Dot
+from generator.figures.drawings import predicted as drawing
+from generator.figures.drawings.predicted import Dot
 from generator.pages.views.claims import css_of, side
 from generator.pages.views.proof import measured_by
 from runners.traces.machine_records import Machine
@@ -35,7 +35,7 @@ PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
     (r"all_reduce_(?P<n>\d+)_alpha_seconds", units.SECONDS, "start"),
     (r"all_reduce_(?P<n>\d+)_beta_seconds_per_byte", None, "rate"),
 )
-ERROR = "foretold-off"
+ERROR = "predicted-off"
 ERROR_SAYS = "(expected − measured) / measured"
 SHARED = "calibration"
 SHARED_SAYS = "from the forecasts and outcomes of this machine"
@@ -56,8 +56,8 @@ class ExperimentRow:
 
 
 @dataclass(frozen=True)
-class ForetoldRow:
-    """A number that was foretold, beside its outcome."""
+class PredictedRow:
+    """A number that was predicted, beside its outcome."""
 
     run: str
     quantity: str
@@ -70,11 +70,11 @@ class ForetoldRow:
 
 
 @dataclass(frozen=True)
-class ForetoldGroup:
-    """What was foretold of one experiment."""
+class PredictedGroup:
+    """What was predicted of one experiment."""
 
     experiment: str
-    rows: tuple[ForetoldRow, ...]
+    rows: tuple[PredictedRow, ...]
     num_within: int
     num_outcomes: int
 
@@ -204,7 +204,7 @@ def _topology(
 
 
 def primitives(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
-    """The rates that a machine foretold from, as far as people read their units."""
+    """The rates that a machine predicted from, as far as people read their units."""
     words = folio.ui["machines"]["primitives"]
     found = measured.prediction.primitives if measured.prediction else {}
     shown = []
@@ -228,13 +228,13 @@ def _primitive(number: float, unit: Unit | None, origin: Origin) -> Value:
     return Value(1 / number, BYTES_PER_SECOND, "computed", formula, origin=turned)
 
 
-def foretold(measured: Measured, folio: Folio) -> list[ForetoldGroup]:
-    """What a machine foretold, by experiment, beside what came of it."""
-    groups: dict[str, list[Foretold]] = {}
-    for one in calibrating.foretold(measured):
+def predicted(measured: Measured, folio: Folio) -> list[PredictedGroup]:
+    """What a machine predicted, by experiment, beside what came of it."""
+    groups: dict[str, list[Predicted]] = {}
+    for one in calibrating.predicted(measured):
         groups.setdefault(one.path.partition(".")[0], []).append(one)
     return [
-        ForetoldGroup(
+        PredictedGroup(
             experiment=name,
             rows=tuple(_row(one, measured, folio) for one in outcomes),
             num_within=sum(one.is_within for one in outcomes if one.counts),
@@ -244,14 +244,14 @@ def foretold(measured: Measured, folio: Folio) -> list[ForetoldGroup]:
     ]
 
 
-def _row(one: Foretold, measured: Measured, folio: Folio) -> ForetoldRow:
+def _row(one: Predicted, measured: Measured, folio: Folio) -> PredictedRow:
     words = folio.ui["machines"]
     error = None
     if one.error is not None and one.counts:
         value = Value(one.error, units.RATIO, "computed", ERROR_SAYS).shown(way="percent")
         error = folio.text.shown_alike(value, ERROR, ERROR_SAYS)
     why = one.left_out or ("" if one.is_before else words["afterwards"])
-    return ForetoldRow(
+    return PredictedRow(
         run=one.path.partition(".")[2],
         quantity=words[one.quantity],
         expected=folio.show(expected_value(one, measured, words["between"])),
@@ -263,7 +263,7 @@ def _row(one: Foretold, measured: Measured, folio: Folio) -> ForetoldRow:
     )
 
 
-def expected_value(one: Foretold, measured: Measured, between: str) -> Value:
+def expected_value(one: Predicted, measured: Measured, between: str) -> Value:
     """What was expected and its interval, as a text with the forecast as its source."""
     unit, interval = UNITS[one.quantity], one.expected
     low, middle, high = (
@@ -277,7 +277,7 @@ def expected_value(one: Foretold, measured: Measured, between: str) -> Value:
     )
 
 
-def _outcome(one: Foretold, measured: Measured) -> Value:
+def _outcome(one: Predicted, measured: Measured) -> Value:
     experiment, _, run = one.path.partition(".")
     trace = measured.traces[experiment]
     nature = trace.runs[run].nature
@@ -310,7 +310,7 @@ def _choice(one: Chosen, folio: Folio) -> ChoiceRow:
 
 def calibrated(measured: Measured, folio: Folio) -> Calibrated | None:
     """How well a machine's word was worth taking; None where it gave none that can be judged."""
-    found = calibrating.calibration(calibrating.foretold(measured), calibrating.chosen(measured))
+    found = calibrating.calibration(calibrating.predicted(measured), calibrating.chosen(measured))
     if not found.num_outcomes and not found.num_choices:
         return None
     return _in_print(found, folio)
@@ -336,24 +336,24 @@ def _in_print(found: Calibration, folio: Folio) -> Calibrated:
 def charts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
     """A panel for memory and one for time: what was expected across, what was measured up."""
     words = folio.ui["machines"]
-    outcomes = calibrating.foretold(measured)
+    outcomes = calibrating.predicted(measured)
     found = []
     for quantity in calibrating.QUANTITIES:
         unit, size = SCALES[quantity]
         dots = [_dot(one, size) for one in outcomes if one.quantity == quantity and one.counts]
         dots = [one for one in dots if min(one.expected, one.measured) > 0]
         if dots:
-            drawn = drawing.foretold(
+            drawn = drawing.predicted(
                 dots, f"{words['expected']}, {unit}", f"{words['measured']}, {unit}"
             )
-            name = f"foretold-{quantity.partition('_')[0]}"
+            name = f"predicted-{quantity.partition('_')[0]}"
             described = _described(dots, words)
             svg = drawn.svg(name, words[quantity], described, "pb-panel")
             found.append((words[quantity], svg))
     return found
 
 
-def _dot(one: Foretold, size: float) -> Dot:
+def _dot(one: Predicted, size: float) -> Dot:
     unit = UNITS[one.quantity]
     assert one.outcome is not None
     expected, outcome = (

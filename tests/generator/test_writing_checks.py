@@ -6,7 +6,7 @@ import pytest
 
 from generator.content.errors import ContentErrors
 from generator.content.quiz import QuizFile
-from generator.items import given_away, item_writing, quiz_balance
+from generator.items import given_away, quiz_balance, writing_checks
 from generator.items.item_seen import seen
 from generator.pages import rendering
 
@@ -132,7 +132,7 @@ CASES = {
 
 
 def fired(one, evidence):
-    return {finding.rule for finding in item_writing.findings(seen(one, evidence))}
+    return {finding.rule for finding in writing_checks.findings(seen(one, evidence))}
 
 
 @pytest.mark.parametrize(
@@ -144,18 +144,18 @@ def test_each_rule_finds_a_bad_item_and_passes_it_once_mended(evidence, rule, ba
 
 
 def test_every_rule_is_tested():
-    assert set(CASES) == set(item_writing.RULES)
+    assert set(CASES) == set(writing_checks.RULES)
 
 
 @pytest.mark.parametrize("rule", list(CASES))
 def test_a_finding_says_how_to_accept_it_and_is_silent_once_accepted(evidence, rule):
     bad, _ = CASES[rule][0]
-    found = item_writing.findings(seen(bad, evidence))
-    said = list(item_writing.judged(bad, found, item_writing.RULES))
+    found = writing_checks.findings(seen(bad, evidence))
+    said = list(writing_checks.judged(bad, found, writing_checks.RULES))
     assert len(said) == len(found)
     assert all(f"accepts: {{{rule}: …}}" in message for _, message in said)
     meant = bad.model_copy(update={"accepts": {rule: "it is what the page teaches"}})
-    assert list(item_writing.judged(meant, found, item_writing.RULES)) == []
+    assert list(writing_checks.judged(meant, found, writing_checks.RULES)) == []
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_a_finding_says_how_to_accept_it_and_is_silent_once_accepted(evidence, r
 )
 def test_what_is_accepted_in_vain_or_without_a_reason_is_a_mistake(evidence, accepts, said):
     one = choice("More.", "Less.").model_copy(update={"accepts": accepts})
-    found = item_writing.findings(seen(one, evidence))
-    ((path, message),) = item_writing.judged(one, found, item_writing.RULES)
+    found = writing_checks.findings(seen(one, evidence))
+    ((path, message),) = writing_checks.judged(one, found, writing_checks.RULES)
     assert path == ("accepts", next(iter(accepts)))
     assert message == said
 
@@ -226,7 +226,9 @@ def test_items_that_accept_a_rule_over_the_topic_are_not_counted(evidence):
     found = quiz_balance.findings("a-topic", meant)
     assert set(found) == {f"item-{n}" for n in range(5)}
     for one in meant:
-        assert list(item_writing.judged(one.item, found[one.item.id], ["key_often_longest"])) == []
+        assert (
+            list(writing_checks.judged(one.item, found[one.item.id], ["key_often_longest"])) == []
+        )
 
 
 def test_one_of_two_options_that_is_always_right_is_found(evidence):

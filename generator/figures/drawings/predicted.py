@@ -1,4 +1,4 @@
-"""What was foretold against what was measured: a point a run, on a dashed line where equal."""
+"""What was predicted against what was measured: a point a run, on a dashed line where equal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Dot:
     say: str
 
 
-def foretold(dots: Sequence[Dot], expected_title: str, measured_title: str) -> Drawing:
+def predicted(dots: Sequence[Dot], expected_title: str, measured_title: str) -> Drawing:
     """Points over two logarithmic axes of one scale; another shape where the interval failed."""
     drawing = Drawing(WIDTH)
     values = [value for one in dots for value in (one.expected, one.measured)]
