@@ -161,11 +161,13 @@ class Rank(Recorder, Generic[S]):
         """Steps with a clock around each, and what it costs outside the loop."""
         clock, keep = time.perf_counter, self.outcome.step_seconds.append
         settle = self.settle if self.device.type == "cuda" else None
+        phases = self._of_step
         for index in range(count):
             self.step_index += 1
             start = clock()
             yield index
-            self._of_step.close()
+            if phases.open:
+                phases.close()
             if settle is not None:
                 settle()
             keep(clock() - start)

@@ -53,6 +53,7 @@ class Recorder:
         self.pass_name = pass_name
         self.step_index = -1
         self.outcome = RankOutcome(rank=rank)
+        self._keeps_steps = plan.keeps_steps and not self.is_metered
 
     @property
     def is_metered(self) -> bool:
@@ -183,7 +184,7 @@ class Recorder:
         """Record the loss of one step, where the run keeps them."""
         if not math.isfinite(loss):
             self._not_finite("step_losses", loss)
-        if self.plan.keeps_steps and not self.is_metered:
+        if self._keeps_steps:
             self.outcome.step_losses.append(_rounded(loss))
 
     def _check_values(self, field: str, tensor: Tensor) -> None:
