@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from runners.measuring.launch import ALLOCATORS, PassResult
 from runners.meters.spans import Event, split_waiting
 from runners.plans.experiment import PassName, RunPlan
-from runners.traces.outcome import EpochPart, MovePart, RankOutcome
+from runners.traces.measured import RankTime, Samples, Span, Timing
+from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import (
     Epoch,
     Failure,
@@ -18,15 +19,11 @@ from runners.traces.records import (
     PredictionStep,
     RankEpoch,
     RankRecord,
-    RankTime,
     Run,
-    Samples,
-    Span,
     Stage,
-    Status,
-    Timing,
     Validation,
 )
+from runners.traces.schema import Status
 
 NUM_SETTLING_STEPS = 3  # the first steps of a timed pass build buckets and fill caches
 MAX_SAMPLES = 200  # raw samples kept: enough for any quantile, small enough for a trace
@@ -180,23 +177,15 @@ def _moves(name: str, metered: list[RankOutcome]) -> list[Move]:
     for outcome in metered:
         sums: Counter[tuple[str, int | None, int | None]] = Counter()
         for part in outcome.stage_moves.get(name, []):
-            if part.operation != "send":  # whoever receives it tells
-                sums[_ends(part, outcome.rank)] += part.bytes
+            if part.operation != "send":  # the rank that receives it has recorded it
+                operation = "send" if part.operation == "recv" else part.operation
+                sums[operation, part.source, part.destination] += part.bytes
         for ends, num_bytes in sums.items():
             found[ends] = max(found.get(ends, 0), num_bytes)
     return [
-        Move(operation=operation, source=source, target=target, bytes=num_bytes)
-        for (operation, source, target), num_bytes in found.items()
+        Move(operation=operation, source=source, destination=destination, bytes=num_bytes)
+        for (operation, source, destination), num_bytes in found.items()
     ]
-
-
-def _ends(part: MovePart, rank: int) -> tuple[str, int | None, int | None]:
-    """An operation, who gives and who receives; None for every rank."""
-    if part.operation == "recv":
-        return "send", part.peer, rank
-    if part.operation == "gather":
-        return "gather", None, part.peer
-    return part.operation, part.peer, None
 
 
 def _first_seconds(by_rank: list[dict[str, float]]) -> dict[str, float]:

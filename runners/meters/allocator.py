@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError
 from runners.system import accelerator
-from runners.traces.records import AllocatorMemory, Memory
+from runners.traces.measured import AllocatorMemory, Memory
 
 BLOCK_BYTES = 512  # the allocator rounds each block up to a multiple of it
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from runners.traces.records import RankTime, Span
+from runners.traces.measured import RankTime, Span
 
 
 @dataclass(frozen=True)

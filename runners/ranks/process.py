@@ -33,7 +33,8 @@ from runners.system import accelerator, limits
 from runners.system.links import enter
 from runners.traces.files import write_json
 from runners.traces.outcome import RankOutcome
-from runners.traces.records import Failure, Status
+from runners.traces.records import Failure
+from runners.traces.schema import Status
 
 PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
 _ASKED = re.compile(r"tried to allocate (\d+) bytes")
@@ -148,7 +149,7 @@ def _lift_limit(rank: Rank) -> None:
         _limit_data(None)
 
 
-def _asked_bytes(message: str) -> int | None:
+def _requested_bytes(message: str) -> int | None:
     if match := _ASKED.search(message):
         return int(match.group(1))
     if match := _ASKED_CUDA.search(message):
@@ -158,7 +159,7 @@ def _asked_bytes(message: str) -> int | None:
 
 def _limit_behind(kind: str, message: str) -> str | None:
     """The line that names the shell's limit which made a rank fail; None where none did."""
-    if kind == "out_of_memory" and not limits.refuses_addresses(_asked_bytes(message)):
+    if kind == "out_of_memory" and not limits.refuses_addresses(_requested_bytes(message)):
         return None  # a budget, or the machine
     return limits.blamed(message) if kind in ("out_of_memory", "exception") else None
 
@@ -187,7 +188,7 @@ def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
     return status, Failure(
         kind=kind,
         message=told,
-        asked_bytes=_asked_bytes(message),
+        requested_bytes=_requested_bytes(message),
         rank=rank.rank,
         phase=rank.phase_name,
         step=rank.step_index if rank.step_index >= 0 else None,

@@ -38,8 +38,8 @@ from runners.ranks.heartbeat import Heart
 from runners.ranks.phases import BASE, Phase, StepPhases
 from runners.ranks.recorder import Recorder, parameter_digest
 from runners.system import accelerator
+from runners.traces.measured import Memory
 from runners.traces.outcome import EventPart
-from runners.traces.records import Memory
 
 NUM_METERED_STEPS = (
     3  # the first creates state, the second rebuilds DDP's buckets, the third is steady
