@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from runners.measuring.launch import ALLOCATORS, PassResult
-from runners.meters.spans import Event, split_waiting
+from runners.meters.spans import Event, on_one_clock, split_waiting
 from runners.plans.experiment import PassName, RunPlan
-from runners.traces.measured import RankTime, Samples, Span, Timing
+from runners.traces.measured import RankClock, RankTime, Samples, Span, Timing
 from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import (
     Epoch,
@@ -50,7 +50,7 @@ def gather(
     main = results.get("timed") or results.get("budgeted") or results["metered"]
     metered = results.get("metered")
     epochs = _epochs(main.outcomes)
-    spans, rank_times = _timeline(metered.outcomes if metered else [])
+    spans, rank_times, clocks = _timeline(metered.outcomes if metered else [])
     first = main.outcomes[0]
     return Run(
         **_declared(plan, backend, device),
@@ -76,6 +76,7 @@ def gather(
             prediction=_first_seconds([o.prediction_seconds for o in main.outcomes]),
             timeline=spans,
             ranks=rank_times,
+            clocks=clocks,
             measures=_measured_times([*main.outcomes, *(metered.outcomes if metered else [])]),
         ),
     )
@@ -281,13 +282,17 @@ def _thinned(seconds: list[float]) -> list[float]:
     return seconds[:: -(-len(seconds) // MAX_SAMPLES)]
 
 
-def _timeline(outcomes: list[RankOutcome]) -> tuple[list[Span], list[RankTime]]:
+def _timeline(
+    outcomes: list[RankOutcome],
+) -> tuple[list[Span], list[RankTime], list[RankClock]]:
+    """The spans of all ranks, how each spent its step, and how far their clocks are apart."""
     windows = {o.rank: o.window_ns for o in outcomes if o.window_ns is not None}
     if not windows or len(windows) < len(outcomes):
-        return [], []
+        return [], [], []
     events = [
         Event(o.rank, e.kind, e.name, e.start_ns, e.end_ns, e.peer)
         for o in outcomes
         for e in o.events
     ]
-    return split_waiting(events, windows)
+    clocks = [clock for o in outcomes for clock in o.clocks]
+    return *split_waiting(*on_one_clock(events, windows, clocks)), clocks

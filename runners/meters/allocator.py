@@ -111,6 +111,11 @@ class AllocatorLimit(TorchDispatchMode):
         self.check()
         return result
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes given out since the limit was set, before the operation that was refused."""
+        return self._before - self._start
+
     def check(self) -> None:
         """Look at the peak now.
 

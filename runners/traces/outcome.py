@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from runners.traces.measured import Collective, Memory
+from runners.traces.measured import Collective, Memory, RankClock
 from runners.traces.records import Failure, Model, NonFinite, PredictionStep, Stage
 from runners.traces.schema import Setting, Status
 
@@ -77,6 +77,7 @@ class RankOutcome(_Part):
     step_seconds: list[float] = []
     events: list[EventPart] = []
     window_ns: tuple[int, int] | None = None
+    clocks: list[RankClock] = []
     non_finite: list[NonFinite] = []
     measures: dict[str, Setting] = {}
     measured_seconds: dict[str, list[float]] = {}
