@@ -21,7 +21,7 @@ from generator.evidence.reproduce_command import command
 from generator.evidence.units import Unit
 from generator.evidence.value import AbsentError, ExpressionError, Origin, Value, constant
 from generator.evidence.verdicts import Outcome
-from runners.traces.records import Samples
+from runners.traces.measured import Samples
 
 NOT_MEASURED = "not measured here"
 CITED_UNITS = {
@@ -94,7 +94,7 @@ class Evidence:
             trace = shown.trace
             origin = Origin(
                 shown.machine.name, experiment,
-                recorded_at=trace.recorded_at, torch=trace.software.torch,
+                recorded_at=trace.recorded_at, torch=trace.circumstances.torch,
             )  # fmt: skip
             roots[experiment] = Node(trace, (), experiment, reading, origin, shown)
         machine = self.book.machine

@@ -21,7 +21,8 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.paths import NAMES, Key
 from generator.evidence.verdicts import MIN_SAMPLES, sides
 from runners.traces.fields import at, steps_of
-from runners.traces.records import Run, Samples, Trace
+from runners.traces.measured import Samples
+from runners.traces.records import Run, Trace
 
 __all__ = ["falsified_problem", "falsifier", "falsify", "steps_of"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from generator.evidence import units
 from generator.evidence.paths import Node, field_name
 from generator.evidence.value import ExpressionError, Kind, Value, computed, numeric, quotient
-from runners.traces.records import Samples
+from runners.traces.measured import Samples
 
 Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
 

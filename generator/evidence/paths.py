@@ -19,7 +19,7 @@ from generator.evidence import units
 from generator.evidence.units import AS_RULED, Form, Unit
 from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
 from runners.traces.fields import NAMES, Key, at, measure_of
-from runners.traces.records import Samples
+from runners.traces.measured import Samples
 
 __all__ = ["NAMES", "Evaluation", "Key", "Node", "Reading", "field_name", "unit_of"]
 
@@ -30,7 +30,9 @@ GIVEN = frozenset(
     }
 )  # fmt: skip
 _ORDINALS = frozenset({"rank", "epoch", "step", "seed"})
-_TRACE_FIELDS = frozenset({"experiment", "question", "recorded_at", "machine", "code", "software"})
+_TRACE_FIELDS = frozenset(
+    {"experiment", "question", "recorded_at", "machine", "code", "circumstances"}
+)
 
 
 @dataclass

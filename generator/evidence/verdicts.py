@@ -17,7 +17,9 @@ from generator.content.shelf import TraceOnPage
 from generator.evidence import units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import ExpressionError, Value, numeric
-from runners.traces.records import Samples
+from runners.traces.measured import Samples
+from runners.traces.records import Trace
+from runners.traces.upgrade import TRACE_VERSION
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
@@ -319,7 +321,7 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
     found = []
     for experiment, shown in book.traces.items():
         if shown.is_stale and shown.machine.name == book.reference.name:
-            found.append(f"{experiment}: the reference machine's trace is stale; run it again")
+            found.append(f"{experiment}: the reference machine's trace is {_age(shown.trace)}")
         found += [
             f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
             for name, run in shown.trace.runs.items()
@@ -330,6 +332,16 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
             words = WORDS[outcome.verdict]
             found.append(f"law {name}: {words} ({outcome.explanation})")
     return found
+
+
+def _age(trace: Trace) -> str:
+    """Why a stale trace of the reference machine is no evidence, and what to do."""
+    if trace.recorded_as < TRACE_VERSION:
+        return (
+            f"of schema version {trace.recorded_as}, which is no evidence any more; run "
+            f"`python -m runners run {trace.experiment} --as-reference --full`"
+        )
+    return "stale; run it again"
 
 
 def surprises(shown: TraceOnPage) -> list[str]:

@@ -28,8 +28,8 @@ from runners.forecast.primitive_sizes import (
     SMOOTH_VALUES,
 )
 from runners.plans.work import Exchange, Work
+from runners.traces.measured import Samples
 from runners.traces.prediction import Interval, RunForecast
-from runners.traces.records import Samples
 
 # One standard deviation of the logarithm of outcome over forecast, beyond the primitives' spread:
 # of what a rank does by itself, of what it waits for, and of bytes.

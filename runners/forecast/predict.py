@@ -19,8 +19,8 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import PRIMITIVES, Experiment, RunPlan, find, names, on_device
 from runners.traces import machine
 from runners.traces.files import read_prediction, write_prediction
+from runners.traces.measured import Samples
 from runners.traces.prediction import ChoiceForecast, Prediction, RunForecast
-from runners.traces.records import Samples
 
 
 class PrimitiveError(RuntimeError):

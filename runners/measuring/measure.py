@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import platform
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -28,7 +27,7 @@ from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import sweep_torn, write, write_machine, write_part
 from runners.traces.machine_records import Machine
-from runners.traces.records import Circumstances, Code, Run, Software, Trace
+from runners.traces.records import Circumstances, Code, Run, Trace
 
 
 class BusyError(RuntimeError):
@@ -298,17 +297,14 @@ def trace_of(
         runs: by name.
         since: when the first of them began.
     """
-    import torch
-
     under = machine.circumstances()
     return Trace(
-        schema_version=1,
+        schema_version=2,
         experiment=experiment.name,
         question=experiment.question,
         recorded_at=since,
         machine=here.name,
         code=code,
-        software=Software(python=platform.python_version(), torch=str(torch.__version__)),
         circumstances=under,
         runs={name: _apart_from(under, run) for name, run in runs.items()},
     )

@@ -20,7 +20,8 @@ from runners.plans.experiment import Experiment, RunPlan, find, whole_is_full
 from runners.traces.digest import brought_up, program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read, read_part
 from runners.traces.machine import name_of
-from runners.traces.records import Circumstances, Run, Trace
+from runners.traces.records import Run, Trace
+from runners.traces.upgrade import TRACE_VERSION
 
 NEEDS_FULL = "a heavier run, left out here; "
 
@@ -145,11 +146,13 @@ def staleness(trace: Trace) -> str | None:
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
     """
+    if trace.recorded_as < TRACE_VERSION:
+        return f"stale, of schema version {trace.recorded_as}"
     if brought_up(trace.experiment, trace.code.digest) != source_digest(trace.experiment):
         return "stale"
     installed = metadata.version("torch")
-    if _release(trace.software.torch) != _release(installed):
-        return f"measured with torch {trace.software.torch}; {installed} is installed"
+    if _release(trace.circumstances.torch) != _release(installed):
+        return f"measured with torch {trace.circumstances.torch}; {installed} is installed"
     return None
 
 
@@ -168,15 +171,8 @@ def _release(version: str) -> str:
 def _with_circumstances(source: Trace) -> dict[str, Run]:
     """What a trace has measured, each run with its circumstances as far as they are known."""
     outdated = outdated_programs(source)
-    known = source.circumstances or Circumstances(
-        python=source.software.python,
-        torch=source.software.torch,
-        affinity=None,
-        visible_devices=None,
-        huge_pages=None,
-    )
     return {
-        name: run.model_copy(update={"circumstances": run.circumstances or known})
+        name: run.model_copy(update={"circumstances": run.circumstances or source.circumstances})
         for name, run in source.runs.items()
         if not _was_left_out(run) and name not in outdated
     }

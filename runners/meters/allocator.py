@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError
 from runners.system import accelerator
-from runners.traces.records import AllocatorMemory, Memory
+from runners.traces.measured import AllocatorMemory, Memory
 
 BLOCK_BYTES = 512  # the allocator rounds each block up to a multiple of it
 
@@ -110,6 +110,11 @@ class AllocatorLimit(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         self.check()
         return result
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes given out since the limit was set, before the operation that was refused."""
+        return self._before - self._start
 
     def check(self) -> None:
         """Look at the peak now.

@@ -41,7 +41,8 @@ from typing import Any, Generic, Literal
 
 from runners.plans.settings import FreeSettings, RunSettings, S
 from runners.plans.work import Choice, Work
-from runners.traces.records import Death, Nature, Setting, Status
+from runners.traces.records import Death
+from runners.traces.schema import Nature, Setting, Status
 
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.

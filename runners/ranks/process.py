@@ -33,7 +33,8 @@ from runners.system import accelerator, limits
 from runners.system.links import enter
 from runners.traces.files import write_json
 from runners.traces.outcome import RankOutcome
-from runners.traces.records import Failure, Status
+from runners.traces.records import Failure
+from runners.traces.schema import Status
 
 PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
 _ASKED = re.compile(r"tried to allocate (\d+) bytes")
@@ -115,9 +116,10 @@ def _limit(rank: Rank, budget_bytes: int, heap_before: int) -> None:
             "warm-up needs; raise the budget or shrink the warm-up"
         )
     _limit_data(now + budget_bytes)
+    rank.count_heap_from(now)
 
 
-def _spare_the_machine(most_bytes: int) -> None:
+def _spare_the_machine(rank: Rank, most_bytes: int) -> None:
     """Let the allocator refuse what this machine does not have, before the machine itself stalls.
 
     For what readers try: a declared run is known to fit.
@@ -125,6 +127,7 @@ def _spare_the_machine(most_bytes: int) -> None:
     now = heap_bytes()
     if now is not None:
         _limit_data(now + most_bytes)
+        rank.count_heap_from(now)
 
 
 def _limit_data(num_bytes: int | None) -> None:
@@ -148,7 +151,16 @@ def _lift_limit(rank: Rank) -> None:
         _limit_data(None)
 
 
-def _asked_bytes(message: str) -> int | None:
+def _note_held_bytes(rank: Rank) -> None:
+    """Note what a failing rank holds, before it releases anything."""
+    try:
+        rank.note_held_bytes()
+    except MemoryError:  # the limit refuses even the few bytes of a reading
+        _lift_limit(rank)
+        rank.note_held_bytes()
+
+
+def _requested_bytes(message: str) -> int | None:
     if match := _ASKED.search(message):
         return int(match.group(1))
     if match := _ASKED_CUDA.search(message):
@@ -158,7 +170,7 @@ def _asked_bytes(message: str) -> int | None:
 
 def _limit_behind(kind: str, message: str) -> str | None:
     """The line that names the shell's limit which made a rank fail; None where none did."""
-    if kind == "out_of_memory" and not limits.refuses_addresses(_asked_bytes(message)):
+    if kind == "out_of_memory" and not limits.refuses_addresses(_requested_bytes(message)):
         return None  # a budget, or the machine
     return limits.blamed(message) if kind in ("out_of_memory", "exception") else None
 
@@ -187,8 +199,9 @@ def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
     return status, Failure(
         kind=kind,
         message=told,
-        asked_bytes=_asked_bytes(message),
+        requested_bytes=_requested_bytes(message),
         rank=rank.rank,
+        held_bytes=rank.held_bytes if kind == "out_of_memory" else None,
         phase=rank.phase_name,
         step=rank.step_index if rank.step_index >= 0 else None,
     )
@@ -250,13 +263,14 @@ def live(request: dict[str, Any]) -> None:
     try:
         with rank.phase("warm_up"):
             if request["most_bytes"] is not None:
-                _spare_the_machine(request["most_bytes"] // plan.world_size)
+                _spare_the_machine(rank, request["most_bytes"] // plan.world_size)
             _prepare(rank, request)
         experiment.strategies[plan.strategy](rank)
         rank.finish()
         confirm_memory(rank, experiment.strategies[plan.strategy])
     except BaseException as error:  # noqa: BLE001 whatever it was, the launcher must hear of it
-        # Freed tensors first: the record must not be refused as the training was.
+        _note_held_bytes(rank)
+        # The limit first: the record must not be refused as the training was.
         _lift_limit(rank)
         rank.outcome.status, rank.outcome.failure = failure_of(error, rank)
         rank.keep_peak()

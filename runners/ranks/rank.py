@@ -29,17 +29,18 @@ from torch import Tensor, nn
 
 from runners.meters.activity import ActivityMeter
 from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
-from runners.meters.kernel import KernelPeak, disagreement
+from runners.meters.kernel import KernelPeak, disagreement, heap_bytes
 from runners.meters.link import LinkCount, LinkMeter
 from runners.meters.memory import MemoryMeter, local
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import S
+from runners.ranks.clocks import compared_clocks
 from runners.ranks.heartbeat import Heart
 from runners.ranks.phases import BASE, Phase, StepPhases
 from runners.ranks.recorder import Recorder, parameter_digest
 from runners.system import accelerator
+from runners.traces.measured import Memory
 from runners.traces.outcome import EventPart
-from runners.traces.records import Memory
 
 NUM_METERED_STEPS = (
     3  # the first creates state, the second rebuilds DDP's buckets, the third is steady
@@ -77,6 +78,8 @@ class Rank(Recorder, Generic[S]):
         self._kernel: KernelPeak | None = None
         self._allocator: AllocatorPeak | None = None
         self._limit: AllocatorLimit | None = None
+        self.held_bytes: int | None = None  # when this rank failed; None where not known
+        self._heap_at_limit: int | None = None  # bytes of the data segment when it was limited
         self._activity: ActivityMeter | None = None
         self._link: LinkMeter | None = None
         self._module: nn.Module | None = None
@@ -175,6 +178,7 @@ class Rank(Recorder, Generic[S]):
     @contextmanager
     def _timeline(self) -> Iterator[None]:
         if self.plan.world_size > 1:
+            self.outcome.clocks = compared_clocks(self.rank, self.world_size, self.device)
             dist.barrier()  # ranks enter the step together, so its start means the same to all
         self._activity = ActivityMeter(self.rank, self.device.type)
         with self._activity as meter:
@@ -286,6 +290,34 @@ class Rank(Recorder, Generic[S]):
         if self._limit is not None:
             self._limit.__exit__(None, None, None)
         self._limit = None
+
+    def count_heap_from(self, heap_bytes: int) -> None:
+        """Count what this process holds from here on: its data segment has been limited.
+
+        Args:
+            heap_bytes: of the data segment now.
+        """
+        self._heap_at_limit = heap_bytes
+
+    def note_held_bytes(self) -> None:
+        """Note the bytes held since the budget was set, as the budget counts them.
+
+        On CPU they are the growth of the process's data segment (VmData), which RLIMIT_DATA limits.
+        The handler of an exception notes them before anything is released. We compared that with a
+        reading inside the operation that was refused, by a dispatch mode, in every run of the book
+        that runs out of memory and in backward passes with 64 MB of gradients in flight: both
+        readings were equal to the byte. On an accelerator they are what the allocator had given out
+        before the operation that it refused.
+
+        Raises:
+            MemoryError: the limit leaves no memory for reading.
+        """
+        if self._limit is not None:
+            self.held_bytes = self._limit.held_bytes
+        elif self.device.type == "cuda":
+            self.held_bytes = accelerator.allocated(self.device).now_bytes
+        elif self._heap_at_limit is not None and (now := heap_bytes()) is not None:
+            self.held_bytes = now - self._heap_at_limit
 
     def finish(self) -> None:
         """Close what a strategy left open: meters, limits, and the digest of what was trained.

@@ -20,7 +20,8 @@ from runners.meters.memory import local
 from runners.plans.experiment import PassName, RunPlan
 from runners.traces.files import finite_or_none
 from runners.traces.outcome import EpochPart, RankOutcome, ValidationPart
-from runners.traces.records import Model, NonFinite, PredictionStep, Setting, Stage
+from runners.traces.records import Model, NonFinite, PredictionStep, Stage
+from runners.traces.schema import Setting
 
 NUM_VALUES = 4
 MAX_NON_FINITE = 20  # listed a rank; a run that has diverged says nothing new at each later step
@@ -153,12 +154,12 @@ class Recorder:
             loss: mean over this rank's samples.
             accuracy: share of them classified rightly.
             num_samples: how many there were.
-            validation: rows, loss and accuracy on rows never trained on.
+            validation: number of samples that no rank trained on, their loss and accuracy.
             parameters: given where replicas are to be compared: their digest is kept.
         """
         if self.is_metered:
             return
-        rows, validation_loss, validation_accuracy = validation or (0, None, None)
+        count, validation_loss, validation_accuracy = validation or (0, None, None)
         for field, value in (("loss", loss), ("validation_loss", validation_loss)):
             if value is not None and not math.isfinite(value):
                 self._not_finite(field, value)
@@ -175,7 +176,7 @@ class Recorder:
         )
         if validation is not None:
             self.outcome.validation = ValidationPart(
-                num_rows=rows,
+                num_samples=count,
                 loss=_rounded(validation_loss),
                 accuracy=_rounded(validation_accuracy),
             )

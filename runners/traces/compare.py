@@ -17,7 +17,8 @@ from pathlib import Path
 from runners.traces.digest import brought_up
 from runners.traces.fields import is_of_time
 from runners.traces.files import TraceError, machine_folders, read
-from runners.traces.records import Run, Samples, Trace
+from runners.traces.measured import Samples
+from runners.traces.records import Run, Trace
 
 FEWEST_SAMPLES = 5
 # Fields of a run that are set, or are words for people, or that the kernel rounds.

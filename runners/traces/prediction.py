@@ -9,7 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from runners.traces.records import Record, Samples
+from runners.traces.measured import Samples
+from runners.traces.schema import Record
 
 
 class Interval(Record):

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 
 from runners.traces.compare import FEWEST_SAMPLES, KERNEL_SHARE, overlap
 from runners.traces.fields import Key, at, exactly, in_words, is_of_time
-from runners.traces.records import Run, Samples
+from runners.traces.measured import Samples
+from runners.traces.records import Run
 
 FLOAT_SHARE = 0.01  # rounding in another order, carried through a short training
 ROUNDED_OFF = 1e-6  # below it lies what fp32 rounds off: differences from zero, not values

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from generator.evidence.comparison import compared
-from runners.traces.records import Samples
+from runners.traces.measured import Samples
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from generator.content.claim import Claim
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import falsifier, falsify, steps_of
-from runners.traces.records import Samples
+from runners.traces.measured import Samples
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 BUDGET = "tiny_memory.whole_budget.budget_bytes"

@@ -34,8 +34,9 @@ from runners.ranks.rank import Rank
 from runners.system import accelerator
 from runners.system.errors import AcceleratorError
 from runners.traces import machine
+from runners.traces.measured import AllocatorMemory, Memory
 from runners.traces.outcome import RankOutcome
-from runners.traces.records import AllocatorMemory, Failure, Memory
+from runners.traces.records import Failure
 from tests.runners.segments import MIB, CachingAllocator
 
 CUDA = torch.device("cuda", 0)
@@ -115,7 +116,7 @@ def test_a_run_that_needs_more_than_the_budget_is_refused_though_its_segments_ar
     rank: Any = SimpleNamespace(rank=1, phase_name="forward", step_index=2)
     status, failure = failure_of(refused.value, rank)
     assert (status, failure.kind) == ("out_of_memory", "out_of_memory")
-    assert failure.asked_bytes == 30 * MIB
+    assert failure.requested_bytes == 30 * MIB
 
 
 def test_memory_that_an_operation_returns_before_it_ends_counts(model: CachingAllocator) -> None:
@@ -402,7 +403,7 @@ def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(
     monkeypatch.setattr(launch, "GRACE_SECONDS", float("inf"))
     refused = live(tmp_path, spins=True)
     failure = Failure(
-        kind="out_of_memory", message="", asked_bytes=1, rank=1, phase="forward", step=0
+        kind="out_of_memory", message="", requested_bytes=1, rank=1, phase="forward", step=0
     )
     refused.outcome = RankOutcome(rank=1, status="out_of_memory", failure=failure)
     server: Any = SimpleNamespace(exits=dict)

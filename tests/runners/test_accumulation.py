@@ -13,7 +13,9 @@ from runners.experiments.accumulation import RUNS, UNEQUAL
 from runners.experiments.accumulation.forecast import forecast
 from runners.experiments.accumulation.unequal import Part, gradient_of, joined
 from runners.plans.experiment import find
-from runners.traces.records import Memory, Run, Setting
+from runners.traces.measured import Memory
+from runners.traces.records import Run
+from runners.traces.schema import Setting
 
 Measure = Callable[[str, str], Run]
 LAYER_BYTES = 4 * (256 * 256 + 256)

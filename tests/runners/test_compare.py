@@ -10,7 +10,7 @@ import pytest
 
 from runners.traces.compare import compare, traces_in
 from runners.traces.files import TraceError
-from runners.traces.records import Samples
+from runners.traces.measured import Samples
 
 FROZEN = Path(__file__).parents[1] / "book" / "content" / "traces" / "reference-frozen"
 

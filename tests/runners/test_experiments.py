@@ -109,7 +109,7 @@ def test_under_the_budget_a_run_ends_as_the_closed_form_says(
     assert ended.budget_bytes == (8 * sum(counts[:cut]) + 8 * sum(counts)) // 2
     if expected == "out_of_memory":
         assert ended.error is not None
-        assert ended.error.asked_bytes is not None
+        assert ended.error.requested_bytes is not None
         assert [r.status for r in ended.ranks] == ["out_of_memory"] * ended.world_size
 
 

@@ -18,8 +18,8 @@ from runners.forecast.primitive_sizes import (
     SMOOTH_VALUES,
 )
 from runners.plans.work import Exchange, Work, perceptron_flops, stack_work
+from runners.traces.measured import Samples
 from runners.traces.prediction import Interval
-from runners.traces.records import Samples
 
 FLOPS_PER_SECOND = 5e10
 BYTES_PER_SECOND = 1e10

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from runners.traces.files import read
-from runners.traces.records import Memory, MemoryClasses, Run, Trace
+from runners.traces.measured import Memory, MemoryClasses
+from runners.traces.records import Run, Trace
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -85,7 +86,7 @@ def test_the_whole_batch_is_refused_in_forward_and_parts_of_it_are_not(run: Meas
     assert refused.status == "out_of_memory"
     assert refused.error is not None
     assert refused.error.phase == "forward"
-    assert refused.error.asked_bytes == BATCH * 64 * 4  # what one layer of width 64 puts out
+    assert refused.error.requested_bytes == BATCH * 64 * 4  # what one layer of width 64 puts out
     for name in ("split_budget", "microbatches_budget"):
         assert run("large_batch", name).status == "completed"
 

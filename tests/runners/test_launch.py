@@ -97,7 +97,7 @@ def test_the_allocator_refuses_what_goes_beyond_the_budget(run: Measure) -> None
     refused = run("mishaps", "refused")
     assert refused.status == "out_of_memory"
     assert refused.error is not None
-    assert refused.error.asked_bytes == 64 << 20
+    assert refused.error.requested_bytes == 64 << 20
     assert (refused.error.rank, refused.error.phase) == (1, "forward")
 
 

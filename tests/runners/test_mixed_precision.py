@@ -14,7 +14,9 @@ from runners.experiments.mixed_precision.adam import LowAdam
 from runners.experiments.mixed_precision.forecast import forecast
 from runners.experiments.mixed_precision.gradients import SMALLEST_HALF
 from runners.plans.experiment import find
-from runners.traces.records import MemoryClasses, Run, Setting
+from runners.traces.measured import MemoryClasses
+from runners.traces.records import Run
+from runners.traces.schema import Setting
 
 Measure = Callable[[str, str], Run]
 NUM_PARAMETERS = 8 * (128 * 128 + 128)

@@ -74,7 +74,7 @@ def test_a_refusal_says_where_for_how_much_and_under_which_budget(document: dict
     document |= {
         "status": "out_of_memory",
         "budget_bytes": 4 << 20,
-        "error": {"kind": "out_of_memory", "message": "no", "asked_bytes": 2048, "rank": 0,
+        "error": {"kind": "out_of_memory", "message": "no", "requested_bytes": 2048, "rank": 0,
                   "phase": "forward", "step": 0},
         "printed": [], "epochs": [], "validation": None, "ranks": [peak(0, None, 3 << 20)],
     }  # fmt: skip

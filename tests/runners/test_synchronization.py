@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from runners.experiments.synchronization import RUNS, largest_rate
-from runners.traces.records import Run, Setting
+from runners.traces.records import Run
+from runners.traces.schema import Setting
 from runners.training.networks import perceptron
 from runners.training.teacher import Rows, Scaling, teach
 

@@ -4,7 +4,8 @@ import pytest
 
 from runners.traces.fields import exactly, in_words, steps_of
 from runners.traces.files import read
-from runners.traces.records import Run, Samples
+from runners.traces.measured import Samples
+from runners.traces.records import Run
 from runners.traces.tolerance import FLOAT_SHARE, TIME_FACTOR, tolerance
 from tests.conftest import ROOT
 

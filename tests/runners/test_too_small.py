@@ -10,7 +10,8 @@ import pytest
 
 from runners.experiments.too_small import RUNS
 from runners.experiments.too_small.break_even import break_even, spread
-from runners.traces.records import Run, Setting
+from runners.traces.records import Run
+from runners.traces.schema import Setting
 
 Measure = Callable[[str, str], Run]
 SIZES = [1000 * 2**power for power in range(8)]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from runners.traces import files as trace
 from runners.traces.files import TraceError, read, write, write_json
-from runners.traces.records import Samples
+from runners.traces.measured import Samples
 
 REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
 TRACES = [p for p in REFERENCES if p.stem not in ("machine", "prediction")]

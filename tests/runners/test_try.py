@@ -97,7 +97,7 @@ def test_a_try_that_the_budget_refuses_is_a_result(attempt: Callable[[str, str],
     assert run.status == "out_of_memory"
     assert run.budget_bytes == 48 << 20
     assert run.error is not None
-    assert run.error.asked_bytes == 200 << 20
+    assert run.error.requested_bytes == 200 << 20
 
 
 @pytest.mark.skipif(machine.available_bytes() is None, reason="the kernel must say what is free")

@@ -90,7 +90,7 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
         machine=shown.machine.name,
         is_reference=shown.machine.name == book.reference.name,
         recorded_at=shown.trace.recorded_at,
-        torch=shown.trace.software.torch,
+        torch=shown.trace.circumstances.torch,
         runs=tuple(names),
         raw=f"{'../' * depth}traces/{shown.folder}/{experiment}.json",
         is_fallback=shown.is_fallback,

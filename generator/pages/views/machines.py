@@ -138,7 +138,7 @@ def experiments(measured: Measured) -> list[ExperimentRow]:
             name=name,
             question=trace.question,
             recorded_at=trace.recorded_at,
-            torch=trace.software.torch,
+            torch=trace.circumstances.torch,
             num_runs=sum(run.status != "skipped" for run in trace.runs.values()),
             surprises=tuple(one for one, run in trace.runs.items() if run.is_surprise),
             skipped=tuple(
@@ -283,7 +283,7 @@ def _outcome(one: Predicted, measured: Measured) -> Value:
     nature = trace.runs[run].nature
     origin = Origin(
         measured.machine.name, experiment, run, one.field, trace.recorded_at,
-        trace.software.torch, nature=nature,
+        trace.circumstances.torch, nature=nature,
     )  # fmt: skip
     assert one.outcome is not None
     kind: Kind = "simulated" if nature == "simulated" else "measured"

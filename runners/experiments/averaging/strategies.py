@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.averaging import Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.networks import flat
 from runners.training.steps import (
     Tally,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from runners.experiments.batch_split import Settings
 from runners.ranks.rank import Rank
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.steps import validate
 from runners.training.teacher import Lesson
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.settings import ClassifierSettings
 
 QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.ddp import Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import first_values, parameter_digest
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.networks import flat
 from runners.training.steps import optimizer_for, validate
 from runners.training.teacher import Rows

@@ -14,7 +14,8 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
-from runners.traces.records import Death, Status
+from runners.traces.records import Death
+from runners.traces.schema import Status
 
 QUESTION = "When ranks do not make the same calls, what happens, who waits, and what ends it?"
 

@@ -16,7 +16,7 @@ from typing import Literal
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import layer_parameters
-from runners.traces.records import Status
+from runners.traces.schema import Status
 
 QUESTION = "Which strategies let a model train that does not fit one device's memory?"
 WIDTHS: dict[str, tuple[int, ...]] = {

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, Seconds
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.settings import TeacherSettings
 
 QUESTION = "What does it take to train one model whose layers live on four ranks?"

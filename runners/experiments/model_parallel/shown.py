@@ -7,7 +7,7 @@ from torch import nn
 
 from runners.experiments.model_parallel import Settings
 from runners.ranks.rank import Rank
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.networks import flat
 from runners.training.steps import num_right
 from runners.training.teacher import Lesson, Rows

@@ -14,7 +14,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.settings import TeacherSettings
 
 QUESTION = "When is the mean of the ranks' gradients the gradient of the whole batch?"

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.steps import of_all_ranks
 from runners.training.teacher import Rows
 

@@ -14,7 +14,7 @@ from runners.experiments.replicas import DropoutSettings, SamplerSettings, StepS
 from runners.experiments.replicas.shown import compare, flat_gradient, watch_buffers
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.networks import description, perceptron
 from runners.training.steps import lesson_for, of_all_ranks
 from runners.training.teacher import Rows, Scaling

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.settings import HiddenLayerSettings
 
 QUESTION = "How long is a step in which one rank is slow, and what if ranks have unequal rows?"
