@@ -70,6 +70,7 @@ def _update(
             logits, loss = forward_backward(replica, own, settings.num_parts)
         tally.add(loss.item(), logits, own.labels)
         rank.count_samples(num_rows)
+        del logits, loss  # else they would lie in memory until the next part is through backward
     optimizer.step()
     optimizer.zero_grad()
 
