@@ -67,6 +67,7 @@ from runners.measuring.not_measured import NotMeasuredError
 from runners.measuring.pending import left_out_of, pending
 from runners.measuring.progress import Progress
 from runners.plans.experiment import UnknownExperimentError, check_name, find, names, on_device
+from runners.plans.settings import SettingsError
 from runners.system.errors import AcceleratorError, LaunchError
 from runners.traces import machine, tries
 from runners.traces.compare import compare, traces_in
@@ -79,6 +80,7 @@ from runners.traces.summary import how_it_ended, summary_lines
 CAN_BE_MENDED = (
     AcceleratorError,
     UnknownExperimentError,
+    SettingsError,
     ProgramError,
     TrialError,
     TraceError,

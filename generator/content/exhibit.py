@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from generator.content.words import Id, Line, PerRun, RunPath, Written
+from generator.content.words import Id, Line, PerRun, Prose, RunPath, Written
 
 
 class GrowthSeries(Written):
@@ -71,3 +71,18 @@ class Listing(Written):
     object: str | None = None  # a function or class of it; null: the whole file
     run: RunPath | None = None  # the run that executed it; its printed output is shown
     title: Line
+
+
+class CodeNote(Written):
+    """A line of a listing, written as it stands there without its indent, and what it does."""
+
+    code: str
+    says: Line
+
+
+class ExplainedProgram(Listing):
+    """A program that a run executed: its code, what its parts do, and what it printed."""
+
+    run: RunPath
+    walkthrough: Annotated[list[CodeNote], Field(min_length=2)]
+    output_says: Prose

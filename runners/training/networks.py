@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from runners.plans.work import layer_parameters
 from runners.traces.records import Layer, Model
 
 
@@ -45,11 +46,6 @@ class ResidualLayer(nn.Module):
         return rows + torch.relu(self.linear(rows))
 
 
-def num_parameters(widths: Sequence[int]) -> list[int]:
-    """Parameters of each linear layer, weights and biases: the closed form."""
-    return [a * b + b for a, b in pairwise(widths)]
-
-
 def description(
     widths: Sequence[int],
     ranks: Sequence[Sequence[int]],
@@ -65,7 +61,7 @@ def description(
         sharded: for each linear layer whether its ranks hold parts of it; none does by default.
     """
     size = torch.finfo(dtype).bits // 8
-    counts = num_parameters(widths)
+    counts = layer_parameters(widths)
     layers = [
         Layer(
             name=f"layer{index + 1}",
@@ -89,6 +85,11 @@ def description(
 def flat(module: nn.Module) -> Tensor:
     """All parameters of a module in one row, detached."""
     return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+
+
+def flat_gradient(module: nn.Module) -> Tensor:
+    """All gradients of a module in one row, a copy."""
+    return torch.cat([p.grad.reshape(-1) for p in module.parameters() if p.grad is not None])
 
 
 @torch.no_grad()

@@ -128,13 +128,25 @@ def num_right(logits: Tensor, labels: Tensor) -> int:
     return int((logits.argmax(1) == labels).sum())
 
 
+def forward_backward(model: nn.Module, rows: Rows, num_parts: int = 1) -> tuple[Tensor, Tensor]:
+    """Forward, loss and backward on a batch, or on one of so many equal parts of it.
+
+    Gradients of the parts add up to that of the mean loss of the batch.
+
+    Returns:
+        Logits, and the mean loss of these rows.
+    """
+    logits = model(rows.features)
+    loss = nn.functional.cross_entropy(logits, rows.labels)
+    (loss / num_parts if num_parts > 1 else loss).backward()
+    return logits, loss
+
+
 def train_step(
     rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, tally: Tally
 ) -> None:
     """One step on one batch: forward, backward, update."""
-    logits = model(rows.features)
-    loss = nn.functional.cross_entropy(logits, rows.labels)
-    loss.backward()
+    logits, loss = forward_backward(model, rows)
     optimizer.step()
     optimizer.zero_grad()
     value = loss.item()

@@ -118,3 +118,10 @@ class Transformer(nn.Sequential):
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean cross-entropy over all positions; logits (…, vocabulary), targets (…)."""
     return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def next_token_step(model: nn.Module, tokens: Tensor, targets: Tensor) -> float:
+    """Forward and backward of a model that takes its sequences in one piece; their mean loss."""
+    loss = next_token_loss(model(tokens), targets)
+    loss.backward()
+    return loss.item()

@@ -41,7 +41,7 @@ def program(rank: Rank[ProgramSettings]) -> None:
         parameters = list(model.parameters())
         rank.outcome.num_parameters = sum(p.numel() for p in parameters)
         rank.outcome.parameter_digest = parameter_digest(parameters)
-    gathered = left.get("told")
+    gathered = left.get("report", left.get("told"))
     if isinstance(gathered, list) and all(isinstance(one, dict) for one in gathered):
         rank.outcome.prediction.append(_as_step(gathered))
 

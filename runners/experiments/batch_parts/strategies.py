@@ -13,6 +13,7 @@ from runners.ranks.recorder import parameter_digest
 from runners.training.steps import (
     Tally,
     batch_of,
+    forward_backward,
     optimizer_for,
     perceptron_for,
     scaled_lesson,
@@ -48,9 +49,7 @@ def _step(
     tally: Tally,
 ) -> None:
     """Forward, loss and backward on this rank's rows; combine; update."""
-    logits = model(own.features)
-    loss = nn.functional.cross_entropy(logits, own.labels)
-    loss.backward()
+    logits, loss = forward_backward(model, own)
     with rank.phase("combine", computes=False):
         _combine(rank, model)
     optimizer.step()

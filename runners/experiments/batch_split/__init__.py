@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
+from runners.plans.settings import Count, Factor, FactorOrZero
 from runners.training.settings import ClassifierSettings
 
 QUESTION = "Does splitting every batch over two ranks change what is learnt, and is it faster?"
@@ -29,7 +29,7 @@ class BatchSettings(ClassifierSettings):
     batch_size: Count = 100
     num_epochs: Count = 5
     learning_rate: Factor = 0.05
-    momentum: Factor = 0.9
+    momentum: FactorOrZero = 0.9
     teacher_temperature: Factor = 0.05
 
     @cached_property

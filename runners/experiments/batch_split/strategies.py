@@ -10,7 +10,7 @@ from runners.experiments.batch_split import Settings
 from runners.experiments.batch_split.shown import follow, report, shown
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.training.networks import flat
+from runners.training.networks import flat, flat_gradient
 from runners.training.steps import (
     Tally,
     batch_of,
@@ -70,7 +70,7 @@ def _split_step(
         out(gradient)
     with shown(rank, "backward", gradient) as out:
         logits.backward(gradient)
-        own_gradients = _gradients(model)
+        own_gradients = flat_gradient(model)
         out(own_gradients)
     with rank.stage("combine", "sum the ranks' gradients, then update", own_gradients) as out:
         with rank.phase("combine", computes=False):
@@ -100,11 +100,6 @@ def _whole_loss(
         assert logits.grad is not None
         out(logits.grad)
     return logits.grad
-
-
-def _gradients(model: nn.Module) -> Tensor:
-    """All gradients of a model in one row."""
-    return torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
 
 
 def _put_gradients(model: nn.Module, combined: Tensor) -> None:

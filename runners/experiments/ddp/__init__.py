@@ -12,26 +12,16 @@ from functools import cached_property
 from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
+from runners.plans.settings import Count
 from runners.traces.schema import Setting
-from runners.training.settings import ClassifierSettings
+from runners.training.settings import GlobalBatchSettings
 
 QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
 
 
-class Settings(ClassifierSettings):
+class Settings(GlobalBatchSettings):
     """A small classifier, and how its rows are scaled, ordered and dealt out."""
 
-    num_rows: Count = 10000
-    num_validation_rows: Count = 1000
-    num_features: Count = 10
-    num_hidden: Count = 64
-    num_classes: Count = 4
-    batch_size: Count = 25
-    num_epochs: Count = 5
-    learning_rate: Factor = 0.1
-    momentum: Factor = 0.9
-    teacher_temperature: Factor = 0.15
     dtype: Literal["float32", "float64"] = "float32"
     scaling: Literal["global", "per_shard"] = "global"
     order: Literal["shuffled", "sorted"] = "shuffled"
@@ -46,11 +36,6 @@ class Settings(ClassifierSettings):
     def num_rows_per_shard(self) -> int:
         """Of each rank, or of the single device in one round."""
         return self.num_rows // self.num_shards
-
-    @cached_property
-    def global_batch_size(self) -> int:
-        """Rows of all ranks together in one step."""
-        return self.batch_size * self.world_size
 
     def check(self) -> None:
         """Refuse rows that cannot be dealt out equally, or that fill no batch."""

@@ -11,37 +11,21 @@ with `no_sync` until the last; `exchanged` does so without it.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, Seconds
-from runners.training.settings import ClassifierSettings
+from runners.plans.settings import Count
+from runners.training.settings import GlobalBatchSettings
 
 QUESTION = "What changes when each rank keeps the batch that one device had?"
 FULL = True
 
 
-class Settings(ClassifierSettings):
+class Settings(GlobalBatchSettings):
     """A small classifier, updated from a batch that is taken whole or in parts."""
 
-    num_rows: Count = 10000
-    num_validation_rows: Count = 1000
-    num_features: Count = 10
-    num_hidden: Count = 64
-    num_classes: Count = 4
     batch_size: Count = 100
     num_parts: Count = 1
-    num_epochs: Count = 5
-    learning_rate: Factor = 0.1
-    momentum: Seconds = 0.9
     exchanges_each_part: bool = False
-    teacher_temperature: Factor = 0.15
-    dtype: Literal["float32", "float64"] = "float64"
-
-    @cached_property
-    def global_batch_size(self) -> int:
-        """Rows of all ranks together in one update."""
-        return self.batch_size * self.world_size
 
     @cached_property
     def num_updates(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import torch
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.global_batch import Settings
@@ -13,6 +12,7 @@ from runners.ranks.rank import Rank
 from runners.training.steps import (
     Tally,
     batch_of,
+    forward_backward,
     optimizer_for,
     perceptron_for,
     scaled_lesson,
@@ -67,11 +67,10 @@ def _update(
         is_last = part == settings.num_parts - 1
         reduces = is_last or settings.exchanges_each_part
         with nullcontext() if reduces else replica.no_sync():
-            logits = replica(own.features)
-            loss = nn.functional.cross_entropy(logits, own.labels)
-            (loss / settings.num_parts).backward()
+            logits, loss = forward_backward(replica, own, settings.num_parts)
         tally.add(loss.item(), logits, own.labels)
         rank.count_samples(num_rows)
+        del logits, loss  # else they would lie in memory until the next part is through backward
     optimizer.step()
     optimizer.zero_grad()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -16,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from runners.experiments.hybrid import Settings
 from runners.meters.axes import AxisMeter
 from runners.ranks.rank import NUM_METERED_STEPS, Rank
-from runners.training.transformer import next_token_loss
+from runners.training.transformer import next_token_step
 
 Step = Callable[[], float | None]
 
@@ -70,10 +71,4 @@ def _mean_over_ranks(rank: Rank[Settings], losses: list[float | None]) -> list[f
 def whole_step(rank: Rank[Settings], model: nn.Module, part: int) -> Step:
     """Forward and backward of a model that takes its sequences in one piece: these of `part`."""
     tokens, targets = rows_of(rank, part)
-
-    def step() -> float:
-        loss = next_token_loss(model(tokens), targets)
-        loss.backward()
-        return loss.item()
-
-    return step
+    return partial(next_token_step, model, tokens, targets)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, Seconds
+from runners.plans.settings import Count, Factor, FactorOrZero
 from runners.traces.schema import Setting
 from runners.training.settings import TeacherSettings
 
@@ -33,7 +33,7 @@ class Settings(TeacherSettings):
     batch_size: Count
     num_epochs: Count
     learning_rate: Factor
-    momentum: Seconds
+    momentum: FactorOrZero
 
     def forced(self) -> dict[str, Setting]:
         """Each rank has one stage."""

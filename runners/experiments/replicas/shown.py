@@ -8,13 +8,9 @@ from torch import Tensor, nn
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.schema import Setting
+from runners.training.networks import flat_gradient
 from runners.training.steps import of_all_ranks
 from runners.training.teacher import Rows
-
-
-def flat_gradient(model: nn.Module) -> Tensor:
-    """All gradients of a model in one row, a copy."""
-    return torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
 
 
 def compare(rank: Rank, whole: nn.Module, batch: Rows, averaged: Tensor) -> None:

@@ -11,11 +11,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, DistributedSampler
 
 from runners.experiments.replicas import DropoutSettings, SamplerSettings, StepSettings
-from runners.experiments.replicas.shown import compare, flat_gradient, watch_buffers
+from runners.experiments.replicas.shown import compare, watch_buffers
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.schema import Setting
-from runners.training.networks import description, perceptron
+from runners.training.networks import description, flat_gradient, perceptron
 from runners.training.steps import lesson_for, of_all_ranks
 from runners.training.teacher import Rows, Scaling
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
+from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
 from runners.plans.work import perceptron_parameters
@@ -71,8 +72,8 @@ class LinkedSettings(ReplicaSettings):
     @cached_property
     def transfer_seconds(self) -> float:
         """That a ring all_reduce of the gradients takes on the link at least."""
-        ring_bytes = 2 * (self.world_size - 1) * self.gradient_bytes / self.world_size
-        return 8 * ring_bytes / self.link_bits_per_second
+        sent_bytes: float = ring_bytes(self.gradient_bytes, self.world_size)
+        return 8 * sent_bytes / self.link_bits_per_second
 
 
 def _shared(world_size: int, rows: int = ROWS) -> RunPlan:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import FLOAT_BYTES, perceptron_parameters
@@ -58,9 +59,9 @@ class Settings(RunSettings):
         """What the payload of a ring's all-reduces takes in a step: headers come on top."""
         if self.link_bits_per_second is None:
             return None
-        n = self.world_size
-        ring_bytes = self.exchanges_a_step * 2 * (n - 1) * self.gradient_bytes / n
-        return 8 * ring_bytes / self.link_bits_per_second
+        payload_bytes = self.exchanges_a_step * self.gradient_bytes
+        sent_bytes: float = ring_bytes(payload_bytes, self.world_size)
+        return 8 * sent_bytes / self.link_bits_per_second
 
     def check(self) -> None:
         """Refuse runs without a step that counts, or without a link."""

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from runners.experiments.stragglers import Joined, Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import flat
-from runners.training.steps import batch_of, perceptron_for, validate
+from runners.training.steps import batch_of, of_all_ranks, perceptron_for, validate
 from runners.training.teacher import Rows
 
 
@@ -37,9 +36,7 @@ def compare(rank: Rank[Joined], model: nn.Module, every: list[Rows], validation:
 
 def num_distinct(rank: Rank[Settings], model: nn.Module) -> int:
     """How many different sets of parameters the ranks hold."""
-    digests = [parameter_digest(model.parameters())] * rank.world_size
-    dist.all_gather_object(digests, digests[0])
-    return len(set(digests))
+    return len(set(of_all_ranks(rank, parameter_digest(model.parameters()))))
 
 
 def _in_one_process(rank: Rank[Joined], every: list[Rows]) -> nn.Module:

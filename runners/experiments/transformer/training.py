@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.experiments.transformer import Settings
 from runners.ranks.rank import Rank
 from runners.training.networks import grade
+from runners.training.steps import of_all_ranks
 from runners.training.text import Text, batch_starts, held_out_starts, read_text, record, windows
-from runners.training.transformer import next_token_loss
+from runners.training.transformer import next_token_step
 
 NATS_PER_BIT = 0.6931471805599453
 WHOLE = slice(None)
 Step = Callable[[nn.Module, Tensor, Tensor], float | None]
 Grade = Callable[[Rank[Settings], nn.Module, Tensor, Tensor], tuple[float, float] | None]
-
-
-def whole_step(model: nn.Module, tokens: Tensor, targets: Tensor) -> float | None:
-    """Forward and backward of a model that takes its sequences in one piece; their mean loss."""
-    loss = next_token_loss(model(tokens), targets)
-    loss.backward()
-    return loss.item()
 
 
 @torch.no_grad()
@@ -46,7 +39,7 @@ def train(
     optimizer: torch.optim.Optimizer,
     rows: slice = WHOLE,
     *,
-    step: Step = whole_step,
+    step: Step = next_token_step,
     grade_with: Grade = whole_grade,
 ) -> Text:
     """Train to the end, and look at held-out text.
@@ -95,9 +88,8 @@ def on_device(rank: Rank[Settings], tokens: Tensor, targets: Tensor) -> tuple[Te
 
 def _mean_over_ranks(rank: Rank[Settings], losses: list[float]) -> list[float]:
     """The loss of each global batch where ranks see parts of it; gathered once, after training."""
-    of_ranks = [losses] * rank.world_size
-    dist.all_gather_object(of_ranks, losses)
-    return [sum(of_step) / rank.world_size for of_step in zip(*of_ranks, strict=True)]
+    of_steps = zip(*of_all_ranks(rank, losses), strict=True)
+    return [sum(of_step) / rank.world_size for of_step in of_steps]
 
 
 def _report(rank: Rank[Settings], losses: list[float], graded: tuple[float, float] | None) -> None:

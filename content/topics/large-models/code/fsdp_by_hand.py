@@ -2,7 +2,8 @@
 
 A unit's parameters are views of one flat tensor. An all-gather fills it before the
 unit's forward pass and again before its backward pass; after each, its memory is freed.
-A reduce-scatter leaves each rank its shard of the mean gradient, for its optimizer.
+A reduce-scatter leaves each rank its shard of the summed gradient, for its optimizer.
+Padding is left out: the sizes here divide evenly.
 
 torchrun --nproc-per-node 2 fsdp_by_hand.py
 """
@@ -12,15 +13,13 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.functional import mse_loss, pad
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import mse_loss
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 BATCH, WIDTH, DEPTH, STEPS = 32, 256, 4, 5
-
-
-def flatten(tensors):
-    vector = parameters_to_vector(tensors).detach()
-    return pad(vector, (0, -len(vector) % dist.get_world_size()))  # for equal shards
+# closed_form_bytes: 4 * DEPTH * (WIDTH * WIDTH + WIDTH) // 2
 
 
 class FSDPUnit:
@@ -28,7 +27,7 @@ class FSDPUnit:
 
     def __init__(self, module):
         self.parameters, self.num_ready = list(module.parameters()), 0
-        self.flat = flatten(self.parameters)
+        self.flat = parameters_to_vector(self.parameters).detach()
         vector_to_parameters(self.flat, self.parameters)  # makes them views of it
         shard = self.flat.chunk(dist.get_world_size())[dist.get_rank()]
         self.shard = nn.Parameter(shard.clone())
@@ -54,9 +53,10 @@ class FSDPUnit:
         if self.num_ready == len(self.parameters):  # the unit's backward pass is over
             self.num_ready = 0
             self.reshard()
-            gradient = flatten(p.grad for p in self.parameters) / dist.get_world_size()
+            gradient = parameters_to_vector(p.grad for p in self.parameters)
             self.shard.grad = torch.empty_like(self.shard)
-            dist.reduce_scatter_single(self.shard.grad, gradient)  # sums over the ranks
+            dist.reduce_scatter_single(self.shard.grad, gradient)
+            self.shard.grad /= dist.get_world_size()
             for p in self.parameters:
                 p.grad = None
 
@@ -77,26 +77,27 @@ def build_model():
 
 def main():
     dist.init_process_group("gloo")
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    single, model = build_model(), build_model()
-    inputs, targets = torch.randn(2, BATCH, WIDTH)
-    train(single, single.parameters(), inputs, targets)  # one process, whole batch
-    units = [FSDPUnit(layer) for layer in model]
-    inputs, targets = inputs.chunk(world_size)[rank], targets.chunk(world_size)[rank]
-    train(model, [unit.shard for unit in units], inputs, targets)
-    for unit in units:
-        unit.unshard()  # for the comparison
-    pairs = zip(single.parameters(), model.parameters(), strict=True)
-    difference = max((a - b).abs().max().item() for a, b in pairs)
+    rank, ours, theirs = dist.get_rank(), build_model(), build_model()
+    torch.manual_seed(rank)  # each rank has samples of its own
+    samples = torch.randn(2, BATCH, WIDTH)
+    units = [FSDPUnit(layer) for layer in ours]
+    train(ours, [unit.shard for unit in units], *samples)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for module in (*theirs, theirs):
+        fully_shard(module, mesh=mesh)
+    train(theirs, theirs.parameters(), *samples)
+    difference = (ours(samples[0]) - theirs(samples[0])).abs().max().item()
+    stored = sum(unit.shard.nbytes for unit in units)
     if rank == 0:
-        print(f"largest difference from one process: {difference:.1e}")
+        print(f"largest difference of outputs from fully_shard: {difference:.1e}")
         print(f"bytes of all parameters: {sum(u.flat.nbytes for u in units):,}")
-        print(f"bytes stored by rank 0: {sum(u.shard.nbytes for u in units):,}")
+        print(f"bytes stored by rank 0: {stored:,}")
         print(f"bytes gathered at once: {max(u.flat.nbytes for u in units):,}")
     dist.barrier()
     time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
     dist.destroy_process_group()
+    return [{"difference": difference, "counted_bytes": stored}]
 
 
 if __name__ == "__main__":
-    main()
+    report = main()
