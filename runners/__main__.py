@@ -66,6 +66,7 @@ from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError
 from runners.measuring.pending import left_out_of, pending
 from runners.measuring.progress import Progress
+from runners.measuring.quiet import NotIdleError
 from runners.plans.experiment import UnknownExperimentError, check_name, find, names, on_device
 from runners.system.errors import AcceleratorError, LaunchError
 from runners.traces import machine, tries
@@ -87,6 +88,7 @@ CAN_BE_MENDED = (
     machine.PartOfMachineError,
     PrimitiveError,
     LaunchError,
+    NotIdleError,
     ReproduceError,
     HarmlessError,
 )
@@ -196,6 +198,10 @@ def _run(request: RunRequest) -> int:
         print(f"surprise: {line}", file=sys.stderr)
     for line in ran.not_measured:
         print(f"not measured: {line}", file=sys.stderr)
+    if ran.not_quiet:
+        first, more = ran.not_quiet[0], len(ran.not_quiet) - 1
+        others = f" (and {more} more experiments)" if more else ""
+        print(f"the machine was not quiet: {first}{others}", file=sys.stderr)
     if ran.not_measured:
         print("traces are as before; the next `run` measures what is missing", file=sys.stderr)
     for line in ran.lacking:

@@ -20,6 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from runners.traces.quiet_record import Quiet
+
 Status = Literal[
     "completed", "out_of_memory", "diverged", "deadlocked", "died", "failed", "skipped"
 ]
@@ -468,9 +470,12 @@ class Trace(Record):
     circumstances: Circumstances | None = Field(
         default=None, description="under which its runs were measured; null: not recorded"
     )
+    quiet: Quiet | None = Field(
+        default=None, description="what else the machine did meanwhile; null: not recorded"
+    )
     runs: Annotated[dict[str, Run], Field(min_length=1)]
 
     @model_serializer(mode="wrap")
     def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
         """What was not recorded then is not written now."""
-        return without(("circumstances",), dumped(self))
+        return without(("circumstances", "quiet"), dumped(self))
