@@ -74,6 +74,7 @@ from runners.traces.compare import compare, traces_in
 from runners.traces.files import TraceError, json_schema, read, write_machine
 from runners.traces.identity import IdentityError
 from runners.traces.programs import ProgramError
+from runners.traces.quiet_record import quietness
 from runners.traces.summary import how_it_ended, summary_lines
 
 # What a person can mend: one line, and exit code 2.
@@ -278,6 +279,8 @@ def _compare(first: str, second: str) -> int:
     found = compare(*(traces_in(machine.TRACES / name, machine.TRACES) for name in (first, second)))
     print(f"{first} | {second}")
     print("\n".join(found.lines()), flush=True)
+    for name in (first, second):
+        print(f"{name}: {_quiet_line(name)}", flush=True)
     judging = [sys.executable, "-m", "generator", "compare", first, second]
     content = ["--content", str(machine.TRACES.parent)]
     return subprocess.run([*judging, *content], cwd=machine.ROOT, check=False).returncode
@@ -314,7 +317,16 @@ def _harmless(chosen: Sequence[str], reason: str) -> int:
 
 def _machine() -> int:
     print(json.dumps(machine.describe().model_dump(mode="json"), indent=1, sort_keys=True))
+    name = machine.name()
+    if (machine.TRACES / name / "machine.json").is_file():
+        print(_quiet_line(name), file=sys.stderr)
     return 0
+
+
+def _quiet_line(name: str) -> str:
+    """Whether a machine measured its experiments while it was quiet."""
+    traces = traces_in(machine.TRACES / name, machine.TRACES)
+    return quietness({one: trace.quiet for one, trace in traces.items()}).line()
 
 
 def _request(arguments: argparse.Namespace) -> RunRequest:

@@ -176,6 +176,8 @@ def _measure_quietly(
         NotQuietError: it was not quiet in any attempt.
         UnfinishedError, LaunchError, OSError.
     """
+    if request.as_reference:
+        one = one.with_quiet_runs_only()
     for left in reversed(range(1 + MOST_RETRIES)):
         try:
             measure.measure(one, launcher, progress, as_reference=request.as_reference, watch=watch)

@@ -22,7 +22,7 @@ from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.pending import Pending, needs_full, part_of
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import NotQuietError, Watch
+from runners.measuring.quiet import NotQuietError, Reading, Watch
 from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
 from runners.system.links import cannot_link
 from runners.traces import machine
@@ -190,8 +190,6 @@ def measure(
         NotQuietError: for the reference, and the machine was not quiet; nothing of it is kept.
         UnknownExperimentError, LaunchError, OSError.
     """
-    if as_reference and watch:
-        waiting = waiting.with_quiet_runs_only()
     name = waiting.experiment.name
     # Before it runs: who edits it meanwhile gets a stale trace, not a false one.
     code = code_of(name)
@@ -212,14 +210,13 @@ def measure(
 
     with _unfinished_where_the_disk_is_full(name, where):
         runs, causes = _runs(waiting, launcher, experiment, progress, keep)
-        quiet = _least_quiet(waiting, watch.end(before)) if watch and before else None
+        quiet = _least_quiet(waiting, watch, before)
         if causes:
             if runs:
                 keep(runs, quiet)
             raise UnfinishedError(causes, is_lasting=False)
-        if as_reference and quiet and not quiet.is_quiet:
-            part_of(name, where).unlink(missing_ok=True)
-            raise NotQuietError(f"{name}: not quiet: {'; '.join(quiet.disturbances)}")
+        if as_reference:
+            _demand(name, where, quiet)
         write_machine(where, here)
         trace = whole(runs, quiet)
         write(where / f"{name}.json", trace)
@@ -257,9 +254,23 @@ def _runs(
     return runs, causes
 
 
-def _least_quiet(waiting: Pending, session: Quiet) -> Quiet | None:
-    """Of this session and of those that measured the kept runs."""
+def _least_quiet(waiting: Pending, watch: Watch | None, before: Reading | None) -> Quiet | None:
+    """Of this session and of those that measured the kept runs; None where one has no record."""
+    if watch is None or before is None:
+        return None
+    session = watch.end(before)
     return least_quiet([waiting.quiet, session] if waiting.kept else [session])
+
+
+def _demand(name: str, where: Path, quiet: Quiet | None) -> None:
+    """Keep nothing for the reference that a busy machine measured.
+
+    Raises:
+        NotQuietError: the machine was not quiet.
+    """
+    if quiet is not None and not quiet.is_quiet:
+        part_of(name, where).unlink(missing_ok=True)
+        raise NotQuietError(f"{name}: not quiet: {'; '.join(quiet.disturbances)}")
 
 
 def _next(

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ COPY_BYTES = 64 << 20
 MESSAGE = bytes(64)
 MESSAGES_IN_A_BATCH = 50
 NUM_NAMED = 3  # processes
+ECHO_STARTS_SECONDS = 30.0
 # Waits for each message and sends it back. Without site-packages it starts in some 20 ms.
 ECHO = """\
 import socket, sys
@@ -89,6 +90,7 @@ class Reading:
         canaries = {
             name: Canary(before_seconds=seconds, after_seconds=after.canaries[name])
             for name, seconds in self.canaries.items()
+            if name in after.canaries
         }
         return Quiet.of((self.load_share, after.load_share), canaries)
 
@@ -151,11 +153,16 @@ class Watch:
 
 
 def reading() -> Reading:
-    """Read the machine. The load comes last, when what ran before has really ended."""
-    canaries = {"compute": compute(), "copy": copy(), "messages": messages()}
-    rounded = {name: round(seconds, 9) for name, seconds in canaries.items()}
+    """Read the machine. The load comes last, when what ran before has really ended.
+
+    A canary that the platform refuses is left out.
+    """
+    canaries = {}
+    for canary in (compute, copy, messages):
+        with suppress(OSError):
+            canaries[canary.__name__] = round(canary(), 9)
     share = load().share
-    return Reading(None if share is None else round(share, 4), rounded)
+    return Reading(None if share is None else round(share, 4), canaries)
 
 
 def load(seconds: float = LOAD_SECONDS, proc: Path = PROC) -> Load:
@@ -265,23 +272,32 @@ def copy() -> float:
 
 
 def messages() -> float:
-    """The best time of a message to another process and back, in seconds, over loopback."""
+    """The best time of a message to another process and back, in seconds, over loopback.
+
+    Raises:
+        OSError: there is no loopback, or no other process.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
-        with subprocess.Popen([sys.executable, "-I", "-S", "-c", ECHO, port]) as echo:
-            server.settimeout(30)
-            peer, _ = server.accept()
-            with peer:
-                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server.settimeout(ECHO_STARTS_SECONDS)
+        command = [sys.executable, "-I", "-S", "-c", ECHO, str(server.getsockname()[1])]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as echo:
+            try:
+                peer, _ = server.accept()
+                with peer:
+                    return _best_message(peer)
+            finally:
+                echo.kill()
 
-                def to_and_fro() -> None:
-                    for _ in range(MESSAGES_IN_A_BATCH):
-                        peer.sendall(MESSAGE)
-                        peer.recv(len(MESSAGE))
 
-                best = best_of(to_and_fro)
-            echo.wait()
-    return best / MESSAGES_IN_A_BATCH
+def _best_message(peer: socket.socket) -> float:
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def to_and_fro() -> None:
+        for _ in range(MESSAGES_IN_A_BATCH):
+            peer.sendall(MESSAGE)
+            peer.recv(len(MESSAGE))
+
+    return best_of(to_and_fro) / MESSAGES_IN_A_BATCH
 
 
 def in_words(found: Load) -> str:

@@ -8,10 +8,46 @@ torch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from pydantic import BaseModel, ConfigDict, Field
 
 MOST_LOAD_SHARE = 0.05
 MOST_RATIO = 1.05
+
+
+@dataclass(frozen=True)
+class Quietness:
+    """Which of a machine's experiments it measured while it was quiet.
+
+    Attributes:
+        quiet: their names.
+        disturbed: the names of those that were not quiet.
+        unknown: the names of those whose traces do not record it.
+    """
+
+    quiet: tuple[str, ...]
+    disturbed: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def num(self) -> int:
+        """All experiments."""
+        return len(self.quiet) + len(self.disturbed) + len(self.unknown)
+
+    def line(self) -> str:
+        """The whole in one line."""
+        if not self.num:
+            return "No experiment has been measured."
+        if not self.quiet and not self.disturbed:
+            return "The traces do not record whether the machine was quiet."
+        if len(self.quiet) == self.num:
+            return f"All {self.num} experiments were measured on a quiet machine."
+        head = f"{len(self.quiet)} of {self.num} experiments were measured on a quiet machine"
+        parts = (("not quiet", self.disturbed), ("not recorded", self.unknown))
+        said = [f"{word}: {', '.join(names)}" for word, names in parts if names]
+        return f"{'; '.join([head, *said])}."
 
 
 class _Record(BaseModel):
@@ -93,3 +129,14 @@ def least_quiet(sessions: list[Quiet | None]) -> Quiet | None:
     if not known or len(known) < len(sessions):
         return None
     return max(known, key=lambda one: one.disturbance)
+
+
+def quietness(records: Mapping[str, Quiet | None]) -> Quietness:
+    """Sort experiments, by name, by what their traces record."""
+    return Quietness(
+        quiet=tuple(name for name, one in records.items() if one is not None and one.is_quiet),
+        disturbed=tuple(
+            name for name, one in records.items() if one is not None and not one.is_quiet
+        ),
+        unknown=tuple(name for name, one in records.items() if one is None),
+    )
