@@ -25,6 +25,7 @@ from generator.content.claim import (  # fmt: skip
 )
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
+from generator.content.former_digests import FormerDigests, FormerDigestsFile
 from generator.content.handwritten import HandWritten
 from generator.content.item_places import asked
 from generator.content.laws import Laws
@@ -86,6 +87,7 @@ class Book:
         handwritten: the pages of content/pages.
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
+        former_digests: by the id of an item, what readers' answers to it were once kept with.
     """
 
     root: Path
@@ -104,6 +106,7 @@ class Book:
     handwritten: tuple[HandWritten, ...] = ()
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
+    former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -248,6 +251,11 @@ class _Loader:
                 except ContentErrors as error:
                     self.errors += error.errors
 
+    def former_digests(self) -> dict[str, FormerDigests]:
+        path = self.content / "former_digests.yml"
+        document = self.read(path, FormerDigestsFile) if path.is_file() else None
+        return document.model.items if document else {}
+
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
         if not path.is_file():
@@ -294,6 +302,7 @@ def load(
         loader.parts(cited, "references", references, "reference")
     first = [name for name in home.statements if name in retractions] if home else []
     retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
+    former = loader.former_digests()
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -309,5 +318,5 @@ def load(
         retractions=retractions, misconceptions=misconceptions, references=references,
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
-        lost_tries=lost,
+        lost_tries=lost, former_digests=former,
     )  # fmt: skip

@@ -12,7 +12,7 @@ the one who measures on writes it whole after each run and deletes it with the l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from runners.plans.experiment import Experiment, RunPlan, find, whole_is_full
 from runners.traces.digest import brought_up, program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read, read_part
 from runners.traces.machine import name_of
+from runners.traces.quiet_record import Quiet
 from runners.traces.records import Run, Trace
 from runners.traces.upgrade import TRACE_VERSION
 
@@ -48,6 +49,7 @@ class Pending:
         left_out: the runs that only `--full` measures.
         kept: what was measured already by this code and this torch, each with its circumstances.
         since: when the first of the kept runs was measured; None where none is.
+        quiet: how quiet the machine was around the kept runs; None where that is not recorded.
     """
 
     experiment: Experiment
@@ -56,6 +58,14 @@ class Pending:
     left_out: tuple[str, ...]
     kept: Mapping[str, Run] = field(default_factory=dict)
     since: str | None = None
+    quiet: Quiet | None = None
+
+    def with_quiet_runs_only(self) -> Pending:
+        """The same without the kept runs, unless they were measured on a quiet machine."""
+        if not self.kept or (self.quiet is not None and self.quiet.is_quiet):
+            return self
+        wanted = tuple(name for name in self.experiment.runs if name not in self.left_out)
+        return replace(self, measured=wanted, kept={}, since=None, quiet=None)
 
 
 def pending(name: str, where: Path, *, full: bool = False, force: bool = False) -> Pending | None:
@@ -96,6 +106,7 @@ def pending(name: str, where: Path, *, full: bool = False, force: bool = False) 
         tuple(n for n in experiment.runs if n not in wanted),
         {n: r for n, r in kept.items() if n in wanted},
         source.recorded_at if source and kept else None,
+        source.quiet if source and kept else None,
     )
 
 

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from runners.traces.measured import Collective, Memory, Timing
+from runners.traces.quiet_record import Quiet
 from runners.traces.schema import Loss, Nature, Record, Setting, Shape, Status, without
 
 
@@ -316,6 +317,9 @@ class Trace(Record):
     machine: str
     code: Code
     circumstances: Circumstances = Field(description="under which its runs were measured")
+    quiet: Quiet | None = Field(
+        default=None, description="what else the machine did meanwhile; null: not recorded"
+    )
     runs: Annotated[dict[str, Run], Field(min_length=1)]
     _recorded_as: int = PrivateAttr(default=2)  # the version of the file; never written
 
@@ -329,3 +333,8 @@ class Trace(Record):
         other = self.model_copy()
         other._recorded_as = version
         return other
+
+    @model_serializer(mode="wrap")
+    def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """What was not recorded is not written."""
+        return without(("quiet",), dumped(self))

@@ -22,6 +22,7 @@ from generator.figures.drawings.predicted import Dot
 from generator.pages.views.claims import css_of, side
 from generator.pages.views.proof import measured_by
 from runners.traces.machine_records import Machine
+from runners.traces.quiet_record import Quietness, quietness
 
 UNITS: dict[Quantity, Unit] = {"peak_bytes": units.BYTES, "step_seconds": units.SECONDS}
 SCALES: dict[Quantity, tuple[str, float]] = {
@@ -150,6 +151,11 @@ def experiments(measured: Measured) -> list[ExperimentRow]:
         )
         for name, trace in measured.traces.items()
     ]
+
+
+def quiet(measured: Measured) -> Quietness:
+    """Which experiments this machine measured while nothing else disturbed them."""
+    return quietness({name: trace.quiet for name, trace in measured.traces.items()})
 
 
 def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:

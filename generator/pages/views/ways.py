@@ -13,9 +13,10 @@ from markupsafe import Markup
 
 from generator.content.book import Topic
 from generator.content.lesson import MODES, Mode
+from generator.content.quiz import Item
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.pages.views.question import digest_of
+from generator.items.digests import digest_of, former_digests
 
 
 @dataclass(frozen=True)
@@ -54,5 +55,9 @@ def asked_anywhere(topic: Topic) -> list[str]:
 
 
 def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
-    """Items as a link carries them: `id:digest`, parted by spaces."""
-    return " ".join(f"{name}:{digest_of(topic.items[name], evidence)}" for name in names)
+    """Items as a link carries them, separated by spaces: `id:digest`, then any former digests."""
+    return " ".join(":".join((name, *_digests(topic.items[name], evidence))) for name in names)
+
+
+def _digests(item: Item, evidence: Evidence) -> tuple[str, ...]:
+    return digest_of(item, evidence), *former_digests(item, evidence)
