@@ -164,7 +164,7 @@ def _settle(
     for name in (*predicted.runs, *observed.runs):
         shown = evidence.book.traces[name.partition(".")[0]]
         if shown.is_stale and shown.machine.name != evidence.book.reference.name:
-            return "no_evidence", "the trace is stale: its experiment's code has changed", None
+            return "no_evidence", f"the trace is stale: {_why_stale(shown.trace)}", None
         run = evidence.book.run(name)
         if run is not None and run.status == "skipped":
             return "does_not_apply", "a run that it needs was skipped here", _said(evidence, name)
@@ -332,6 +332,12 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
             words = WORDS[outcome.verdict]
             found.append(f"law {name}: {words} ({outcome.explanation})")
     return found
+
+
+def _why_stale(trace: Trace) -> str:
+    """Why a trace of any other machine is stale, without a numeral."""
+    is_old = trace.recorded_as < TRACE_VERSION
+    return "its schema is an earlier one" if is_old else "its experiment's code has changed"
 
 
 def _age(trace: Trace) -> str:

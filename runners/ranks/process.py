@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.kernel import heap_bytes
 from runners.meters.memory import MemoryMeter
+from runners.meters.refusal import held_bytes_at
 from runners.plans.experiment import RunPlan, find
 from runners.ranks.confirm import confirm_memory
 from runners.ranks.heartbeat import Heart
@@ -116,10 +117,10 @@ def _limit(rank: Rank, budget_bytes: int, heap_before: int) -> None:
             "warm-up needs; raise the budget or shrink the warm-up"
         )
     _limit_data(now + budget_bytes)
-    rank.count_heap_from(now)
+    rank.note_refusals(now)
 
 
-def _spare_the_machine(rank: Rank, most_bytes: int) -> None:
+def _spare_the_machine(most_bytes: int) -> None:
     """Let the allocator refuse what this machine does not have, before the machine itself stalls.
 
     For what readers try: a declared run is known to fit.
@@ -127,7 +128,6 @@ def _spare_the_machine(rank: Rank, most_bytes: int) -> None:
     now = heap_bytes()
     if now is not None:
         _limit_data(now + most_bytes)
-        rank.count_heap_from(now)
 
 
 def _limit_data(num_bytes: int | None) -> None:
@@ -149,15 +149,6 @@ def _lift_limit(rank: Rank) -> None:
     rank.lift_limit()
     if rank.device.type == "cpu":
         _limit_data(None)
-
-
-def _note_held_bytes(rank: Rank) -> None:
-    """Note what a failing rank holds, before it releases anything."""
-    try:
-        rank.note_held_bytes()
-    except MemoryError:  # the limit refuses even the few bytes of a reading
-        _lift_limit(rank)
-        rank.note_held_bytes()
 
 
 def _requested_bytes(message: str) -> int | None:
@@ -201,7 +192,7 @@ def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
         message=told,
         requested_bytes=_requested_bytes(message),
         rank=rank.rank,
-        held_bytes=rank.held_bytes if kind == "out_of_memory" else None,
+        held_bytes=held_bytes_at(error) if kind == "out_of_memory" else None,
         phase=rank.phase_name,
         step=rank.step_index if rank.step_index >= 0 else None,
     )
@@ -263,13 +254,13 @@ def live(request: dict[str, Any]) -> None:
     try:
         with rank.phase("warm_up"):
             if request["most_bytes"] is not None:
-                _spare_the_machine(rank, request["most_bytes"] // plan.world_size)
+                _spare_the_machine(request["most_bytes"] // plan.world_size)
             _prepare(rank, request)
         experiment.strategies[plan.strategy](rank)
         rank.finish()
         confirm_memory(rank, experiment.strategies[plan.strategy])
     except BaseException as error:  # noqa: BLE001 whatever it was, the launcher must hear of it
-        _note_held_bytes(rank)
+        rank.note_held(error)
         # The limit first: the record must not be refused as the training was.
         _lift_limit(rank)
         rank.outcome.status, rank.outcome.failure = failure_of(error, rank)

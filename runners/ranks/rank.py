@@ -29,9 +29,10 @@ from torch import Tensor, nn
 
 from runners.meters.activity import ActivityMeter
 from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
-from runners.meters.kernel import KernelPeak, disagreement, heap_bytes
+from runners.meters.kernel import KernelPeak, disagreement
 from runners.meters.link import LinkCount, LinkMeter
 from runners.meters.memory import MemoryMeter, local
+from runners.meters.refusal import DataSegmentLimit
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import S
 from runners.ranks.clocks import compared_clocks
@@ -77,9 +78,7 @@ class Rank(Recorder, Generic[S]):
         self._memory: MemoryMeter | None = None
         self._kernel: KernelPeak | None = None
         self._allocator: AllocatorPeak | None = None
-        self._limit: AllocatorLimit | None = None
-        self.held_bytes: int | None = None  # when this rank failed; None where not known
-        self._heap_at_limit: int | None = None  # bytes of the data segment when it was limited
+        self._limit: AllocatorLimit | DataSegmentLimit | None = None
         self._activity: ActivityMeter | None = None
         self._link: LinkMeter | None = None
         self._module: nn.Module | None = None
@@ -285,39 +284,24 @@ class Rank(Recorder, Generic[S]):
         """Enforce a budget on this rank's accelerator, from now until `lift_limit`."""
         self._limit = AllocatorLimit(budget_bytes, self.device).__enter__()
 
+    def note_refusals(self, heap_bytes: int) -> None:
+        """Note what is held where memory is refused, from now until `lift_limit`, on CPU.
+
+        Args:
+            heap_bytes: of the data segment when it was limited.
+        """
+        self._limit = DataSegmentLimit(heap_bytes).__enter__()
+
+    def note_held(self, error: BaseException) -> None:
+        """Note on an exception what is held now, where no operation has noted it."""
+        if isinstance(self._limit, DataSegmentLimit):
+            self._limit.note(error)
+
     def lift_limit(self) -> None:
         """Let the rank write its record: the budget is for training."""
         if self._limit is not None:
             self._limit.__exit__(None, None, None)
         self._limit = None
-
-    def count_heap_from(self, heap_bytes: int) -> None:
-        """Count what this process holds from here on: its data segment has been limited.
-
-        Args:
-            heap_bytes: of the data segment now.
-        """
-        self._heap_at_limit = heap_bytes
-
-    def note_held_bytes(self) -> None:
-        """Note the bytes held since the budget was set, as the budget counts them.
-
-        On CPU they are the growth of the process's data segment (VmData), which RLIMIT_DATA limits.
-        The handler of an exception notes them before anything is released. We compared that with a
-        reading inside the operation that was refused, by a dispatch mode, in every run of the book
-        that runs out of memory and in backward passes with 64 MB of gradients in flight: both
-        readings were equal to the byte. On an accelerator they are what the allocator had given out
-        before the operation that it refused.
-
-        Raises:
-            MemoryError: the limit leaves no memory for reading.
-        """
-        if self._limit is not None:
-            self.held_bytes = self._limit.held_bytes
-        elif self.device.type == "cuda":
-            self.held_bytes = accelerator.allocated(self.device).now_bytes
-        elif self._heap_at_limit is not None and (now := heap_bytes()) is not None:
-            self.held_bytes = now - self._heap_at_limit
 
     def finish(self) -> None:
         """Close what a strategy left open: meters, limits, and the digest of what was trained.

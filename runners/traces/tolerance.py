@@ -10,7 +10,7 @@ spread, has a bound of its own here: a reader who repeats a number wants a verdi
 |---|---|
 | counts, bytes, words, outcomes, digests | equal |
 | floats (losses …) | equal; on another processor or torch within `FLOAT_SHARE`, `ROUNDED_OFF` |
-| the kernel's own peak | within `KERNEL_SHARE` |
+| the kernel's own peak, and what was held at a refusal | within `KERNEL_SHARE` |
 | a time with `FEWEST_SAMPLES` samples or more | the quartile ranges overlap |
 | any other time, and shares of a time | within a factor of `TIME_FACTOR` |
 """
@@ -60,7 +60,7 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
         return _by_factor(one, other)
     if is_of_time(steps) and _are_numbers(one, other):
         return _by_factor(one, other)
-    if steps[-1] == "kernel_peak_bytes" and _are_numbers(one, other):
+    if steps[-1] in ("kernel_peak_bytes", "held_bytes") and _are_numbers(one, other):
         return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")
     if isinstance(one, float) and _are_numbers(one, other) and not is_like:
         return _within(FLOAT_SHARE, one, other, "another processor, torch or device rounds apart")

@@ -27,6 +27,7 @@ from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.kernel import MeterDisagreesError
 from runners.meters.memory import MemoryMeter
+from runners.meters.refusal import held_bytes_at
 from runners.plans.experiment import Experiment, RunPlan
 from runners.ranks.heartbeat import Heart
 from runners.ranks.process import failure_of
@@ -117,6 +118,7 @@ def test_a_run_that_needs_more_than_the_budget_is_refused_though_its_segments_ar
     status, failure = failure_of(refused.value, rank)
     assert (status, failure.kind) == ("out_of_memory", "out_of_memory")
     assert failure.requested_bytes == 30 * MIB
+    assert failure.held_bytes == 40 * MIB  # with the request it is above the budget of 60 MiB
 
 
 def test_memory_that_an_operation_returns_before_it_ends_counts(model: CachingAllocator) -> None:
@@ -132,8 +134,9 @@ def test_a_rank_is_refused_at_its_end_where_no_operation_follows(
     rank = Rank(0, RunPlan("train"), "budgeted", CUDA, Heart(tmp_path / "heart"))
     rank.limit_allocator(10 * MIB)
     model.allocate(11 * MIB)
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(torch.OutOfMemoryError) as refused:
         rank.finish()
+    assert held_bytes_at(refused.value) == 0  # before the operation that was refused
     rank.lift_limit()
     floats(20 * MIB)  # nothing is limited any more
 

@@ -241,7 +241,7 @@ def test_what_travels_in_a_stage_is_what_its_tensors_weigh(run: Measure) -> None
     split = run("batch_split", "split")
     rows = int(str(split.settings["batch_size"])) * int(str(split.settings["num_features"])) * 4
     stages = {stage.name: stage for stage in split.stages}
-    assert [(m.operation, m.source, m.target, m.bytes) for m in stages["scatter"].moves] == [
+    assert [(m.operation, m.source, m.destination, m.bytes) for m in stages["scatter"].moves] == [
         ("scatter", 0, None, rows)
     ]
     assert split.model is not None

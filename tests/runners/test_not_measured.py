@@ -188,8 +188,8 @@ def test_what_another_release_of_torch_measured_is_measured_again(
     trace = measure.measure(one, launcher, Progress(io.StringIO()))
     release = trace.circumstances.torch.partition("+")[0]
     for torch, reason in ((f"{release}+other", None), ("1.0", "measured with torch 1.0")):
-        software = trace.circumstances.model_copy(update={"torch": torch})
-        write(folder / "heavier.json", trace.model_copy(update={"software": software}))
+        under = trace.circumstances.model_copy(update={"torch": torch})
+        write(folder / "heavier.json", trace.model_copy(update={"circumstances": under}))
         found = pending("heavier", folder)
         assert (found is None) == (reason is None)
         assert found is None or (found.reason.startswith(str(reason)) and found.kept == {})
