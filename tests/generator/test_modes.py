@@ -19,6 +19,19 @@ FROZEN = Path(__file__).parents[1] / "book" / "content"
 TOPIC = FROZEN / "topics" / "averaging"
 LEARN, WHY, TRY, COST = (f"topics/averaging/{mode}.md" for mode in ("learn", "why", "try", "cost"))
 
+PROGRAM = """\
+    program:
+      path: content/topics/averaging/code/mean.py
+      run: tiny_training.averaged
+      title: The mean by hand
+      walkthrough:
+        - code: total = sum(gradients)
+          says: The gradients of all ranks are added.
+        - code: return total / world_size
+          says: The sum is divided by the number of ranks.
+      output_says: Both ranks apply the same update.
+"""
+
 
 @pytest.fixture(scope="module")
 def rendered(book):
@@ -100,6 +113,23 @@ def test_the_program_is_the_file_and_its_output_is_the_runs(copy, rendered):
     text = rendering.render(copy.load())[LEARN]
     assert "the mean is &lt;b&gt;1.5&lt;/b&gt;" in text
     assert "total" in plain(text.split('class="highlight"')[1].split("</pre>")[0])
+
+
+# A section with a program.
+
+
+def test_a_section_shows_a_program_its_notes_and_then_what_it_printed(copy):
+    text = "text: The largest layer decides.\n"
+    copy.edit("topics/sharding/deep.yml", text, text + PROGRAM)
+    copy.change_run("tiny_training.averaged", printed=["the mean is 1.5"])
+    page = rendering.render(copy.load())["topics/sharding/deep.md"]
+    shown = page[page.index("The largest layer decides") :]
+    order = [
+        'class="highlight"', '<ol class="pb-notes">', "The gradients of all ranks are added",
+        'class="pb-printed"', "the mean is 1.5", "Both ranks apply the same update",
+    ]  # fmt: skip
+    places = [shown.index(one) for one in order]
+    assert places == sorted(places)
 
 
 # Why.
