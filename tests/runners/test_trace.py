@@ -133,7 +133,7 @@ def test_a_number_that_is_not_finite_is_never_written(tmp_path: Path) -> None:
 
 def test_the_schema_describes_every_field_of_a_trace(document: dict[str, Any]) -> None:
     schema = trace.json_schema()
-    optional = {"circumstances"}  # traces of before do not record them
+    optional = {"circumstances", "quiet"}  # traces of before do not record them
     assert set(document) | optional == set(schema["properties"])
     usual = {"nature", "expected_death", "circumstances"}  # left out where nothing is to be said
     told = set(document["runs"]["split"]) | usual
