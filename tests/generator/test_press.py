@@ -60,8 +60,8 @@ def test_an_edit_of_former_digests_prints_the_pages_of_the_items_anew(copy):
     copy.edit("former_digests.yml", 'former: ["', 'former: ["0123456789ab", "')
     after = press.printed(copy.load())
     assert after == Press().printed(copy.load())
-    assert sum("0123456789ab" in text for text in after.values()) > 1
-    assert not any("0123456789ab" in text for text in before.values())
+    assert sum(b"0123456789ab" in text for text in after.values()) > 1
+    assert not any(b"0123456789ab" in text for text in before.values())
 
 
 def texts_of(copy, file):
