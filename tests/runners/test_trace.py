@@ -155,7 +155,7 @@ def test_a_number_that_is_not_finite_is_never_written(tmp_path: Path) -> None:
 
 def test_the_schema_describes_every_field_of_a_trace(document: dict[str, Any]) -> None:
     schema = trace.json_schema()
-    assert set(document) == set(schema["properties"])
+    assert set(document) | {"quiet"} == set(schema["properties"])
     assert schema["properties"]["schema_version"]["const"] == TRACE_VERSION
     usual = {"nature", "expected_death", "circumstances"}  # left out where nothing is to be said
     told = set(document["runs"]["split"]) | usual
