@@ -191,7 +191,7 @@ def dumped(node: object) -> str:
         return repr(node)
     fields = [
         f"{name}={dumped(value)}"
-        for name, is_optional in _fields(type(node))
+        for name, is_optional in _fields(type(node))  # type: ignore[arg-type] # a class has a hash
         if not ((value := getattr(node, name, None)) is None and is_optional)
         and (value or name != "type_params")
     ]
