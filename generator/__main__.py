@@ -40,9 +40,6 @@ from generator.content.words import Written
 from generator.evidence import comparison, verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import Outcome
-from generator.pages import reader_report
-from generator.pages.press import Press
-from generator.website import publish
 
 SCHEMAS: dict[str, type[Written]] = {
     "home.yml": HomeFile,
@@ -112,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _build(asked: argparse.Namespace) -> int:
+    from generator.website import publish  # as below: what prints pages takes long to load
+
     book = load(asked.content, asked.machine)
     change, changed = publish.publish(book, asked.content.resolve(), asked.out)
     print(
@@ -126,6 +125,8 @@ def _build(asked: argparse.Namespace) -> int:
 def _check(asked: argparse.Namespace) -> int:
     if asked.topic is not None:
         return _check_topic(asked)
+    from generator.pages.press import Press
+
     book = load(asked.content, asked.machine)
     press = Press()
     press.printed(book)  # some mistakes show only on a page, such as an answer above its question
@@ -187,6 +188,8 @@ def _compare(asked: argparse.Namespace) -> int:
 
 
 def _items(asked: argparse.Namespace) -> int:
+    from generator.pages import reader_report
+
     book = load(asked.content, asked.machine)
     told = reader_report.tell(_sound(book), asked.files)
     for line in told.lines:

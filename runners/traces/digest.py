@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 
 from runners.traces.programs import declared
-from runners.traces.schema import Record
+from runners.traces.records import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 HARMLESS = Path(__file__).with_name("harmless.yml")
@@ -189,21 +189,19 @@ def dumped(node: object) -> str:
         return f"[{', '.join(map(dumped, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    kind: type = type(node)
     fields = [
         f"{name}={dumped(value)}"
-        for name, is_optional in _fields(kind)
+        for name, is_optional in _fields(type(node))  # type: ignore[arg-type] # a class has a hash
         if not ((value := getattr(node, name, None)) is None and is_optional)
         and (value or name != "type_params")
     ]
-    return f"{kind.__name__}({', '.join(fields)})"
+    return f"{type(node).__name__}({', '.join(fields)})"
 
 
 @cache
-def _fields(kind: type) -> tuple[tuple[str, bool], ...]:
+def _fields(kind: type[ast.AST]) -> tuple[tuple[str, bool], ...]:
     """The fields of a kind of node, and whether each may be left out of a program."""
-    names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
-    return tuple((name, getattr(kind, name, ...) is None) for name in names)
+    return tuple((name, getattr(kind, name, ...) is None) for name in kind._fields)
 
 
 @lru_cache(maxsize=256)
