@@ -188,12 +188,39 @@ def test_a_cost_whose_formula_is_right_is_off_by_nothing(rendered):
 
 def test_a_cost_that_compares_bytes_with_seconds_is_refused(copy):
     copy.edit(
-        "topics/averaging/cost.yml", "predicted: tiny_training.averaged.model.bytes\n",
-        "predicted: tiny_training.averaged.timing.wall_seconds\n",
+        "claims/tiny_training.yml", "predicted: run.model.bytes\n",
+        "predicted: run.timing.wall_seconds\n",
     )  # fmt: skip
     found = copy.errors()
     assert len(found) == 1
     assert "seconds and bytes cannot be added or compared" in found[0]
+
+
+def test_a_row_shows_the_formula_that_its_law_prints(rendered):
+    printed = {row[0]: row[1] for row in rows(rendered[COST])}
+    (said,) = (said for what, said in printed.items() if what.startswith("Handed to"))
+    assert said == "bytes of all_reduce = model bytes"
+
+
+def test_another_formula_than_the_laws_needs_a_reason(copy):
+    copy.edit(
+        "topics/averaging/cost.yml", "law: whole-peak", "law: whole-peak\n        because: So"
+    )
+    (error,) = copy.errors()
+    assert "give formula and because together" in error
+
+
+def test_the_laws_of_a_tables_rows_back_it_and_then_the_claims_that_it_adds(book):
+    lesson = next(topic for topic in book.topics if topic.id == "averaging").lessons["cost"].model
+    assert lesson.tables[0].backed_by == ["whole-peak", "part-peak", "whole-needs-more"]
+
+
+def test_a_row_of_a_run_that_this_machine_skipped_stands_with_dashes(copy):
+    copy.change_run("tiny_memory.halves", status="skipped", reason="no second device", ranks=[])
+    found = rows(rendering.render(copy.load())[COST])
+    (row,) = (row for row in found if row[0].startswith("Peak of the first part"))
+    assert row[3:] == ["–", "–"]
+    assert "tiny_memory.halves" in row[0]
 
 
 def test_the_calculator_stands_as_a_form_and_as_a_table(rendered, runs):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from generator.content.claim import Tolerance
 from generator.content.exhibit import Figure
@@ -24,23 +24,41 @@ from generator.content.words import (
 
 
 class CostRow(Written):
-    """A formula beside what a run measured."""
+    """A law beside what its run measured; run, prediction and measurement follow from the law.
+
+    Attributes:
+        what: what costs so much.
+        law: the claim's id, `mg-large-peak@large_batch.split_four`.
+        formula: shown instead of the one that the claim prints.
+        because: why this row shows another formula than its claim.
+    """
 
     what: Line
-    run: RunPath
-    formula: Line
-    predicted: Expression
-    measured: Expression
+    law: ClaimId
+    formula: Line | None = None
+    because: Line | None = None
+
+    @model_validator(mode="after")
+    def _formula_with_its_reason(self) -> Self:
+        if (self.formula is None) != (self.because is None):
+            raise ValueError("give formula and because together: why the law's own is not shown")
+        return self
 
 
 class CostTable(Naming):
-    """Memory, or bytes, or time."""
+    """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows."""
 
     title: Line
     text: Prose
     rows: Annotated[list[CostRow], Field(min_length=2)]
     afterword: Prose | None = None
     claims: list[ClaimId] = []
+
+    @property
+    def backed_by(self) -> list[str]:
+        """The laws of the rows, then the other claims, each once."""
+        laws = [row.law for row in self.rows]
+        return list(dict.fromkeys([*laws, *self.claims]))
 
 
 Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "plain"]
