@@ -38,7 +38,7 @@ CHALLENGE, DEEP = "topics/asking/challenge.yml", "topics/sharding/deep.yml"
          "replicas-drift compares no numbers: predicted is tiny_training.drifting"),
         (COST, "law: part-received", "law: averaging-is-slower", "averaging-is-slower",
          "averaging-is-slower compares no numbers: predicted is tiny_training.single.timing.step"),
-        (COST, "law: part-received", "law: whole-needs-more", "whole-needs-more",
+        (COST, "law: part-received", "law: whole-needs-more", "whole-needs-more\ngrowth",
          "whole-needs-more prints no formula; give it formula: where it is written"),
         (COST, "law: whole-peak", "law: whole-peaks", "whole-peaks", "no claim 'whole-peaks'"),
         (COST, "claims: [whole-needs-more]", "claims: [whole-peak]", "whole-peak]",

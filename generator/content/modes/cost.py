@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.claim import Tolerance
 from generator.content.exhibit import Figure
@@ -17,6 +17,7 @@ from generator.content.words import (
     Line,
     Name,
     Naming,
+    PerRun,
     Prose,
     RunPath,
     Written,
@@ -65,7 +66,11 @@ Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "plain"]
 
 
 class CalculatorInput(Written):
-    """A number that a reader sets, between two bounds; a bound may be a plain number."""
+    """A number that a reader sets, between two bounds; a bound may be a plain number.
+
+    Attributes:
+        on_run: what it is on a run that formulas are held against: `run.model.num_parameters`.
+    """
 
     name: Name
     label: Line
@@ -73,17 +78,35 @@ class CalculatorInput(Written):
     start: Expression
     low: int | float | Expression
     high: int | float | Expression
+    on_run: PerRun | None = None
+
+
+def _by_law(written: object) -> object:
+    """A law's name stands for the check against what that law observes."""
+    return {"law": written} if isinstance(written, str) else written
 
 
 class FormulaCheck(Written):
-    """A run that a formula was held against: its inputs there, and what was measured.
+    """A run that a formula is held against, and what was measured there.
 
-    An input that the trace does not hold, such as the bytes of a number, may be a plain number.
+    Attributes:
+        law: the claim whose run and observation these are; its name may stand alone.
+        run, measured: instead of it, where no claim observes this.
+        given: inputs on this run that are not what `on_run` says. One that the trace does not
+            hold, such as the bytes of a number, may be a plain number.
     """
 
-    run: RunPath
-    given: dict[Name, int | float | Expression]
-    measured: Expression
+    law: ClaimId | None = None
+    run: RunPath | None = None
+    measured: Expression | None = None
+    given: dict[Name, int | float | Expression] = {}
+
+    @model_validator(mode="after")
+    def _by_law_or_alone(self) -> Self:
+        own = [one for one in (self.run, self.measured) if one]
+        if len(own) != (0 if self.law else 2):
+            raise ValueError("give law, or else run and measured")
+        return self
 
 
 class CalculatorOutput(Written):
@@ -93,7 +116,15 @@ class CalculatorOutput(Written):
     label: Line
     quantity: Quantity
     formula: Formula
-    checked_on: Annotated[list[FormulaCheck], Field(min_length=1)]
+    checked_on: Annotated[
+        list[
+            Annotated[
+                FormulaCheck,
+                BeforeValidator(_by_law, json_schema_input_type=ClaimId | FormulaCheck),
+            ]
+        ],
+        Field(min_length=1),
+    ]
     within: Tolerance  # how far off it may be on any of them; the build refuses more
 
 
