@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 
 from runners.traces.programs import declared
-from runners.traces.records import Record
+from runners.traces.schema import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 HARMLESS = Path(__file__).with_name("harmless.yml")
