@@ -29,7 +29,7 @@ GIVEN = frozenset(
         "device", "expected_status",
     }
 )  # fmt: skip
-_ORDINALS = frozenset({"rank", "epoch", "step", "seed"})
+_ORDINALS = frozenset({"rank", "epoch", "step", "seed", "source", "destination"})
 _TRACE_FIELDS = frozenset(
     {"experiment", "question", "recorded_at", "machine", "code", "circumstances"}
 )

@@ -129,7 +129,7 @@ def rendered_frozen(book):
         ("{", "not a whole JSON file"),
         ("[" * 100_000, "not a whole JSON file"),
         (f'{{"schema_version": {10**400}}}', "a number of 401 digits"),
-        ("[]", "valid"),
+        ("[]", "not a JSON object"),
         ('{"schema_version": 99}', "newer than this Proofbook reads"),
         ("\udc00", "not a whole JSON file"),
     ],
