@@ -24,8 +24,8 @@
     python -m runners schema                   the JSON Schema of a trace
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
-or a run that could not be measured for want of the machine; 2 a wrong call, or a run that this
-machine cannot do; 130 Ctrl-C; 143 SIGTERM.
+or a run that could not be measured for want of the machine; 2 a wrong call, a run that this
+machine cannot do, or a machine that is too busy for a reference set; 130 Ctrl-C; 143 SIGTERM.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ COPY_BYTES = 2 << 20
 MESSAGE = bytes(64)
 MESSAGES_IN_A_BATCH = 10
 NUM_NAMED = 3  # processes
+KERNEL_THREADS = "2"  # the parent of each
 ECHO_STARTS_SECONDS = 30.0
 # Waits for each message and sends it back. Without site-packages it starts in some 20 ms.
 ECHO = """\
@@ -226,6 +227,8 @@ def _each_process(proc: Path) -> Iterator[tuple[int, tuple[str, int]]]:
             continue  # it has ended meanwhile
         name = text[text.index("(") + 1 : text.rindex(")")]
         fields = text[text.rindex(")") + 2 :].split()
+        if fields[1] == KERNEL_THREADS:
+            continue  # nobody can stop it
         printable = "".join(c if c.isprintable() else "?" for c in name)
         yield int(folder.name), (printable, int(fields[11]) + int(fields[12]))
 
