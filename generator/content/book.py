@@ -27,7 +27,7 @@ from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.former_digests import FormerDigests, FormerDigestsFile
 from generator.content.handwritten import HandWritten
-from generator.content.item_places import asked
+from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
 from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.content.quiz import Item, QuizFile
@@ -61,14 +61,14 @@ class Topic:
         file: topic.yml.
         lessons: by mode, in the order in which modes are suggested.
         items: the questions of quiz.yml and of any quiz-….yml, by id.
-        asked: the ids that each mode asks, each once, in the order in which it asks them.
+        items_by_mode: the ids that each mode asks, each once, in the order in which it asks them.
     """
 
     id: str
     file: TopicFile
     lessons: dict[Mode, Lesson]
     items: dict[str, Item]
-    asked: dict[Mode, tuple[str, ...]]
+    items_by_mode: dict[Mode, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class _Loader:
         lessons = self.lessons(folder, file)
         if file is None:
             return None
-        asks = {mode: asked(one.model, own, one.named) for mode, one in lessons.items()}
+        asks = {mode: items_asked_by(one.model, own, one.named) for mode, one in lessons.items()}
         ids = {mode: tuple(dict.fromkeys(one.item.id for one in asks[mode])) for mode in asks}
         return Topic(folder.name, file.model, lessons, own, ids)
 

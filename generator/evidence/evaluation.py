@@ -61,10 +61,10 @@ class Evidence:
             run: what the word `run` stands for in it, as `experiment.run`.
             other: what the word `other` stands for.
         """
-        asked = (expression, run, other)
-        if asked not in self._evaluations:
-            self._evaluations[asked] = self._evaluate(expression, {"run": run, "other": other})
-        return self._evaluations[asked]
+        key = (expression, run, other)
+        if key not in self._evaluations:
+            self._evaluations[key] = self._evaluate(expression, {"run": run, "other": other})
+        return self._evaluations[key]
 
     def _evaluate(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
         reading = Reading()

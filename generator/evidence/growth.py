@@ -23,7 +23,7 @@ FIELDS = ("x", "measured", "predicted")
 
 
 @dataclass(frozen=True)
-class GrownRun:
+class GrowthRun:
     """One run of a series: its path, its place, what was measured, what the formula says."""
 
     run: str
@@ -32,21 +32,21 @@ class GrownRun:
     predicted: Value | None
 
 
-def grown(growth: Growth, evidence: Evidence) -> dict[str, list[GrownRun]]:
+def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthRun]]:
     """The runs of each series that this machine has measured, by the series' label, along x."""
-    found: dict[str, list[GrownRun]] = {}
+    found: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
         rows = [row for run in series.runs if (row := _row(growth, run, evidence))]
         found[series.label] = sorted(rows, key=lambda row: numeric(row.x))
     return found
 
 
-def _row(growth: Growth, run: str, evidence: Evidence) -> GrownRun | None:
+def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
     x, measured = _value(growth.x, run, evidence), _value(growth.measured, run, evidence)
     if x is None or measured is None:
         return None
     predicted = _value(growth.predicted, run, evidence) if growth.predicted else None
-    return GrownRun(run, x, measured, predicted)
+    return GrowthRun(run, x, measured, predicted)
 
 
 def _value(expression: str, run: str, evidence: Evidence) -> Value | None:
@@ -62,13 +62,13 @@ def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
 
     Each is told once, for the first run that shows it.
     """
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for run in (run for series in growth.series for run in series.runs):
         if evidence.book.run(run) is None:
             continue  # a run that is nowhere is told where it is named
         for field, kind, message in _faults_of_run(growth, run, evidence):
-            if (field, kind) not in told:
-                told.add((field, kind))
+            if (field, kind) not in reported:
+                reported.add((field, kind))
                 yield field, f"for {run}: {message}"
 
 

@@ -70,4 +70,4 @@ def test_recall_asks_every_item_of_its_topic_but_those_left_out(book):
     for topic in book.topics:
         if "recall" in topic.lessons:
             left_out = set(topic.lessons["recall"].model.leave_out)
-            assert set(topic.asked["recall"]) == set(topic.items) - left_out
+            assert set(topic.items_by_mode["recall"]) == set(topic.items) - left_out

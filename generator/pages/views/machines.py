@@ -380,8 +380,8 @@ def _described(dots: Sequence[Dot], words: dict[str, str]) -> str:
 
 def judged_on(name: str, folio: Folio) -> dict[str, Outcome]:
     """What a machine says of the claims whose runs it has measured itself."""
-    if name in folio.elsewhere:
-        return folio.elsewhere[name].outcomes
+    if name in folio.other_outcomes:
+        return folio.other_outcomes[name].outcomes
     return {
         claim: outcome
         for claim, outcome in folio.outcomes.items()

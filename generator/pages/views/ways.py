@@ -41,17 +41,17 @@ def ways(
             word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
-            items=marks(topic.asked[mode], topic, folio.evidence),
+            items=marks(topic.items_by_mode[mode], topic, folio.evidence),
             minutes=(minutes or {}).get(mode),
         )
         for mode in MODES
-        if mode in topic.asked
+        if mode in topic.items_by_mode
     ]
 
 
 def asked_anywhere(topic: Topic) -> list[str]:
     """The items that any page of a topic asks, each once."""
-    return list(dict.fromkeys(name for names in topic.asked.values() for name in names))
+    return list(dict.fromkeys(name for names in topic.items_by_mode.values() for name in names))
 
 
 def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from generator.evidence.evaluation import Evidence
-from generator.evidence.other_machines import elsewhere
+from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import judge
 from generator.pages import rendering, sifting
 from generator.website import publish
@@ -15,7 +15,7 @@ from generator.website import publish
 
 def there(copy, name="desk"):
     book = copy.load("reference-frozen")
-    return elsewhere(book, judge(book, Evidence(book)))[name].outcomes
+    return other_outcomes(book, judge(book, Evidence(book)))[name].outcomes
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_lesson_compares_its_claims_with_every_other_machine(desk):
 
 
 def test_a_book_of_one_machine_compares_with_nothing(book):
-    assert elsewhere(book, judge(book, Evidence(book))) == {}
+    assert other_outcomes(book, judge(book, Evidence(book))) == {}
     assert not any("pb-elsewhere" in text for text in rendering.render(book).values())
 
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from generator.evidence.evaluation import Evidence
-from generator.evidence.growth import faults, grown
+from generator.evidence.growth import faults, runs_by_series
 from generator.figures.drawing import NARROW, SHAPES, WIDE
 from generator.figures.drawings.growth import MARKS, Axes, Grown, Point, growth
 from generator.pages import rendering
@@ -22,7 +22,7 @@ def figure(book):
 
 
 def test_each_run_stands_at_what_it_was_set_to_and_what_it_measured(copy):
-    found = grown(figure(copy.load()), Evidence(copy.load()))
+    found = runs_by_series(figure(copy.load()), Evidence(copy.load()))
     runs = json.loads(copy.trace("tiny_memory").read_text())["runs"]
     expected = sorted(
         (
@@ -41,7 +41,7 @@ def test_a_run_that_was_skipped_is_left_out_and_said(copy):
     copy.add_machine("cpu-mine", "tiny_memory", "tiny_training")
     lacks = {"status": "skipped", "reason": "no second device", "ranks": []}
     copy.change_run("tiny_memory.halves", machine="cpu-mine", **lacks)
-    (points,) = grown(figure(copy.load()), Evidence(copy.load())).values()
+    (points,) = runs_by_series(figure(copy.load()), Evidence(copy.load())).values()
     assert [one.run for one in points] == ["tiny_memory.whole"]
     assert "tiny_memory.halves: no second device" in rendering.render(copy.load())[PAGE]
 
