@@ -16,6 +16,7 @@ from generator.evidence import units
 from generator.evidence.value import AbsentError, ExpressionError, Value, numeric
 
 if TYPE_CHECKING:
+    from generator.content.book import Book
     from generator.evidence.evaluation import Evidence
     from generator.evidence.paths import Evaluation
 
@@ -32,8 +33,18 @@ class GrownRun:
     predicted: Value | None
 
 
+def ruled(growth: Growth, book: Book) -> Growth:
+    """A growth with its law's rule in the place of the law."""
+    if growth.law is None:
+        return growth
+    claim = book.claims[growth.law]
+    rule = {"law": None, "measured": claim.observed, "predicted": claim.predicted}
+    return growth.model_copy(update=rule)
+
+
 def grown(growth: Growth, evidence: Evidence) -> dict[str, list[GrownRun]]:
     """The runs of each series that this machine has measured, by the series' label, along x."""
+    growth = ruled(growth, evidence.book)
     found: dict[str, list[GrownRun]] = {}
     for series in growth.series:
         rows = [row for run in series.runs if (row := _row(growth, run, evidence))]
@@ -42,6 +53,7 @@ def grown(growth: Growth, evidence: Evidence) -> dict[str, list[GrownRun]]:
 
 
 def _row(growth: Growth, run: str, evidence: Evidence) -> GrownRun | None:
+    assert growth.measured is not None
     x, measured = _value(growth.x, run, evidence), _value(growth.measured, run, evidence)
     if x is None or measured is None:
         return None
@@ -62,6 +74,14 @@ def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
 
     Each is told once, for the first run that shows it.
     """
+    law = evidence.book.claims.get(growth.law) if growth.law else None
+    if growth.law and law is None:
+        return  # told where it is named
+    if law and (law.run is None or law.other):
+        yield "law", f"{law.id} is no rule over `run` alone; state it with for:"
+        return
+    named = {"measured": "law", "predicted": "law"} if law else {}
+    growth = ruled(growth, evidence.book)
     told: set[tuple[str, str]] = set()
     for run in (run for series in growth.series for run in series.runs):
         if evidence.book.run(run) is None:
@@ -69,7 +89,7 @@ def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
         for field, kind, message in _faults_of_run(growth, run, evidence):
             if (field, kind) not in told:
                 told.add((field, kind))
-                yield field, f"for {run}: {message}"
+                yield named.get(field, field), f"for {run}: {message}"
 
 
 def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tuple[str, str, str]]:
