@@ -10,7 +10,7 @@ from generator.content.exhibit import Figure, Growth
 from generator.evidence import units
 from generator.evidence.difference import relative_difference
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.growth import GrowthRun, runs_by_series
+from generator.evidence.growth import GrowthRun, ruled, runs_by_series
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, numeric
 from generator.figures.drawing import NARROW, WIDE
@@ -25,8 +25,8 @@ _COUNTS = (("billion", 1e9), ("million", 1e6), ("", 1.0))
 
 def growth(figure: Figure, folio: Folio) -> Picture:
     """Points and a line a series, the formula dashed, and every number in a table."""
-    written = figure.growth
-    assert written is not None
+    assert figure.growth is not None
+    written = ruled(figure.growth, folio.book)
     found = {label: runs for label, runs in runs_by_series(written, folio.evidence).items() if runs}
     for row in (row for runs in found.values() for row in runs):
         folio.run(row.run)

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from runners.traces.schema import Record
 
 MOST_LOAD_SHARE = 0.05
 MOST_RATIO = 1.05
@@ -50,13 +52,7 @@ class Quietness:
         return f"{'; '.join([head, *said])}."
 
 
-class _Record(BaseModel):
-    """A part of a trace, as strict as every other."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class Canary(_Record):
+class Canary(Record):
     """The time of one small, fixed piece of work before and after an experiment."""
 
     before_seconds: float = Field(gt=0)
@@ -69,7 +65,7 @@ class Canary(_Record):
         return max(times) / min(times)
 
 
-class Quiet(_Record):
+class Quiet(Record):
     """What else the machine did around an experiment; of several sessions, the least quiet."""
 
     load_before_share: float | None = Field(

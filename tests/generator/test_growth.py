@@ -14,6 +14,14 @@ from tests.generator.drawn import Drawn, at, middle, points
 
 COST = "topics/averaging/cost.yml"
 PAGE = "topics/averaging/cost.md"
+LAW = """
+  - id: peak-by-parameters
+    for: tiny_memory.whole
+    says: Parameters and gradients make the peak.
+    predicted: 2 * run.ranks[0].num_parameters * cited['fp32-width']
+    observed: run.ranks[0].memory.peak_bytes
+    tolerance: {relative: 0.25}
+"""
 
 
 def figure(book):
@@ -158,6 +166,27 @@ def test_a_mistake_in_a_growth_figure_is_told_once_at_its_expression(copy, edit,
     assert len(found) == 1, copy.errors()
     line = int(found[0].split(":")[1])
     assert f"{key}:" in (copy.content / COST).read_text().splitlines()[line - 1]
+
+
+def test_a_law_gives_a_figure_what_it_observes_and_what_it_predicts(copy):
+    by_hand = runs_by_series(figure(copy.load()), Evidence(copy.load()))
+    copy.append("claims/tiny_memory.yml", LAW)
+    _growth(law="peak-by-parameters@tiny_memory.whole", measured=None, predicted=None)(copy)
+    assert copy.errors() == []
+    book = copy.load()
+    found = runs_by_series(figure(book), Evidence(book))
+    numbers = [
+        [(one.x.number, one.measured.number, one.predicted.number) for one in runs]
+        for points in (by_hand, found)
+        for runs in points.values()
+    ]
+    assert numbers[0] == numbers[1]
+
+
+def test_a_law_that_is_no_rule_over_a_run_draws_no_figure(copy):
+    _growth(law="whole-peak", measured=None, predicted=None)(copy)
+    (error,) = copy.errors()
+    assert "whole-peak is no rule over `run` alone" in error
 
 
 def test_a_run_that_is_nowhere_is_told_where_it_is_named(copy):

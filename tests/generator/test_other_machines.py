@@ -104,7 +104,7 @@ def test_every_law_stands_with_predicted_observed_error_and_verdict(book):
     sections = re.findall(r'<section class="pb-claim.*?</section>', text, re.DOTALL)
     assert len(sections) == len(book.claims)
     for section in sections:
-        name = re.search(r'id="claim-([a-z0-9-]+)"', section)[1]
+        name = re.search(r'id="claim-([a-z0-9@._-]+)"', section)[1]
         claim = book.claims[name]
         assert "Predicted" in section
         assert "Observed" in section
