@@ -21,9 +21,9 @@ class Mark(str):
 
 Line = Annotated[str, StringConstraints(min_length=1), Mark("line")]
 Prose = Annotated[str, StringConstraints(min_length=1), Mark("prose")]
-Expression = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("expression")]
-PerRun = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("per_run")]
-Formula = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("formula")]
+Expression = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("expression")]
+PerRun = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("per_run")]
+Formula = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("formula")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
 ClaimId = Annotated[

@@ -21,7 +21,7 @@ from generator.evidence.reproduce_command import command
 from generator.evidence.units import Unit
 from generator.evidence.value import AbsentError, ExpressionError, Origin, Value, constant
 from generator.evidence.verdicts import Outcome
-from runners.traces.measured import Samples
+from runners.traces.measured import SampledSeconds
 
 NOT_MEASURED = "not measured here"
 CITED_UNITS = {
@@ -188,7 +188,7 @@ class Evidence:
             return None
         if isinstance(result, int | float | str):
             return f"{result!r} is a bare constant; only values of a trace print"
-        if isinstance(result, Node) and isinstance(result.thing, Samples):
+        if isinstance(result, Node) and isinstance(result.thing, SampledSeconds):
             return f"{result.formula} are samples; print {result.formula}|median"
         return f"{described(result)} cannot be printed"
 

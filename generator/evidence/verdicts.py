@@ -17,7 +17,7 @@ from generator.content.shelf import TraceOnPage
 from generator.evidence import units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import ExpressionError, Value, numeric
-from runners.traces.measured import Samples
+from runners.traces.measured import SampledSeconds
 from runners.traces.records import Trace
 from runners.traces.upgrade import TRACE_VERSION
 
@@ -213,7 +213,7 @@ def _said(evidence: Evidence, run: str | None) -> Value | None:
 
 def _shown(side: Value | Node | None) -> Value | None:
     if isinstance(side, Node):
-        if not isinstance(side.thing, Samples):
+        if not isinstance(side.thing, SampledSeconds):
             return None
         median = side.step("median_seconds")
         return median if isinstance(median, Value) else None
@@ -293,13 +293,15 @@ def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Ver
     return _decided(same == (claim.relation == "equals"), claim.relation)
 
 
-def _samples(side: Value | Node | None) -> Samples:
-    if isinstance(side, Node) and isinstance(side.thing, Samples):
+def _samples(side: Value | Node | None) -> SampledSeconds:
+    if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
         return side.thing
     raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
 
 
-def _compare_times(claim: Claim, predicted: Samples, observed: Samples) -> tuple[Verdict, str]:
+def _compare_times(
+    claim: Claim, predicted: SampledSeconds, observed: SampledSeconds
+) -> tuple[Verdict, str]:
     if min(predicted.num_samples, observed.num_samples) < MIN_SAMPLES:
         return "too_few_samples", "too few repeats to tell the two times apart"
     low, high = (observed, predicted) if claim.relation == "faster" else (predicted, observed)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from runners.measuring.launch import ALLOCATORS, PassResult
 from runners.meters.spans import Event, on_one_clock, split_waiting
 from runners.plans.experiment import PassName, RunPlan
-from runners.traces.measured import RankClock, RankTime, Samples, Span, Timing
+from runners.traces.measured import RankClock, RankTime, SampledSeconds, Span, Timing
 from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import (
     Epoch,
@@ -194,13 +194,13 @@ def _first_seconds(by_rank: list[dict[str, float]]) -> dict[str, float]:
     return {name: s for seconds in reversed(by_rank) for name, s in seconds.items()}
 
 
-def _measured_times(outcomes: list[RankOutcome]) -> dict[str, Samples]:
+def _measured_times(outcomes: list[RankOutcome]) -> dict[str, SampledSeconds]:
     """The times that an experiment took itself, each as the first rank that knows it took them."""
     kept: dict[str, list[float]] = {}
     for outcome in outcomes:
         for name, seconds in outcome.measured_seconds.items():
             kept.setdefault(name, seconds)
-    return {name: Samples.of(_thinned(seconds)) for name, seconds in kept.items() if seconds}
+    return {name: SampledSeconds.of(_thinned(seconds)) for name, seconds in kept.items() if seconds}
 
 
 def _mean(parts: list[EpochPart], name: str) -> float | None:
@@ -269,12 +269,12 @@ def _ranks(main: list[RankOutcome], metered: list[RankOutcome]) -> list[RankReco
     return records
 
 
-def _samples(seconds: list[float]) -> Samples | None:
+def _samples(seconds: list[float]) -> SampledSeconds | None:
     """The step times once settled; a long run's are thinned evenly to what a trace can hold."""
     settled = seconds[NUM_SETTLING_STEPS:]
     if not settled:
         return None
-    return Samples.of(_thinned(settled))
+    return SampledSeconds.of(_thinned(settled))
 
 
 def _thinned(seconds: list[float]) -> list[float]:

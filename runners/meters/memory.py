@@ -50,7 +50,7 @@ class MemoryMeter(TorchDispatchMode):
     def __init__(self, device: torch.device = CPU) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device  # tensors elsewhere, such as Adam's step counters, are counted apart
-        self._elsewhere: set[int] = set()  # numbers of storages that lie on another device
+        self._on_other_device: set[int] = set()  # numbers of storages that lie on another device
         self.phase = "build"
         self.counting = False  # whether collectives are being counted
         self.collectives: Counter[str] = Counter()
@@ -186,7 +186,7 @@ class MemoryMeter(TorchDispatchMode):
             self._keys[address] = key
             self._sizes[key] = 0
             if (device or storage.device).type != self._device.type:
-                self._elsewhere.add(key)
+                self._on_other_device.add(key)
             self.num_storages = max(self.num_storages, len(self._sizes))
             weakref.finalize(storage, self._freed, address, key)
         if size != self._sizes[key]:
@@ -220,7 +220,7 @@ class MemoryMeter(TorchDispatchMode):
         total = peak = 0
         peak_phase: str | None = None
         for phase, key, change in self._log:
-            if key in self._elsewhere:
+            if key in self._on_other_device:
                 continue
             kind = self._classes.get(key, "activations")
             live[kind] += change
@@ -240,7 +240,7 @@ class MemoryMeter(TorchDispatchMode):
 
     def host_peak_bytes(self) -> int:
         """The most bytes of tensors that lay on another device than the rank's, at one time."""
-        changes = [change for _, key, change in self._log if key in self._elsewhere]
+        changes = [change for _, key, change in self._log if key in self._on_other_device]
         return max(accumulate(changes), default=0)
 
     def collective_list(self) -> list[Collective]:

@@ -317,8 +317,8 @@ class Rank(Recorder, Generic[S]):
         if self._module is not None and not self.is_metered and self.pass_name != "budgeted":
             self.outcome.parameter_digest = parameter_digest(self._module.parameters())
 
-    def rows(self, *tensors: Tensor) -> None:
-        """Say that tensors are input rows, not activations."""
+    def inputs(self, *tensors: Tensor) -> None:
+        """Say that tensors are input samples, not activations."""
         if self._memory is not None:
             self._memory.name(tensors, "buffers")
 

@@ -112,7 +112,7 @@ class Collective(Record):
         return without(("transfers",), dumped(self))
 
 
-class Samples(Record):
+class SampledSeconds(Record):
     """Repeated measurements of one time, raw, with what is reported of them."""
 
     unit: Literal["seconds"]
@@ -123,7 +123,7 @@ class Samples(Record):
     third_quartile_seconds: float
 
     @classmethod
-    def of(cls, seconds: list[float]) -> Samples:
+    def of(cls, seconds: list[float]) -> SampledSeconds:
         """Summarise raw samples, in seconds.
 
         Raises:
@@ -188,7 +188,7 @@ class Timing(Record):
     oversubscribed: bool = Field(
         description="more ranks than cores, or than accelerators: not for fits of speed"
     )
-    step: Samples | None
+    step: SampledSeconds | None
     stages: dict[str, float] = Field(description="seconds by stage")
     prediction: dict[str, float] = Field(description="seconds by prediction step")
     timeline: list[Span]
@@ -196,7 +196,7 @@ class Timing(Record):
     clocks: list[RankClock] = Field(
         default=[], description="of the timeline's ranks, one each; empty: one rank, or no timeline"
     )
-    measures: dict[str, Samples] = Field(
+    measures: dict[str, SampledSeconds] = Field(
         default={}, description="times that the experiment itself took, beside those of steps"
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from runners.traces.measured import Samples
+from runners.traces.measured import SampledSeconds
 from runners.traces.records import RankRecord, Run
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -111,7 +111,7 @@ def _passed(rank: RankRecord) -> str | None:
 
 
 def _step_time(run: Run) -> Iterator[str]:
-    step: Samples | None = run.timing.step
+    step: SampledSeconds | None = run.timing.step
     if step is None:
         return
     low, high = step.first_quartile_seconds, step.third_quartile_seconds

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from runners.traces.compare import FEWEST_SAMPLES, KERNEL_SHARE, overlap
 from runners.traces.fields import Key, at, exactly, in_words, is_of_time
-from runners.traces.measured import Samples
+from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
 
 FLOAT_SHARE = 0.01  # rounding in another order, carried through a short training
@@ -73,16 +73,16 @@ def _are_numbers(*things: object) -> bool:
     return all(isinstance(t, int | float) and not isinstance(t, bool) for t in things)
 
 
-def _samples(steps: Sequence[Key], run: Run) -> Samples | None:
+def _samples(steps: Sequence[Key], run: Run) -> SampledSeconds | None:
     """The samples that a time was taken from."""
     for end in range(len(steps) - 1, 0, -1):
         thing = at(run, steps[:end])
-        if isinstance(thing, Samples):
+        if isinstance(thing, SampledSeconds):
             return thing
     return None
 
 
-def _by_samples(page: Samples, here: Samples, one: float, other: float) -> Tolerance:
+def _by_samples(page: SampledSeconds, here: SampledSeconds, one: float, other: float) -> Tolerance:
     if min(page.num_samples, here.num_samples) < FEWEST_SAMPLES:
         return _by_factor(one, other)
     low, high = page.first_quartile_seconds, page.third_quartile_seconds

@@ -14,8 +14,8 @@ from runners.plans.settings import Count, Factor, FactorOrZero, RunSettings
 class TeacherSettings(RunSettings):
     """The data that a seeded teacher draws (`teacher.py`)."""
 
-    num_rows: Count
-    num_validation_rows: Count
+    num_samples: Count
+    num_validation_samples: Count
     num_features: Count
     num_classes: Count
     teacher_temperature: Factor
@@ -37,8 +37,8 @@ class ClassifierSettings(HiddenLayerSettings):
 class SmallClassifierSettings(ClassifierSettings):
     """The classifier that `ddp` trains, and that other experiments compare with it."""
 
-    num_rows: Count = 10000
-    num_validation_rows: Count = 1000
+    num_samples: Count = 10000
+    num_validation_samples: Count = 1000
     num_features: Count = 10
     num_hidden: Count = 64
     num_classes: Count = 4

@@ -80,7 +80,7 @@ def test_calibration_is_the_share_within_and_the_median_of_absolute_errors(copy)
     assert found.within_share == 0.5
     assert found.errors["peak_bytes"] == pytest.approx((0.1 + 0.3) / 2)
     assert found.errors["step_seconds"] is None
-    assert (found.num_right, found.num_choices) == (1, 2)
+    assert (found.num_correct, found.num_choices) == (1, 2)
 
 
 def test_what_was_predicted_after_a_run_began_is_not_counted(copy):

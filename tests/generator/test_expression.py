@@ -189,7 +189,7 @@ def test_an_expression_is_compiled_and_evaluated_once(book):
 
 def test_what_an_evaluation_touched_is_known(evidence):
     found = evidence.evaluate(
-        "tiny_training.averaged.epochs[-1].loss * tiny_training.single.settings.num_rows"
+        "tiny_training.averaged.epochs[-1].loss * tiny_training.single.settings.num_samples"
     )
     assert found.runs == ("tiny_training.averaged", "tiny_training.single")
     assert found.measured == ("tiny_training.averaged.epochs[4].loss",)

@@ -9,7 +9,7 @@ from generator.content.claim import Claim
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import falsifier, falsify, steps_of
-from runners.traces.measured import Samples
+from runners.traces.measured import SampledSeconds
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 BUDGET = "tiny_memory.whole_budget.budget_bytes"
@@ -86,7 +86,7 @@ def timed(book, single, averaged):
     shown = book.traces["tiny_training"]
     runs = dict(shown.trace.runs)
     for name, seconds in (("single", single), ("averaged", averaged)):
-        timing = runs[name].timing.model_copy(update={"step": Samples.of(seconds)})
+        timing = runs[name].timing.model_copy(update={"step": SampledSeconds.of(seconds)})
         runs[name] = runs[name].model_copy(update={"timing": timing})
     trace = shown.trace.model_copy(update={"runs": runs})
     return replace(book, traces={**book.traces, "tiny_training": replace(shown, trace=trace)})
@@ -113,7 +113,7 @@ def test_times_are_compared_by_quartile_ranges(book, single, averaged, relation,
     one = claim("tiny_training.single.timing.step", relation, "tiny_training.averaged.timing.step")
     outcome = judged(timed(book, single, averaged), one)
     assert outcome.verdict == verdict
-    assert outcome.observed.number == Samples.of(averaged).median_seconds
+    assert outcome.observed.number == SampledSeconds.of(averaged).median_seconds
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def write_as_version_1(file):
     del document["circumstances"]
     for run in document["runs"].values():
         if run["validation"]:
-            run["validation"]["num_rows"] = run["validation"].pop("num_samples")
+            run["validation"]["num_samples"] = run["validation"].pop("num_samples")
         for move in (move for stage in run["stages"] for move in stage.get("moves", [])):
             move["target"] = move.pop("destination")
     file.write_text(json.dumps(document))

@@ -167,7 +167,7 @@ def test_validation_rows_are_never_trained_on() -> None:
 
     from runners.training.teacher import teach
 
-    lesson = teach(1, num_rows=500, num_validation_rows=100, num_features=10, num_classes=4)
+    lesson = teach(1, num_samples=500, num_validation_samples=100, num_features=10, num_classes=4)
     both = torch.cat([lesson.training.features, lesson.validation.features])
     assert len(torch.unique(both, dim=0)) == 600
 
@@ -249,6 +249,6 @@ def test_what_travels_in_a_stage_is_what_its_tensors_weigh(run: Measure) -> None
         ("all_reduce", split.model.bytes)
     ]
     assert [one.shape_out for one in stages["forward"].ranks] == [
-        [int(str(split.settings["num_rows_per_rank"])), 10]
+        [int(str(split.settings["num_samples_per_rank"])), 10]
     ] * split.world_size
     assert stages["forward"].moves == []

@@ -102,7 +102,7 @@ def test_of_ranks_that_hang_alike_none_is_blamed_and_all_are_named(run: Measure)
     assert level.status == "deadlocked"
     assert level.error is not None
     assert (level.error.kind, level.error.rank) == ("hang", None)
-    assert level.error.phase == "exchange"
+    assert level.error.phase == "communicate"
     for rank in (0, 1):
         assert f"rank {rank} " in level.error.message
     assert "None" not in how_it_ended(level)

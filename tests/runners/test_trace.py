@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from runners.traces import files as trace
 from runners.traces.files import TraceError, read, write, write_json
-from runners.traces.measured import Samples
+from runners.traces.measured import SampledSeconds
 from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, upgraded
 
 REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
@@ -164,7 +164,7 @@ def test_the_schema_describes_every_field_of_a_trace(document: dict[str, Any]) -
 
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=50))
 def test_quartiles_lie_in_order_within_the_samples(seconds: list[float]) -> None:
-    samples = Samples.of(seconds)
+    samples = SampledSeconds.of(seconds)
     ordered = [
         min(samples.samples),
         samples.first_quartile_seconds,
@@ -180,7 +180,7 @@ def test_quartiles_match_numpy() -> None:
     numpy = pytest.importorskip("numpy")
     seconds = [0.4, 0.1, 0.9, 0.35, 0.2, 0.7]
     expected = numpy.quantile(seconds, [0.25, 0.5, 0.75])
-    samples = Samples.of(seconds)
+    samples = SampledSeconds.of(seconds)
     found = [
         samples.first_quartile_seconds,
         samples.median_seconds,

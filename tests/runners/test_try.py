@@ -51,18 +51,18 @@ def call(command: list[str], root: Path, *arguments: str) -> subprocess.Complete
 def test_a_try_prints_what_it_measured_and_keeps_just_that(
     command: list[str], root: Path, tmp_path: Path
 ) -> None:
-    done = call(command, root, "changeable.shared", "--set", "num_rows=20", "--set", "word=rows")
+    done = call(command, root, "changeable.shared", "--set", "num_samples=20", "--set", "word=rows")
     assert done.returncode == 0, done.stderr
     (kept,) = (tmp_path / "tries").iterdir()
     run = read_try(kept).runs["shared"]
     lines = done.stdout.splitlines()
     assert lines[1:-1] == summary_lines(run)
-    assert "num_rows 20 instead of 12; " in lines[0]
+    assert "num_samples 20 instead of 12; " in lines[0]
     assert "num_epochs 2 instead of 3, to take seconds" in lines[0]
     assert run.printed == ["rows of 10 each: 20"] * 2
     assert [e.loss for e in run.epochs] == [10.0, 10.0]
     assert run.passes == ["timed", "metered"]
-    assert (run.settings["num_rows"], run.settings["num_rows_per_rank"]) == (20, 10)
+    assert (run.settings["num_samples"], run.settings["num_samples_per_rank"]) == (20, 10)
     assert not list(tmp_path.glob("traces/*/*.json"))  # no trace of the book is written
 
 
@@ -94,7 +94,7 @@ def attempt(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
 
 
 def test_a_try_that_the_budget_refuses_is_a_result(attempt: Callable[[str, str], Run]) -> None:
-    run = attempt("alone", "num_rows=200")
+    run = attempt("alone", "num_samples=200")
     assert run.status == "out_of_memory"
     assert run.budget_bytes == 48 << 20
     assert run.error is not None
@@ -105,7 +105,7 @@ def test_a_try_that_the_budget_refuses_is_a_result(attempt: Callable[[str, str],
 def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_budget(
     attempt: Callable[[str, str], Run],
 ) -> None:
-    run = attempt("free", f"num_rows={1 << 26}")
+    run = attempt("free", f"num_samples={1 << 26}")
     assert run.status == "out_of_memory"
     assert run.budget_bytes is None
 
@@ -113,7 +113,7 @@ def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_b
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["changeable.shared", "--set", "num_rows=13"], "cannot be shared by 2 ranks"),
+        (["changeable.shared", "--set", "num_samples=13"], "cannot be shared by 2 ranks"),
         (["unheard.of"], "no experiment 'unheard'; there are: "),
         ([], "name a run as EXPERIMENT.RUN"),
     ],

@@ -102,7 +102,7 @@ class Calibrated:
     within: Markup | None
     memory: Markup | None
     time: Markup | None
-    num_right: int
+    num_correct: int
     num_choices: int
 
 
@@ -334,7 +334,7 @@ def _in_print(found: Calibration, folio: Folio) -> Calibrated:
         within=share(found.within_share),
         memory=share(found.errors["peak_bytes"]),
         time=share(found.errors["step_seconds"]),
-        num_right=found.num_right,
+        num_correct=found.num_correct,
         num_choices=found.num_choices,
     )
 

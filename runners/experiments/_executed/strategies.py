@@ -41,7 +41,7 @@ def program(rank: Rank[ProgramSettings]) -> None:
         parameters = list(model.parameters())
         rank.outcome.num_parameters = sum(p.numel() for p in parameters)
         rank.outcome.parameter_digest = parameter_digest(parameters)
-    gathered = left.get("report", left.get("told"))
+    gathered = left.get("report")
     if isinstance(gathered, list) and all(isinstance(one, dict) for one in gathered):
         rank.outcome.prediction.append(_as_step(gathered))
 
@@ -77,9 +77,9 @@ def _set_environment(rank: Rank[ProgramSettings]) -> None:
 def _as_step(gathered: list[dict[str, Setting]]) -> PredictionStep:
     """What the program gathered of every rank, as facts by rank."""
     return PredictionStep(
-        name="told",
+        name="report",
         rank=None,
-        operation="gather what every rank tells",
+        operation="gather the results of every rank",
         shape_in=[],
         shape_out=[],
         values=[],

@@ -17,7 +17,10 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
 from runners.training.settings import SmallClassifierSettings
 
-QUESTION = "Can replicas average their parameters, and less often than in every step?"
+QUESTION = (
+    "Can replicas average their parameters instead of their gradients, and less "
+    "often than every step?"
+)
 FULL = True
 
 
@@ -31,10 +34,10 @@ class Settings(SmallClassifierSettings):
     @cached_property
     def num_steps_per_epoch(self) -> int:
         """Of each rank."""
-        return self.num_rows // self.world_size // self.batch_size
+        return self.num_samples // self.world_size // self.batch_size
 
     def check(self) -> None:
-        """Refuse rows that leave a rank without a batch."""
+        """Refuse samples that leave a rank without a batch."""
         if not self.num_steps_per_epoch:
             raise ValueError("num_steps_per_epoch must be a whole number above zero, not 0")
 

@@ -19,11 +19,11 @@ from runners.ranks.recorder import first_values, parameter_digest
 from runners.traces.schema import Setting
 from runners.training.networks import flat
 from runners.training.steps import of_all_ranks, optimizer_for, validate
-from runners.training.teacher import Rows
+from runners.training.teacher import Samples
 
 
 @torch.no_grad()
-def compare(rank: Rank[Settings], replica: nn.Module, validation: Rows) -> None:
+def compare(rank: Rank[Settings], replica: nn.Module, validation: Samples) -> None:
     """How far the trained replicas lie apart, and what the average of their parameters is worth."""
     own = flat(replica)
     facts: dict[str, Setting] = {}
@@ -59,14 +59,14 @@ def follow(
     rank: Rank[Settings],
     model: DistributedDataParallel,
     optimizer: torch.optim.Optimizer,
-    training: Rows,
+    training: Samples,
 ) -> None:
     """Follow one batch of every rank through forward, backward, all_reduce and update."""
     batch = training.take(slice(0, rank.settings.batch_size))
     replica = model.module
     head = replica[-1].weight
     facts: dict[str, Setting] = {}
-    with rank.predict("input", "take one batch of this rank's rows", batch.features) as out:
+    with rank.predict("input", "take one batch of this rank's samples", batch.features) as out:
         out(batch.features)
     with rank.predict("forward", "run this rank's replica", batch.features) as out:
         logits = replica(batch.features)
@@ -113,7 +113,9 @@ def _keep_facts(rank: Rank[Settings], name: str, facts: dict[str, Setting]) -> N
     ]
 
 
-def show_stages(rank: Rank[Settings], model: nn.Module, training: Rows, validation: Rows) -> None:
+def show_stages(
+    rank: Rank[Settings], model: nn.Module, training: Samples, validation: Samples
+) -> None:
     """One more step and one more validation, to show their tensors."""
     batch = training.take(slice(0, rank.settings.batch_size))
     optimizer = optimizer_for(rank, model)

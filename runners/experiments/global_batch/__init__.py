@@ -3,7 +3,7 @@
 Four ranks train the classifier of `ddp`, whose run `ddp_fp64` keeps the global batch of one device.
 In `grown` each rank keeps the batch of the one device, so that fewer updates are left;
 `grown_scaled` lets the learning rate follow. `accumulated` takes the large batch in small ones,
-with `no_sync` until the last; `exchanged` does so without it.
+with `no_sync` until the last; `reduced_each` does so without it.
 
     python -m runners run global_batch
 """
@@ -16,7 +16,7 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
 from runners.training.settings import GlobalBatchSettings
 
-QUESTION = "What changes when each rank keeps the batch that one device had?"
+QUESTION = "What changes when each rank keeps the batch size that one device had?"
 FULL = True
 
 
@@ -25,15 +25,15 @@ class Settings(GlobalBatchSettings):
 
     batch_size: Count = 100
     num_parts: Count = 1
-    exchanges_each_part: bool = False
+    reduces_each_part: bool = False
 
     @cached_property
     def num_updates(self) -> int:
         """In all epochs."""
-        return self.num_rows // self.global_batch_size * self.num_epochs
+        return self.num_samples // self.global_batch_size * self.num_epochs
 
     def check(self) -> None:
-        """Refuse a batch that does not make equal parts, and rows that fill no batch."""
+        """Refuse a batch that does not make equal parts, and samples that fill no batch."""
         size, parts = self.batch_size, self.num_parts
         if size % parts:
             raise ValueError(f"batch_size {size} cannot be taken in {parts} parts")
@@ -53,5 +53,5 @@ RUNS = {
     "grown": _whole(Settings()),
     "grown_scaled": _whole(Settings(learning_rate=0.4)),
     "accumulated": _in_parts(Settings(num_parts=4)),
-    "exchanged": _in_parts(Settings(num_parts=4, exchanges_each_part=True)),
+    "reduced_each": _in_parts(Settings(num_parts=4, reduces_each_part=True)),
 }

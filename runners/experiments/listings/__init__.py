@@ -14,7 +14,7 @@ from __future__ import annotations
 from runners.experiments._executed import plans
 from runners.traces.programs import ROOT, found
 
-QUESTION = "What do the programs that the lessons show really do when they run?"
+QUESTION = "What do the programs that the lessons show do when they run?"
 
 FULL = True
 

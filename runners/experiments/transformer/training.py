@@ -37,7 +37,7 @@ def train(
     rank: Rank[Settings],
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    rows: slice = WHOLE,
+    samples: slice = WHOLE,
     *,
     step: Step = next_token_step,
     grade_with: Grade = whole_grade,
@@ -48,7 +48,7 @@ def train(
         rank: that trains.
         model: what it trains of the model.
         optimizer: of these parameters.
-        rows: of each global batch, this rank's own.
+        samples: of each global batch, this rank's own.
         step: forward and backward; its loss, or None on a rank that does not see it.
         grade_with: what tells the loss on held-out text.
     """
@@ -63,15 +63,15 @@ def train(
     rank.watch(model, optimizer)
     losses = []
     for index in rank.steps(settings.num_steps):
-        tokens, targets = on_device(rank, *windows(text.training, starts[index][rows], length))
+        tokens, targets = on_device(rank, *windows(text.training, starts[index][samples], length))
         losses.append(step(model, tokens, targets))
         optimizer.step()
         optimizer.zero_grad()
         rank.count_samples(len(tokens))
     if not rank.is_metered:
         known = [loss for loss in losses if loss is not None]
-        seen = known if rows == WHOLE else _mean_over_ranks(rank, known)
-        held_out = held_out_starts(text.held_out, settings.num_held_out_rows, length)
+        seen = known if samples == WHOLE else _mean_over_ranks(rank, known)
+        held_out = held_out_starts(text.held_out, settings.num_held_out_samples, length)
         graded = grade_with(
             rank, model, *on_device(rank, *windows(text.held_out, held_out, length))
         )
@@ -82,7 +82,7 @@ def train(
 def on_device(rank: Rank[Settings], tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Both on this rank's device, where the meters know them as input."""
     moved = tokens.to(rank.device), targets.to(rank.device)
-    rank.rows(*moved)
+    rank.inputs(*moved)
     return moved
 
 
@@ -97,8 +97,8 @@ def _report(rank: Rank[Settings], losses: list[float], graded: tuple[float, floa
         return
     for loss in losses:
         rank.step_loss(loss)
-    num_rows = rank.settings.num_held_out_rows
-    validation = (num_rows, *graded) if graded else None
+    num_samples = rank.settings.num_held_out_samples
+    validation = (num_samples, *graded) if graded else None
     rank.epoch(
         1,
         loss=sum(losses) / len(losses),

@@ -64,7 +64,7 @@ def stopped(rank: Rank) -> None:
 
 def level(rank: Rank) -> None:
     """Each rank waits for what the other would send next."""
-    with rank.phase("exchange"):
+    with rank.phase("communicate"):
         dist.recv(torch.ones(1), 1 - rank.rank)
 
 
@@ -72,7 +72,7 @@ def raises(rank: Rank) -> None:
     """Rank 0 has a bug; rank 1 waits for it."""
     with rank.phase("loss"):
         if rank.rank == 0:
-            raise ValueError("labels and rows differ in number")
+            raise ValueError("labels and samples differ in number")
         dist.all_reduce(torch.ones(1))
 
 

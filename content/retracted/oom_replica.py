@@ -1,4 +1,4 @@
-"""One limit, alone and under DDP: torchrun --nproc-per-node 2 refused_replica.py"""
+"""One limit, alone and under DDP: torchrun --nproc-per-node 2 oom_replica.py"""
 
 import resource
 from pathlib import Path
