@@ -43,7 +43,7 @@ def falsifier(evidence: Evidence, claim: Claim) -> Falsifier | None:
     if claim.falsified_by is not None or evidence.outcome(claim.id).verdict != "holds":
         return claim.falsified_by
     book = evidence.book
-    for change in _changes(evidence, claim):
+    for change in changes(evidence, claim):
         try:
             changed = replace(book, traces=falsify(book.traces, change))
         except ValueError:
@@ -53,7 +53,7 @@ def falsifier(evidence: Evidence, claim: Claim) -> Falsifier | None:
     return None
 
 
-def _changes(evidence: Evidence, claim: Claim) -> Iterator[Falsifier]:
+def changes(evidence: Evidence, claim: Claim) -> Iterator[Falsifier]:
     """Changes worth trying, of the fields that a claim observes first."""
     predicted, observed = sides(evidence, claim)
     fields = dict.fromkeys(observed.measured + predicted.measured)

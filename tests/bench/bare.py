@@ -79,7 +79,7 @@ class BareRank(Rank):
     def stop_memory(self) -> None:
         """No meter."""
 
-    def rows(self, *tensors: Tensor) -> None:
+    def inputs(self, *tensors: Tensor) -> None:
         """No meter asks."""
 
     def describe(self, model: Any) -> None:

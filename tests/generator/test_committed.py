@@ -14,7 +14,7 @@ from generator.content.book import load
 from generator.content.errors import ContentError
 from generator.evidence import calculator, verdicts
 from generator.evidence.evaluation import Evidence
-from generator.evidence.falsify import falsifier, falsify, steps_of
+from generator.evidence.falsify import changes, falsifier, falsify, steps_of
 from generator.items.digests import digest_of
 from generator.items.keys import key_of, shown_order
 from generator.items.quiz_balance import at_least
@@ -62,11 +62,11 @@ def test_every_law_holds_or_says_why_it_does_not_apply(outcomes):
 def test_every_claim_that_holds_stops_holding_once_one_field_is_changed(real, outcomes):
     """A claim that no change of a field can refute is not a claim."""
     evidence = Evidence(real)
-    changes = {name: falsifier(evidence, claim) for name, claim in real.claims.items()}
+    found = {name: falsifier(evidence, claim) for name, claim in real.claims.items()}
     holding = {name for name, outcome in outcomes.items() if outcome.verdict == "holds"}
-    assert [name for name in holding if changes[name] is None] == []
+    assert [name for name in holding if found[name] is None] == []
     still = []
-    for name, change in changes.items():
+    for name, change in found.items():
         if name in holding:
             changed = Evidence(replace(real, traces=falsify(real.traces, change)))
             still += [name] if changed.outcome(name).verdict == "holds" else []
@@ -90,7 +90,7 @@ def exchanged(real, claim):
 
 
 def moved(real, claim):
-    """The field that the claim's own falsifier changes, moved to either side, or onto the word.
+    """The field that the claim's falsifier changes, moved to either side, or onto the word.
 
     On its rank alone, and on every rank.
     """
@@ -99,13 +99,14 @@ def moved(real, claim):
     values = [
         value * factor for value in numbers for factor in FACTORS if not isinstance(value, str)
     ]
-    field, listed = claim.falsified_by.field, claim.falsified_by.value
+    named = claim.falsified_by or next(changes(Evidence(real), claim))
+    field, listed = named.field, named.value
     numbers += [n for n in [in_proportion(real, field, *numbers)] if n is not None]
     ranks = [re.sub(r"\branks\[\d+\]", f"ranks[{rank}]", field) for rank in range(8)]
     for value in [*numbers, *values, *map(round, values), 0, 1]:
         put = [float(value)] * len(listed) if isinstance(listed, list) else value
-        yield from _put(real.traces, claim, [field], put)
-        yield from _put(real.traces, claim, ranks, put)
+        yield from _put(real.traces, named, [field], put)
+        yield from _put(real.traces, named, ranks, put)
 
 
 def in_proportion(real, field, predicted, observed):
@@ -117,12 +118,10 @@ def in_proportion(real, field, predicted, observed):
     return now.number * predicted / observed if observed else None
 
 
-def _put(traces, claim, fields, value):
+def _put(traces, named, fields, value):
     """The traces with a value in all those of the fields that there are and that can hold it."""
     for field in dict.fromkeys(fields):
-        change = claim.falsified_by.model_copy(
-            update={"field": field, "value": value, "same_as": None}
-        )
+        change = named.model_copy(update={"field": field, "value": value, "same_as": None})
         try:
             traces = falsify(traces, change)
         except ValueError:

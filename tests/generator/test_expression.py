@@ -145,7 +145,7 @@ def test_labels_and_verdicts_print_without_being_values(evidence):
         ("tiny_memory.whole.model.bytes / 0", "divides by zero"),
         ("1 / 0", "divides by zero"),
         ("cited['ddp-paper']", "cites no number"),
-        ("x" * 201, "longer than 200"),
+        ("x" * 241, "longer than 240"),
         ("(" * 90 + "1" + ")" * 90, "not an expression"),
         ("", "not an expression"),
         ("42", "bare constant"),

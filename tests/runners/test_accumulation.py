@@ -125,7 +125,7 @@ def test_the_weighted_sum_of_parts_is_the_gradient_of_a_sum_of_losses() -> None:
     ("run_name", "changed", "said"),
     [
         ("accumulated", {"num_microbatches": 3}, "cannot be taken in 3 microbatches"),
-        ("samples", {"task": "words"}, "task must be rows or tokens"),
+        ("samples", {"task": "words"}, "task must be samples or tokens"),
         ("samples", {"parts": [1, 2, 3]}, "as many for each of 2 ranks"),
         ("batch_norm", {"parts": [1, 2]}, "at least 2"),
         ("tokens", {"norm": "batch"}, "norm must be none"),

@@ -107,8 +107,8 @@ def test_a_sample_is_the_same_for_the_same_seed_and_goes_on_from_the_prompt() ->
     assert shown(b"a\x00\nb") == "a·\nb"
 
 
-def saved_bytes(shape: TransformerShape, rows: int) -> int:
-    """Bytes that autograd keeps of a forward pass, without parameters and rows: each once."""
+def saved_bytes(shape: TransformerShape, samples: int) -> int:
+    """Bytes that autograd keeps of a forward pass, without parameters and samples: each once."""
     model = Transformer(shape)
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     kept: dict[int, torch.UntypedStorage] = {}
@@ -119,7 +119,7 @@ def saved_bytes(shape: TransformerShape, rows: int) -> int:
             kept[storage.data_ptr()] = storage
         return tensor
 
-    tokens = torch.randint(0, 256, (rows, shape.context))
+    tokens = torch.randint(0, 256, (samples, shape.context))
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         loss = next_token_loss(model(tokens), tokens)
     assert loss.isfinite()
@@ -136,9 +136,9 @@ def test_the_closed_form_of_activations_is_what_autograd_keeps() -> None:
         settings.num_layers,
         settings.hidden,
     )
-    rows = settings.global_batch_size
-    gradients = 2 * 4 * rows * shape.context * 256  # of the scores, as backward begins
-    kept = saved_bytes(shape, rows)
+    samples = settings.global_batch_size
+    gradients = 2 * 4 * samples * shape.context * 256  # of the scores, as backward begins
+    kept = saved_bytes(shape, samples)
     kept_by_form = settings.activation_bytes - gradients
     assert kept_by_form == pytest.approx(kept, rel=0.001)
 
@@ -146,7 +146,7 @@ def test_the_closed_form_of_activations_is_what_autograd_keeps() -> None:
 @pytest.mark.parametrize(
     ("name", "changed", "word"),
     [
-        ("ddp", {"global_batch_size": 7}, "rows"),
+        ("ddp", {"global_batch_size": 7}, "samples"),
         ("single", {"num_heads": 5}, "num_heads"),
         ("tensor_parallel", {"num_heads": 1}, "heads"),
         ("pipelined", {"num_layers": 3}, "layers"),

@@ -81,8 +81,8 @@ def test_every_type_of_setting_is_read_as_declared(changeable: Experiment) -> No
         ),
         (
             "shared",
-            "num_row=3",
-            r"no setting 'num_row' .*did you mean num_samples\?\); there are: ",
+            "num_sample=3",
+            r"no setting 'num_sample' .*did you mean num_samples\?\); there are: ",
         ),
         ("shared", "num_samples", "write --set KEY=VALUE, not 'num_samples'"),
         ("shared", "num_samples=", "write --set KEY=VALUE, not 'num_samples='"),
