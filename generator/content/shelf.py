@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from generator.content import content_files
+from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
 from runners.traces import files as traces
 from runners.traces.files import TraceError
@@ -147,23 +149,30 @@ class Shelf:
         if name:
             return name
         note = self.folder / "this-machine"
-        if note.is_file() and self.only is None:
-            name = note.read_text(encoding="utf-8").strip()
-            if name and (self.folder / name / "machine.json").is_file():
+        if content_files.stands(note) and self.only is None:
+            try:
+                name = content_files.text_of(note, self.content).strip()
+            except FileError as error:
+                place = (self._name(note), error.line, error.column)
+                self.errors.append(ContentError(*place, str(error)))
+            if name in traces.machine_folders(self.folder):
                 return name
         return self._reference_name()
 
     def _measured(self, name: str) -> Measured | None:
         folder = self.folder / name
-        if not (folder / "machine.json").is_file():
+        if name not in traces.machine_folders(self.folder):
             known = ", ".join(traces.machine_folders(self.folder)) or "there is none yet"
-            self._refuse(folder, f"{NO_FOLDER}{known}")
+            self.errors.append(
+                ContentError(f"{self._name(self.folder)}/{name}", 0, 0, f"{NO_FOLDER}{known}")
+            )
             return None
         machine = self._trying(traces.read_machine, folder)
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
-        experiments = sorted({path.stem for path in folder.glob("*.json")} - NOT_TRACES)
+        found_in = content_files.found_in(folder, "*.json")
+        experiments = sorted({path.stem for path in found_in} - NOT_TRACES)
         read_off = {one: self._trace(folder / f"{one}.json") for one in experiments}
         found = {one: trace for one, trace in read_off.items() if trace is not None}
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
@@ -185,8 +194,10 @@ class Shelf:
             self._refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
 
     def _refuse(self, path: Path, message: str) -> None:
-        name = path.relative_to(self.content.parent).as_posix()
-        self.errors.append(ContentError(name, 0, 0, message))
+        self.errors.append(ContentError(self._name(path), 0, 0, message))
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.content.parent).as_posix()
 
     def _trying(self, read_one: Callable[[Path], RecordT], path: Path) -> RecordT | None:
         try:
