@@ -19,7 +19,7 @@ from generator.content import names
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.exhibit import Listing
 from generator.content.item_places import named_in
-from generator.content.prose import Fault, faults, hidden, leading_out
+from generator.content.prose import Fault, faults, leading_out, plain_faults
 from generator.content.quiz import KINDS
 from generator.content.short_names import given, written_out
 from generator.content.words import MAX_PROSE, Written, marks
@@ -77,7 +77,7 @@ class Document(Generic[WrittenT]):
                     *leading_out(one.text, self._depth, inline=inline),
                 )
             else:
-                found = hidden(one.text[:MAX_PROSE])
+                found = plain_faults(one.text[:MAX_PROSE]) if one.mark is None else ()
                 if len(one.text) > MAX_PROSE:
                     yield self.error(one.path, f"longer than {MAX_PROSE:,} characters; shorten it")
             for fault in found:

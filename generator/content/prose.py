@@ -138,6 +138,13 @@ def hidden(text: str) -> Iterator[Fault]:
         yield Fault(match.start(), message)
 
 
+def plain_faults(text: str) -> Iterator[Fault]:
+    """What a text may not hold that prints as it stands, such as a source's title."""
+    yield from hidden(text)
+    for match in re.finditer(r"\{\{|\{%|\{#", text):
+        yield Fault(match.start(), f"{match[0]} has no meaning here: this text prints as it stands")
+
+
 def _entity_faults(text: str) -> Iterator[Fault]:
     """The same, written as `&#xe000;` or `&shy;`."""
     for match in _ENTITY.finditer(text):

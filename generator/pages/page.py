@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.content import handwritten
 from generator.content.book import Book, Topic
@@ -60,6 +60,11 @@ _VALUE_AND_MARK = re.compile(
 )
 
 
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+
+
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The templates, autoescaped and strict."""
@@ -86,7 +91,7 @@ class Sheet:
         path: under the site's root.
         template: its template; the frame is shared.
         book: the book, narrowed to what this page may draw upon.
-        heading: the page's title, an author's line.
+        heading: the page's title, an author's line; of what runs measured, plain text.
         about: what it is about, for search engines and previews.
         source: the file that an author edits.
         topic: the topic it belongs to, narrowed likewise.
@@ -158,6 +163,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     }  # fmt: skip
     body = _kept_together(environment().get_template(sheet.template).render(context))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
+    # What a trace says is text: no expression, no Markdown.
+    says = escape if sheet.experiment or sheet.machine else folio.line
     found = frame.origins(folio.runs, book, depth)
     minutes = frame.minutes(body, len(folio.items))
     page = environment().get_template("page.md.j2")
@@ -173,12 +180,17 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         origins=found,
         machines=frame.machines(found),
         notices=frame.notices(folio, found),
-        title=folio.line(sheet.heading),
-        description=_shortened(plain(folio.line(sheet.about)) if sheet.about else ""),
+        title=says(sheet.heading),
+        description=_shortened(plain(says(sheet.about)) if sheet.about else ""),
     )
     items = topic.items if topic and book.is_reference else {}
     told = given_away.told(body, sheet.path, items, judged.evidence) if items else {}
-    return Printed(content.encode(), minutes, told)
+    return Printed(_HIDDEN.sub(_spelled, content).encode(), minutes, told)
+
+
+def _spelled(hidden: re.Match[str]) -> str:
+    """A character that a run printed and nobody would see, or that would turn the text."""
+    return f"\\u{ord(hidden[0]):04x}"
 
 
 def _tools(

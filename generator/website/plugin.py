@@ -173,7 +173,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Read again what somebody may have edited while serving: words, and experiments' code."""
         interface_words.cache_clear()
         folders = (GENERATOR.parent / "runners", GENERATOR.parent / "content")
-        code = {path: path.read_bytes() for one in folders for path in sorted(one.rglob("*.py"))}
+        found = (path for one in folders for path in sorted(one.rglob("*.py")))
+        code = {path: path.read_bytes() for path in found if path.is_file()}  # no pipe
         if code != self.code:
             forget_code()
             self.code = code
