@@ -167,8 +167,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     says = escape if sheet.experiment or sheet.machine else folio.line
     found = frame.origins(folio.runs, book, depth)
     minutes = frame.minutes(body, len(folio.items))
-    page = environment().get_template("page.md.j2")
-    content = page.render(
+    content = _rendered(
+        "page.md.j2",
         context,
         body=Markup(body),
         ways=row,
@@ -185,12 +185,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     )
     items = topic.items if topic and book.is_reference else {}
     told = given_away.told(body, sheet.path, items, judged.evidence) if items else {}
-    return Printed(_HIDDEN.sub(_spelled, content).encode(), minutes, told)
-
-
-def _spelled(hidden: re.Match[str]) -> str:
-    """A character that a run printed and nobody would see, or that would turn the text."""
-    return f"\\u{ord(hidden[0]):04x}"
+    return Printed(content.encode(), minutes, told)
 
 
 def _tools(
@@ -252,6 +247,12 @@ def _ways_into(topic: Topic, minutes: Mapping[str, int], folio: Folio) -> list[w
     places = {mode: f"topics/{topic.id}/{mode}.md" for mode in topic.asked}
     read: dict[str, int] = {mode: minutes[path] for mode, path in places.items() if path in minutes}
     return ways.ways(topic, None, folio, read)
+
+
+def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
+    """A template's text, with what a run printed and nobody would see spelled out."""
+    text = environment().get_template(template).render(context, **more)
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _markdown(sheet: Sheet, text: PageText) -> Markup:

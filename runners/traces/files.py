@@ -13,7 +13,6 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -76,11 +75,8 @@ def _halved(thing: object, place: str = "") -> str | None:
     """The first field that holds half a character (a lone surrogate), which no page can print."""
     if isinstance(thing, str):
         return place if _HALF.search(thing) else None
-    parts: Iterable[tuple[object, object]] = ()
-    if isinstance(thing, dict):
-        parts = thing.items()
-    elif isinstance(thing, list):
-        parts = enumerate(thing)
+    parts = list(thing.items()) if isinstance(thing, dict) else []
+    parts += enumerate(thing) if isinstance(thing, list) else ()
     for name, part in parts:
         inside = f"{place}.{name}" if place else str(name)
         if _HALF.search(inside):
