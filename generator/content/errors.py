@@ -12,7 +12,8 @@ _UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, marks of direction, s
 
 def one_line(text: str) -> str:
     """A message as one line that any terminal shows: nothing in it breaks, hides or turns text."""
-    shown = text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
+    half = MAX_CHARACTERS // 2  # what it quotes comes first, and what is wrong with that last
+    shown = text if len(text) <= MAX_CHARACTERS else f"{text[:half]} … {text[-half:]}"
     if shown.isprintable():
         return shown
     return "".join(map(_shown, shown))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.content import content_files, documents, prose
+from generator.content import content_files, documents, page_markup, prose
 from generator.content.content_files import FileError
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.prose import Expressed
@@ -61,7 +61,7 @@ class HandWritten:
         begins = head.end() if head else 0
         own = self.text[begins:]
         outward = prose.leading_out(own, self.path.count("/"), inline=False)
-        for fault in (*prose.faults(own), *outward):
+        for fault in (*prose.faults(own, is_page=True), *page_markup.faults(own), *outward):
             yield self.error(begins + fault.offset, fault.message)
 
     def expressions(self) -> Iterator[Expressed]:

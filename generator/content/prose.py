@@ -101,12 +101,13 @@ def expressions(text: str) -> list[Expressed]:
 
 
 @lru_cache(maxsize=65536)
-def faults(text: str, *, inline: bool = False) -> tuple[Fault, ...]:
+def faults(text: str, *, inline: bool = False, is_page: bool = False) -> tuple[Fault, ...]:
     """Everything that a text may not hold, apart from what its expressions say.
 
     Args:
         text: Markdown with expressions.
         inline: it renders as one line, so it has no lists whose numbers could be exempt.
+        is_page: it is a page by hand, which may show images.
     """
     found = list(hidden(text))
     if not found:
@@ -119,7 +120,8 @@ def faults(text: str, *, inline: bool = False) -> tuple[Fault, ...]:
     plain = masked(text, inline=inline)
     found += _template_faults(plain)
     found += _numeral_faults(plain)
-    found += [Fault(match.start(), NO_IMAGE) for match in _IMAGE.finditer(plain)]
+    if not is_page:
+        found += [Fault(match.start(), NO_IMAGE) for match in _IMAGE.finditer(plain)]
     if _MAY_LINK.search(text):
         found += _link_faults(text, inline)
     if not inline and _NESTED.search(text):
