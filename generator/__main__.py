@@ -33,21 +33,20 @@ from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors
+from generator.content.former_digests import FormerDigestsFile
 from generator.content.lesson import MODES, HomeFile, TopicFile
 from generator.content.quiz import QuizFile
 from generator.content.words import Written
 from generator.evidence import comparison, verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import Outcome
-from generator.pages import reader_report
-from generator.pages.press import Press
-from generator.website import publish
 
 SCHEMAS: dict[str, type[Written]] = {
     "home.yml": HomeFile,
     "retracted.yml": RetractionFile,
     "misconceptions.yml": MisconceptionFile,
     "references.yml": ReferenceFile,
+    "former_digests.yml": FormerDigestsFile,
     "claims/*.yml": ClaimFile,
     "topics/*/topic.yml": TopicFile,
     "topics/*/quiz.yml": QuizFile,
@@ -57,10 +56,10 @@ SCHEMAS: dict[str, type[Written]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    asked = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = asked.command
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(asked)
+        return command(options)
     except ContentErrors as errors:
         print(errors, file=sys.stderr)
         num = len(errors.errors)
@@ -109,11 +108,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _build(asked: argparse.Namespace) -> int:
-    book = load(asked.content, asked.machine)
-    change, changed = publish.publish(book, asked.content.resolve(), asked.out)
+def _build(options: argparse.Namespace) -> int:
+    from generator.website import publish  # as below: what prints pages takes long to load
+
+    book = load(options.content, options.machine)
+    change, changed = publish.publish(book, options.content.resolve(), options.out)
     print(
-        f"{asked.out}: {change.num_written} files written, {change.num_deleted} deleted, "
+        f"{options.out}: {change.num_written} files written, {change.num_deleted} deleted, "
         f"{change.num_kept} unchanged"
     )
     for line in changed:
@@ -121,10 +122,12 @@ def _build(asked: argparse.Namespace) -> int:
     return _report(book, Evidence(book))
 
 
-def _check(asked: argparse.Namespace) -> int:
-    if asked.topic is not None:
-        return _check_topic(asked)
-    book = load(asked.content, asked.machine)
+def _check(options: argparse.Namespace) -> int:
+    if options.topic is not None:
+        return _check_topic(options)
+    from generator.pages.press import Press
+
+    book = load(options.content, options.machine)
     press = Press()
     press.printed(book)  # some mistakes show only on a page, such as an answer above its question
     judged = press.judged(book)
@@ -135,9 +138,9 @@ def _check(asked: argparse.Namespace) -> int:
     return _report(book, evidence)
 
 
-def _check_topic(asked: argparse.Namespace) -> int:
+def _check_topic(options: argparse.Namespace) -> int:
     book, evidence = topic_check.check(
-        topic_check.load(asked.content, asked.machine, asked.topic), asked.topic
+        topic_check.load(options.content, options.machine, options.topic), options.topic
     )
     _tell(verdicts.judge(book, evidence))
     return _report(book, evidence)
@@ -172,10 +175,10 @@ def _report(book: Book, evidence: Evidence) -> int:
     return 1 if problems else 0
 
 
-def _compare(asked: argparse.Namespace) -> int:
-    book = load(asked.content, asked.machine)
+def _compare(options: argparse.Namespace) -> int:
+    book = load(options.content, options.machine)
     try:
-        found = comparison.compared(book, asked.other)
+        found = comparison.compared(book, options.other)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
@@ -184,22 +187,24 @@ def _compare(asked: argparse.Namespace) -> int:
     return 1 if found.breaks_law else 0
 
 
-def _items(asked: argparse.Namespace) -> int:
-    book = load(asked.content, asked.machine)
-    told = reader_report.tell(_sound(book), asked.files)
-    for line in told.lines:
+def _items(options: argparse.Namespace) -> int:
+    from generator.pages import reader_report
+
+    book = load(options.content, options.machine)
+    report = reader_report.tell(_sound(book), options.files)
+    for line in report.lines:
         print(line)
-    for line in told.refused:
+    for line in report.refused:
         print(line, file=sys.stderr)
-    return 2 if told.refused else 0
+    return 2 if report.refused else 0
 
 
-def _new(asked: argparse.Namespace) -> int:
-    book = load(asked.content, asked.machine)
+def _new(options: argparse.Namespace) -> int:
+    book = load(options.content, options.machine)
     judged = verdicts.judge(book, Evidence(book))
     found = {name: outcome.verdict for name, outcome in judged.items() if not outcome.error}
     holding = {name: verdict for name, verdict in found.items() if verdict == "holds"}
-    for path in scaffold.new_topic(book, asked.content, asked.name, {**holding, **found}):
+    for path in scaffold.new_topic(book, options.content, options.name, {**holding, **found}):
         print(path)
     print("write over its texts, bind its questions to claims, then: python -m generator check")
     return 0

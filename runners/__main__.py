@@ -24,8 +24,8 @@
     python -m runners schema                   the JSON Schema of a trace
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
-or a run that could not be measured for want of the machine; 2 a wrong call, or a run that this
-machine cannot do; 130 Ctrl-C; 143 SIGTERM.
+or a run that could not be measured for want of the machine; 2 a wrong call, a run that this
+machine cannot do, or a machine that is too busy for a reference set; 130 Ctrl-C; 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -66,19 +66,23 @@ from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError
 from runners.measuring.pending import left_out_of, pending
 from runners.measuring.progress import Progress
+from runners.measuring.quiet import NotIdleError
 from runners.plans.experiment import UnknownExperimentError, check_name, find, names, on_device
+from runners.plans.settings import SettingsError
 from runners.system.errors import AcceleratorError, LaunchError
 from runners.traces import machine, tries
 from runners.traces.compare import compare, traces_in
 from runners.traces.files import TraceError, json_schema, read, write_machine
 from runners.traces.identity import IdentityError
 from runners.traces.programs import ProgramError
+from runners.traces.quiet_record import quietness
 from runners.traces.summary import how_it_ended, summary_lines
 
 # What a person can mend: one line, and exit code 2.
 CAN_BE_MENDED = (
     AcceleratorError,
     UnknownExperimentError,
+    SettingsError,
     ProgramError,
     TrialError,
     TraceError,
@@ -87,6 +91,7 @@ CAN_BE_MENDED = (
     machine.PartOfMachineError,
     PrimitiveError,
     LaunchError,
+    NotIdleError,
     ReproduceError,
     HarmlessError,
 )
@@ -196,6 +201,10 @@ def _run(request: RunRequest) -> int:
         print(f"surprise: {line}", file=sys.stderr)
     for line in ran.not_measured:
         print(f"not measured: {line}", file=sys.stderr)
+    if ran.not_quiet:
+        first, more = ran.not_quiet[0], len(ran.not_quiet) - 1
+        others = f" (and {more} more experiments)" if more else ""
+        print(f"the machine was not quiet: {first}{others}", file=sys.stderr)
     if ran.not_measured:
         print("traces are as before; the next `run` measures what is missing", file=sys.stderr)
     for line in ran.lacking:
@@ -272,6 +281,8 @@ def _compare(first: str, second: str) -> int:
     found = compare(*(traces_in(machine.TRACES / name, machine.TRACES) for name in (first, second)))
     print(f"{first} | {second}")
     print("\n".join(found.lines()), flush=True)
+    for name in (first, second):
+        print(f"{name}: {_quiet_line(name)}", flush=True)
     judging = [sys.executable, "-m", "generator", "compare", first, second]
     content = ["--content", str(machine.TRACES.parent)]
     return subprocess.run([*judging, *content], cwd=machine.ROOT, check=False).returncode
@@ -308,7 +319,16 @@ def _harmless(chosen: Sequence[str], reason: str) -> int:
 
 def _machine() -> int:
     print(json.dumps(machine.describe().model_dump(mode="json"), indent=1, sort_keys=True))
+    name = machine.name()
+    if (machine.TRACES / name / "machine.json").is_file():
+        print(_quiet_line(name), file=sys.stderr)
     return 0
+
+
+def _quiet_line(name: str) -> str:
+    """Whether a machine measured its experiments while it was quiet."""
+    traces = traces_in(machine.TRACES / name, machine.TRACES)
+    return quietness({one: trace.quiet for one, trace in traces.items()}).line()
 
 
 def _request(arguments: argparse.Namespace) -> RunRequest:

@@ -1,11 +1,13 @@
 """What tests of every part share: the project's root, the built book, a browser, the time spent.
 
-The book is built once for a test session, from a copy of the tree that holds the committed traces
-only, so that tests see the same pages on every machine and leave `site/` alone.
+The book is built once for a test session, whichever worker needs it first, from a copy of the tree
+that holds the committed traces only, so that tests see the same pages on every machine and leave
+`site/` alone. Files that take long come first, so that workers end together.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -86,10 +88,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever looks at a site has it built first."""
+    """Whatever looks at a site has it built first; what takes long starts early."""
     for item in items:
         if item.path.is_relative_to(ROOT / "tests" / "site"):
             item.add_marker("builds")
+    items.sort(key=lambda item: _turn(item.path))
+
+
+def _turn(path: Path) -> int:
+    """When a file has its turn: commands and sites first, then ranks, then what takes no time."""
+    part = path.relative_to(ROOT / "tests").parts[0]
+    return {"site": 1, "soak": 1, "runners": 2, "generator": 3}.get(part, 0)
 
 
 @pytest.fixture(scope="session")
@@ -129,19 +138,38 @@ def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", *arguments],
         cwd=folder,
-        env={**environment, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(no_torch.parent)},
+        env={**environment, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{no_torch.parent}:{ROOT}"},
         capture_output=True,
         text=True,
     )
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
+    """What `make` leaves in a folder of this name; one worker of the session makes it for all."""
+    temporary = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        temporary = temporary.parent
+    folder, made = temporary / name, temporary / f"{name}.made"
+    with made.open("a+") as note:
+        fcntl.flock(note, fcntl.LOCK_EX)  # until the file is closed
+        note.seek(0)
+        if not (path := note.read()):
+            shutil.rmtree(folder, ignore_errors=True)  # another worker's attempt
+            path = str(make(folder))
+            note.write(path)
+    return Path(path)
+
+
+def _real_site(folder: Path) -> Path:
+    done = mkdocs(copy_of_the_book(folder), "build", "--strict")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "site" / "html"
+
+
 @pytest.fixture(scope="session")
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the real book's HTML: committed traces, a strict build, once a session."""
-    folder = copy_of_the_book(tmp_path_factory.mktemp("book") / "copy")
-    done = mkdocs(folder, "build", "--strict")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "site" / "html"
+    return made_once(tmp_path_factory, "real-book", _real_site)
 
 
 @pytest.fixture(scope="session")

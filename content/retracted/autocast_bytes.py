@@ -3,8 +3,8 @@
 import torch
 
 model = torch.nn.Sequential(*[torch.nn.Linear(1000, 1000) for _ in range(4)])
-for rows in (64, 4096):
-    batch = torch.randn(rows, 1000)
+for samples in (64, 4096):
+    batch = torch.randn(samples, 1000)
     for is_on in (False, True):
         seen: dict[int, int] = {}
 
@@ -17,4 +17,4 @@ for rows in (64, 4096):
             loss = model(batch).square().mean()
         state = 2 * sum(p.nbytes for p in model.parameters())  # parameters and gradients: fp32
         own = sum(seen.values()) - (0 if is_on else 4 * 1000 * 1000 * 4)  # fp32 keeps the weights
-        print(f"{rows} rows, autocast {is_on}: {(state + own) / 2**20:.1f} MiB")
+        print(f"{samples} samples, autocast {is_on}: {(state + own) / 2**20:.1f} MiB")

@@ -5,14 +5,14 @@ import torch.distributed as dist
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-rows, own, found = torch.randn(64, 4), slice(dist.get_rank(), None, 2), []
-targets = rows @ torch.ones(4, 1) + torch.randn(64, 1)
+samples, own, found = torch.randn(64, 4), slice(dist.get_rank(), None, 2), []
+targets = samples @ torch.ones(4, 1) + torch.randn(64, 1)
 for averaged in ("gradients", "parameters"):
     weight = torch.zeros(4, 1, requires_grad=True)
     update = torch.optim.Adam([weight], lr=0.1)
     for _ in range(20):
         weight.grad = None
-        (rows[own] @ weight - targets[own]).square().mean().backward()
+        (samples[own] @ weight - targets[own]).square().mean().backward()
         averaged == "gradients" and dist.all_reduce(weight.grad.div_(2))
         update.step()
         averaged == "parameters" and dist.all_reduce(weight.data.div_(2))

@@ -6,15 +6,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-rows, rank = torch.randn(8, 3) * torch.arange(8)[:, None], dist.get_rank()
+samples, rank = torch.randn(8, 3) * torch.arange(8)[:, None], dist.get_rank()
 alone, norm = torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)
 replica = DistributedDataParallel(norm)
-whole, part = alone(rows), replica(rows.chunk(2)[rank])
+whole, part = alone(samples), replica(samples.chunk(2)[rank])
 apart = (part - whole.chunk(2)[rank]).abs().max().item()
 dist.all_gather(kept := [torch.empty(3) for _ in range(2)], norm.running_mean)
-replica(rows.chunk(2)[rank])  # the next forward begins with rank 0's statistics
-dist.all_gather_object(told := [0, 0], apart)
+replica(samples.chunk(2)[rank])  # the next forward begins with rank 0's statistics
+dist.all_gather_object(gathered := [0, 0], apart)
 if rank == 0:
-    print(f"outputs differ from one device's by {max(told):.2f}")
+    print(f"outputs differ from one device's by {max(gathered):.2f}")
     print(f"running means differ between ranks by {(kept[0] - kept[1]).abs().max():.2f}")
 dist.barrier()

@@ -5,11 +5,11 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
-rows = torch.randn(8, 4, generator=torch.Generator().manual_seed(dist.get_rank()))
-for name in ("model(rows)", "model.module(rows)"):
+samples = torch.randn(8, 4, generator=torch.Generator().manual_seed(dist.get_rank()))
+for name in ("model(samples)", "model.module(samples)"):
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(4, 1))
-    output = model(rows) if name == "model(rows)" else model.module(rows)
+    output = model(samples) if name == "model(samples)" else model.module(samples)
     output.square().mean().backward()
     found = [torch.empty(1, 4) for _ in range(2)]
     dist.all_gather(found, model.module.weight.grad)

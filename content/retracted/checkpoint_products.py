@@ -11,9 +11,9 @@ blocks = [
 counts = []
 for is_cut in (False, True):
     with FlopCounterMode(display=False) as counter:
-        rows = torch.randn(32, 64)
+        samples = torch.randn(32, 64)
         for block in blocks:
-            rows = checkpoint(block, rows, use_reentrant=False) if is_cut else block(rows)
-        rows.sum().backward()
+            samples = checkpoint(block, samples, use_reentrant=False) if is_cut else block(samples)
+        samples.sum().backward()
     counts.append(counter.get_total_flops())
 print(f"a step computes {counts[1] / counts[0] - 1:.1%} more with a checkpoint for every block")

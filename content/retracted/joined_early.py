@@ -1,4 +1,4 @@
-"""Uneven rows under Join: torchrun --nproc-per-node 2 joined_early.py"""
+"""Uneven samples under Join: torchrun --nproc-per-node 2 joined_early.py"""
 
 import torch
 import torch.distributed as dist
@@ -16,5 +16,7 @@ for divides in (False, True):
             (-model(torch.ones(1, 1))).sum().backward()
             update.step()
     learnt = model.module.weight.item()
-    dist.get_rank() or print(f"divided by ranks that still have rows: {divides}, learnt {learnt}")
+    dist.get_rank() or print(
+        f"divided by ranks that still have samples: {divides}, learnt {learnt}"
+    )
 dist.barrier()

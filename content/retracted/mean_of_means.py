@@ -1,4 +1,4 @@
-"""A mean over ranks is no mean over rows: torchrun --nproc-per-node 2 mean_of_means.py"""
+"""A mean over ranks is no mean over samples: torchrun --nproc-per-node 2 mean_of_means.py"""
 
 import torch
 import torch.distributed as dist
@@ -6,12 +6,12 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 rank, num_ranks = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
-rows, targets = torch.randn(100, 8), torch.randn(100, 1)
+samples, targets = torch.randn(100, 8), torch.randn(100, 1)
 model = torch.nn.Linear(8, 1)
-losses = (model(rows) - targets).square().flatten()
+losses = (model(samples) - targets).square().flatten()
 whole = torch.autograd.grad(losses.mean(), model.weight, retain_graph=True)[0]
 own = losses[:80] if rank == 0 else losses[80:]
-for name, share in (("each rank alike", 1 / num_ranks), ("by rows", len(own) / len(rows))):
+for name, share in (("each rank alike", 1 / num_ranks), ("by samples", len(own) / len(samples))):
     gradient = torch.autograd.grad(own.mean() * share, model.weight, retain_graph=True)[0]
     dist.all_reduce(gradient)
     if rank == 0:

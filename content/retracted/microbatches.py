@@ -6,11 +6,11 @@ import torch
 
 torch.manual_seed(0)
 layers = [part for _ in range(6) for part in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
-model, rows = torch.nn.Sequential(*layers), torch.randn(20000, 256)
+model, samples = torch.nn.Sequential(*layers), torch.randn(20000, 256)
 gradients, before = [], getrusage(RUSAGE_SELF).ru_maxrss
 for num_parts in (8, 1):  # the peak of a process only ever grows: small parts first
     model.zero_grad()
-    for part in rows.chunk(num_parts):
+    for part in samples.chunk(num_parts):
         (model(part).square().mean() / num_parts).backward()
     gradients.append(model[0].weight.grad.clone())
     peak = (getrusage(RUSAGE_SELF).ru_maxrss - before) // 1024

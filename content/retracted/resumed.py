@@ -3,7 +3,7 @@
 import torch
 
 torch.manual_seed(0)
-rows, targets = torch.randn(64, 8), torch.randn(64, 1)
+samples, targets = torch.randn(64, 8), torch.randn(64, 1)
 
 
 def trained(num_steps: int, *saved: dict) -> tuple[torch.nn.Linear, torch.optim.Adam]:
@@ -13,7 +13,7 @@ def trained(num_steps: int, *saved: dict) -> tuple[torch.nn.Linear, torch.optim.
     _ = [part.load_state_dict(kept) for part, kept in zip((model, update), saved, strict=False)]
     for _ in range(num_steps):
         update.zero_grad()
-        (model(rows) - targets).square().mean().backward()
+        (model(samples) - targets).square().mean().backward()
         update.step()
     return model, update
 

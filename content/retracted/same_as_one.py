@@ -1,4 +1,4 @@
-"""Half the rows each, and one device on all: torchrun --nproc-per-node 2 same_as_one.py"""
+"""Half the samples each, and one device on all: torchrun --nproc-per-node 2 same_as_one.py"""
 
 import copy
 
@@ -8,16 +8,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-rows, targets, alone = torch.randn(64, 8), torch.randn(64, 1), torch.nn.Linear(8, 1)
+samples, targets, alone = torch.randn(64, 8), torch.randn(64, 1), torch.nn.Linear(8, 1)
 replica, own = DistributedDataParallel(copy.deepcopy(alone)), slice(dist.get_rank(), None, 2)
 for model, part in ((alone, slice(None)), (replica, own)):
     update = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(50):
         update.zero_grad()
-        (model(rows[part]) - targets[part]).square().mean().backward()
+        (model(samples[part]) - targets[part]).square().mean().backward()
         update.step()
 apart = (replica.module.weight - alone.weight).norm().item()
-dist.all_gather_object(told := [0, 0], (apart, replica.module.weight.tolist()))
+dist.all_gather_object(gathered := [0, 0], (apart, replica.module.weight.tolist()))
 if dist.get_rank() == 0:
-    print(f"replicas equal: {told[0][1] == told[1][1]}, from one device {apart:.0e}")
+    print(f"replicas equal: {gathered[0][1] == gathered[1][1]}, from one device {apart:.0e}")
 dist.barrier()

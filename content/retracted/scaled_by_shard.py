@@ -3,14 +3,14 @@
 import torch
 
 torch.manual_seed(0)
-rows = torch.randn(1000)
+samples = torch.randn(1000)
 
 
 def scaled(part: torch.Tensor) -> torch.Tensor:
     return (part - part.min()) / (part.max() - part.min())
 
 
-for order, column in (("shuffled", rows), ("sorted", rows.sort().values)):
+for order, column in (("shuffled", samples), ("sorted", samples.sort().values)):
     by_shard = torch.cat([scaled(shard) for shard in column.chunk(4)])
     wrong = (by_shard - scaled(column)).abs().mean()
-    print(f"{order}: a value lies {wrong:.3f} of the range away from where all rows put it")
+    print(f"{order}: a value lies {wrong:.3f} of the range away from where all samples put it")

@@ -6,11 +6,11 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 for name, divided_by in (("averaged", dist.get_world_size()), ("summed", 1)):
     torch.manual_seed(0)
-    rows = torch.randn(100, 8)
-    targets, weight = rows @ torch.ones(8, 1), torch.zeros(8, 1, requires_grad=True)
+    samples = torch.randn(100, 8)
+    targets, weight = samples @ torch.ones(8, 1), torch.zeros(8, 1, requires_grad=True)
     own, losses = slice(dist.get_rank(), None, dist.get_world_size()), []
     for _ in range(20):
-        loss = (rows[own] @ weight - targets[own]).square().mean()
+        loss = (samples[own] @ weight - targets[own]).square().mean()
         (gradient,) = torch.autograd.grad(loss, weight)
         dist.all_reduce(gradient)
         weight.data -= 0.05 * gradient / divided_by

@@ -17,6 +17,6 @@ output.backward(gradient if rank < last else torch.ones_like(output))
 if rank:
     log.append(f"gradients {list(given.shape)}: rank {rank} to rank {rank - 1}")
     dist.send(given.grad, rank - 1)
-dist.all_gather_object(told := [None] * (last + 1), log)
-rank == 0 and print("\n".join(sorted(line for lines in told for line in lines)))
+dist.all_gather_object(gathered := [None] * (last + 1), log)
+rank == 0 and print("\n".join(sorted(line for lines in gathered for line in lines)))
 dist.barrier()

@@ -22,7 +22,15 @@ from generator.content.modes.cost import (
     Quantity,
 )
 from generator.content.yaml_source import Path
-from generator.evidence.calculator import UNITS, Checked, bound, checked, parsed
+from generator.evidence.calculator import (
+    UNITS,
+    Checked,
+    CheckOnRun,
+    bound,
+    checked,
+    on_run,
+    parsed,
+)
 from generator.evidence.formula import FUNCTIONS, FormulaError
 from generator.evidence.value import ExpressionError, Value, numeric
 
@@ -52,12 +60,46 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
             offset = output.formula.find(name)
             yield document.error((*path, "formula"), message, offset=offset)
         if not lost:
-            yield from _of_output(evidence, document, path, output, known)
+            yield from _of_output(evidence, document, path, output, calculator)
+    yield from _unreadable(evidence, document, calculator)
     for position, one in enumerate(calculator.inputs):
         yield from _of_input(evidence, document, ("calculator", "inputs", position), one)
         if one.name not in used and len(used) > 0:
             message = f"no formula uses the input {one.name!r}"
             yield document.error(("calculator", "inputs", position, "name"), message)
+
+
+def _unreadable(
+    evidence: Evidence, document: Document[Any], calculator: Calculator
+) -> Iterator[ContentError]:
+    """Inputs that `on_run` does not find on a run, each told for the first such run."""
+    told: set[str] = set()
+    positions = {one.name: position for position, one in enumerate(calculator.inputs)}
+    for output, check in _sound(calculator, evidence):
+        for one in calculator.inputs:
+            if one.on_run is None or one.name in told or one.name in check.given:
+                continue
+            found = on_run(check, output, calculator, evidence)
+            read = found.given.get(one.name)
+            problem = evidence.unprintable(evidence.evaluate(read)) if isinstance(read, str) else ""
+            if problem:
+                told.add(one.name)
+                path = ("calculator", "inputs", positions[one.name], "on_run")
+                yield document.error(path, f"for {found.run}: {problem}")
+
+
+def _sound(
+    calculator: Calculator, evidence: Evidence
+) -> Iterator[tuple[CalculatorOutput, FormulaCheck]]:
+    """Checks of formulas that can be read, against laws that there are."""
+    for output in calculator.outputs:
+        try:
+            parsed(output.formula)
+        except FormulaError:
+            continue
+        for check in output.checked_on:
+            if check.law is None or check.law in evidence.book.claims:
+                yield output, check
 
 
 def _repeated(document: Document[Any], calculator: Calculator) -> Iterator[ContentError]:
@@ -109,13 +151,17 @@ def _of_output(
     document: Document[Any],
     path: Path,
     output: CalculatorOutput,
-    known: Mapping[str, CalculatorInput],
+    calculator: Calculator,
 ) -> Iterator[ContentError]:
     """What is wrong with the runs that a formula is held against, and whether it holds there."""
+    known = {one.name: one for one in calculator.inputs}
     if (output.within.relative is None) == (output.within.absolute is None):
         message = "give relative or absolute, one of the two"
         yield document.error((*path, "within"), message)
-    for position, check in enumerate(output.checked_on):
+    for position, written in enumerate(output.checked_on):
+        if written.law is not None and written.law not in evidence.book.claims:
+            continue  # said where it is named
+        check = on_run(written, output, calculator, evidence)
         place = (*path, "checked_on", position)
         faults = list(_of_check(evidence, document, place, output, check, known))
         yield from faults
@@ -128,7 +174,7 @@ def _of_check(
     document: Document[Any],
     path: Path,
     output: CalculatorOutput,
-    check: FormulaCheck,
+    check: CheckOnRun,
     known: Mapping[str, CalculatorInput],
 ) -> Iterator[ContentError]:
     names = parsed(output.formula).names
@@ -147,7 +193,7 @@ def _of_check(
 
 
 def _worked_out(
-    evidence: Evidence, document: Document[Any], path: Path, check: FormulaCheck
+    evidence: Evidence, document: Document[Any], path: Path, check: CheckOnRun
 ) -> Iterator[ContentError]:
     """A formula is held against what a run measured, and not fed with it."""
     measured = evidence.evaluate(check.measured)
@@ -168,7 +214,7 @@ def _too_far(
     document: Document[Any],
     path: Path,
     output: CalculatorOutput,
-    check: FormulaCheck,
+    check: CheckOnRun,
 ) -> Iterator[ContentError]:
     """Whether the formula is further off than allowed; judged where the book was written."""
     texts = [text for text in (check.measured, *check.given.values()) if isinstance(text, str)]

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
     """Claims that cannot be judged, or whose own change cannot be applied."""
     for position, written in enumerate(document.model.claims):
-        told: set[str] = set()
+        reported: set[str] = set()
         for claim in _judged(evidence.book, written):
             for at, problem in _problems(evidence, claim):
-                if at not in told:
-                    told.add(at)
+                if at not in reported:
+                    reported.add(at)
                     yield document.error(("claims", position, *at.split(".")), problem)
 
 

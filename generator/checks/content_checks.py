@@ -14,11 +14,12 @@ from generator.content.book import Book, Topic
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
-from generator.content.exhibit import Listing
+from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.handwritten import HandWritten
 from generator.content.lesson import MODES, HomeFile
 from generator.content.quiz import QuizFile
 from generator.content.shelf import missing_run
+from generator.content.yaml_source import Path
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.filters import Label, Showed
 from generator.items import evidence_checks, quiz_balance, writing_checks
@@ -200,6 +201,19 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
             problem = problem or _other_code(book, listing)
             if problem:
                 yield document.error(one.path, problem)
+            elif isinstance(listing, ExplainedProgram):
+                yield from _misplaced(book, document, one.path[:-1], listing)
+
+
+def _misplaced(
+    book: Book, document: Document[Any], at: Path, listing: ExplainedProgram
+) -> Iterator[ContentError]:
+    """Notes on lines that do not stand in the program, or not once."""
+    code = listed_code.source(book.root, listing.path, listing.object)
+    for position, note in enumerate(listing.walkthrough):
+        problem = listed_code.misplaced(code, note.code)
+        if problem:
+            yield document.error((*at, "walkthrough", position, "code"), problem)
 
 
 def _other_code(book: Book, listing: Listing) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from generator.content.book import Book
-from generator.content.item_places import asked, committed
+from generator.content.item_places import committed, items_asked_by
 from generator.content.quiz import Item, believed
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def coverage(evidence: Evidence) -> dict[str, Met]:
     for topic in evidence.book.topics:
         for lesson in topic.lessons.values():
             before += committed(lesson.model, topic.items, lesson.named)
-            found = asked(lesson.model, topic.items, lesson.named)
+            found = items_asked_by(lesson.model, topic.items, lesson.named)
             later += [one.item for one in found if one.field == "recall"]
     return {
         name: Met(_naming(name, before), _run(evidence, name), _naming(name, later))
@@ -81,6 +81,6 @@ def lacks(evidence: Evidence) -> list[str]:
 def _unasked(book: Book) -> list[str]:
     found = []
     for topic in book.topics:
-        on_pages = {name for names in topic.asked.values() for name in names}
+        on_pages = {name for names in topic.items_by_mode.values() for name in names}
         found += [name for name in topic.items if name not in on_pages]
     return found

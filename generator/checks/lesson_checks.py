@@ -22,14 +22,12 @@ from generator.content.lesson import (
     WhyFile,
 )
 from generator.content.listed_code import misplaced, source
-from generator.content.modes.cost import CostRow
+from generator.content.modes.cost import CostRow, CostTable
 from generator.content.modes.trials import Trial
 from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
-from generator.evidence import growth
-from generator.evidence.difference import relative_difference
+from generator.evidence import growth, law_formula, law_sides
 from generator.evidence.expression import CALLS
-from generator.evidence.value import ExpressionError, Value
 from generator.items import evidence_checks
 from runners.traces.records import Run
 
@@ -204,24 +202,28 @@ def _cost(evidence: Evidence, model: CostFile, _: Topic) -> Iterator[Found]:
             yield ("growth", position), "each section of growth shows a figure of kind growth"
     for number, table in enumerate(model.tables):
         for position, row in enumerate(table.rows):
-            yield from _held_against(evidence, row, ("tables", number, "rows", position))
+            yield from _by_law(evidence, row, ("tables", number, "rows", position))
+        yield from _told_by_row(table, ("tables", number, "claims"))
 
 
-def _held_against(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
-    """A formula is held against what a run measured, and not worked out from it."""
-    predicted, measured = evidence.evaluate(row.predicted), evidence.evaluate(row.measured)
-    if measured.error or measured.absent or predicted.error:
-        return
-    if not measured.measured:
-        yield (*at, "measured"), f"{row.measured} is nothing that a run measured"
-    shared = sorted(set(predicted.measured) & set(measured.measured))
-    if shared:
-        yield (*at, "predicted"), f"reads {shared[0]}, the very field that it is held against"
-    if isinstance(predicted.result, Value) and isinstance(measured.result, Value):
-        try:
-            relative_difference(predicted.result, measured.result)
-        except ExpressionError as error:
-            yield (*at, "predicted"), str(error)
+def _by_law(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
+    """A law that cannot stand in a row: it compares no numbers, or has no formula to show."""
+    claim = evidence.book.claims.get(row.law)
+    if claim is None:
+        return  # said where it is named
+    problem = law_sides.not_a_number(claim, evidence)
+    if problem:
+        yield (*at, "law"), problem
+    elif not (row.formula or law_formula.shown(claim) or evidence.outcome(claim.id).error):
+        yield (*at, "law"), f"{row.law} prints no formula; give it formula: where it is written"
+
+
+def _told_by_row(table: CostTable, at: Path) -> Iterator[Found]:
+    """Claims listed below a table that stand in its rows already."""
+    laws = {row.law for row in table.rows}
+    for position, name in enumerate(table.claims):
+        if name in laws:
+            yield (*at, position), f"{name!r} is the law of a row; leave it out here"
 
 
 _BY_MODE: dict[type[Any], Callable[[Evidence, Any, Topic], Iterator[Found]]] = {

@@ -22,7 +22,6 @@ from generator.content.errors import ContentError, ContentErrors, nearest, sort_
 from generator.evidence.claim_topics import topics_by_claim
 from generator.evidence.evaluation import Evidence
 from runners.traces import files as traces
-from runners.traces.records import Trace
 
 
 class UnknownTopicError(ValueError):
@@ -43,11 +42,13 @@ def load(content: Path, machine: str | None, topic: str) -> Book:
             f"no topic {topic!r}{nearest(topic, known)}; there are: {', '.join(known)}"
         )
     used = _experiments(book, topic)
-
-    def is_stale(trace: Trace) -> bool:
-        return trace.experiment in used and traces.is_stale(trace)
-
-    return books.load(content, machine, is_stale)
+    return replace(
+        book,
+        traces={
+            name: replace(shown, is_stale=name in used and traces.is_stale(shown.trace))
+            for name, shown in book.traces.items()
+        },
+    )
 
 
 def claims_of(book: Book, topic: str) -> list[str]:

@@ -26,8 +26,9 @@ from generator.content.claim import (  # fmt: skip
 from generator.content.content_files import FileError
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
+from generator.content.former_digests import FormerDigests, FormerDigestsFile
 from generator.content.handwritten import HandWritten
-from generator.content.item_places import asked
+from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
 from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.content.quiz import Item, QuizFile
@@ -61,14 +62,14 @@ class Topic:
         file: topic.yml.
         lessons: by mode, in the order in which modes are suggested.
         items: the questions of quiz.yml and of any quiz-….yml, by id.
-        asked: the ids that each mode asks, each once, in the order in which it asks them.
+        items_by_mode: the ids that each mode asks, each once, in the order in which it asks them.
     """
 
     id: str
     file: TopicFile
     lessons: dict[Mode, Lesson]
     items: dict[str, Item]
-    asked: dict[Mode, tuple[str, ...]]
+    items_by_mode: dict[Mode, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Book:
         handwritten: the pages of content/pages.
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
+        former_digests: by the id of an item, what readers' answers to it were once kept with.
     """
 
     root: Path
@@ -105,6 +107,7 @@ class Book:
     handwritten: tuple[HandWritten, ...] = ()
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
+    former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -218,7 +221,7 @@ class _Loader:
         lessons = self.lessons(folder, file)
         if file is None:
             return None
-        asks = {mode: asked(one.model, own, one.named) for mode, one in lessons.items()}
+        asks = {mode: items_asked_by(one.model, own, one.named) for mode, one in lessons.items()}
         ids = {mode: tuple(dict.fromkeys(one.item.id for one in asks[mode])) for mode in asks}
         return Topic(folder.name, file.model, lessons, own, ids)
 
@@ -248,6 +251,11 @@ class _Loader:
                     yield handwritten.read(folder, path, self.name(path), self.content)
                 except ContentErrors as error:
                     self.errors += error.errors
+
+    def former_digests(self) -> dict[str, FormerDigests]:
+        path = self.content / "former_digests.yml"
+        document = self.read(path, FormerDigestsFile) if path.is_file() else None
+        return document.model.items if document else {}
 
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
@@ -297,6 +305,7 @@ def load(
         loader.parts(cited, "references", references, "reference")
     first = [name for name in home.statements if name in retractions] if home else []
     retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
+    former = loader.former_digests()
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -312,5 +321,5 @@ def load(
         retractions=retractions, misconceptions=misconceptions, references=references,
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
-        lost_tries=lost,
+        lost_tries=lost, former_digests=former,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from generator.content.words import Id, Line, PerRun, RunPath, Written
+from generator.content.words import ClaimId, Id, Line, PerRun, Prose, RunPath, Written
 
 
 class GrowthSeries(Written):
@@ -20,16 +20,24 @@ class Growth(Written):
     """How a measured number grows over runs, beside what a formula says.
 
     `x`, `measured` and `predicted` are expressions in which `run` stands for each run in turn, as
-    in `run.settings.batch_size` or `run.ranks[0].memory.peak_bytes`.
+    in `run.settings.batch_size` or `run.ranks[0].memory.peak_bytes`. Instead of the latter two,
+    `law` names a claim over `run`, whose rule gives both: `large-batch-peak@growth.batch_2000`.
     """
 
     x: PerRun
-    measured: PerRun
+    law: ClaimId | None = None
+    measured: PerRun | None = None
     predicted: PerRun | None = None
     x_label: Line
     y_label: Line
     series: Annotated[list[GrowthSeries], Field(min_length=1, max_length=5)]
     logarithmic: bool = False
+
+    @model_validator(mode="after")
+    def _by_law_or_alone(self) -> Self:
+        if (self.law is None) == (self.measured is None) or (self.law and self.predicted):
+            raise ValueError("give law, or else measured, and predicted where there is a formula")
+        return self
 
 
 class Figure(Written):
@@ -71,3 +79,18 @@ class Listing(Written):
     object: str | None = None  # a function or class of it; null: the whole file
     run: RunPath | None = None  # the run that executed it; its printed output is shown
     title: Line
+
+
+class CodeNote(Written):
+    """A line of a listing, written as it stands there without its indent, and what it does."""
+
+    code: str
+    says: Line
+
+
+class ExplainedProgram(Listing):
+    """A program that a run executed: its code, what its parts do, and what it printed."""
+
+    run: RunPath
+    walkthrough: Annotated[list[CodeNote], Field(min_length=2)]
+    output_says: Prose

@@ -24,7 +24,7 @@ class Asked(NamedTuple):
     item: Item
 
 
-def asked(
+def items_asked_by(
     lesson: LessonFile, items: Mapping[str, Item], named: Sequence[tuple[str, str]] | None = None
 ) -> list[Asked]:
     """The items that a lesson asks; an id that no item has is said elsewhere.
@@ -47,7 +47,7 @@ def committed(
     """The items that a reader answers before the lesson tells, and is then shown the run."""
     return [
         one.item
-        for one in asked(lesson, items, named)
+        for one in items_asked_by(lesson, items, named)
         if one.field in COMMITMENTS
         or (one.field == "item" and isinstance(lesson, TryFile))
         or (isinstance(lesson, ChallengeFile) and one.item.kind in ("predict", "faulty_line"))

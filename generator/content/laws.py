@@ -38,11 +38,6 @@ class Laws:
     of_law: dict[str, tuple[str, ...]] = field(default_factory=dict)
     former: dict[str, str] = field(default_factory=dict)
 
-    def first_called(self, name: str) -> str:
-        """The id that a verdict had first: what readers' answers were kept with."""
-        claim = self.claims.get(name)
-        return next(iter(claim.was), name) if claim else name
-
     def lacks(self, name: str) -> str:
         """Why no claim has an id, and which one is meant."""
         if name in self.former:

@@ -45,17 +45,17 @@ def place_before(text: str, names: Mapping[str, str], offset: int, *, is_text: b
 
     A character within a name that was written out is at the name's first character.
     """
-    grown = 0
+    added = 0
     stretches = prose.expressions(text) if is_text else [prose.Expressed(0, text, 0, len(text))]
     for one in stretches:
         for found in _pattern(tuple(names)).finditer(one.text):
             begin, longer = one.start + found.start(), names.get(found[0], found[0])
-            if offset < begin + grown:
-                return offset - grown
-            if offset < begin + grown + len(longer):
+            if offset < begin + added:
+                return offset - added
+            if offset < begin + added + len(longer):
                 return begin
-            grown += len(longer) - len(found[0])
-    return offset - grown
+            added += len(longer) - len(found[0])
+    return offset - added
 
 
 def with_words(text: str, name: str, words: str) -> str:

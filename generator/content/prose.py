@@ -45,6 +45,7 @@ _MAY_HIDE = re.compile(r"[&\[<\\]|```|~~~")  # entities, links, escapes, fences
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
 _PIECE = re.compile(r"[^\W_]+%?")
+_HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234])\b")
 _UNITS = re.compile(
     r"\d+(?:x|×|k|m|g|b|bn|kb|mb|gb|tb|kib|mib|gib|tib|[kmgt]?bit|[kmgt]bps|ns|us|µs|μs|ms|s|"
     r"secs?|seconds?|mins?|minutes?|h|hrs?|hours?|days?|hz|khz|ghz|mhz|fold|pp|pct|"
@@ -205,8 +206,10 @@ def _numeral_faults(plain: str) -> Iterator[Fault]:
 def numerals(plain: str) -> Iterator[tuple[int, str]]:
     """The bare numerals of a text without expressions and code, with their places.
 
-    Letters joined to digits are a name (fp32, 1F1B), unless they are a unit (10x, 5GB, 3rd).
+    Letters joined to digits are a name (fp32, 1F1B), unless they are a unit (10x, 5GB, 3rd). So are
+    the few names of the field that are written with a hyphen.
     """
+    plain = _HYPHENED.sub(lambda name: " " * len(name[0]), plain)
     if not _has_digit(plain):
         return
     for word in _WORD.finditer(plain):

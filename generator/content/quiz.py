@@ -60,6 +60,8 @@ class _Item(Written):
 
     Attributes:
         id: how a reader's progress is kept; never reused for another question.
+        revision: raised by the author when the item has become another question: answers that were
+            kept before then no longer count.
         stem: the question.
         hints: given one at a time.
         listing: code that the question is about, shown below the stem.
@@ -70,6 +72,7 @@ class _Item(Written):
     """
 
     id: Id
+    revision: Annotated[int, Field(ge=1)] = 1
     stem: Prose
     hints: list[Line] = []
     listing: Listing | None = None

@@ -100,15 +100,15 @@ class Shelf:
         """Where the machines' folders are."""
         return self.content / "traces"
 
-    def machines(self, asked: str | None) -> dict[str, Measured]:
+    def machines(self, requested: str | None) -> dict[str, Measured]:
         """Every machine: the one to show first, then the reference machine, then the others.
 
         Args:
-            asked: the folder to show; by default PROOFBOOK_MACHINE, then the name in
+            requested: the folder to show; by default PROOFBOOK_MACHINE, then the name in
                 traces/this-machine, then the reference machine. Where only some folders may be
                 shown, `this-machine` is not asked.
         """
-        name, reference = self._chosen(asked), self._reference_name()
+        name, reference = self._chosen(requested), self._reference_name()
         if name is None:
             self._refuse(self.folder, NO_MACHINE if self.only is None else NONE_COMMITTED)
             return {}
@@ -147,8 +147,8 @@ class Shelf:
     def _may_show(self, name: str) -> bool:
         return self.only is None or name in self.only
 
-    def _chosen(self, asked: str | None) -> str | None:
-        name = asked or os.environ.get("PROOFBOOK_MACHINE")
+    def _chosen(self, requested: str | None) -> str | None:
+        name = requested or os.environ.get("PROOFBOOK_MACHINE")
         if name:
             return name
         note = self.folder / "this-machine"

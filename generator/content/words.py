@@ -22,9 +22,9 @@ class Mark(str):
 MAX_LINE, MAX_PROSE = 1_000, 10_000  # characters; the book's longest have 440 and 1,930
 Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), Mark("line")]
 Prose = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROSE), Mark("prose")]
-Expression = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("expression")]
-PerRun = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("per_run")]
-Formula = Annotated[str, StringConstraints(min_length=1, max_length=200), Mark("formula")]
+Expression = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("expression")]
+PerRun = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("per_run")]
+Formula = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("formula")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
 ClaimId = Annotated[

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from generator.content import names
+from generator.content.laws import short_names
 from generator.content.modes.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
 from generator.evidence import units
 from generator.evidence.difference import relative_difference
 from generator.evidence.formula import Parsed, parse
+from generator.evidence.law_sides import observed_run
 from generator.evidence.units import Unit
 from generator.evidence.value import AbsentError, Value, computed, constant, numeric
 
@@ -29,6 +32,15 @@ UNITS: dict[Quantity, Unit] = {
     "bytes_per_second": units.of_quotient(units.BYTES, units.SECONDS),
     "plain": units.PLAIN,
 }
+
+
+@dataclass(frozen=True)
+class CheckOnRun:
+    """A run that a formula is held against: its inputs and the measurement, as expressions."""
+
+    run: str
+    given: Mapping[str, float | str]
+    measured: str
 
 
 @dataclass(frozen=True)
@@ -95,12 +107,41 @@ def at_start(output: CalculatorOutput, inputs: Mapping[str, Value]) -> Value | N
     return result(output, inputs, {name: _bare(value) for name, value in inputs.items()})
 
 
-def checks(output: CalculatorOutput, evidence: Evidence) -> list[Checked]:
+def on_run(
+    check: FormulaCheck, output: CalculatorOutput, calculator: Calculator, evidence: Evidence
+) -> CheckOnRun:
+    """What a formula is held against on one run, whichever way its author stated it."""
+    if check.law is None:
+        assert check.run is not None
+        assert check.measured is not None
+        run, measured = check.run, check.measured
+    else:
+        claim = evidence.book.claims[check.law]
+        run = observed_run(claim, evidence)
+        measured = names.of_expression(claim.observed, short_names(claim))
+    needed = parsed(output.formula).names
+    read = {
+        one.name: names.of_expression(one.on_run, {"run": run})
+        for one in calculator.inputs
+        if one.on_run and one.name in needed
+    }
+    return CheckOnRun(run, {**read, **check.given}, measured)
+
+
+def checks_of(
+    output: CalculatorOutput, calculator: Calculator, evidence: Evidence
+) -> list[CheckOnRun]:
+    """The runs that a formula is held against."""
+    return [on_run(one, output, calculator, evidence) for one in output.checked_on]
+
+
+def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence) -> list[Checked]:
     """The formula on each of the runs that it is held against and that this machine has."""
-    return [found for one in output.checked_on if (found := checked(output, one, evidence))]
+    against = checks_of(output, calculator, evidence)
+    return [found for one in against if (found := checked(output, one, evidence))]
 
 
-def checked(output: CalculatorOutput, check: FormulaCheck, evidence: Evidence) -> Checked | None:
+def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> Checked | None:
     """The formula on one run; None where this machine lacks what it needs."""
     given = {name: bound(written, evidence) for name, written in check.given.items()}
     measured = _value(check.measured, evidence)
@@ -128,7 +169,7 @@ def covered(calculator: Calculator, name: str, evidence: Evidence) -> tuple[Valu
     written = dict.fromkeys(
         check.given[name]
         for output in calculator.outputs
-        for check in output.checked_on
+        for check in checks_of(output, calculator, evidence)
         if name in check.given
     )
     values = [value for one in written if (value := bound(one, evidence)) is not None]

@@ -82,7 +82,7 @@ class Calibration:
     within_share: float | None
     errors: dict[Quantity, float | None]  # median of absolute relative errors
     num_choices: int
-    num_right: int
+    num_correct: int
 
 
 def predicted(measured: Measured) -> list[Predicted]:
@@ -173,7 +173,7 @@ def calibration(outcomes: Sequence[Predicted], choices: Sequence[Chosen]) -> Cal
         within_share=sum(one.is_within for one in counted) / len(counted) if counted else None,
         errors={quantity: _median_error(counted, quantity) for quantity in QUANTITIES},
         num_choices=len(decided),
-        num_right=sum(one.is_right for one in decided),
+        num_correct=sum(one.is_right for one in decided),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from generator.content.book import Book
 from generator.evidence.evaluation import Evidence
-from generator.evidence.other_machines import elsewhere, parts
+from generator.evidence.other_machines import other_outcomes, parts
 from generator.evidence.verdicts import WORDS, Outcome, judge
 
 
@@ -57,18 +57,18 @@ def compared(book: Book, other: str) -> Compared:
         known = ", ".join(sorted(book.machines))
         raise ValueError(f"no machine {other!r}; there are: {known}")
     here = judge(book, Evidence(book))
-    found = elsewhere(book, here).get(other)
+    found = other_outcomes(book, here).get(other)
     there = found.outcomes if found else {}
     changed = {name: there[name] for name in there if parts(here[name], there[name])}
-    told = [name for name in there if there[name].verdict == here[name].verdict]
+    stayed = [name for name in there if there[name].verdict == here[name].verdict]
     said = {name: _said(name, here[name], outcome) for name, outcome in changed.items()}
     return Compared(
         laws=[said[name] for name, outcome in changed.items() if outcome.claim.kind == "law"],
         observations=[
             said[name] for name, outcome in changed.items() if outcome.claim.kind != "law"
         ],
-        num_stayed=len(told),
-        num_open=len(here) - len(told) - len(changed),
+        num_stayed=len(stayed),
+        num_open=len(here) - len(stayed) - len(changed),
         breaks_law=any(
             outcome.is_broken_law and not here[name].is_broken_law
             for name, outcome in changed.items()

@@ -21,7 +21,7 @@ from generator.evidence.reproduce_command import command
 from generator.evidence.units import Unit
 from generator.evidence.value import AbsentError, ExpressionError, Origin, Value, constant
 from generator.evidence.verdicts import Outcome
-from runners.traces.records import Samples
+from runners.traces.measured import SampledSeconds
 
 NOT_MEASURED = "not measured here"
 CITED_UNITS = {
@@ -61,10 +61,10 @@ class Evidence:
             run: what the word `run` stands for in it, as `experiment.run`.
             other: what the word `other` stands for.
         """
-        asked = (expression, run, other)
-        if asked not in self._evaluations:
-            self._evaluations[asked] = self._evaluate(expression, {"run": run, "other": other})
-        return self._evaluations[asked]
+        key = (expression, run, other)
+        if key not in self._evaluations:
+            self._evaluations[key] = self._evaluate(expression, {"run": run, "other": other})
+        return self._evaluations[key]
 
     def _evaluate(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
         reading = Reading()
@@ -94,7 +94,7 @@ class Evidence:
             trace = shown.trace
             origin = Origin(
                 shown.machine.name, experiment,
-                recorded_at=trace.recorded_at, torch=trace.software.torch,
+                recorded_at=trace.recorded_at, torch=trace.circumstances.torch,
             )  # fmt: skip
             roots[experiment] = Node(trace, (), experiment, reading, origin, shown)
         machine = self.book.machine
@@ -188,7 +188,7 @@ class Evidence:
             return None
         if isinstance(result, int | float | str):
             return f"{result!r} is a bare constant; only values of a trace print"
-        if isinstance(result, Node) and isinstance(result.thing, Samples):
+        if isinstance(result, Node) and isinstance(result.thing, SampledSeconds):
             return f"{result.formula} are samples; print {result.formula}|median"
         return f"{described(result)} cannot be printed"
 

@@ -25,7 +25,7 @@ from generator.evidence.paths import Node
 from generator.evidence.value import ExpressionError, is_finite
 from runners.plans.closed_forms import LAWS
 
-MAX_CHARACTERS = 200
+MAX_CHARACTERS = 240
 BEYOND = "a number beyond what can be calculated with"
 CLAIM_CALLS = ("verdict", "showed", "predicted", "observed")
 FUNCTIONS: dict[str, Callable[..., object]] = {**FILTERS, **LAWS}

@@ -21,7 +21,8 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.paths import NAMES, Key
 from generator.evidence.verdicts import MIN_SAMPLES, sides
 from runners.traces.fields import at, steps_of
-from runners.traces.records import Run, Samples, Trace
+from runners.traces.measured import SampledSeconds
+from runners.traces.records import Run, Trace
 
 __all__ = ["falsified_problem", "falsifier", "falsify", "steps_of"]
 
@@ -65,7 +66,7 @@ def _changes(evidence: Evidence, claim: Claim) -> Iterator[Falsifier]:
 
 def _other_values(value: object) -> Iterator[int | float | str | list[float]]:
     """What a field could have been instead: far above and far below, or another word."""
-    if isinstance(value, Samples):
+    if isinstance(value, SampledSeconds):
         for seconds in (TOO_SLOW, TOO_FAST):
             yield [seconds] * max(len(value.samples), MIN_SAMPLES)
     elif isinstance(value, str):
@@ -78,7 +79,7 @@ def _other_values(value: object) -> Iterator[int | float | str | list[float]]:
 def falsify(traces: Mapping[str, TraceOnPage], change: Falsifier) -> dict[str, TraceOnPage]:
     """The traces with one field changed.
 
-    Samples are given as a list of seconds; their quartiles follow.
+    SampledSeconds are given as a list of seconds; their quartiles follow.
 
     Raises:
         ValueError: the path leads nowhere, or the trace would not be a trace any more.
@@ -119,7 +120,7 @@ def _put(run: Any, steps: list[Key], value: Any) -> None:  # noqa: ANN401
         steps = steps[:-1]
     are_times = steps[-1] == "step" or steps[-3:-1] == ["timing", "measures"]
     if are_times and isinstance(value, list):
-        value = Samples.of([float(second) for second in value]).model_dump(mode="json")
+        value = SampledSeconds.of([float(second) for second in value]).model_dump(mode="json")
     holder = run
     for key in steps[:-1]:
         holder = holder[_place(holder, key)]

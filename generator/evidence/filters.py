@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from generator.evidence import units
 from generator.evidence.paths import Node, field_name
 from generator.evidence.value import ExpressionError, Kind, Value, computed, numeric, quotient
-from runners.traces.records import Samples
+from runners.traces.measured import SampledSeconds
 
 Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
 
@@ -155,7 +155,7 @@ def _shape(thing: Thing) -> Value:
 
 
 def _median(thing: Thing) -> Value:
-    if not isinstance(thing, Node) or not isinstance(thing.thing, Samples):
+    if not isinstance(thing, Node) or not isinstance(thing.thing, SampledSeconds):
         raise ExpressionError(f"|median wants samples such as timing.step, not {described(thing)}")
     found = thing.step("median_seconds")
     assert isinstance(found, Value)

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 
 from generator.content.book import Book
 from generator.evidence.evaluation import Evidence
-from generator.evidence.other_machines import Elsewhere
+from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
 from generator.evidence.value import AbsentError, Value
 from generator.evidence.verdicts import Outcome
@@ -50,7 +50,7 @@ class Folio:
     environment: Environment
     text: PageText
     topic: str | None = None
-    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
+    other_outcomes: Mapping[str, OtherOutcomes] = field(default_factory=dict)
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """Growth: expressions over each of several runs → points with provenance, or located mistakes.
 
 A `Growth` and the evidence in; for each run of each series its place, what was measured and what
-the formula says there. A run that this machine lacks is left out; what an author got wrong is told
-where it is written.
+the formula says there. A run that this machine lacks is left out; what an author got
+wrong is reported where it is written.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from generator.evidence import units
 from generator.evidence.value import AbsentError, ExpressionError, Value, numeric
 
 if TYPE_CHECKING:
+    from generator.content.book import Book
     from generator.evidence.evaluation import Evidence
     from generator.evidence.paths import Evaluation
 
@@ -23,7 +24,7 @@ FIELDS = ("x", "measured", "predicted")
 
 
 @dataclass(frozen=True)
-class GrownRun:
+class GrowthRun:
     """One run of a series: its path, its place, what was measured, what the formula says."""
 
     run: str
@@ -32,21 +33,32 @@ class GrownRun:
     predicted: Value | None
 
 
-def grown(growth: Growth, evidence: Evidence) -> dict[str, list[GrownRun]]:
+def ruled(growth: Growth, book: Book) -> Growth:
+    """A growth with its law's rule in the place of the law."""
+    if growth.law is None:
+        return growth
+    claim = book.claims[growth.law]
+    rule = {"law": None, "measured": claim.observed, "predicted": claim.predicted}
+    return growth.model_copy(update=rule)
+
+
+def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthRun]]:
     """The runs of each series that this machine has measured, by the series' label, along x."""
-    found: dict[str, list[GrownRun]] = {}
+    growth = ruled(growth, evidence.book)
+    found: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
         rows = [row for run in series.runs if (row := _row(growth, run, evidence))]
         found[series.label] = sorted(rows, key=lambda row: numeric(row.x))
     return found
 
 
-def _row(growth: Growth, run: str, evidence: Evidence) -> GrownRun | None:
+def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
+    assert growth.measured is not None
     x, measured = _value(growth.x, run, evidence), _value(growth.measured, run, evidence)
     if x is None or measured is None:
         return None
     predicted = _value(growth.predicted, run, evidence) if growth.predicted else None
-    return GrownRun(run, x, measured, predicted)
+    return GrowthRun(run, x, measured, predicted)
 
 
 def _value(expression: str, run: str, evidence: Evidence) -> Value | None:
@@ -60,16 +72,24 @@ def _value(expression: str, run: str, evidence: Evidence) -> Value | None:
 def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
     """What is wrong with the expressions of a growth figure: the field at fault, and the message.
 
-    Each is told once, for the first run that shows it.
+    Each is reported once, for the first run that shows it.
     """
-    told: set[tuple[str, str]] = set()
+    law = evidence.book.claims.get(growth.law) if growth.law else None
+    if growth.law and law is None:
+        return  # reported where it is named
+    if law and (law.run is None or law.other):
+        yield "law", f"{law.id} is no rule over `run` alone; state it with for:"
+        return
+    named = {"measured": "law", "predicted": "law"} if law else {}
+    growth = ruled(growth, evidence.book)
+    reported: set[tuple[str, str]] = set()
     for run in (run for series in growth.series for run in series.runs):
         if evidence.book.run(run) is None:
-            continue  # a run that is nowhere is told where it is named
+            continue  # a run that is nowhere is reported where it is named
         for field, kind, message in _faults_of_run(growth, run, evidence):
-            if (field, kind) not in told:
-                told.add((field, kind))
-                yield field, f"for {run}: {message}"
+            if (field, kind) not in reported:
+                reported.add((field, kind))
+                yield named.get(field, field), f"for {run}: {message}"
 
 
 def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tuple[str, str, str]]:

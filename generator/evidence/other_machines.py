@@ -20,7 +20,7 @@ _SILENT: frozenset[Verdict] = frozenset({"no_evidence", "too_few_samples"})
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherOutcomes:
     """What one other machine says.
 
     Attributes:
@@ -39,7 +39,7 @@ def parts(here: Outcome, there: Outcome) -> bool:
     return here.verdict != there.verdict and _SILENT.isdisjoint({here.verdict, there.verdict})
 
 
-def elsewhere(book: Book, outcomes: Mapping[str, Outcome]) -> dict[str, Elsewhere]:
+def other_outcomes(book: Book, outcomes: Mapping[str, Outcome]) -> dict[str, OtherOutcomes]:
     """Every other machine's verdicts, by its name; a machine without any is left out."""
     found = (_on(one, book, outcomes) for one in _others(book))
     return {one.machine.name: one for one in found if one.outcomes}
@@ -49,7 +49,7 @@ def _others(book: Book) -> Iterator[Measured]:
     return (one for one in book.machines.values() if one.machine.name != book.machine.name)
 
 
-def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Elsewhere:
+def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> OtherOutcomes:
     own = {
         name: on_page(name, measured, book.machines[book.reference.name])
         for name, shown in book.traces.items()
@@ -62,4 +62,4 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Else
         for name, outcome in outcomes.items()
         if outcome.runs and all(run.partition(".")[0] in own for run in outcome.runs)
     }
-    return Elsewhere(measured.machine, evidence, judged)
+    return OtherOutcomes(measured.machine, evidence, judged)

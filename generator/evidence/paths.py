@@ -19,7 +19,7 @@ from generator.evidence import units
 from generator.evidence.units import AS_RULED, Form, Unit
 from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
 from runners.traces.fields import NAMES, Key, at, measure_of
-from runners.traces.records import Samples
+from runners.traces.measured import SampledSeconds
 
 __all__ = ["NAMES", "Evaluation", "Key", "Node", "Reading", "field_name", "unit_of"]
 
@@ -29,8 +29,10 @@ GIVEN = frozenset(
         "device", "expected_status",
     }
 )  # fmt: skip
-_ORDINALS = frozenset({"rank", "epoch", "step", "seed"})
-_TRACE_FIELDS = frozenset({"experiment", "question", "recorded_at", "machine", "code", "software"})
+_ORDINALS = frozenset({"rank", "epoch", "step", "seed", "source", "destination"})
+_TRACE_FIELDS = frozenset(
+    {"experiment", "question", "recorded_at", "machine", "code", "circumstances"}
+)
 
 
 @dataclass
@@ -174,7 +176,7 @@ class Node:
         steps = (*self.steps, key)
         if thing is None:
             raise self._missing((key,), f"{formula} is empty: the run did not measure it")
-        if isinstance(thing, Samples):
+        if isinstance(thing, SampledSeconds):
             self._note(steps)
         if isinstance(thing, int | float | str):
             return self._value(thing, steps, formula)

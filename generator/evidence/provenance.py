@@ -147,11 +147,11 @@ class PageText:
 
     def _brief(self, value: Value) -> str:
         """The same in lines of text: a page of a thousand values has few elements to spare."""
-        told = (
+        lines = (
             f"{name} {content}" for name, content in (*self._facts(value), *self._inputs(value))
         )
         head = f"<b>{escape(str(value))}</b>: {KINDS[value.kind]}"
-        return "\n".join([head, *told])
+        return "\n".join([head, *lines])
 
     def _facts(self, value: Value) -> Iterator[tuple[str, str]]:
         """What is known of a value read off, or the formula of a computed one, as HTML."""

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from generator.evidence import units
 from generator.evidence.units import AS_RULED, Form, Unit, UnitError, Way
-from runners.traces.records import Nature
+from runners.traces.schema import Nature
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
 _NOT_REAL: tuple[Nature, ...] = ("simulated", "paced")

@@ -17,7 +17,9 @@ from generator.content.shelf import TraceOnPage
 from generator.evidence import units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import ExpressionError, Value, numeric
-from runners.traces.records import Samples
+from runners.traces.measured import SampledSeconds
+from runners.traces.records import Trace
+from runners.traces.upgrade import TRACE_VERSION
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
@@ -162,7 +164,7 @@ def _settle(
     for name in (*predicted.runs, *observed.runs):
         shown = evidence.book.traces[name.partition(".")[0]]
         if shown.is_stale and shown.machine.name != evidence.book.reference.name:
-            return "no_evidence", "the trace is stale: its experiment's code has changed", None
+            return "no_evidence", f"the trace is stale: {_why_stale(shown.trace)}", None
         run = evidence.book.run(name)
         if run is not None and run.status == "skipped":
             return "does_not_apply", "a run that it needs was skipped here", _said(evidence, name)
@@ -211,7 +213,7 @@ def _said(evidence: Evidence, run: str | None) -> Value | None:
 
 def _shown(side: Value | Node | None) -> Value | None:
     if isinstance(side, Node):
-        if not isinstance(side.thing, Samples):
+        if not isinstance(side.thing, SampledSeconds):
             return None
         median = side.step("median_seconds")
         return median if isinstance(median, Value) else None
@@ -291,13 +293,15 @@ def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Ver
     return _decided(same == (claim.relation == "equals"), claim.relation)
 
 
-def _samples(side: Value | Node | None) -> Samples:
-    if isinstance(side, Node) and isinstance(side.thing, Samples):
+def _samples(side: Value | Node | None) -> SampledSeconds:
+    if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
         return side.thing
     raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
 
 
-def _compare_times(claim: Claim, predicted: Samples, observed: Samples) -> tuple[Verdict, str]:
+def _compare_times(
+    claim: Claim, predicted: SampledSeconds, observed: SampledSeconds
+) -> tuple[Verdict, str]:
     if min(predicted.num_samples, observed.num_samples) < MIN_SAMPLES:
         return "too_few_samples", "too few repeats to tell the two times apart"
     low, high = (observed, predicted) if claim.relation == "faster" else (predicted, observed)
@@ -319,7 +323,7 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
     found = []
     for experiment, shown in book.traces.items():
         if shown.is_stale and shown.machine.name == book.reference.name:
-            found.append(f"{experiment}: the reference machine's trace is stale; run it again")
+            found.append(f"{experiment}: the reference machine's trace is {_age(shown.trace)}")
         found += [
             f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
             for name, run in shown.trace.runs.items()
@@ -330,6 +334,22 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
             words = WORDS[outcome.verdict]
             found.append(f"law {name}: {words} ({outcome.explanation})")
     return found
+
+
+def _why_stale(trace: Trace) -> str:
+    """Why a trace of any other machine is stale, without a numeral."""
+    is_old = trace.recorded_as < TRACE_VERSION
+    return "its schema is an earlier one" if is_old else "its experiment's code has changed"
+
+
+def _age(trace: Trace) -> str:
+    """Why a stale trace of the reference machine is no evidence, and what to do."""
+    if trace.recorded_as < TRACE_VERSION:
+        return (
+            f"of schema version {trace.recorded_as}, which is no evidence any more; run "
+            f"`python -m runners run {trace.experiment} --as-reference --full`"
+        )
+    return "stale; run it again"
 
 
 def surprises(shown: TraceOnPage) -> list[str]:

@@ -75,5 +75,7 @@ def _natures(figure: Figure, folio: Folio) -> Markup:
 
 def _named(figure: Figure) -> list[str]:
     """Every run that a figure names, each once."""
-    grown = [run for series in figure.growth.series for run in series.runs] if figure.growth else []
-    return list(dict.fromkeys([*figure.runs, *figure.budgeted, *grown]))
+    of_growth = (
+        [run for series in figure.growth.series for run in series.runs] if figure.growth else []
+    )
+    return list(dict.fromkeys([*figure.runs, *figure.budgeted, *of_growth]))

@@ -10,7 +10,7 @@ from generator.content.exhibit import Figure, Growth
 from generator.evidence import units
 from generator.evidence.difference import relative_difference
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.growth import GrownRun, grown
+from generator.evidence.growth import GrowthRun, ruled, runs_by_series
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, numeric
 from generator.figures.drawing import NARROW, WIDE
@@ -25,9 +25,9 @@ _COUNTS = (("billion", 1e9), ("million", 1e6), ("", 1.0))
 
 def growth(figure: Figure, folio: Folio) -> Picture:
     """Points and a line a series, the formula dashed, and every number in a table."""
-    written = figure.growth
-    assert written is not None
-    found = {label: runs for label, runs in grown(written, folio.evidence).items() if runs}
+    assert figure.growth is not None
+    written = ruled(figure.growth, folio.book)
+    found = {label: runs for label, runs in runs_by_series(written, folio.evidence).items() if runs}
     for row in (row for runs in found.values() for row in runs):
         folio.run(row.run)
     table = _table(found, written, folio)
@@ -58,7 +58,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     return Picture(table, drawings)
 
 
-def _point(row: GrownRun, name: str, x_size: float, y_size: float, folio: Folio) -> Point:
+def _point(row: GrowthRun, name: str, x_size: float, y_size: float, folio: Folio) -> Point:
     predicted = None if row.predicted is None else numeric(row.predicted) / y_size
     say = _described(name, [row], folio)
     return Point(numeric(row.x) / x_size, numeric(row.measured) / y_size, predicted, say)
@@ -88,16 +88,16 @@ def _titled(label: str, unit: str, folio: Folio) -> str:
     return f"{words}, {unit}" if unit else words
 
 
-def _described(name: str, runs: Sequence[GrownRun], folio: Folio) -> str:
-    told = (
+def _described(name: str, runs: Sequence[GrowthRun], folio: Folio) -> str:
+    described = (
         f"{row.x}: {row.measured}"
         + (f" ({folio.ui['figure']['by_formula']} {row.predicted})" if row.predicted else "")
         for row in runs
     )
-    return f"{name}: {', '.join(told)}"
+    return f"{name}: {', '.join(described)}"
 
 
-def _table(found: dict[str, list[GrownRun]], written: Growth, folio: Folio) -> Table:
+def _table(found: dict[str, list[GrowthRun]], written: Growth, folio: Folio) -> Table:
     words = folio.ui["figure"]
     head = [words["run"], plain(folio.line(written.x_label)), words["measured"]]
     table = Table(head)

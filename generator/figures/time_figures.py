@@ -13,7 +13,8 @@ from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.spreads import Spread
 from generator.figures.drawings.timeline import Activity
 from generator.figures.picture import Picture, Table, figure_svg
-from runners.traces.records import RankTime, Run
+from runners.traces.measured import RankTime
+from runners.traces.records import Run
 
 
 def _scale(seconds: float) -> tuple[float, str]:

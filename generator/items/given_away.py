@@ -72,7 +72,7 @@ def _text(html: str) -> str:
     return " ".join(unescape(_TAG.sub(" ", html)).split())
 
 
-def told(
+def messages(
     body: str, page_path: str, items: Mapping[str, Item], evidence: Evidence
 ) -> dict[str, str]:
     """For each item asked on a page whose answer is read above it: what is wrong with that."""

@@ -163,8 +163,8 @@ def _of_item(item: Item, readers: Sequence[_Reader], items: Mapping[str, Item]) 
 
 
 def _share(firsts: Sequence[Attempt]) -> Share:
-    told = [one for one in firsts if one.is_right is not None]
-    return sum(one.is_right is True for one in told), len(told)
+    graded = [one for one in firsts if one.is_right is not None]
+    return sum(one.is_right is True for one in graded), len(graded)
 
 
 def _firsts(attempts: Mapping[str, Sequence[Attempt]], items: Mapping[str, Item]) -> list[Attempt]:
@@ -173,11 +173,11 @@ def _firsts(attempts: Mapping[str, Sequence[Attempt]], items: Mapping[str, Item]
 
 
 def _by_confidence(firsts: Iterator[Attempt]) -> dict[int, Share]:
-    told: dict[int, list[Attempt]] = {}
+    graded: dict[int, list[Attempt]] = {}
     for one in firsts:
         if one.confidence is not None and one.is_right is not None:
-            told.setdefault(one.confidence, []).append(one)
-    return {level: _share(told[level]) for level in sorted(told)}
+            graded.setdefault(one.confidence, []).append(one)
+    return {level: _share(graded[level]) for level in sorted(graded)}
 
 
 def _discrimination(

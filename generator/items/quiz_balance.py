@@ -31,10 +31,10 @@ class Sign(NamedTuple):
 
 def findings(topic: str, items: Iterable[Seen]) -> dict[str, list[Finding]]:
     """The findings by item id: one on the item to begin with, one on each that accepts the rule."""
-    asked = [one for one in items if isinstance(one.item, Choice) and not one.key.is_open]
+    choices = [one for one in items if isinstance(one.item, Choice) and not one.key.is_open]
     found: dict[str, list[Finding]] = {}
     for sign in SIGNS:
-        able = [one for one in asked if sign.applies(one)]
+        able = [one for one in choices if sign.applies(one)]
         counted = [one for one in able if sign.rule not in one.item.accepts]
         marked = [one for one in counted if sign.points_at_key(one)]
         if _is_skewed(counted, marked):

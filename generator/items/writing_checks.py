@@ -92,8 +92,8 @@ def _all_or_none(one: Seen) -> Iterator[Found]:
 
 def _negative_stem(one: Seen) -> Iterator[Found]:
     sentences = re.split(r"(?<=[.!?…])\s+", " ".join(one.item.stem.split()))
-    asked = [sentence for sentence in sentences if sentence.endswith(("?", "…", ":"))]
-    for sentence in asked or sentences[-1:]:
+    questions = [sentence for sentence in sentences if sentence.endswith(("?", "…", ":"))]
+    for sentence in questions or sentences[-1:]:
         found = _ASKED_AWAY.search(sentence)
         if found and not (found["false"] and isinstance(one.item, FaultyLine)):
             word = found["not"] or found["false"] or found["except"]

@@ -23,7 +23,7 @@ from generator.content.exhibit import Figure
 from generator.content.lesson import Mode
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
-from generator.evidence.other_machines import Elsewhere
+from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
@@ -134,7 +134,7 @@ class Printed:
 
     content: bytes
     minutes: int
-    told: Mapping[str, str]
+    messages: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Judged:
 
     evidence: Evidence
     outcomes: dict[str, Outcome]
-    elsewhere: dict[str, Elsewhere]
+    other_outcomes: dict[str, OtherOutcomes]
 
 
 def printed(sheet: Sheet, judged: Judged) -> Printed:
@@ -152,7 +152,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     text = PageText(judged.evidence, depth, is_brief=sheet.is_brief)
     folio = Folio(
         sheet.book, judged.evidence, judged.outcomes, environment(), text,
-        elsewhere=judged.elsewhere,
+        other_outcomes=judged.other_outcomes,
     )  # fmt: skip
     topic, book = sheet.topic, sheet.book
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
@@ -184,8 +184,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         description=_shortened(plain(says(sheet.about)) if sheet.about else ""),
     )
     items = topic.items if topic and book.is_reference else {}
-    told = given_away.told(body, sheet.path, items, judged.evidence) if items else {}
-    return Printed(content.encode(), minutes, told)
+    messages = given_away.messages(body, sheet.path, items, judged.evidence) if items else {}
+    return Printed(content.encode(), minutes, messages)
 
 
 def _tools(
@@ -244,7 +244,7 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
 
 def _ways_into(topic: Topic, minutes: Mapping[str, int], folio: Folio) -> list[ways.Way]:
     """The modes of a topic with the minutes that each takes."""
-    places = {mode: f"topics/{topic.id}/{mode}.md" for mode in topic.asked}
+    places = {mode: f"topics/{topic.id}/{mode}.md" for mode in topic.items_by_mode}
     read: dict[str, int] = {mode: minutes[path] for mode, path in places.items() if path in minutes}
     return ways.ways(topic, None, folio, read)
 

@@ -28,7 +28,7 @@ from generator.evidence import verdicts
 from generator.evidence.claim_topics import topics_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
-from generator.evidence.other_machines import elsewhere
+from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import Outcome
 from generator.items import given_away
 from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment, printed
@@ -37,7 +37,7 @@ _SHARED = (
     "root", "traces", "machine", "reference", "machines", "claims", "laws",
     "misconceptions", "references",
 )  # fmt: skip
-_ELSEWHERE = HomeFile.model_construct()  # what a page holds that has nothing of the home page
+_NO_HOME = HomeFile.model_construct()  # what a page holds that has nothing of the home page
 TAKEN = "the book has a page of this name already; choose another"
 SIFT = "assets/sift.css"  # what the filters of a page hide
 Code = tuple[tuple[str, str | None], ...]
@@ -86,8 +86,10 @@ class Press:
         files = _Files(book)
         _raise_any(self._mistakes(files, judged.evidence))
         pages = self._print_all(files, judged)
-        told = {item: message for page in pages.values() for item, message in page.told.items()}
-        _raise_any(given_away.mistakes(book, told))
+        messages = {
+            item: message for page in pages.values() for item, message in page.messages.items()
+        }
+        _raise_any(given_away.mistakes(book, messages))
         return {path: page.content for path, page in pages.items()}
 
     @property
@@ -107,7 +109,7 @@ class Press:
             environment().globals["ui"] = base.words
             evidence = Evidence(book)
             outcomes = verdicts.judge(book, evidence)
-            self._judged = Judged(evidence, outcomes, elsewhere(book, outcomes))
+            self._judged = Judged(evidence, outcomes, other_outcomes(book, outcomes))
             self._base, self._found, self._pages = base, {}, {}
         else:  # stand the book on the base that is known, so that comparing it takes no time
             shared: dict[str, Any] = {name: self._base.shared[name] for name in _SHARED}
@@ -129,9 +131,9 @@ class Press:
             yield from self._looked_for(document.source.file, own, look)
         for topic in book.topics:
             questions = files.questions(topic)
-            asked = (topic.items, questions, files.code(questions))
+            made_from = (topic.items, questions, files.code(questions))
             yield from self._looked_for(
-                topic.id, asked, partial(content_checks.of_writing, evidence, topic)
+                topic.id, made_from, partial(content_checks.of_writing, evidence, topic)
             )
         for page in book.handwritten:
             yield from self._looked_for(
@@ -224,7 +226,7 @@ def _sheets(files: _Files, judged: Judged, minutes: Mapping[str, int]) -> Iterat
     """
     book, words = files.book, interface_words()
     bare = replace(
-        book, home=_ELSEWHERE, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
+        book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
         handwritten=(),
     )  # fmt: skip
     for topic in book.topics:
@@ -252,7 +254,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
     book, words, claim_topics = files.book, interface_words(), topics_by_claim(files.book)
     named = replace(
         bare,
-        topics=tuple(replace(one, lessons={}, items={}, asked={}) for one in book.topics),
+        topics=tuple(replace(one, lessons={}, items={}, items_by_mode={}) for one in book.topics),
     )
     yield Sheet(
         "evidence.md", "evidence.md.j2", named, words["evidence"]["title"],
@@ -260,7 +262,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
         claim_topics=claim_topics, styles=(SIFT,), is_brief=True,
         has_toc=True,
     )  # fmt: skip
-    first = _ELSEWHERE.model_copy(update={"statements": book.home.statements})
+    first = _NO_HOME.model_copy(update={"statements": book.home.statements})
     sentences = [one for one in book.documents if isinstance(one.model, RetractionFile)]
     yield Sheet(
         "retracted.md", "retracted.md.j2", replace(named, retractions=book.retractions, home=first),

@@ -33,15 +33,15 @@ OF_THE_COMMIT = b"committed_only"  # an option with which a build also reads wha
 
 def inputs(root: Path, environment: Mapping[str, str] = os.environ) -> str:
     """The digest of everything that a build of the folder reads."""
-    told = [sys.version, *sorted(_installed())]
-    told += [f"{name}={environment[name]}" for name in sorted(environment)
+    facts = [sys.version, *sorted(_installed())]
+    facts += [f"{name}={environment[name]}" for name in sorted(environment)
              if name.startswith(VARIABLES)]  # fmt: skip
     configuration = root / "mkdocs.yml"
     if configuration.is_file() and OF_THE_COMMIT in configuration.read_bytes():
-        told.append(_commit(root))
+        facts.append(_commit(root))
     own = {root / PAGES / path for path, _ in manifest.read(root / PAGES)}
     put_there = (path for path in _files(root / PAGES) if path not in own)
-    return _digest(root, [*_project(root), *put_there], told)
+    return _digest(root, [*_project(root), *put_there], facts)
 
 
 def outputs(root: Path) -> str:
@@ -97,12 +97,12 @@ def _installed() -> set[str]:
 
 
 def _commit(root: Path) -> str:
-    asked = ["git", "-C", str(root), "rev-parse", "HEAD"]
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-def _digest(root: Path, paths: Iterable[Path], told: Sequence[str]) -> str:
-    digest = hashlib.sha256(json.dumps(told).encode())
+def _digest(root: Path, paths: Iterable[Path], facts: Sequence[str]) -> str:
+    digest = hashlib.sha256(json.dumps(facts).encode())
     for path in paths:
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{path.relative_to(root).as_posix()}\0{content}\n".encode())

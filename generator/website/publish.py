@@ -118,7 +118,7 @@ def publish(
     files = site_files(book, content, press)
     change = bring_to(folder, files, seen)
     traces = {name: held for name, held in files.items() if name.startswith("traces/")}
-    return Published(change, rerun.told(folder, press.judged(book).evidence, traces))
+    return Published(change, rerun.changes(folder, press.judged(book).evidence, traces))
 
 
 def site_files(book: Book, content: Path, press: Press | None = None) -> dict[str, bytes]:
@@ -195,8 +195,10 @@ def style() -> bytes:
 
 def words_for_scripts(words: Mapping[str, object]) -> bytes:
     """The interface's words as the first line of the script that all others come after."""
-    told = json.dumps({"words": words}, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    return b"window.proofbook=" + told.replace("<", r"\u003c").encode() + b";\n"
+    script_words = json.dumps(
+        {"words": words}, ensure_ascii=True, sort_keys=True, separators=(",", ":")
+    )
+    return b"window.proofbook=" + script_words.replace("<", r"\u003c").encode() + b";\n"
 
 
 def bring_to(

@@ -47,7 +47,7 @@ class Standing(BaseModel):
     keys: dict[str, Said]
 
 
-def told(folder: Path, evidence: Evidence, traces: Mapping[str, bytes]) -> list[str]:
+def changes(folder: Path, evidence: Evidence, traces: Mapping[str, bytes]) -> list[str]:
     """What has changed since the pages in a folder were written from other traces; notes it.
 
     Args:

@@ -49,7 +49,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
-from runners.cluster.node import LOST, asked_of
+from runners.cluster.node import LOST, runs_named
 from runners.cluster.peers import WORD_SECONDS, NodeLostError, say
 from runners.cluster.torchrun import NodeError
 from runners.plans.experiment import UnknownExperimentError
@@ -240,7 +240,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         list(sys.argv[1:] if arguments is None else arguments)
     )
     names = [parsed.training_script, *parsed.training_script_args]
-    asked_of([name for name in names if not name.startswith("-")])
+    runs_named([name for name in names if not name.startswith("-")])
     if parsed.max_restarts:
         raise NodeError("a lost node ends the measurement; leave out --max-restarts")
     fewest, _, most = parsed.nnodes.partition(":")

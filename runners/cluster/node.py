@@ -178,7 +178,7 @@ def _on_nodes(experiment: Experiment, device: str) -> Experiment:
     return replace(on, runs={n: replace(p, has_timeline=False) for n, p in on.runs.items()})
 
 
-def asked_of(wanted: Sequence[str]) -> dict[str, set[str] | None]:
+def runs_named(wanted: Sequence[str]) -> dict[str, set[str] | None]:
     """Experiments, and of each the runs that are asked for; None for all.
 
     Raises:
@@ -338,7 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(ending, _stop)
     signal.signal(LOSS, _lose)
     try:
-        return _together(asked_of(parsed.names), full=parsed.full)
+        return _together(runs_named(parsed.names), full=parsed.full)
     except KeyboardInterrupt:
         return STOPPED
     except (NodeLostError, LaunchError) as error:

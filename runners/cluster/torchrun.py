@@ -202,7 +202,7 @@ def _lost(rank: int, words: str) -> Failure:
     return Failure(
         kind="peer_lost",
         message=f"rank {rank} was ended: {words}",
-        asked_bytes=None,
+        requested_bytes=None,
         rank=rank,
         phase="peer",
         step=None,

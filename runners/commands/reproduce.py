@@ -258,7 +258,7 @@ def _there(page: Page) -> dict[str, str]:
     return {
         "processor": page.machine.cpu,
         "number of cores": str(page.machine.num_cores),
-        "torch": page.trace.software.torch,
+        "torch": page.trace.circumstances.torch,
     }
 
 

@@ -7,8 +7,8 @@ lacking.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runners.commands.dry import estimated, said, together
@@ -18,6 +18,7 @@ from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import UnfinishedError
 from runners.measuring.pending import Pending, lacking, left_out_of, part_of, pending
 from runners.measuring.progress import Progress
+from runners.measuring.quiet import MOST_RETRIES, NotQuietError, Watch
 from runners.plans.experiment import check_name, names
 from runners.traces import machine
 from runners.traces.files import read, read_prediction
@@ -56,6 +57,8 @@ class Ran:
         lacking: what a reference set still lacks, a line each.
         heavier: what only `--full` measures and has not.
         not_measured: runs that failed for want of the machine, a line each with the cause.
+        not_quiet: of the experiments measured now, those around which the machine was not quiet,
+            a line each with the disturbances.
     """
 
     where: Path
@@ -65,6 +68,7 @@ class Ran:
     lacking: list[str]
     heavier: list[str]
     not_measured: list[str]
+    not_quiet: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -97,10 +101,15 @@ def all_pending(request: RunRequest, where: Path) -> list[Pending]:
     return [one for one in found if one is not None]
 
 
-def run(request: RunRequest) -> Ran:
+def run(request: RunRequest, watch: Watch | None = None) -> Ran:
     """Measure what is pending and say how it ended.
 
+    Args:
+        request: what to measure.
+        watch: reads how quiet the machine is; a new one where None.
+
     Raises:
+        NotIdleError: for the reference, and other processes keep the machine busy.
         BusyError: another run is measuring here.
         LaunchError: ranks could not be started.
         OSError: the disk refused.
@@ -112,7 +121,8 @@ def run(request: RunRequest) -> Ran:
             for name in chosen:
                 part_of(name, where).unlink(missing_ok=True)
         waiting = all_pending(request, where)
-        unfinished = _measure(waiting, where, request) if waiting else {}
+        watch = watch or Watch()
+        unfinished = _measure(waiting, where, request, watch) if waiting else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(machine.name_of(where))
     paths = [where / f"{name}.json" for name in chosen if name not in unfinished]
@@ -126,26 +136,66 @@ def run(request: RunRequest) -> Ran:
         lacking(chosen, where) if request.as_reference else [],
         _heavier([name for name in chosen if name not in unfinished], traces),
         [line for causes in unfinished.values() for line in causes],
+        _not_quiet(traces, {one.experiment.name for one in waiting}),
     )
 
 
-def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[str, list[str]]:
+def _measure(
+    waiting: list[Pending], where: Path, request: RunRequest, watch: Watch
+) -> dict[str, list[str]]:
     """Measure what waits; the experiments that are unfinished, each with its causes."""
     unfinished: dict[str, list[str]] = {}
+    progress = Progress()
+    if request.as_reference:
+        watch.wait_until_idle(progress.note)
+    watch.begin()  # before processes of ours load torch
     with Launcher(machine.device_kind()) as launcher:
         launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
-        progress = Progress()
         if not request.names:  # who names experiments works on them, and has no time for it
             _predict(waiting, launcher, where, progress)
+            watch.forget()
         for place, one in enumerate(waiting):
             try:
-                measure.measure(one, launcher, progress, as_reference=request.as_reference)
+                _measure_quietly(one, launcher, progress, request, watch)
+            except NotQuietError as error:
+                unfinished[one.experiment.name] = [error.cause]
             except UnfinishedError as error:
                 unfinished[one.experiment.name] = error.causes
                 if error.is_lasting:
                     later = [left.experiment.name for left in waiting[place + 1 :]]
                     return unfinished | {name: [f"{name}: waits until then"] for name in later}
     return unfinished
+
+
+def _measure_quietly(
+    one: Pending, launcher: Launcher, progress: Progress, request: RunRequest, watch: Watch
+) -> None:
+    """Measure an experiment; for the reference again where the machine was not quiet.
+
+    Raises:
+        NotQuietError: it was not quiet in any attempt.
+        UnfinishedError, LaunchError, OSError.
+    """
+    if request.as_reference:
+        one = one.with_quiet_runs_only()
+    for left in reversed(range(1 + MOST_RETRIES)):
+        try:
+            measure.measure(one, launcher, progress, as_reference=request.as_reference, watch=watch)
+        except NotQuietError as error:
+            if not left:
+                raise
+            progress.note(f"{error.cause}; measuring it again")
+        else:
+            return
+
+
+def _not_quiet(traces: Sequence[Trace], measured: Collection[str]) -> list[str]:
+    """A line for each experiment measured now around which the machine was not quiet."""
+    return [
+        f"{trace.experiment}: {'; '.join(trace.quiet.disturbances)}"
+        for trace in traces
+        if trace.experiment in measured and trace.quiet and not trace.quiet.is_quiet
+    ]
 
 
 def _predict(waiting: list[Pending], launcher: Launcher, where: Path, progress: Progress) -> None:

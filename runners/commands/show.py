@@ -38,7 +38,7 @@ def lines(trace: Trace, run: str | None = None) -> Iterator[str]:
 def overview(trace: Trace) -> Iterator[str]:
     """What all runs share, a line for each run, and how to see more."""
     yield f"{trace.experiment}: {trace.question}"
-    yield f"on {trace.machine}, {trace.recorded_at}, torch {trace.software.torch}"
+    yield f"on {trace.machine}, {trace.recorded_at}, torch {trace.circumstances.torch}"
     settings = [run.settings for run in trace.runs.values()]
     shared = {
         name: value

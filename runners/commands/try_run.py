@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from runners.plans.experiment import Experiment, RunPlan
 from runners.plans.settings import RunSettings, following
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 
 # What a plan itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")

@@ -3,12 +3,12 @@
 In: the `Work` that an experiment's `forecast` gives for a plan, and `primitives`, what
 `primitives.py` measured, by name. Out: a `RunForecast`. A step is the sum of what its busiest
  rank does one after another: starting operations, matrix products, passing over memory, the
-update, and what of its exchanges no computing hides. Between two measured sizes the rate is
+update, and what of its communication no computation hides. Between two measured sizes the rate is
 interpolated on logarithms; beyond the last it stays.
 
 Intervals should hold nine of ten outcomes. Their width is the spread of the primitives that weigh
 most, and beside it what the model itself is wrong by, since it adds its parts up as if they never
-disturbed one another: `COMPUTING_ERROR`, `EXCHANGE_ERROR` and `PEAK_ERROR`.
+disturbed one another: `COMPUTING_ERROR`, `COMMUNICATION_ERROR` and `PEAK_ERROR`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from itertools import pairwise
 from runners.forecast.primitive_sizes import (
     BUSY,
     COLLECTIVES,
+    COMMUNICATED_BYTES,
     ELEMENTWISE_BYTES,
-    EXCHANGED_BYTES,
     MATRICES,
     OPTIMIZED_PARAMETERS,
     SMOOTH_VALUES,
 )
-from runners.plans.work import Exchange, Work
+from runners.plans.work import Communication, Work
+from runners.traces.measured import SampledSeconds
 from runners.traces.prediction import Interval, RunForecast
-from runners.traces.records import Samples
 
 # One standard deviation of the logarithm of outcome over forecast, beyond the primitives' spread:
 # of what a rank does by itself, of what it waits for, and of bytes.
 COMPUTING_ERROR = 0.15
-EXCHANGE_ERROR = 0.3
+COMMUNICATION_ERROR = 0.3
 PEAK_ERROR = 0.005
 # What is set to last so long lasts longer by the time that waking up takes.
 SET_SHARE = 0.03
@@ -48,7 +48,7 @@ OPERATIONS_PER_PRODUCT = 6
 # and meets no other rank, most often nothing interrupts it.
 TURN_SECONDS = 0.003
 
-Primitives = Mapping[str, Samples | float]
+Primitives = Mapping[str, SampledSeconds | float]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Part:
 
     seconds: float
     spread: float = 0.0
-    is_exchange: bool = False
+    communicates: bool = False
 
 
 def forecast_run(work: Work | None, primitives: Primitives, num_places: int) -> RunForecast:
@@ -75,8 +75,8 @@ def forecast_run(work: Work | None, primitives: Primitives, num_places: int) -> 
             reason="no closed form says what its steps need, or it has none",
         )
     peak = None if work.peak_bytes is None else _peak(work.peak_bytes)
-    if any(one.num_ranks > 1 and not _known_ranks(one, primitives) for one in work.exchanges):
-        reason = "how fast ranks exchange could not be measured here"
+    if any(one.num_ranks > 1 and not _known_ranks(one, primitives) for one in work.communication):
+        reason = "how fast ranks communicate could not be measured here"
         return RunForecast(peak_bytes=peak, step_seconds=None, reason=reason)
     parts = _parts(work, primitives, num_places)
     step = _interval(parts, work) if sum(p.seconds for p in parts) > 0 else None
@@ -103,8 +103,8 @@ def _interval(parts: Sequence[_Part], work: Work) -> Interval:
 
 def _deviation(parts: Sequence[_Part], once: float) -> float:
     """Of a step's logarithm: primitives err each for itself, the model alike for all of a kind."""
-    exchanged = sum(p.seconds for p in parts if p.is_exchange) / once
-    model = math.hypot(COMPUTING_ERROR * (1 - exchanged), EXCHANGE_ERROR * exchanged)
+    share = sum(p.seconds for p in parts if p.communicates) / once
+    model = math.hypot(COMPUTING_ERROR * (1 - share), COMMUNICATION_ERROR * share)
     return math.hypot(model, *(p.seconds * p.spread / once for p in parts))
 
 
@@ -115,7 +115,7 @@ def _rounded(seconds: float) -> float:
 def _parts(work: Work, primitives: Primitives, num_places: int) -> list[_Part]:
     """The addends of one step, without what is set."""
     busy = work.num_busy_ranks
-    if not work.exchanges and busy > num_places:
+    if not work.communication and busy > num_places:
         alone = _addends(work, primitives, _Together(primitives, num_places, num_places))
         if sum(part.seconds for part in alone) < TURN_SECONDS:
             return alone
@@ -131,7 +131,7 @@ def _addends(work: Work, primitives: Primitives, together: _Together) -> list[_P
         _passes(work, together),
         _smoothed(work, together),
         _update(work, together),
-        *(_exchange(one, primitives) for one in work.exchanges),
+        *(_communicate(one, primitives) for one in work.communication),
     ]
     return [part for part in parts if part.seconds > 0]
 
@@ -162,7 +162,7 @@ class _Together:
         return _times(_middle(self._primitives[name.format(self._busy)]), self._turns)
 
 
-def _middle(primitive: Samples | float) -> _Part:
+def _middle(primitive: SampledSeconds | float) -> _Part:
     """Median and relative spread of a primitive."""
     if isinstance(primitive, float):
         return _Part(primitive)
@@ -267,33 +267,33 @@ def _update(work: Work, together: _Together) -> _Part:
     )
 
 
-def _collective(exchange: Exchange) -> str:
-    return exchange.operation if exchange.operation in COLLECTIVES else "all_reduce"
+def _collective(sent: Communication) -> str:
+    return sent.operation if sent.operation in COLLECTIVES else "all_reduce"
 
 
-def _known_ranks(exchange: Exchange, primitives: Primitives) -> list[int]:
-    """Numbers of ranks among which an exchange of its kind was measured."""
-    name = f"{_collective(exchange)}_{{}}_{EXCHANGED_BYTES[0]}_seconds"
+def _known_ranks(sent: Communication, primitives: Primitives) -> list[int]:
+    """Numbers of ranks among which communication of its kind was measured."""
+    name = f"{_collective(sent)}_{{}}_{COMMUNICATED_BYTES[0]}_seconds"
     return [n for n in BUSY if name.format(n) in primitives]
 
 
-def _exchange(exchange: Exchange, primitives: Primitives) -> _Part:
+def _communicate(sent: Communication, primitives: Primitives) -> _Part:
     """Calls of one collective; what passes while the rank computes costs it no time."""
-    name, known = _collective(exchange), _known_ranks(exchange, primitives)
-    if exchange.num_ranks < 2 or not exchange.count:
+    name, known = _collective(sent), _known_ranks(sent, primitives)
+    if sent.num_ranks < 2 or not sent.count:
         return _Part(0.0)
-    each = exchange.num_bytes / exchange.count
+    each = sent.num_bytes / sent.count
 
     def among(num_ranks: float) -> _Part:
         return _between(
-            EXCHANGED_BYTES,
+            COMMUNICATED_BYTES,
             each,
             lambda b: _middle(primitives[f"{name}_{int(num_ranks)}_{int(b)}_seconds"]),
         )
 
-    one = _between(known, exchange.num_ranks, among)
-    calls = _times(one, exchange.count * (1 - exchange.hidden_share))
-    return replace(calls, is_exchange=True)
+    one = _between(known, sent.num_ranks, among)
+    calls = _times(one, sent.count * (1 - sent.hidden_share))
+    return replace(calls, communicates=True)
 
 
 def best(forecasts: Iterable[tuple[str, Interval | None]]) -> str | None:

@@ -19,15 +19,17 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import PRIMITIVES, Experiment, RunPlan, find, names, on_device
 from runners.traces import machine
 from runners.traces.files import read_prediction, write_prediction
+from runners.traces.measured import SampledSeconds
 from runners.traces.prediction import ChoiceForecast, Prediction, RunForecast
-from runners.traces.records import Samples
 
 
 class PrimitiveError(RuntimeError):
     """A primitive could not be measured here."""
 
 
-def measured_primitives(launcher: Launcher, progress: Progress) -> dict[str, Samples | float]:
+def measured_primitives(
+    launcher: Launcher, progress: Progress
+) -> dict[str, SampledSeconds | float]:
     """Measure what the forecasts rest on; about half a minute.
 
     Raises:
@@ -36,7 +38,7 @@ def measured_primitives(launcher: Launcher, progress: Progress) -> dict[str, Sam
     """
     experiment = find(PRIMITIVES)
     places = machine.num_places(launcher.device)
-    taken: dict[str, Samples | float] = {}
+    taken: dict[str, SampledSeconds | float] = {}
     progress.begin(experiment)
     for name, plan in experiment.runs.items():
         if _is_left_out(plan, launcher.device, places):
@@ -46,7 +48,7 @@ def measured_primitives(launcher: Launcher, progress: Progress) -> dict[str, Sam
             why = result.not_measured or result.root_cause.message
             raise PrimitiveError(f"{name}: {why}")
         seconds = result.outcomes[0].measured_seconds
-        taken |= {known: Samples.of(samples) for known, samples in seconds.items()}
+        taken |= {known: SampledSeconds.of(samples) for known, samples in seconds.items()}
         progress.said(f"{name}: {len(seconds)} primitives in {result.seconds:.1f} s")
     return taken | summary(taken)
 
@@ -63,21 +65,21 @@ def _is_left_out(plan: RunPlan, device: str, places: int) -> bool:
     return plan.strategy == ("crowd" if fits else "compute")
 
 
-def summary(taken: Mapping[str, Samples | float]) -> dict[str, Samples | float]:
+def summary(taken: Mapping[str, SampledSeconds | float]) -> dict[str, SampledSeconds | float]:
     """The few rates that a person asks for, from the primitives: of one rank, of two, of four."""
-    told: dict[str, Samples | float] = {}
+    told: dict[str, SampledSeconds | float] = {}
     layer, memory = (
         taken.get("matrix_512x256_1_seconds"),
         taken.get("elementwise_1048576_1_seconds"),
     )
-    if isinstance(layer, Samples):
+    if isinstance(layer, SampledSeconds):
         told["matrix_flops_per_second"] = 6.0 * 512 * 256 * 256 / layer.median_seconds
-    if isinstance(memory, Samples):
+    if isinstance(memory, SampledSeconds):
         told["memory_bytes_per_second"] = 2.0 * 1_048_576 / memory.median_seconds
     for ranks in (2, 4):
         small = taken.get(f"all_reduce_{ranks}_4096_seconds")
         large = taken.get(f"all_reduce_{ranks}_16777216_seconds")
-        if isinstance(small, Samples) and isinstance(large, Samples):
+        if isinstance(small, SampledSeconds) and isinstance(large, SampledSeconds):
             beta = (large.median_seconds - small.median_seconds) / (16_777_216 - 4_096)
             told[f"all_reduce_{ranks}_alpha_seconds"] = small.median_seconds
             told[f"all_reduce_{ranks}_beta_seconds_per_byte"] = max(beta, 0.0)
@@ -85,7 +87,10 @@ def summary(taken: Mapping[str, Samples | float]) -> dict[str, Samples | float]:
 
 
 def predicted_run(
-    experiment: Experiment, plan: RunPlan, primitives: Mapping[str, Samples | float], places: int
+    experiment: Experiment,
+    plan: RunPlan,
+    primitives: Mapping[str, SampledSeconds | float],
+    places: int,
 ) -> RunForecast:
     """What one run will need, of that which its passes measure."""
     work = experiment.forecast(plan) if experiment.forecast else None
@@ -99,7 +104,7 @@ def predicted_run(
 
 
 def predicted(
-    experiments: Iterable[Experiment], primitives: Mapping[str, Samples | float], places: int
+    experiments: Iterable[Experiment], primitives: Mapping[str, SampledSeconds | float], places: int
 ) -> tuple[dict[str, RunForecast], list[ChoiceForecast]]:
     """Forecasts of all runs of some experiments, and what is best among those asked about."""
     runs: dict[str, RunForecast] = {}

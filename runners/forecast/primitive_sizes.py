@@ -23,7 +23,7 @@ COLLECTIVES = (
     "gather",
     "send",
 )
-EXCHANGED_BYTES = (4_096, 262_144, 4_194_304, 16_777_216)
+COMMUNICATED_BYTES = (4_096, 262_144, 4_194_304, 16_777_216)
 
 
 def needed() -> set[str]:

@@ -29,8 +29,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from runners.forecast.primitive_sizes import (
     BUSY,
     COLLECTIVES,
+    COMMUNICATED_BYTES,
     ELEMENTWISE_BYTES,
-    EXCHANGED_BYTES,
     MATRICES,
     OPTIMIZED_PARAMETERS,
     OPTIMIZERS,
@@ -238,7 +238,7 @@ def _tiny_seconds(rank: Rank, step: Callable[[], object]) -> list[float]:
     return [_sample(rank, step, NUM_TINY_STEPS // 15) for _ in range(15)]
 
 
-def exchange(rank: Rank) -> None:
+def communicate(rank: Rank) -> None:
     """What each collective costs, by bytes; on every rank as often as on the others.
 
     Before each call a rank computes for a moment, as it does in training: it has to be woken up for
@@ -246,7 +246,7 @@ def exchange(rank: Rank) -> None:
     """
     model = _tiny(rank, DEPTHS[0])
     step = _step_of(rank, model, model)
-    for num_bytes in EXCHANGED_BYTES:
+    for num_bytes in COMMUNICATED_BYTES:
         for name in COLLECTIVES:
             do, calls = _collective(rank, name, num_bytes // FLOAT_BYTES)
             samples = []
@@ -292,7 +292,7 @@ def _there_and_back(rank: int, whole: Tensor) -> None:
         passed(whole, peer)
 
 
-STRATEGIES = {"compute": compute, "crowd": crowd, "exchange": exchange}
+STRATEGIES = {"compute": compute, "crowd": crowd, "communicate": communicate}
 RUNS = {
     f"{strategy}_{n}": RunPlan(strategy, n, passes=("timed",), can_share_device=False)
     for n in BUSY

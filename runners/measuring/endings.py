@@ -10,7 +10,8 @@ import signal
 from runners.measuring import not_measured
 from runners.measuring.live_rank import LiveRank
 from runners.traces.outcome import RankOutcome
-from runners.traces.records import Failure, Status
+from runners.traces.records import Failure
+from runners.traces.schema import Status
 
 MAX_WORDS = 300  # characters kept of what a process wrote before it ended itself
 
@@ -51,7 +52,7 @@ def ending_of(rank: int, live: LiveRank, hung: bool, errors: str) -> RankOutcome
         failure = Failure(
             kind="signal" if code < 0 else "exception",
             message=f"rank {rank} died in {beat.phase}: {what}",
-            asked_bytes=None,
+            requested_bytes=None,
             rank=rank,
             phase=beat.phase,
             step=step,
@@ -68,7 +69,7 @@ def ending_of(rank: int, live: LiveRank, hung: bool, errors: str) -> RankOutcome
     failure = Failure(
         kind=kind,
         message=message,
-        asked_bytes=None,
+        requested_bytes=None,
         rank=rank,
         phase=beat.phase,
         step=step,
@@ -121,7 +122,7 @@ def _of_nobody(hanging: list[Failure]) -> Failure:
     return Failure(
         kind="hang",
         message=f"{first.message}, {places}; no rank fell behind",
-        asked_bytes=None,
+        requested_bytes=None,
         rank=None,
         phase=" and ".join(phases),
         step=steps.pop() if len(steps) == 1 else None,

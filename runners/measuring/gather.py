@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from runners.measuring.launch import ALLOCATORS, PassResult
-from runners.meters.spans import Event, split_waiting
+from runners.meters.spans import Event, on_one_clock, split_waiting
 from runners.plans.experiment import PassName, RunPlan
-from runners.traces.outcome import EpochPart, MovePart, RankOutcome
+from runners.traces.measured import RankClock, RankTime, SampledSeconds, Span, Timing
+from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import (
     Epoch,
     Failure,
@@ -18,15 +19,11 @@ from runners.traces.records import (
     PredictionStep,
     RankEpoch,
     RankRecord,
-    RankTime,
     Run,
-    Samples,
-    Span,
     Stage,
-    Status,
-    Timing,
     Validation,
 )
+from runners.traces.schema import Status
 
 NUM_SETTLING_STEPS = 3  # the first steps of a timed pass build buckets and fill caches
 MAX_SAMPLES = 200  # raw samples kept: enough for any quantile, small enough for a trace
@@ -53,7 +50,7 @@ def gather(
     main = results.get("timed") or results.get("budgeted") or results["metered"]
     metered = results.get("metered")
     epochs = _epochs(main.outcomes)
-    spans, rank_times = _timeline(metered.outcomes if metered else [])
+    spans, rank_times, clocks = _timeline(metered.outcomes if metered else [])
     first = main.outcomes[0]
     return Run(
         **_declared(plan, backend, device),
@@ -79,6 +76,7 @@ def gather(
             prediction=_first_seconds([o.prediction_seconds for o in main.outcomes]),
             timeline=spans,
             ranks=rank_times,
+            clocks=clocks,
             measures=_measured_times([*main.outcomes, *(metered.outcomes if metered else [])]),
         ),
     )
@@ -180,23 +178,15 @@ def _moves(name: str, metered: list[RankOutcome]) -> list[Move]:
     for outcome in metered:
         sums: Counter[tuple[str, int | None, int | None]] = Counter()
         for part in outcome.stage_moves.get(name, []):
-            if part.operation != "send":  # whoever receives it tells
-                sums[_ends(part, outcome.rank)] += part.bytes
+            if part.operation != "send":  # the rank that receives it has recorded it
+                operation = "send" if part.operation == "recv" else part.operation
+                sums[operation, part.source, part.destination] += part.bytes
         for ends, num_bytes in sums.items():
             found[ends] = max(found.get(ends, 0), num_bytes)
     return [
-        Move(operation=operation, source=source, target=target, bytes=num_bytes)
-        for (operation, source, target), num_bytes in found.items()
+        Move(operation=operation, source=source, destination=destination, bytes=num_bytes)
+        for (operation, source, destination), num_bytes in found.items()
     ]
-
-
-def _ends(part: MovePart, rank: int) -> tuple[str, int | None, int | None]:
-    """An operation, who gives and who receives; None for every rank."""
-    if part.operation == "recv":
-        return "send", part.peer, rank
-    if part.operation == "gather":
-        return "gather", None, part.peer
-    return part.operation, part.peer, None
 
 
 def _first_seconds(by_rank: list[dict[str, float]]) -> dict[str, float]:
@@ -204,13 +194,13 @@ def _first_seconds(by_rank: list[dict[str, float]]) -> dict[str, float]:
     return {name: s for seconds in reversed(by_rank) for name, s in seconds.items()}
 
 
-def _measured_times(outcomes: list[RankOutcome]) -> dict[str, Samples]:
+def _measured_times(outcomes: list[RankOutcome]) -> dict[str, SampledSeconds]:
     """The times that an experiment took itself, each as the first rank that knows it took them."""
     kept: dict[str, list[float]] = {}
     for outcome in outcomes:
         for name, seconds in outcome.measured_seconds.items():
             kept.setdefault(name, seconds)
-    return {name: Samples.of(_thinned(seconds)) for name, seconds in kept.items() if seconds}
+    return {name: SampledSeconds.of(_thinned(seconds)) for name, seconds in kept.items() if seconds}
 
 
 def _mean(parts: list[EpochPart], name: str) -> float | None:
@@ -279,12 +269,12 @@ def _ranks(main: list[RankOutcome], metered: list[RankOutcome]) -> list[RankReco
     return records
 
 
-def _samples(seconds: list[float]) -> Samples | None:
+def _samples(seconds: list[float]) -> SampledSeconds | None:
     """The step times once settled; a long run's are thinned evenly to what a trace can hold."""
     settled = seconds[NUM_SETTLING_STEPS:]
     if not settled:
         return None
-    return Samples.of(_thinned(settled))
+    return SampledSeconds.of(_thinned(settled))
 
 
 def _thinned(seconds: list[float]) -> list[float]:
@@ -292,13 +282,17 @@ def _thinned(seconds: list[float]) -> list[float]:
     return seconds[:: -(-len(seconds) // MAX_SAMPLES)]
 
 
-def _timeline(outcomes: list[RankOutcome]) -> tuple[list[Span], list[RankTime]]:
+def _timeline(
+    outcomes: list[RankOutcome],
+) -> tuple[list[Span], list[RankTime], list[RankClock]]:
+    """The spans of all ranks, how each spent its step, and how far their clocks are apart."""
     windows = {o.rank: o.window_ns for o in outcomes if o.window_ns is not None}
     if not windows or len(windows) < len(outcomes):
-        return [], []
+        return [], [], []
     events = [
         Event(o.rank, e.kind, e.name, e.start_ns, e.end_ns, e.peer)
         for o in outcomes
         for e in o.events
     ]
-    return split_waiting(events, windows)
+    clocks = [clock for o in outcomes for clock in o.clocks]
+    return *split_waiting(*on_one_clock(events, windows, clocks)), clocks

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import platform
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,13 +21,15 @@ from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.pending import Pending, needs_full, part_of
 from runners.measuring.progress import Progress
+from runners.measuring.quiet import NotQuietError, Reading, Watch
 from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
 from runners.system.links import cannot_link
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import sweep_torn, write, write_machine, write_part
 from runners.traces.machine_records import Machine
-from runners.traces.records import Circumstances, Code, Run, Software, Trace
+from runners.traces.quiet_record import Quiet, least_quiet
+from runners.traces.records import Circumstances, Code, Run, Trace
 
 
 class BusyError(RuntimeError):
@@ -163,7 +164,12 @@ def _followed(
 
 
 def measure(
-    waiting: Pending, launcher: Launcher, progress: Progress, *, as_reference: bool = False
+    waiting: Pending,
+    launcher: Launcher,
+    progress: Progress,
+    *,
+    as_reference: bool = False,
+    watch: Watch | None = None,
 ) -> Trace:
     """Measure what is pending of an experiment and write its trace; what is kept stands beside it.
 
@@ -171,8 +177,16 @@ def measure(
     The trace on disk is replaced only by a whole one: where a run could not be measured, what was
     measured waits in the part file for the next time.
 
+    Args:
+        waiting: what is pending.
+        launcher: starts the ranks.
+        progress: who is told.
+        as_reference: write the committed folder; with a watch, only what was quiet.
+        watch: reads how quiet the machine is before and after; None: that is not recorded.
+
     Raises:
         UnfinishedError: some runs could not be measured.
+        NotQuietError: for the reference, and the machine was not quiet; nothing of it is kept.
         UnknownExperimentError, LaunchError, OSError.
     """
     name = waiting.experiment.name
@@ -182,31 +196,80 @@ def measure(
     here = machine.describe(as_reference=as_reference)
     where = folder(as_reference=as_reference)
     since = waiting.since or now()
-    runs: dict[str, Run] = {}
-    causes: list[str] = []
+    before = watch.begin() if watch else None
     progress.begin(experiment)
     if mixture := launcher.mixture(experiment):
         progress.note(mixture)
+
+    def whole(runs: dict[str, Run], quiet: Quiet | None = None) -> Trace:
+        return trace_of(experiment, code, here, runs, since, quiet)
+
+    def keep(runs: dict[str, Run], quiet: Quiet | None = None) -> None:
+        write_part(part_of(name, where), whole(runs, quiet))
+
     with _unfinished_where_the_disk_is_full(name, where):
-        for run_name in experiment.runs:
-            try:
-                runs[run_name] = _next(waiting, launcher, experiment, run_name, progress, runs)
-            except NotMeasuredError as error:
-                causes.append(f"{name}.{run_name}: {error}")
-                progress.not_measured(run_name, str(error))
-                if launcher.is_full():
-                    raise UnfinishedError(causes, is_lasting=True) from None
-            else:
-                write_part(part_of(name, where), trace_of(experiment, code, here, runs, since))
+        runs, causes = _runs(waiting, launcher, experiment, progress, keep)
+        quiet = _least_quiet(waiting, watch, before)
         if causes:
+            if runs:
+                keep(runs, quiet)
             raise UnfinishedError(causes, is_lasting=False)
+        if as_reference:
+            _demand(name, where, quiet)
         write_machine(where, here)
-        trace = trace_of(experiment, code, here, runs, since)
+        trace = whole(runs, quiet)
         write(where / f"{name}.json", trace)
         part_of(name, where).unlink(missing_ok=True)
         if not as_reference:
             machine.remember(here.name)
     return trace
+
+
+def _runs(
+    waiting: Pending,
+    launcher: Launcher,
+    experiment: Experiment,
+    progress: Progress,
+    keep: Callable[[dict[str, Run]], None],
+) -> tuple[dict[str, Run], list[str]]:
+    """Every run that could be measured, and why others could not.
+
+    Raises:
+        UnfinishedError: nothing else can be measured either.
+        LaunchError: ranks could not be started.
+    """
+    runs: dict[str, Run] = {}
+    causes: list[str] = []
+    for run_name in experiment.runs:
+        try:
+            runs[run_name] = _next(waiting, launcher, experiment, run_name, progress, runs)
+        except NotMeasuredError as error:
+            causes.append(f"{experiment.name}.{run_name}: {error}")
+            progress.not_measured(run_name, str(error))
+            if launcher.is_full():
+                raise UnfinishedError(causes, is_lasting=True) from None
+        else:
+            keep(runs)
+    return runs, causes
+
+
+def _least_quiet(waiting: Pending, watch: Watch | None, before: Reading | None) -> Quiet | None:
+    """Of this session and of those that measured the kept runs; None where one has no record."""
+    if watch is None or before is None:
+        return None
+    session = watch.end(before)
+    return least_quiet([waiting.quiet, session] if waiting.kept else [session])
+
+
+def _demand(name: str, where: Path, quiet: Quiet | None) -> None:
+    """Keep nothing for the reference that a busy machine measured.
+
+    Raises:
+        NotQuietError: the machine was not quiet.
+    """
+    if quiet is not None and not quiet.is_quiet:
+        part_of(name, where).unlink(missing_ok=True)
+        raise NotQuietError(f"{name}: not quiet: {'; '.join(quiet.disturbances)}")
 
 
 def _next(
@@ -287,7 +350,12 @@ def now() -> str:
 
 
 def trace_of(
-    experiment: Experiment, code: Code, here: Machine, runs: dict[str, Run], since: str
+    experiment: Experiment,
+    code: Code,
+    here: Machine,
+    runs: dict[str, Run],
+    since: str,
+    quiet: Quiet | None = None,
 ) -> Trace:
     """A trace of these runs.
 
@@ -297,19 +365,18 @@ def trace_of(
         here: on which machine.
         runs: by name.
         since: when the first of them began.
+        quiet: how quiet the machine was meanwhile; None: not recorded.
     """
-    import torch
-
     under = machine.circumstances()
     return Trace(
-        schema_version=1,
+        schema_version=2,
         experiment=experiment.name,
         question=experiment.question,
         recorded_at=since,
         machine=here.name,
         code=code,
-        software=Software(python=platform.python_version(), torch=str(torch.__version__)),
         circumstances=under,
+        quiet=quiet,
         runs={name: _apart_from(under, run) for name, run in runs.items()},
     )
 

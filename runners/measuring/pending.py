@@ -12,7 +12,7 @@ the one who measures on writes it whole after each run and deletes it with the l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -20,7 +20,9 @@ from runners.plans.experiment import Experiment, RunPlan, find, whole_is_full
 from runners.traces.digest import brought_up, program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read, read_part
 from runners.traces.machine import name_of
-from runners.traces.records import Circumstances, Run, Trace
+from runners.traces.quiet_record import Quiet
+from runners.traces.records import Run, Trace
+from runners.traces.upgrade import TRACE_VERSION
 
 NEEDS_FULL = "a heavier run, left out here; "
 
@@ -47,6 +49,7 @@ class Pending:
         left_out: the runs that only `--full` measures.
         kept: what was measured already by this code and this torch, each with its circumstances.
         since: when the first of the kept runs was measured; None where none is.
+        quiet: how quiet the machine was around the kept runs; None where that is not recorded.
     """
 
     experiment: Experiment
@@ -55,6 +58,14 @@ class Pending:
     left_out: tuple[str, ...]
     kept: Mapping[str, Run] = field(default_factory=dict)
     since: str | None = None
+    quiet: Quiet | None = None
+
+    def with_quiet_runs_only(self) -> Pending:
+        """The same without the kept runs, unless they were measured on a quiet machine."""
+        if not self.kept or (self.quiet is not None and self.quiet.is_quiet):
+            return self
+        wanted = tuple(name for name in self.experiment.runs if name not in self.left_out)
+        return replace(self, measured=wanted, kept={}, since=None, quiet=None)
 
 
 def pending(name: str, where: Path, *, full: bool = False, force: bool = False) -> Pending | None:
@@ -95,6 +106,7 @@ def pending(name: str, where: Path, *, full: bool = False, force: bool = False) 
         tuple(n for n in experiment.runs if n not in wanted),
         {n: r for n, r in kept.items() if n in wanted},
         source.recorded_at if source and kept else None,
+        source.quiet if source and kept else None,
     )
 
 
@@ -145,11 +157,13 @@ def staleness(trace: Trace) -> str | None:
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
     """
+    if trace.recorded_as < TRACE_VERSION:
+        return f"stale, of schema version {trace.recorded_as}"
     if brought_up(trace.experiment, trace.code.digest) != source_digest(trace.experiment):
         return "stale"
     installed = metadata.version("torch")
-    if _release(trace.software.torch) != _release(installed):
-        return f"measured with torch {trace.software.torch}; {installed} is installed"
+    if _release(trace.circumstances.torch) != _release(installed):
+        return f"measured with torch {trace.circumstances.torch}; {installed} is installed"
     return None
 
 
@@ -168,15 +182,8 @@ def _release(version: str) -> str:
 def _with_circumstances(source: Trace) -> dict[str, Run]:
     """What a trace has measured, each run with its circumstances as far as they are known."""
     outdated = outdated_programs(source)
-    known = source.circumstances or Circumstances(
-        python=source.software.python,
-        torch=source.software.torch,
-        affinity=None,
-        visible_devices=None,
-        huge_pages=None,
-    )
     return {
-        name: run.model_copy(update={"circumstances": run.circumstances or known})
+        name: run.model_copy(update={"circumstances": run.circumstances or source.circumstances})
         for name, run in source.runs.items()
         if not _was_left_out(run) and name not in outdated
     }

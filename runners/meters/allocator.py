@@ -22,8 +22,9 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError
+from runners.meters.refusal import note_held_bytes
 from runners.system import accelerator
-from runners.traces.records import AllocatorMemory, Memory
+from runners.traces.measured import AllocatorMemory, Memory
 
 BLOCK_BYTES = 512  # the allocator rounds each block up to a multiple of it
 
@@ -107,20 +108,27 @@ class AllocatorLimit(TorchDispatchMode):
         """Run an operation, then look whether the budget still holds."""
         if any(issubclass(t, DTensor) for t in types):
             return NotImplemented  # its local operations pass by here next
-        result = func(*args, **(kwargs or {}))
+        try:
+            result = func(*args, **(kwargs or {}))
+        except torch.OutOfMemoryError as error:  # the device is full before the budget is
+            note_held_bytes(error, accelerator.allocated(self._device).now_bytes - self._start)
+            raise
         self.check()
         return result
 
     def check(self) -> None:
-        """Look at the peak now.
+        """Look at the peak now; a refusal notes what was held before the operation.
 
         Raises:
             torch.OutOfMemoryError: it lies above the budget.
         """
         found = accelerator.allocated(self._device)
         if found.peak_bytes - self._start > self._budget_bytes:
-            raise torch.OutOfMemoryError(
+            held_bytes = self._before - self._start
+            error = torch.OutOfMemoryError(
                 f"out of memory: tried to allocate {found.peak_bytes - self._before} bytes beside "
-                f"{self._before - self._start} under a budget of {self._budget_bytes}"
+                f"{held_bytes} under a budget of {self._budget_bytes}"
             )
+            note_held_bytes(error, held_bytes)
+            raise error
         self._before = found.now_bytes

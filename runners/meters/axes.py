@@ -11,13 +11,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from runners.meters.memory import OPERATIONS
+from runners.meters.collectives import OPERATIONS, process_group
 
 
 class AxisMeter(TorchDispatchMode):
@@ -61,8 +60,8 @@ def _num_bytes(argument: object) -> int:
 
 def _group_name(args: Iterable[Any]) -> str:
     """The name of the group that a collective is called on."""
-    for argument in args:
-        if isinstance(argument, torch.ScriptObject) and "ProcessGroup" in str(argument._type()):
-            return str(dist.ProcessGroup.unbox(argument).group_name)
+    group = process_group(args)
+    if group is not None:
+        return str(group.group_name)
     words = [argument for argument in args if isinstance(argument, str)]
     return words[-1] if words else ""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from runners.traces.records import Memory
+from runners.traces.measured import Memory
 
 TOLERANCE_SHARE = 0.02
 BLOCK_PAGES = 2  # a block of its own begins with the allocator's header and ends within a page

@@ -20,56 +20,28 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from runners.meters.collectives import (
+    EVERY_RANK,
+    OPERATIONS,
+    Ends,
+    ends_of,
+    payload_bytes,
+    tensors_in,
+)
 from runners.meters.gloo_threads import GlooThreads
+from runners.traces.measured import Collective, Memory, MemoryClasses, Transfer
 from runners.traces.outcome import MovePart
-from runners.traces.records import Collective, Memory, MemoryClasses
 
-# What the dispatcher calls an operation → what PyTorch's users call it.
-OPERATIONS = {
-    "allreduce_": "all_reduce",
-    "all_reduce": "all_reduce",
-    "allgather_": "all_gather",
-    "_allgather_base_": "all_gather",
-    "all_gather_into_tensor": "all_gather",
-    "_reduce_scatter_base_": "reduce_scatter",
-    "reduce_scatter_": "reduce_scatter",
-    "reduce_scatter_tensor": "reduce_scatter",
-    "broadcast_": "broadcast",
-    "send": "send",
-    "recv_": "recv",
-    "scatter_": "scatter",
-    "gather_": "gather",
-    "reduce_": "reduce",
-    "alltoall_": "all_to_all",
-    "alltoall_base_": "all_to_all",
-    "all_to_all_single": "all_to_all",
-    "allreduce_coalesced_": "all_reduce",
-    "allgather_coalesced_": "all_gather",
-    "allgather_into_tensor_coalesced_": "all_gather",
-    "reduce_scatter_tensor_coalesced_": "reduce_scatter",
-    "recv_any_source_": "recv",
-}
 # Operations whose tensors belong to a wrapper that communicates, not to the model's own data.
 BUCKETED = {"all_reduce", "all_gather", "reduce_scatter"}
-PEERED = {"send", "recv", "broadcast", "scatter", "gather"}  # whose first number names a rank
 CPU = torch.device("cpu")
 CLASSES = ("parameters", "gradients", "optimizer", "buckets", "buffers", "activations")
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """This rank's shard of a DTensor; any other tensor as it is."""
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-
-
-def _payload_bytes(arguments: Iterable[Any]) -> int:
-    """Bytes of the larger side of a collective: what it hands over, as this rank sees it."""
-    return max((sum(t.nbytes for t in _tensors(a)) for a in arguments), default=0)
 
 
 class MemoryMeter(TorchDispatchMode):
@@ -78,11 +50,13 @@ class MemoryMeter(TorchDispatchMode):
     def __init__(self, device: torch.device = CPU) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device  # tensors elsewhere, such as Adam's step counters, are counted apart
-        self._elsewhere: set[int] = set()  # numbers of storages that lie on another device
+        self._on_other_device: set[int] = set()  # numbers of storages that lie on another device
         self.phase = "build"
         self.counting = False  # whether collectives are being counted
         self.collectives: Counter[str] = Counter()
         self.collective_bytes: Counter[str] = Counter()
+        self.transfers: Counter[tuple[str, Ends]] = Counter()
+        self.transfer_bytes: Counter[tuple[str, Ends]] = Counter()
         self.moves: dict[str, list[MovePart]] = {}  # by stage, of the first time it was passed
         self._stage: str | None = None
         self._received: list[MovePart] = []  # since the last stage; the next one works on it
@@ -108,10 +82,14 @@ class MemoryMeter(TorchDispatchMode):
         self._stage = None
         self._received = []
 
-    def _see_move(self, operation: str, args: Any) -> None:
-        named = (one for one in args if type(one) is int)
-        peer = next(named, None) if operation in PEERED else None
-        move = MovePart(operation=operation, peer=peer, bytes=_payload_bytes(args))
+    def _see_move(self, operation: str, ends: Ends, args: Any) -> None:
+        source, destination = ends
+        move = MovePart(
+            operation=operation,
+            source=source,
+            destination=destination,
+            bytes=payload_bytes(args),
+        )
         if self._stage is not None:
             self.moves[self._stage].append(move)
         elif operation == "recv":
@@ -150,7 +128,7 @@ class MemoryMeter(TorchDispatchMode):
         if func.namespace in ("c10d", "_c10d_functional"):
             self._gloo.look()
             self._see_collective(func.__name__.split(".")[0], args)
-        for tensor in _tensors(result):
+        for tensor in tensors_in(result):
             if self._sees(tensor):
                 self._see(tensor)
         return result
@@ -166,14 +144,22 @@ class MemoryMeter(TorchDispatchMode):
         operation = OPERATIONS.get(name)
         if operation is None:
             return
-        self._see_move(operation, args)
-        self.largest_collective_bytes = max(self.largest_collective_bytes, _payload_bytes(args))
+        ends = ends_of(name, args)
+        self._see_move(operation, ends, args)
+        self.largest_collective_bytes = max(self.largest_collective_bytes, payload_bytes(args))
         if self.counting:
             self.collectives[operation] += 1
-            self.collective_bytes[operation] += _payload_bytes(args)
+            self.collective_bytes[operation] += payload_bytes(args)
+            self._count_transfer(operation, ends, payload_bytes(args))
         if operation in BUCKETED:
-            for tensor in _tensors(args):
+            for tensor in tensors_in(args):
                 self._see(tensor, "buckets")
+
+    def _count_transfer(self, operation: str, ends: Ends, num_bytes: int) -> None:
+        if ends == EVERY_RANK:
+            return
+        self.transfers[operation, ends] += 1
+        self.transfer_bytes[operation, ends] += num_bytes
 
     def _see(self, tensor: torch.Tensor, kind: str | None = None) -> torch.UntypedStorage:
         storage = local(tensor).untyped_storage()
@@ -200,7 +186,7 @@ class MemoryMeter(TorchDispatchMode):
             self._keys[address] = key
             self._sizes[key] = 0
             if (device or storage.device).type != self._device.type:
-                self._elsewhere.add(key)
+                self._on_other_device.add(key)
             self.num_storages = max(self.num_storages, len(self._sizes))
             weakref.finalize(storage, self._freed, address, key)
         if size != self._sizes[key]:
@@ -234,7 +220,7 @@ class MemoryMeter(TorchDispatchMode):
         total = peak = 0
         peak_phase: str | None = None
         for phase, key, change in self._log:
-            if key in self._elsewhere:
+            if key in self._on_other_device:
                 continue
             kind = self._classes.get(key, "activations")
             live[kind] += change
@@ -254,15 +240,37 @@ class MemoryMeter(TorchDispatchMode):
 
     def host_peak_bytes(self) -> int:
         """The most bytes of tensors that lay on another device than the rank's, at one time."""
-        changes = [change for _, key, change in self._log if key in self._elsewhere]
+        changes = [change for _, key, change in self._log if key in self._on_other_device]
         return max(accumulate(changes), default=0)
 
     def collective_list(self) -> list[Collective]:
-        """The collectives counted, summed by operation."""
+        """The collectives counted, summed by operation, and those with a peer by their ends."""
         return [
-            Collective(operation=name, count=count, bytes=self.collective_bytes[name])
+            Collective(
+                operation=name,
+                count=count,
+                bytes=self.collective_bytes[name],
+                transfers=self._transfers_of(name),
+            )
             for name, count in sorted(self.collectives.items())
         ]
+
+    def _transfers_of(self, name: str) -> list[Transfer]:
+        found = [ends for operation, ends in self.transfers if operation == name]
+        return [
+            Transfer(
+                source=ends[0],
+                destination=ends[1],
+                count=self.transfers[name, ends],
+                bytes=self.transfer_bytes[name, ends],
+            )
+            for ends in sorted(found, key=_with_every_rank_first)
+        ]
+
+
+def _with_every_rank_first(ends: Ends) -> tuple[int, int]:
+    source, destination = ends
+    return -1 if source is None else source, -1 if destination is None else destination
 
 
 def _classes(values: dict[str, int]) -> MemoryClasses:

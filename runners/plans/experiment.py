@@ -39,9 +39,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal
 
-from runners.plans.settings import FreeSettings, RunSettings, S
+from pydantic import ValidationError
+
+from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
 from runners.plans.work import Choice, Work
-from runners.traces.records import Death, Nature, Setting, Status
+from runners.traces.records import Death
+from runners.traces.schema import Nature, Setting, Status
 
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
@@ -261,14 +264,13 @@ def find(name: str) -> Experiment:
 
     Raises:
         UnknownExperimentError: there is none of that name.
+        SettingsError: it declares a setting that its own class forbids.
     """
     path = FOLDER if name == PRIMITIVES else check_name(name)
-    if path == FOLDER:
-        module = importlib.import_module(f"runners.forecast.{PRIMITIVES}")
-    elif path.is_relative_to(FOLDER):
-        module = importlib.import_module(f"runners.experiments.{name}")
-    else:
-        module = _load(path)
+    try:
+        module = _module(name, path)
+    except ValidationError as error:
+        raise SettingsError.of(error) from None
     is_folder = path.name == "__init__.py"
     predicts = module
     if is_folder and (path.parent / "forecast.py").is_file():
@@ -290,6 +292,15 @@ def find(name: str) -> Experiment:
         tuple(getattr(predicts, "CHOICES", ())),
         getattr(module, "ON_CUDA", {}),
     )
+
+
+def _module(name: str, path: Path) -> ModuleType:
+    """The module that declares an experiment."""
+    if path == FOLDER:
+        return importlib.import_module(f"runners.forecast.{PRIMITIVES}")
+    if path.is_relative_to(FOLDER):
+        return importlib.import_module(f"runners.experiments.{name}")
+    return _load(path)
 
 
 def _load(path: Path) -> ModuleType:

@@ -20,18 +20,34 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache, cached_property
+from traceback import extract_tb
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails
 from typing_extensions import TypeVar
 
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0)]
 Factor = Annotated[float, Field(gt=0)]
+FactorOrZero = Annotated[float, Field(ge=0)]
+
+
+class SettingsError(ValueError):
+    """An experiment declares a setting that its own class forbids; names the file and the line."""
+
+    @classmethod
+    def of(cls, error: ValidationError) -> SettingsError:
+        """The error of a module that was being loaded, at the line of it that declared the value.
+
+        That line is the innermost one outside any function.
+        """
+        loading = [at for at in extract_tb(error.__traceback__) if at.name == "<module>"]
+        place = f"{loading[-1].filename}:{loading[-1].lineno}: " if loading else ""
+        return cls(f"{place}{error.title}: {_in_words(error.errors()[0])}")
 
 
 class RunSettings(BaseModel):

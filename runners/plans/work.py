@@ -17,7 +17,7 @@ FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Communication:
     """Collectives or messages of one kind in one step, as one rank takes part in them.
 
     Attributes:
@@ -56,7 +56,7 @@ class Work:
             backward and update together.
         optimizer_parameters: parameters that this rank updates.
         optimizer: which update rule.
-        exchanges: what is communicated.
+        reductions: what is communicated.
         num_busy_ranks: ranks that compute at the same time, and share the machine's cores.
         num_sequential: how many times this work passes one after another before the step ends, as
             the stages of a model do for a single batch.
@@ -69,7 +69,7 @@ class Work:
     num_operations: int = 0
     optimizer_parameters: int = 0
     optimizer: Literal["sgd", "adam", "fused_adam"] = "sgd"
-    exchanges: tuple[Exchange, ...] = ()
+    communication: tuple[Communication, ...] = ()
     block_bytes: int = 0
     smooth_values: float = 0.0
     matrix_rows: int = 0
@@ -107,13 +107,13 @@ def stack_work(widths: Sequence[int], rows: int, *, momentum: bool = False) -> W
     num_layers = len(widths) - 1
     passes = 8 * sum(widths[1:]) + 8 * widths[-1]
     return Work(
-        flops=perceptron_flops(widths, rows),
+        flops=mlp_flops(widths, rows),
         matrix_rows=rows,
         num_products=3 * num_layers - 1,
         moved_bytes=float(FLOAT_BYTES * rows * passes),
         block_bytes=FLOAT_BYTES * rows * max(widths[1:]),
         num_operations=(22 if momentum else 18) * num_layers + 6,
-        optimizer_parameters=perceptron_parameters(widths),
+        optimizer_parameters=mlp_parameters(widths),
     )
 
 
@@ -138,16 +138,16 @@ def transformer_values(
     return float(tokens * (layers * block + 2 * width + 2 * vocabulary))
 
 
-def teacher_bytes(num_rows: int, num_features: int, num_classes: int) -> int:
+def teacher_bytes(num_samples: int, num_features: int, num_classes: int) -> int:
     """What `teach` holds at its peak, in double precision.
 
     All rows, their linear scores, and two hidden layers of four units a class: the layer, and its
     half on the way to the scores.
     """
-    return 8 * num_rows * (num_features + num_classes + 2 * 4 * num_classes)
+    return 8 * num_samples * (num_features + num_classes + 2 * 4 * num_classes)
 
 
-def perceptron_flops(widths: Sequence[int], rows: int) -> float:
+def mlp_flops(widths: Sequence[int], rows: int) -> float:
     """Of one step of a stack of linear layers: forward, and backward without the first input's.
 
     2·rows·in·out for each layer forward, as much again for its weight's gradient, and once more
@@ -164,6 +164,6 @@ def layer_parameters(widths: Sequence[int]) -> list[int]:
     return [a * b + b for a, b in pairwise(widths)]
 
 
-def perceptron_parameters(widths: Sequence[int]) -> int:
+def mlp_parameters(widths: Sequence[int]) -> int:
     """Weights and biases of a stack of linear layers."""
     return sum(layer_parameters(widths))

@@ -21,12 +21,20 @@ import torch
 from torch import Tensor, nn
 
 BASE = "build"  # what a rank does where nothing else is marked
+STEP_PHASES = FORWARD, BACKWARD, UPDATE = "forward", "backward", "optimizer"
 
 
 class Marked(Protocol):
     """What a phase needs of its rank."""
 
     phase_name: str
+
+    @property
+    def is_metered(self) -> bool:
+        """Whether meters want to hear where each phase ends."""
+
+    def beat(self) -> None:
+        """Tell whoever watches what the rank does now."""
 
     def begin(self, phase: Phase) -> None:
         """The phase begins."""
@@ -60,16 +68,19 @@ class Phase:
 
 
 class StepPhases:
-    """Tells forward, backward and update apart by hooks on a module, autograd and an optimizer."""
+    """Tells forward, backward and update apart by hooks on a module, autograd and an optimizer.
+
+    Under meters each is a `Phase`, whose end they hear as well. Elsewhere only its name and a
+    heartbeat are wanted, and a step of a small model has no time for more.
+    """
 
     current: ClassVar[StepPhases | None] = None  # of this process: it hears of `Tensor.backward`
 
     def __init__(self, rank: Marked) -> None:
         self._rank = rank
-        self._forward, self._backward, self._update = (
-            Phase(rank, name, computes=True) for name in ("forward", "backward", "optimizer")
-        )
-        self.open: Phase | None = None
+        self._is_metered = rank.is_metered
+        self._phases = {name: Phase(rank, name, computes=True) for name in STEP_PHASES}
+        self.open = ""  # the phase that a hook has begun
         self._handles: list[Any] = []
 
     def attach(self, module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
@@ -93,43 +104,44 @@ class StepPhases:
 
     def close(self) -> None:
         """End the phase that a hook has begun, if one is open."""
-        if self.open is not None and self._rank.phase_name == self.open.name:
-            self.open.__exit__(None)
-        self.open = None
+        opened = self.open
+        if opened and self._rank.phase_name == opened:
+            if self._is_metered:
+                self._phases[opened].__exit__(None)
+            else:
+                self._rank.phase_name = BASE
+        self.open = ""
 
-    def _begin(self, phase: Phase) -> None:
-        if self.open is phase and self._rank.phase_name == phase.name:
-            return  # several forward passes before one backward
-        self.close()
-        if self._rank.phase_name == BASE:
-            self.open = phase
-            phase.__enter__()
+    def begin(self, name: str) -> None:
+        """Begin a phase, and end the one that a hook began before; not within a marked phase."""
+        rank = self._rank
+        now = rank.phase_name
+        if now == name or (now != BASE and now != self.open):
+            return  # several forward passes before one backward; or within a marked phase
+        if self._is_metered:
+            self.close()
+            self._phases[name].__enter__()
+        else:
+            rank.phase_name = name
+            rank.beat()
+        self.open = name
 
     def _on_forward(self, *call: object) -> None:
-        is_computed_again = self.open is self._backward  # under activation checkpointing
-        if torch.is_grad_enabled() and not is_computed_again:
-            self._begin(self._forward)
+        is_computed_again = self.open == BACKWARD  # under activation checkpointing
+        if not is_computed_again and torch.is_grad_enabled():
+            self.begin(FORWARD)
 
     def _on_step(self, *call: object) -> None:
-        self._begin(self._update)
+        self.begin(UPDATE)
 
     def _then_close(self, cleared: Callable[..., None]) -> Callable[..., None]:
         @wraps(cleared)
         def zero_grad(*arguments: Any, **named: Any) -> None:
             cleared(*arguments, **named)
-            if self.open is self._update:
+            if self.open == UPDATE:
                 self.close()
 
         return zero_grad
-
-    def begin_backward(self) -> None:
-        """`Tensor.backward` is called."""
-        self._begin(self._backward)
-
-    def end_backward(self) -> None:
-        """It has returned; after a failure nothing is said, and the phase stands."""
-        if self.open is self._backward:
-            self.close()
 
 
 def _hear_of_backward() -> None:
@@ -141,8 +153,10 @@ def _hear_of_backward() -> None:
         phases = StepPhases.current
         if phases is None:
             return differentiated(tensor, *arguments, **named)
-        phases.begin_backward()
+        phases.begin(BACKWARD)
         differentiated(tensor, *arguments, **named)
-        return phases.end_backward()
+        if phases.open == BACKWARD:  # after a failure nothing is said, and the phase stands
+            phases.close()
+        return None
 
     Tensor.backward = backward  # type: ignore[method-assign,assignment]

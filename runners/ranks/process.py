@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.kernel import heap_bytes
 from runners.meters.memory import MemoryMeter
+from runners.meters.refusal import held_bytes_at
 from runners.plans.experiment import RunPlan, find
 from runners.ranks.confirm import confirm_memory
 from runners.ranks.heartbeat import Heart
@@ -33,7 +34,8 @@ from runners.system import accelerator, limits
 from runners.system.links import enter
 from runners.traces.files import write_json
 from runners.traces.outcome import RankOutcome
-from runners.traces.records import Failure, Status
+from runners.traces.records import Failure
+from runners.traces.schema import Status
 
 PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
 _ASKED = re.compile(r"tried to allocate (\d+) bytes")
@@ -115,6 +117,7 @@ def _limit(rank: Rank, budget_bytes: int, heap_before: int) -> None:
             "warm-up needs; raise the budget or shrink the warm-up"
         )
     _limit_data(now + budget_bytes)
+    rank.note_refusals(now)
 
 
 def _spare_the_machine(most_bytes: int) -> None:
@@ -148,7 +151,7 @@ def _lift_limit(rank: Rank) -> None:
         _limit_data(None)
 
 
-def _asked_bytes(message: str) -> int | None:
+def _requested_bytes(message: str) -> int | None:
     if match := _ASKED.search(message):
         return int(match.group(1))
     if match := _ASKED_CUDA.search(message):
@@ -158,7 +161,7 @@ def _asked_bytes(message: str) -> int | None:
 
 def _limit_behind(kind: str, message: str) -> str | None:
     """The line that names the shell's limit which made a rank fail; None where none did."""
-    if kind == "out_of_memory" and not limits.refuses_addresses(_asked_bytes(message)):
+    if kind == "out_of_memory" and not limits.refuses_addresses(_requested_bytes(message)):
         return None  # a budget, or the machine
     return limits.blamed(message) if kind in ("out_of_memory", "exception") else None
 
@@ -187,8 +190,9 @@ def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
     return status, Failure(
         kind=kind,
         message=told,
-        asked_bytes=_asked_bytes(message),
+        requested_bytes=_requested_bytes(message),
         rank=rank.rank,
+        held_bytes=held_bytes_at(error) if kind == "out_of_memory" else None,
         phase=rank.phase_name,
         step=rank.step_index if rank.step_index >= 0 else None,
     )
@@ -256,7 +260,8 @@ def live(request: dict[str, Any]) -> None:
         rank.finish()
         confirm_memory(rank, experiment.strategies[plan.strategy])
     except BaseException as error:  # noqa: BLE001 whatever it was, the launcher must hear of it
-        # Freed tensors first: the record must not be refused as the training was.
+        rank.note_held(error)
+        # The limit first: the record must not be refused as the training was.
         _lift_limit(rank)
         rank.outcome.status, rank.outcome.failure = failure_of(error, rank)
         rank.keep_peak()

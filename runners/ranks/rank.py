@@ -32,14 +32,16 @@ from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
 from runners.meters.kernel import KernelPeak, disagreement
 from runners.meters.link import LinkCount, LinkMeter
 from runners.meters.memory import MemoryMeter, local
+from runners.meters.refusal import DataSegmentLimit
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import S
+from runners.ranks.clocks import compared_clocks
 from runners.ranks.heartbeat import Heart
 from runners.ranks.phases import BASE, Phase, StepPhases
 from runners.ranks.recorder import Recorder, parameter_digest
 from runners.system import accelerator
+from runners.traces.measured import Memory
 from runners.traces.outcome import EventPart
-from runners.traces.records import Memory
 
 NUM_METERED_STEPS = (
     3  # the first creates state, the second rebuilds DDP's buckets, the third is steady
@@ -76,7 +78,7 @@ class Rank(Recorder, Generic[S]):
         self._memory: MemoryMeter | None = None
         self._kernel: KernelPeak | None = None
         self._allocator: AllocatorPeak | None = None
-        self._limit: AllocatorLimit | None = None
+        self._limit: AllocatorLimit | DataSegmentLimit | None = None
         self._activity: ActivityMeter | None = None
         self._link: LinkMeter | None = None
         self._module: nn.Module | None = None
@@ -161,11 +163,13 @@ class Rank(Recorder, Generic[S]):
         """Steps with a clock around each, and what it costs outside the loop."""
         clock, keep = time.perf_counter, self.outcome.step_seconds.append
         settle = self.settle if self.device.type == "cuda" else None
+        phases = self._of_step
         for index in range(count):
             self.step_index += 1
             start = clock()
             yield index
-            self._of_step.close()
+            if phases.open:
+                phases.close()
             if settle is not None:
                 settle()
             keep(clock() - start)
@@ -173,6 +177,7 @@ class Rank(Recorder, Generic[S]):
     @contextmanager
     def _timeline(self) -> Iterator[None]:
         if self.plan.world_size > 1:
+            self.outcome.clocks = compared_clocks(self.rank, self.world_size, self.device)
             dist.barrier()  # ranks enter the step together, so its start means the same to all
         self._activity = ActivityMeter(self.rank, self.device.type)
         with self._activity as meter:
@@ -279,6 +284,19 @@ class Rank(Recorder, Generic[S]):
         """Enforce a budget on this rank's accelerator, from now until `lift_limit`."""
         self._limit = AllocatorLimit(budget_bytes, self.device).__enter__()
 
+    def note_refusals(self, heap_bytes: int) -> None:
+        """Note what is held where memory is refused, from now until `lift_limit`, on CPU.
+
+        Args:
+            heap_bytes: of the data segment when it was limited.
+        """
+        self._limit = DataSegmentLimit(heap_bytes).__enter__()
+
+    def note_held(self, error: BaseException) -> None:
+        """Note on an exception what is held now, where no operation has noted it."""
+        if isinstance(self._limit, DataSegmentLimit):
+            self._limit.note(error)
+
     def lift_limit(self) -> None:
         """Let the rank write its record: the budget is for training."""
         if self._limit is not None:
@@ -299,8 +317,8 @@ class Rank(Recorder, Generic[S]):
         if self._module is not None and not self.is_metered and self.pass_name != "budgeted":
             self.outcome.parameter_digest = parameter_digest(self._module.parameters())
 
-    def rows(self, *tensors: Tensor) -> None:
-        """Say that tensors are input rows, not activations."""
+    def inputs(self, *tensors: Tensor) -> None:
+        """Say that tensors are input samples, not activations."""
         if self._memory is not None:
             self._memory.name(tensors, "buffers")
 

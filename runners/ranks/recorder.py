@@ -20,7 +20,8 @@ from runners.meters.memory import local
 from runners.plans.experiment import PassName, RunPlan
 from runners.traces.files import finite_or_none
 from runners.traces.outcome import EpochPart, RankOutcome, ValidationPart
-from runners.traces.records import Model, NonFinite, PredictionStep, Setting, Stage
+from runners.traces.records import Model, NonFinite, PredictionStep, Stage
+from runners.traces.schema import Setting
 
 NUM_VALUES = 4
 MAX_NON_FINITE = 20  # listed a rank; a run that has diverged says nothing new at each later step
@@ -53,6 +54,7 @@ class Recorder:
         self.pass_name = pass_name
         self.step_index = -1
         self.outcome = RankOutcome(rank=rank)
+        self._keeps_steps = plan.keeps_steps and not self.is_metered
 
     @property
     def is_metered(self) -> bool:
@@ -152,12 +154,12 @@ class Recorder:
             loss: mean over this rank's samples.
             accuracy: share of them classified rightly.
             num_samples: how many there were.
-            validation: rows, loss and accuracy on rows never trained on.
+            validation: number of samples that no rank trained on, their loss and accuracy.
             parameters: given where replicas are to be compared: their digest is kept.
         """
         if self.is_metered:
             return
-        rows, validation_loss, validation_accuracy = validation or (0, None, None)
+        count, validation_loss, validation_accuracy = validation or (0, None, None)
         for field, value in (("loss", loss), ("validation_loss", validation_loss)):
             if value is not None and not math.isfinite(value):
                 self._not_finite(field, value)
@@ -174,7 +176,7 @@ class Recorder:
         )
         if validation is not None:
             self.outcome.validation = ValidationPart(
-                num_rows=rows,
+                num_samples=count,
                 loss=_rounded(validation_loss),
                 accuracy=_rounded(validation_accuracy),
             )
@@ -183,7 +185,7 @@ class Recorder:
         """Record the loss of one step, where the run keeps them."""
         if not math.isfinite(loss):
             self._not_finite("step_losses", loss)
-        if self.plan.keeps_steps and not self.is_metered:
+        if self._keeps_steps:
             self.outcome.step_losses.append(_rounded(loss))
 
     def _check_values(self, field: str, tensor: Tensor) -> None:

@@ -81,11 +81,11 @@ def blamed(words: str) -> str | None:
     return None
 
 
-def refuses_addresses(asked_bytes: int | None) -> bool:
+def refuses_addresses(requested_bytes: int | None) -> bool:
     """Whether it was `ulimit -v` that refused memory to this process, and no budget.
 
     Args:
-        asked_bytes: what was refused; where nobody says, little.
+        requested_bytes: what was refused; where nobody says, little.
     """
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     if allowed == resource.RLIM_INFINITY:
@@ -95,7 +95,7 @@ def refuses_addresses(asked_bytes: int | None) -> bool:
         peak = int(status.partition("VmPeak:")[2].split()[0]) * 1024
     except (OSError, IndexError, ValueError):
         return False
-    return peak + (asked_bytes or allowed // 20) > allowed
+    return peak + (requested_bytes or allowed // 20) > allowed
 
 
 def explain(command: str) -> None:

@@ -17,7 +17,8 @@ from pathlib import Path
 from runners.traces.digest import brought_up
 from runners.traces.fields import is_of_time
 from runners.traces.files import TraceError, machine_folders, read
-from runners.traces.records import Run, Samples, Trace
+from runners.traces.measured import SampledSeconds
+from runners.traces.records import Run, Trace
 
 FEWEST_SAMPLES = 5
 # Fields of a run that are set, or are words for people, or that the kernel rounds.
@@ -202,13 +203,13 @@ def _compare_times(path: str, one: Run, other: Run, found: Difference) -> None:
             )
 
 
-def _times(run: Run) -> dict[str, Samples]:
+def _times(run: Run) -> dict[str, SampledSeconds]:
     steps = {"timing.step": run.timing.step} if run.timing.step else {}
     measured = {f"timing.measures.{name}": s for name, s in run.timing.measures.items()}
     return {**steps, **measured}
 
 
-def overlap(one: Samples, other: Samples) -> bool:
+def overlap(one: SampledSeconds, other: SampledSeconds) -> bool:
     """Whether the quartile ranges of two times have anything in common."""
     return (
         one.first_quartile_seconds <= other.third_quartile_seconds

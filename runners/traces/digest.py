@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
 import yaml
 
 from runners.traces.programs import declared
-from runners.traces.records import Record
+from runners.traces.schema import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 HARMLESS = Path(__file__).with_name("harmless.yml")
+# Safe both; in C where PyYAML was built with it.
+LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 COVERED = ("runners.experiments", "runners.training")
 # What every run passes through: how its ranks are set up, metered, recorded and gathered.
 MEASURING = (
@@ -35,6 +38,10 @@ MEASURING = (
     "runners/measuring/live_rank.py",
     "runners/measuring/gather.py",
 )
+
+
+# The fields of a node that hold statements.
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class Rerun(Record):
@@ -68,7 +75,8 @@ def harmless() -> tuple[Harmless, ...]:
     Raises:
         ValueError: the file is not what it should be.
     """
-    entries = yaml.safe_load(HARMLESS.read_text(encoding="utf-8")) if HARMLESS.is_file() else None
+    text = HARMLESS.read_text(encoding="utf-8") if HARMLESS.is_file() else ""
+    entries = yaml.load(text, LOADER)
     return tuple(Harmless.model_validate(entry) for entry in entries or ())
 
 
@@ -99,9 +107,19 @@ def _parsed(text: str) -> ast.Module | None:
         return None
 
 
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """The module, and everything in it that holds statements or is one; no expression does."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in BLOCKS:
+            waiting += getattr(node, name, ())
+
+
 def _imported_modules(tree: ast.Module) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -117,7 +135,7 @@ def _module_path(name: str) -> Path | None:
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if (
             isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
             and node.body
@@ -138,20 +156,22 @@ def _only_predicts(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "runners.plans.work"
 
 
-class _Imports(ast.NodeTransformer):
-    """Takes imports of our own modules out of a tree and keeps the names.
+def _imports_taken_out(tree: ast.Module) -> set[str]:
+    """Take imports of our own modules out of a tree; the names that they brought.
 
     From where a name comes alters no result: the code behind it is covered itself.
     """
+    names: set[str] = set()
+    for node in _statements(tree):
+        for block in (getattr(node, name, []) for name in BLOCKS):
+            ours = [one for one in block if _is_import_of_ours(one)]
+            names |= {f"{a.name} as {a.asname or a.name}" for one in ours for a in one.names}
+            block[:] = [one for one in block if one not in ours]
+    return names
 
-    def __init__(self) -> None:
-        self.names: set[str] = set()
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
-        if not (node.module or "").startswith("runners"):
-            return node
-        self.names |= {f"{alias.name} as {alias.asname or alias.name}" for alias in node.names}
-        return None
+def _is_import_of_ours(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runners")
 
 
 def _without_forecasts(tree: ast.Module) -> ast.Module:
@@ -171,15 +191,17 @@ def dumped(node: object) -> str:
         return repr(node)
     fields = [
         f"{name}={dumped(value)}"
-        for name in node._fields
-        if not _is_left_out(type(node), name, value := getattr(node, name, None))
+        for name, is_optional in _fields(type(node))  # type: ignore[arg-type] # a class has a hash
+        if not ((value := getattr(node, name, None)) is None and is_optional)
+        and (value or name != "type_params")
     ]
     return f"{type(node).__name__}({', '.join(fields)})"
 
 
-def _is_left_out(kind: type[ast.AST], name: str, value: object) -> bool:
-    is_optional = getattr(kind, name, ...) is None
-    return (value is None and is_optional) or (name == "type_params" and not value)
+@cache
+def _fields(kind: type[ast.AST]) -> tuple[tuple[str, bool], ...]:
+    """The fields of a kind of node, and whether each may be left out of a program."""
+    return tuple((name, getattr(kind, name, ...) is None) for name in kind._fields)
 
 
 @lru_cache(maxsize=256)
@@ -193,7 +215,7 @@ def _named_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
         return frozenset(), ()
     programs = [
         node.value
-        for node in ast.walk(tree)
+        for node in (ast.walk(tree) if "content/" in text else ())  # most files name none
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and node.value.startswith("content/")
@@ -271,9 +293,8 @@ def _deciding(text: str, *, is_program: bool) -> bytes:
     tree = _parsed(text)
     if tree is None:
         return text.encode("utf-8", "surrogateescape")
-    imports = _Imports()
-    imports.visit(_without_forecasts(_without_docstrings(tree)))
-    decides = dumped(tree) + "".join(sorted(imports.names))
+    names = _imports_taken_out(_without_forecasts(_without_docstrings(tree)))
+    decides = dumped(tree) + "".join(sorted(names))
     if is_program:
         decides += "\n".join(declared(text))
     return decides.encode()

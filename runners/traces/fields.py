@@ -72,7 +72,7 @@ def below(thing: object) -> list[str]:
 
 
 # Measures of ranks that were worked out from times.
-SHARES_OF_TIMES = frozenset({"idle_share", "idle_shares", "handover_share", "inside_share"})
+SHARES_OF_TIMES = frozenset({"idle_share", "idle_shares", "sending_share", "inside_share"})
 
 
 def measure_of(steps: Sequence[Key]) -> Measure | None:

@@ -1,8 +1,10 @@
 """Files of traces: what one experiment measured on one machine, as versioned JSON.
 
 Flow: `runners/measuring` puts a `Trace` together; `write` puts it on disk whole; `read` gives it
-back to the generator, refusing whatever it does not know. What a trace holds is in `records.py`. No
-torch here: pages are built from committed traces on machines that never install it.
+back to the generator, refusing whatever it does not know. A trace of an earlier schema version is
+read as one of the present version (`upgrade.py`), and remembers its own. What a trace holds is in
+`records.py` and `measured.py`. No torch here: pages are built from committed traces on machines
+that never install it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -22,9 +25,10 @@ from pydantic import ValidationError
 from runners.traces.digest import brought_up, program_digests, source_digest
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
-from runners.traces.records import Record, Trace
+from runners.traces.records import Trace
+from runners.traces.schema import Record
+from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, Step, VersionError, upgraded
 
-SCHEMA_VERSION = 1
 MAX_TRACE_BYTES = 300_000
 MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is the longest
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
@@ -119,18 +123,30 @@ def _loaded(path: Path, text: str) -> object:
 RecordT = TypeVar("RecordT", bound=Record)
 
 
+# The present version of each kind of document, and the steps that lead to it.
+VERSIONS: dict[type[Record], tuple[int, Mapping[int, Step]]] = {
+    Trace: (TRACE_VERSION, TRACE_STEPS),
+    Machine: (1, {}),
+    Prediction: (1, {}),
+}
+
+
 @lru_cache(maxsize=512)
-def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
-    """The record in a file's text; the same text is read once, and records never change."""
+def _parsed(path: Path, text: str, model: type[RecordT]) -> tuple[RecordT, int]:
+    """The record in a file's text, and the schema version of the file.
+
+    The same text is read once, and records never change.
+    """
     document = _loaded(path, text)
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise TraceError(
-            f"{path}: schema_version {version} is newer than this Proofbook reads "
-            f"({SCHEMA_VERSION}); update the project"
-        )
+    if not isinstance(document, dict):
+        raise TraceError(f"{path}: (whole file): not a JSON object; delete it and run again")
+    version, steps = VERSIONS[model]
     try:
-        return model.model_validate(document)
+        present, recorded_as = upgraded(document, steps, version)
+    except VersionError as error:
+        raise TraceError(f"{path}: {error}") from None
+    try:
+        return model.model_validate(present), recorded_as
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "(whole file)"
@@ -139,14 +155,21 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
         raise TraceError(f"{path}: {field}: {first['msg'].lower()}{more}") from None
 
 
+@lru_cache(maxsize=512)
+def _parsed_trace(path: Path, text: str) -> Trace:
+    trace: Trace
+    trace, recorded_as = _parsed(path, text, Trace)
+    return trace.recorded_with(recorded_as)
+
+
 def read(path: Path) -> Trace:
     """Read one trace.
 
     Raises:
-        TraceError: the file is missing, torn, of a future schema, or a field is malformed,
+        TraceError: the file is missing, torn, of an unknown schema, or a field is malformed,
             unknown or not finite; the message names file and field.
     """
-    trace: Trace = _parsed(path, _text(path), Trace)
+    trace = _parsed_trace(path, _text(path))
     if trace.experiment != path.stem:
         raise TraceError(
             f"{path}: experiment: is {trace.experiment!r}, the file says {path.stem!r}"
@@ -160,7 +183,7 @@ def read_try(path: Path) -> Trace:
     Raises:
         TraceError: as `read`, and where it holds another number of runs than one.
     """
-    trace: Trace = _parsed(path, _text(path), Trace)
+    trace = _parsed_trace(path, _text(path))
     if len(trace.runs) != 1:
         raise TraceError(f"{path}: runs: a try holds one run, this file {len(trace.runs)}")
     return trace
@@ -172,8 +195,7 @@ def read_part(path: Path) -> Trace:
     Raises:
         TraceError: as `read`.
     """
-    trace: Trace = _parsed(path, _text(path), Trace)
-    return trace
+    return _parsed_trace(path, _text(path))
 
 
 def machine_folders(traces: Path) -> list[str]:
@@ -189,7 +211,7 @@ def read_machine(folder: Path) -> Machine:
         TraceError: as `read`.
     """
     path = folder / "machine.json"
-    machine: Machine = _parsed(path, _text(path), Machine)
+    machine: Machine = _parsed(path, _text(path), Machine)[0]
     return machine
 
 
@@ -202,12 +224,14 @@ def read_prediction(folder: Path) -> Prediction | None:
     path = folder / "prediction.json"
     if not path.exists():
         return None
-    prediction: Prediction = _parsed(path, _text(path), Prediction)
+    prediction: Prediction = _parsed(path, _text(path), Prediction)[0]
     return prediction
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether the experiment's code, or a program that it ran, has changed since."""
+    """Whether the experiment's code, a program that it ran, or the schema has changed since."""
+    if trace.recorded_as < TRACE_VERSION:
+        return True
     code = brought_up(trace.experiment, trace.code.digest)
     return code != source_digest(trace.experiment) or bool(outdated_programs(trace))
 

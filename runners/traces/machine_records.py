@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from runners.traces.records import Record, without
+from runners.traces.schema import Record, without
 
 
 class Accelerator(Record):

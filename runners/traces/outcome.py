@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from runners.traces.records import (
-    Collective,
-    Failure,
-    Memory,
-    Model,
-    NonFinite,
-    PredictionStep,
-    Setting,
-    Stage,
-    Status,
-)
+from runners.traces.measured import Collective, Memory, RankClock
+from runners.traces.records import Failure, Model, NonFinite, PredictionStep, Stage
+from runners.traces.schema import Setting, Status
 
 
 class _Part(BaseModel):
@@ -34,9 +26,9 @@ class EpochPart(_Part):
 
 
 class ValidationPart(_Part):
-    """One rank's last look at the validation rows."""
+    """One rank's last evaluation on the validation samples."""
 
-    num_rows: int
+    num_samples: int
     loss: float | None
     accuracy: float | None
 
@@ -52,10 +44,11 @@ class EventPart(_Part):
 
 
 class MovePart(_Part):
-    """One operation as one rank saw it: `peer` is the other side or the root, where it has one."""
+    """One operation as one rank saw it; ranks are global, and None stands for every rank."""
 
     operation: str
-    peer: int | None
+    source: int | None
+    destination: int | None
     bytes: int
 
 
@@ -84,6 +77,7 @@ class RankOutcome(_Part):
     step_seconds: list[float] = []
     events: list[EventPart] = []
     window_ns: tuple[int, int] | None = None
+    clocks: list[RankClock] = []
     non_finite: list[NonFinite] = []
     measures: dict[str, Setting] = {}
     measured_seconds: dict[str, list[float]] = {}

@@ -9,7 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from runners.traces.records import Record, Samples
+from runners.traces.measured import SampledSeconds
+from runners.traces.schema import Record
 
 
 class Interval(Record):
@@ -48,7 +49,7 @@ class Prediction(Record):
     schema_version: Literal[1]
     machine: str
     recorded_at: str = Field(description="UTC, ISO 8601, seconds; before any run it predicts")
-    primitives: dict[str, Samples | float] = Field(
+    primitives: dict[str, SampledSeconds | float] = Field(
         description="by name with its unit: `matrix_flops_per_second`, `all_reduce_2_alpha_seconds`"
     )
     runs: dict[str, RunForecast] = Field(description="by `experiment.run`")

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from runners.traces.records import Setting, Status
+from runners.traces.schema import Setting, Status
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = re.compile(r"torchrun (?:\S+ )*?--nproc-per-node (?P<ranks>\d+) (?P<file>\S+\.py)")

@@ -8,33 +8,19 @@ two traces can be compared without comparing clocks. Units are in the names: `_b
 from __future__ import annotations
 
 import signal as signals
-import statistics
 from typing import Annotated, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
 
-Status = Literal[
-    "completed", "out_of_memory", "diverged", "deadlocked", "died", "failed", "skipped"
-]
-Nature = Literal["real", "paced", "simulated"]
-Activity = Literal["compute", "communication", "waiting"]
-Shape = list[int]
-Setting = int | float | str | bool | None | list[int] | list[float] | list[str]
-Loss = float | None  # null where the loss was not finite; `non_finite` then says where and what
-
-
-class Record(BaseModel):
-    """Any part of a trace: unknown fields, and values of another type, are refused."""
-
-    # JSON has no inf, but Python reads 1e999 as one.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+from runners.traces.measured import Collective, Memory, Timing
+from runners.traces.quiet_record import Quiet
+from runners.traces.schema import Loss, Nature, Record, Setting, Shape, Status, without
 
 
 class Code(Record):
@@ -56,13 +42,6 @@ class Code(Record):
     def _without_no_programs(self, written: SerializerFunctionWrapHandler) -> dict[str, object]:
         found: dict[str, object] = written(self)
         return found if self.programs else {k: v for k, v in found.items() if k != "programs"}
-
-
-class Software(Record):
-    """Versions that a result can depend on."""
-
-    python: str
-    torch: str
 
 
 class Circumstances(Record):
@@ -88,7 +67,15 @@ class Failure(Record):
         )
     )
     message: str = Field(description="the first line of what was raised, as it was raised")
-    asked_bytes: int | None = Field(description="bytes the refused allocation asked for")
+    requested_bytes: int | None = Field(description="bytes that the refused allocation requested")
+    held_bytes: int | None = Field(
+        default=None,
+        description=(
+            "of out_of_memory: bytes held when the allocator refused, as the budget counts them: "
+            "on CPU the growth of the process's data segment since the budget was set, on an "
+            "accelerator the growth of what its allocator gave out; null: not known"
+        ),
+    )
     rank: int | None = Field(description="null: ranks hang, and none is behind the others")
     phase: str = Field(description="build, wrap, forward, backward, optimizer, …")
     step: int | None = Field(description="training step of the failure, from 0; null before it")
@@ -99,9 +86,10 @@ class Failure(Record):
 
     @model_serializer(mode="wrap")
     def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Few failures are deaths."""
+        """Few failures are deaths, and few are refusals of memory."""
         whole: dict[str, object] = dumped(self)
-        return {k: v for k, v in whole.items() if k not in ("signal", "exit_code") or v is not None}
+        rare = ("signal", "exit_code", "held_bytes")
+        return {k: v for k, v in whole.items() if k not in rare or v is not None}
 
 
 class Death(Record):
@@ -154,11 +142,6 @@ class Model(Record):
 _SELDOM = ("ranks", "moves")
 
 
-def without(names: tuple[str, ...], dumped: dict[str, object]) -> dict[str, object]:
-    """A dumped record without those of these fields that are empty or as always."""
-    return {name: kept for name, kept in dumped.items() if name not in names or kept}
-
-
 class Held(Record):
     """What went into a stage and came out of it on one rank."""
 
@@ -172,9 +155,9 @@ class Move(Record):
     """One operation between ranks in a stage, as a metered pass saw it pass by."""
 
     operation: str
-    source: int | None = Field(description="null: every rank gives")
-    target: int | None = Field(description="null: every rank receives")
-    bytes: int = Field(description="payload as the rank that hands over most sees it")
+    source: int | None = Field(description="global rank; null: every rank sends")
+    destination: int | None = Field(description="global rank; null: every rank receives")
+    bytes: int = Field(description="payload as the rank with the largest payload sees it")
 
 
 class Stage(Record):
@@ -210,7 +193,7 @@ class RankEpoch(Record):
 
 
 class Epoch(Record):
-    """Training and validation after one pass over the rows; epochs count from 1."""
+    """Training and validation after one pass over the samples; epochs count from 1."""
 
     epoch: int
     loss: Loss = Field(description="mean over the epoch's samples, all ranks")
@@ -221,10 +204,10 @@ class Epoch(Record):
 
 
 class Validation(Record):
-    """The last look at rows never trained on."""
+    """The last evaluation on samples that no rank trained on."""
 
     rank: int
-    num_rows: int
+    num_samples: int
     loss: Loss
     accuracy: float | None
 
@@ -239,60 +222,6 @@ class PredictionStep(Record):
     shape_out: Shape
     values: list[float]
     facts: dict[str, Setting] = Field(description="what else the step shows: loss, digest, class …")
-
-
-class MemoryClasses(Record):
-    """Bytes by what they are for."""
-
-    parameters_bytes: int
-    gradients_bytes: int
-    optimizer_bytes: int
-    activations_bytes: int
-    buckets_bytes: int = Field(description="what a wrapper (DDP, FSDP) keeps to communicate")
-    buffers_bytes: int = Field(description="module buffers and input rows")
-
-
-class AllocatorMemory(Record):
-    """What the allocator of an accelerator counted on one rank, above its start."""
-
-    peak_bytes: int = Field(description="given out at most, each block rounded up")
-    workspace_bytes: int = Field(description="of cuBLAS, in no tensor")
-    rounding_bytes: int = Field(description="that rounding may have added to the peak")
-    host_peak_bytes: int | None = Field(
-        default=None, description="of tensors in main memory, by the meter"
-    )
-
-
-class Memory(Record):
-    """What one rank needed, above what it held before the model was built.
-
-    `peak_bytes`, `at_peak`, `largest` and `phases` come from the dispatch-mode meter of a metered
-    pass; `kernel_peak_bytes` is the kernel's own high-water mark over the same stretch, and the
-    only one a budgeted pass has. On an accelerator they count what lies there, and `allocator` is
-    what they are checked against.
-    """
-
-    peak_bytes: int | None
-    peak_phase: str | None
-    at_peak: MemoryClasses | None
-    largest: MemoryClasses | None = Field(description="the most each class ever held")
-    phases: dict[str, int] = Field(description="peak bytes by phase")
-    kernel_peak_bytes: int | None
-    allocator: AllocatorMemory | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """On CPU there is none."""
-        whole: dict[str, object] = dumped(self)
-        return {k: v for k, v in whole.items() if k != "allocator" or v is not None}
-
-
-class Collective(Record):
-    """All calls of one operation on one rank during one metered step."""
-
-    operation: str
-    count: int
-    bytes: int = Field(description="payload handed to the operation, summed over the calls")
 
 
 class RankRecord(Record):
@@ -315,83 +244,6 @@ class RankRecord(Record):
     @model_serializer(mode="wrap")
     def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Few experiments measure anything that the meters do not."""
-        return without(("measures",), dumped(self))
-
-
-class Samples(Record):
-    """Repeated measurements of one time, raw, with what is reported of them."""
-
-    unit: Literal["seconds"]
-    samples: list[float]
-    num_samples: int
-    first_quartile_seconds: float
-    median_seconds: float
-    third_quartile_seconds: float
-
-    @classmethod
-    def of(cls, seconds: list[float]) -> Samples:
-        """Summarise raw samples, in seconds.
-
-        Raises:
-            ValueError: without a sample.
-        """
-        if not seconds:
-            raise ValueError("no sample to summarise")
-        kept = [round(s, 7) for s in seconds]
-        first, middle, third = (
-            statistics.quantiles(kept, n=4, method="inclusive")
-            if len(kept) > 1
-            else (kept[0], kept[0], kept[0])
-        )
-        return cls(
-            unit="seconds",
-            samples=kept,
-            num_samples=len(kept),
-            first_quartile_seconds=round(first, 7),
-            median_seconds=round(middle, 7),
-            third_quartile_seconds=round(third, 7),
-        )
-
-
-class Span(Record):
-    """What a rank was doing between two moments of the one step a timeline shows."""
-
-    rank: int
-    activity: Activity
-    name: str
-    start_seconds: float
-    end_seconds: float
-
-
-class RankTime(Record):
-    """How one rank spent the step of the timeline."""
-
-    rank: int
-    compute_seconds: float
-    communication_seconds: float
-    waiting_seconds: float
-    waiting_share: float = Field(description="of the whole step, 0 to 1")
-
-
-class Timing(Record):
-    """Every measured time of a run."""
-
-    wall_seconds: float = Field(description="the run with all its passes")
-    oversubscribed: bool = Field(
-        description="more ranks than cores, or than accelerators: not for fits of speed"
-    )
-    step: Samples | None
-    stages: dict[str, float] = Field(description="seconds by stage")
-    prediction: dict[str, float] = Field(description="seconds by prediction step")
-    timeline: list[Span]
-    ranks: list[RankTime]
-    measures: dict[str, Samples] = Field(
-        default={}, description="times that the experiment itself took, beside those of steps"
-    )
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Few experiments time anything but steps and stages."""
         return without(("measures",), dumped(self))
 
 
@@ -458,19 +310,31 @@ class Run(Record):
 class Trace(Record):
     """All runs of one experiment on one machine."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     experiment: str
     question: str = Field(description="what the experiment asks, in one sentence")
     recorded_at: str = Field(description="when the first of its runs began: UTC, ISO 8601, seconds")
     machine: str
     code: Code
-    software: Software
-    circumstances: Circumstances | None = Field(
-        default=None, description="under which its runs were measured; null: not recorded"
+    circumstances: Circumstances = Field(description="under which its runs were measured")
+    quiet: Quiet | None = Field(
+        default=None, description="what else the machine did meanwhile; null: not recorded"
     )
     runs: Annotated[dict[str, Run], Field(min_length=1)]
+    _recorded_as: int = PrivateAttr(default=2)  # the version of the file; never written
+
+    @property
+    def recorded_as(self) -> int:
+        """The schema version of the file that this trace was read from."""
+        return self._recorded_as
+
+    def recorded_with(self, version: int) -> Trace:
+        """The same trace, which remembers the schema version of its file."""
+        other = self.model_copy()
+        other._recorded_as = version
+        return other
 
     @model_serializer(mode="wrap")
     def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """What was not recorded then is not written now."""
-        return without(("circumstances",), dumped(self))
+        """What was not recorded is not written."""
+        return without(("quiet",), dumped(self))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from runners.traces.records import RankRecord, Run, Samples
+from runners.traces.measured import SampledSeconds
+from runners.traces.records import RankRecord, Run
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -20,7 +21,7 @@ def how_it_ended(run: Run) -> str:
         return f"skipped: {run.reason}"
     if run.error is None:
         return words
-    asked = f", asking for {run.error.asked_bytes:,} bytes" if run.error.asked_bytes else ""
+    asked = f", asking for {run.error.requested_bytes:,} bytes" if run.error.requested_bytes else ""
     cause = "" if run.error.kind == "out_of_memory" else f": {run.error.message}"
     place = "" if run.error.rank is None else f" on rank {run.error.rank}"
     return f"{words} in {run.error.phase}{place}{asked}{cause}"
@@ -63,7 +64,7 @@ def _learnt(run: Run) -> Iterator[str]:
         yield f"accuracy in training: {_share(run.epochs[-1].accuracy)}"
     seen = run.validation
     if seen is not None and seen.accuracy is not None:
-        yield f"accuracy on {seen.num_rows:,} rows never trained on: {_share(seen.accuracy)}"
+        yield f"accuracy on {seen.num_samples:,} samples never trained on: {_share(seen.accuracy)}"
     if run.non_finite:
         first_odd = run.non_finite[0]
         yield f"not finite: {first_odd.field} was {first_odd.kind} in step {first_odd.step}"
@@ -110,7 +111,7 @@ def _passed(rank: RankRecord) -> str | None:
 
 
 def _step_time(run: Run) -> Iterator[str]:
-    step: Samples | None = run.timing.step
+    step: SampledSeconds | None = run.timing.step
     if step is None:
         return
     low, high = step.first_quartile_seconds, step.third_quartile_seconds

@@ -10,7 +10,7 @@ spread, has a bound of its own here: a reader who repeats a number wants a verdi
 |---|---|
 | counts, bytes, words, outcomes, digests | equal |
 | floats (losses …) | equal; on another processor or torch within `FLOAT_SHARE`, `ROUNDED_OFF` |
-| the kernel's own peak | within `KERNEL_SHARE` |
+| the kernel's own peak, and what was held at a refusal | within `KERNEL_SHARE` |
 | a time with `FEWEST_SAMPLES` samples or more | the quartile ranges overlap |
 | any other time, and shares of a time | within a factor of `TIME_FACTOR` |
 """
@@ -22,7 +22,8 @@ from dataclasses import dataclass
 
 from runners.traces.compare import FEWEST_SAMPLES, KERNEL_SHARE, overlap
 from runners.traces.fields import Key, at, exactly, in_words, is_of_time
-from runners.traces.records import Run, Samples
+from runners.traces.measured import SampledSeconds
+from runners.traces.records import Run
 
 FLOAT_SHARE = 0.01  # rounding in another order, carried through a short training
 ROUNDED_OFF = 1e-6  # below it lies what fp32 rounds off: differences from zero, not values
@@ -59,7 +60,7 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
         return _by_factor(one, other)
     if is_of_time(steps) and _are_numbers(one, other):
         return _by_factor(one, other)
-    if steps[-1] == "kernel_peak_bytes" and _are_numbers(one, other):
+    if steps[-1] in ("kernel_peak_bytes", "held_bytes") and _are_numbers(one, other):
         return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")
     if isinstance(one, float) and _are_numbers(one, other) and not is_like:
         return _within(FLOAT_SHARE, one, other, "another processor, torch or device rounds apart")
@@ -72,16 +73,16 @@ def _are_numbers(*things: object) -> bool:
     return all(isinstance(t, int | float) and not isinstance(t, bool) for t in things)
 
 
-def _samples(steps: Sequence[Key], run: Run) -> Samples | None:
+def _samples(steps: Sequence[Key], run: Run) -> SampledSeconds | None:
     """The samples that a time was taken from."""
     for end in range(len(steps) - 1, 0, -1):
         thing = at(run, steps[:end])
-        if isinstance(thing, Samples):
+        if isinstance(thing, SampledSeconds):
             return thing
     return None
 
 
-def _by_samples(page: Samples, here: Samples, one: float, other: float) -> Tolerance:
+def _by_samples(page: SampledSeconds, here: SampledSeconds, one: float, other: float) -> Tolerance:
     if min(page.num_samples, here.num_samples) < FEWEST_SAMPLES:
         return _by_factor(one, other)
     low, high = page.first_quartile_seconds, page.third_quartile_seconds

@@ -41,7 +41,7 @@ def topology(root: Path = Path("/sys/devices/system"), links: str | None = None)
         threads_per_core=len(known) // physical if physical else None,
         caches=_caches(cores),
         numa_nodes=_numa_nodes(root / "node"),
-        links=_links(_asked_links() if links is None else links),
+        links=_links(_printed_links() if links is None else links),
     )
 
 
@@ -124,7 +124,7 @@ def installed_accelerators(names: str | None = None) -> list[str]:
     return [line.strip() for line in names.splitlines() if line.strip()]
 
 
-def _asked_links() -> str:
+def _printed_links() -> str:
     return _nvidia_smi("topo", "-m")
 
 

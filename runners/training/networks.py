@@ -8,15 +8,16 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from runners.plans.work import layer_parameters
 from runners.traces.records import Layer, Model
 
 
-def perceptron(
+def mlp(
     widths: Sequence[int], *, dtype: torch.dtype = torch.float32, device: torch.device | None = None
 ) -> nn.Sequential:
     """Linear layers of these widths with a ReLU between each two.
 
-    In: (rows, widths[0]). Out: logits (rows, widths[-1]).
+    In: (samples, widths[0]). Out: logits (samples, widths[-1]).
     """
     layers: list[nn.Module] = []
     for index, (fan_in, fan_out) in enumerate(pairwise(widths)):
@@ -29,7 +30,7 @@ def perceptron(
 class ResidualLayer(nn.Module):
     """A linear layer and a ReLU, added to what came in, so that many of them still learn.
 
-    In and out: (rows, width).
+    In and out: (samples, width).
     """
 
     def __init__(self, width: int, device: torch.device | None = None) -> None:
@@ -40,14 +41,9 @@ class ResidualLayer(nn.Module):
         ):  # start near the identity: a deep stack then trains from the first step
             self.linear.weight.mul_(0.2)
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, samples: Tensor) -> Tensor:
         """Add what the layer computes to what came in."""
-        return rows + torch.relu(self.linear(rows))
-
-
-def num_parameters(widths: Sequence[int]) -> list[int]:
-    """Parameters of each linear layer, weights and biases: the closed form."""
-    return [a * b + b for a, b in pairwise(widths)]
+        return samples + torch.relu(self.linear(samples))
 
 
 def description(
@@ -65,7 +61,7 @@ def description(
         sharded: for each linear layer whether its ranks hold parts of it; none does by default.
     """
     size = torch.finfo(dtype).bits // 8
-    counts = num_parameters(widths)
+    counts = layer_parameters(widths)
     layers = [
         Layer(
             name=f"layer{index + 1}",
@@ -91,9 +87,14 @@ def flat(module: nn.Module) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
 
 
+def flat_gradient(module: nn.Module) -> Tensor:
+    """All gradients of a module in one row, a copy."""
+    return torch.cat([p.grad.reshape(-1) for p in module.parameters() if p.grad is not None])
+
+
 @torch.no_grad()
 def grade(logits: Tensor, labels: Tensor) -> tuple[float, float]:
-    """Mean cross-entropy loss and share of rows classified rightly."""
+    """Mean cross-entropy loss and share of samples classified rightly."""
     loss = nn.functional.cross_entropy(logits, labels)
     accuracy = (logits.argmax(1) == labels).double().mean()
     return loss.item(), accuracy.item()

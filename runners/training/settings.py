@@ -5,14 +5,17 @@ An experiment's `RunSettings` inherits what it uses: functions of `steps.py` rea
 
 from __future__ import annotations
 
-from runners.plans.settings import Count, Factor, RunSettings, Seconds
+from functools import cached_property
+from typing import Literal
+
+from runners.plans.settings import Count, Factor, FactorOrZero, RunSettings
 
 
 class TeacherSettings(RunSettings):
     """The data that a seeded teacher draws (`teacher.py`)."""
 
-    num_rows: Count
-    num_validation_rows: Count
+    num_samples: Count
+    num_validation_samples: Count
     num_features: Count
     num_classes: Count
     teacher_temperature: Factor
@@ -28,7 +31,32 @@ class ClassifierSettings(HiddenLayerSettings):
     """The same, trained by SGD with momentum."""
 
     learning_rate: Factor
-    momentum: Seconds
+    momentum: FactorOrZero
+
+
+class SmallClassifierSettings(ClassifierSettings):
+    """The classifier that `ddp` trains, and that other experiments compare with it."""
+
+    num_samples: Count = 10000
+    num_validation_samples: Count = 1000
+    num_features: Count = 10
+    num_hidden: Count = 64
+    num_classes: Count = 4
+    batch_size: Count = 25
+    num_epochs: Count = 5
+    learning_rate: Factor = 0.1
+    momentum: FactorOrZero = 0.9
+    teacher_temperature: Factor = 0.15
+    dtype: Literal["float32", "float64"] = "float64"
+
+
+class GlobalBatchSettings(SmallClassifierSettings):
+    """The same classifier, trained from a batch that all ranks share."""
+
+    @cached_property
+    def global_batch_size(self) -> int:
+        """Samples of all ranks together in one update."""
+        return self.batch_size * self.world_size
 
 
 class StackSettings(RunSettings):

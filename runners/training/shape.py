@@ -19,7 +19,7 @@ class TransformerShape:
         width: features of a token.
         num_heads: of attention; divides the width.
         num_layers: blocks.
-        hidden: features inside a block's perceptron; four times the width as in GPT-2.
+        hidden: features inside a block's mlp; four times the width as in GPT-2.
     """
 
     vocabulary: int
@@ -30,10 +30,10 @@ class TransformerShape:
     hidden: int
 
     def block_parameters(self) -> int:
-        """Parameters of one block: four square projections, two of the perceptron, two norms."""
+        """Parameters of one block: four square projections, two of the mlp, two norms."""
         attention = 4 * (self.width * self.width + self.width)
-        perceptron = 2 * self.width * self.hidden + self.hidden + self.width
-        return attention + perceptron + 2 * 2 * self.width
+        mlp = 2 * self.width * self.hidden + self.hidden + self.width
+        return attention + mlp + 2 * 2 * self.width
 
     def num_parameters(self) -> int:
         """Of the whole: embeddings of tokens and positions, blocks, last norm, head."""
@@ -41,13 +41,13 @@ class TransformerShape:
         head = self.width * self.vocabulary
         return embeddings + self.num_layers * self.block_parameters() + 2 * self.width + head
 
-    def forward_flops(self, rows: int, length: int) -> int:
-        """Of the matrix products of one forward pass over (rows, length) tokens.
+    def forward_flops(self, samples: int, length: int) -> int:
+        """Of the matrix products of one forward pass over (samples, length) tokens.
 
         Two operations a weight and token, and 4·length·width a token and layer for attention's
         two products, counted whole as kernels without a mask compute them.
         """
-        tokens = rows * length
+        tokens = samples * length
         weights = self.num_layers * (4 * self.width**2 + 2 * self.width * self.hidden)
         attention = self.num_layers * 2 * length * self.width
         return 2 * tokens * (weights + attention + self.width * self.vocabulary)

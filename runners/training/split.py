@@ -23,8 +23,8 @@ from torch.distributed.tensor.parallel import (
 
 from runners.training.transformer import Transformer
 
-BY_COLUMNS = ("attention.query", "attention.key", "attention.value", "perceptron.up")
-BY_ROWS = ("attention.out", "perceptron.down")
+BY_COLUMNS = ("attention.query", "attention.key", "attention.value", "mlp.up")
+BY_ROWS = ("attention.out", "mlp.down")
 
 
 def block_plan(place: str = "", *, shares_input: bool = True) -> dict[str, ParallelStyle]:

@@ -1,4 +1,4 @@
-"""What the experiments share: rows by a run's settings, and one batch after another, marked."""
+"""What the experiments share: samples by a run's settings, and one batch after another, marked."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
-from runners.training.networks import description, grade, perceptron
+from runners.training.networks import description, grade, mlp
 from runners.training.settings import HiddenLayerSettings, StackSettings, TeacherSettings
-from runners.training.teacher import Lesson, Rows, Scaling, teach
+from runners.training.teacher import Lesson, Samples, Scaling, teach
 
 T = TypeVar("T")
 
 
 def lesson_for(rank: Rank[TeacherSettings]) -> Lesson:
-    """The rows that a run's settings ask of the teacher, as the teacher gives them."""
+    """The samples that a run's settings ask of the teacher, as the teacher gives them."""
     settings = rank.settings
     return teach(
         rank.seed,
-        num_rows=settings.num_rows,
-        num_validation_rows=settings.num_validation_rows,
+        num_samples=settings.num_samples,
+        num_validation_samples=settings.num_validation_samples,
         num_features=settings.num_features,
         num_classes=settings.num_classes,
         temperature=settings.teacher_temperature,
@@ -31,32 +31,32 @@ def lesson_for(rank: Rank[TeacherSettings]) -> Lesson:
 
 
 def scaled_lesson(rank: Rank[TeacherSettings], low: float = 0.0) -> Lesson:
-    """The rows on this rank's device, each feature between `low` and one over all training rows."""
+    """The samples on this rank's device, each feature scaled from `low` to one."""
     lesson = lesson_for(rank)
     scaling = Scaling.of(lesson.training.features)
 
-    def scaled(rows: Rows) -> Rows:
-        features = (low + (1 - low) * scaling.apply(rows.features)).to(rank.device)
-        labels = rows.labels.to(rank.device)
-        rank.rows(features, labels)
-        return Rows(features, labels)
+    def scaled(samples: Samples) -> Samples:
+        features = (low + (1 - low) * scaling.apply(samples.features)).to(rank.device)
+        labels = samples.labels.to(rank.device)
+        rank.inputs(features, labels)
+        return Samples(features, labels)
 
     return Lesson(scaled(lesson.training), scaled(lesson.validation))
 
 
-def shard_of(rank: Rank, rows: Rows) -> Rows:
-    """This rank's equal part of the rows, in their order; one device has all of them."""
-    size = len(rows.labels) // rank.world_size
-    return rows.take(slice(rank.rank * size, (rank.rank + 1) * size))
+def shard_of(rank: Rank, samples: Samples) -> Samples:
+    """This rank's equal part of the samples, in their order; one device has all of them."""
+    size = len(samples.labels) // rank.world_size
+    return samples.take(slice(rank.rank * size, (rank.rank + 1) * size))
 
 
-def batch_of(rows: Rows, index: int, size: int) -> Rows:
-    """The batch of this index, `size` rows."""
-    return rows.take(slice(index * size, (index + 1) * size))
+def batch_of(samples: Samples, index: int, size: int) -> Samples:
+    """The batch of this index, `size` samples."""
+    return samples.take(slice(index * size, (index + 1) * size))
 
 
-def perceptron_for(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
-    """The perceptron of a run's settings, with one hidden layer.
+def mlp_for(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
+    """The mlp of a run's settings, with one hidden layer.
 
     Equal on every rank: all build it from the run's own seed.
     """
@@ -65,7 +65,7 @@ def perceptron_for(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
     dtype = getattr(torch, getattr(settings, "dtype", "float32"))
     rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
     torch.manual_seed(rank.seed)
-    return perceptron(widths, dtype=dtype, device=rank.device)
+    return mlp(widths, dtype=dtype, device=rank.device)
 
 
 def stack_for(rank: Rank[StackSettings], *, is_sharded: bool = False) -> nn.Sequential:
@@ -74,22 +74,22 @@ def stack_for(rank: Rank[StackSettings], *, is_sharded: bool = False) -> nn.Sequ
     everywhere = [range(rank.world_size)] * num_layers
     rank.describe(description(widths, everywhere, sharded=[is_sharded] * num_layers))
     torch.manual_seed(rank.seed)
-    return perceptron(widths, device=rank.device)
+    return mlp(widths, device=rank.device)
 
 
-def random_rows(
-    rank: Rank[StackSettings], num_rows: int, seed: int | None = None
+def random_samples(
+    rank: Rank[StackSettings], num_samples: int, seed: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Features (num_rows, width) and labels (num_rows,) for a stack.
+    """Features (num_samples, width) and labels (num_samples,) for a stack.
 
     They are this rank's alone, unless a `seed` says that ranks share them.
     """
     width = rank.settings.width
-    with rank.phase("rows"):
+    with rank.phase("samples"):
         source = torch.Generator().manual_seed(rank.seed + rank.rank if seed is None else seed)
-        features = torch.randn((num_rows, width), generator=source).to(rank.device)
-        labels = torch.randint(0, width, (num_rows,), generator=source).to(rank.device)
-        rank.rows(features, labels)
+        features = torch.randn((num_samples, width), generator=source).to(rank.device)
+        labels = torch.randint(0, width, (num_samples,), generator=source).to(rank.device)
+        rank.inputs(features, labels)
     return features, labels
 
 
@@ -108,64 +108,78 @@ class Tally:
 
     def __init__(self) -> None:
         self._losses: list[float] = []
-        self._num_right = 0
-        self._num_rows = 0
+        self._num_correct = 0
+        self._num_samples = 0
 
     def add(self, loss: float, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch: its mean loss, and the rows classified rightly."""
+        """Count one batch: its mean loss, and the samples classified rightly."""
         self._losses.append(loss)
-        self._num_right += num_right(logits, labels)
-        self._num_rows += len(labels)
+        self._num_correct += num_correct(logits, labels)
+        self._num_samples += len(labels)
 
     def seen(self) -> tuple[float, float, int]:
-        """Mean loss over equal batches, share classified rightly, number of rows."""
+        """Mean loss over equal batches, share classified rightly, number of samples."""
         mean = sum(self._losses) / len(self._losses)
-        return mean, self._num_right / self._num_rows, self._num_rows
+        return mean, self._num_correct / self._num_samples, self._num_samples
 
 
-def num_right(logits: Tensor, labels: Tensor) -> int:
-    """How many rows are classified rightly."""
+def num_correct(logits: Tensor, labels: Tensor) -> int:
+    """How many samples are classified rightly."""
     return int((logits.argmax(1) == labels).sum())
 
 
+def forward_backward(
+    model: nn.Module, samples: Samples, num_parts: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Forward, loss and backward on a batch, or on one of so many equal parts of it.
+
+    Gradients of the parts add up to that of the mean loss of the batch.
+
+    Returns:
+        Logits, and the mean loss of these samples.
+    """
+    logits = model(samples.features)
+    loss = nn.functional.cross_entropy(logits, samples.labels)
+    (loss / num_parts if num_parts > 1 else loss).backward()
+    return logits, loss
+
+
 def train_step(
-    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, tally: Tally
+    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, samples: Samples, tally: Tally
 ) -> None:
     """One step on one batch: forward, backward, update."""
-    logits = model(rows.features)
-    loss = nn.functional.cross_entropy(logits, rows.labels)
-    loss.backward()
+    logits, loss = forward_backward(model, samples)
     optimizer.step()
     optimizer.zero_grad()
     value = loss.item()
-    tally.add(value, logits, rows.labels)
+    tally.add(value, logits, samples.labels)
     rank.step_loss(value)
-    rank.count_samples(len(rows.labels))
+    rank.count_samples(len(samples.labels))
 
 
 def train_epoch(
     rank: Rank,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    rows: Rows,
+    samples: Samples,
     batch_size: int,
 ) -> tuple[float, float, int]:
-    """One pass over this rank's rows.
+    """One pass over this rank's samples.
 
     Returns:
-        Mean loss, share classified rightly, and the number of rows.
+        Mean loss, share classified rightly, and the number of samples.
     """
     tally = Tally()
-    for index in rank.steps(len(rows.labels) // batch_size):
-        train_step(rank, model, optimizer, batch_of(rows, index, batch_size), tally)
+    for index in rank.steps(len(samples.labels) // batch_size):
+        train_step(rank, model, optimizer, batch_of(samples, index, batch_size), tally)
     return tally.seen()
 
 
-def validate(model: nn.Module, rows: Rows) -> tuple[int, float, float]:
-    """Rows, loss and accuracy on rows never trained on."""
+def validate(model: nn.Module, samples: Samples) -> tuple[int, float, float]:
+    """Samples, loss and accuracy on samples never trained on."""
     with torch.no_grad():
-        loss, accuracy = grade(model(rows.features), rows.labels)
-    return len(rows.labels), loss, accuracy
+        loss, accuracy = grade(model(samples.features), samples.labels)
+    return len(samples.labels), loss, accuracy
 
 
 def of_all_ranks(rank: Rank, value: T) -> list[T]:

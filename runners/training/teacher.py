@@ -1,6 +1,6 @@
-"""Rows from a seeded teacher: learnable, but not perfectly, with validation rows apart.
+"""Samples from a seeded teacher: learnable, but not perfectly, with validation samples apart.
 
-Every rank draws the same rows from the same seed and takes its own part, so no data travels.
+Every rank draws the same samples from the same seed and takes its own part, so no data travels.
 """
 
 from __future__ import annotations
@@ -12,51 +12,51 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Features of shape (rows, features) and class labels of shape (rows,)."""
+class Samples:
+    """Features of shape (samples, features) and class labels of shape (samples,)."""
 
     features: Tensor
     labels: Tensor
 
-    def take(self, index: Tensor | slice) -> Rows:
-        """A part of the rows."""
-        return Rows(self.features[index], self.labels[index])
+    def take(self, index: Tensor | slice) -> Samples:
+        """A part of the samples."""
+        return Samples(self.features[index], self.labels[index])
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What the teacher hands out: rows to train on and rows never trained on."""
+    """What the teacher hands out: samples to train on and samples never trained on."""
 
-    training: Rows
-    validation: Rows
+    training: Samples
+    validation: Samples
 
 
 def teach(
     seed: int,
     *,
-    num_rows: int,
-    num_validation_rows: int,
+    num_samples: int,
+    num_validation_samples: int,
     num_features: int,
     num_classes: int,
     temperature: float = 0.35,
     dtype: torch.dtype = torch.float32,
 ) -> Lesson:
-    """Draw rows whose labels a hidden network gives, with noise that no student can learn.
+    """Draw samples whose labels a hidden network gives, with noise that no student can learn.
 
     Features have their own offset and spread each, as measured quantities have. Labels are the
     largest of the teacher's standardised scores plus Gumbel noise times `temperature`.
 
     Args:
-        seed: equal seeds give equal rows.
-        num_rows: rows to train on.
-        num_validation_rows: rows to validate on, drawn from the same teacher.
-        num_features: features a row.
+        seed: equal seeds give equal samples.
+        num_samples: samples to train on.
+        num_validation_samples: samples to validate on, drawn from the same teacher.
+        num_features: features a sample.
         num_classes: classes.
         temperature: noise against signal; zero is a teacher without doubt.
         dtype: of the features.
     """
     source = torch.Generator().manual_seed(seed)
-    total = num_rows + num_validation_rows
+    total = num_samples + num_validation_samples
     raw = torch.randn(total, num_features, generator=source, dtype=torch.float64)
     first = torch.randn(num_features, 4 * num_classes, generator=source, dtype=torch.float64)
     second = torch.randn(4 * num_classes, num_classes, generator=source, dtype=torch.float64)
@@ -67,10 +67,12 @@ def teach(
     labels = (scores + temperature * gumbel).argmax(1)
     spread = torch.rand(num_features, generator=source, dtype=torch.float64) * 4 + 1
     offset = torch.randn(num_features, generator=source, dtype=torch.float64) * 5
-    features = raw.mul_(spread).add_(offset).to(dtype)  # in place: rows can be most of the memory
+    features = (
+        raw.mul_(spread).add_(offset).to(dtype)
+    )  # in place: samples can be most of the memory
     return Lesson(
-        Rows(features[:num_rows], labels[:num_rows]),
-        Rows(features[num_rows:], labels[num_rows:]),
+        Samples(features[:num_samples], labels[:num_samples]),
+        Samples(features[num_samples:], labels[num_samples:]),
     )
 
 
@@ -83,7 +85,7 @@ class Scaling:
 
     @classmethod
     def of(cls, features: Tensor) -> Scaling:
-        """The statistics of these rows."""
+        """The statistics of these samples."""
         return cls(features.amin(0), features.amax(0))
 
     def apply(self, features: Tensor) -> Tensor:

@@ -105,18 +105,20 @@ def frequency_loss(text: Text) -> float:
 
 def windows(text: bytes, starts: Iterable[int], length: int) -> tuple[Tensor, Tensor]:
     """Sequences and what follows each of their bytes: two of int64, (starts, length)."""
-    rows = [list(text[start : start + length + 1]) for start in starts]
-    sequences = torch.tensor(rows, dtype=torch.int64)
+    samples = [list(text[start : start + length + 1]) for start in starts]
+    sequences = torch.tensor(samples, dtype=torch.int64)
     return sequences[:, :-1], sequences[:, 1:]
 
 
-def batch_starts(text: bytes, seed: int, num_steps: int, rows: int, length: int) -> list[list[int]]:
-    """Where each row of each step begins: the same for every strategy."""
+def batch_starts(
+    text: bytes, seed: int, num_steps: int, samples: int, length: int
+) -> list[list[int]]:
+    """Where each sample of each step begins: the same for every strategy."""
     source = torch.Generator().manual_seed(seed)
-    starts = torch.randint(0, len(text) - length, (num_steps, rows), generator=source)
+    starts = torch.randint(0, len(text) - length, (num_steps, samples), generator=source)
     return [list(map(int, of_step)) for of_step in starts.tolist()]
 
 
-def held_out_starts(text: bytes, rows: int, length: int) -> list[int]:
-    """Where rows of held-out text begin, spread evenly over it."""
-    return [row * (len(text) - length - 1) // rows for row in range(rows)]
+def held_out_starts(text: bytes, samples: int, length: int) -> list[int]:
+    """Where samples of held-out text begin, spread evenly over it."""
+    return [sample * (len(text) - length - 1) // samples for sample in range(samples)]

@@ -1,6 +1,6 @@
 """A small GPT, and its closed forms: the network of every experiment about transformers.
 
-Blocks of causal attention and a perceptron, each behind a layer norm, as in GPT-2. The projections
+Blocks of causal attention and a mlp, each behind a layer norm, as in GPT-2. The projections
 are linear layers of their own (`query`, `key`, `value`, `out`, `up`, `down`), so that a plan of
 tensor parallelism can split them by columns and by rows.
 """
@@ -14,7 +14,7 @@ from runners.training.shape import TransformerShape as TransformerShape
 
 
 class Attention(nn.Module):
-    """Causal self-attention. In and out: (rows, length, width)."""
+    """Causal self-attention. In and out: (samples, length, width)."""
 
     def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Attention(nn.Module):
         return result
 
 
-class Perceptron(nn.Module):
+class MLP(nn.Module):
     """Two linear layers with a GELU between. In and out: (…, width)."""
 
     def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
@@ -50,24 +50,24 @@ class Perceptron(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each added to what came in. In and out: (rows, length, width)."""
+    """Attention and a mlp, each added to what came in. In and out: (samples, length, width)."""
 
     def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(shape.width, device=device)
         self.attention = Attention(shape, device)
-        self.perceptron_norm = nn.LayerNorm(shape.width, device=device)
-        self.perceptron = Perceptron(shape, device)
+        self.mlp_norm = nn.LayerNorm(shape.width, device=device)
+        self.mlp = MLP(shape, device)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Add both to the tokens."""
         tokens = tokens + self.attention(self.attention_norm(tokens))
-        result: Tensor = tokens + self.perceptron(self.perceptron_norm(tokens))
+        result: Tensor = tokens + self.mlp(self.mlp_norm(tokens))
         return result
 
 
 class Embedding(nn.Module):
-    """Tokens and their positions as features. In: (rows, length). Out: (rows, length, width)."""
+    """Tokens and their positions as features. (samples, length) → (samples, length, width)."""
 
     def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Head(nn.Module):
 class Transformer(nn.Sequential):
     """Embedding, blocks, head, in a row: cut anywhere, the parts are stages of a pipeline.
 
-    In: tokens (rows, length). Out: logits (rows, length, vocabulary).
+    In: tokens (samples, length). Out: logits (samples, length, vocabulary).
     """
 
     def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
@@ -118,3 +118,10 @@ class Transformer(nn.Sequential):
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean cross-entropy over all positions; logits (…, vocabulary), targets (…)."""
     return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def next_token_step(model: nn.Module, tokens: Tensor, targets: Tensor) -> float:
+    """Forward and backward of a model that takes its sequences in one piece; their mean loss."""
+    loss = next_token_loss(model(tokens), targets)
+    loss.backward()
+    return loss.item()

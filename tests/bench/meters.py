@@ -31,9 +31,9 @@ from runners.meters.link import count
 from runners.plans.experiment import PassName, RunPlan
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
-from runners.training.networks import perceptron
+from runners.training.networks import mlp
 from runners.training.steps import Tally, train_step
-from runners.training.teacher import Rows
+from runners.training.teacher import Samples
 from tests.bench.plainly import plainly
 from tests.bench.ratio import Ratio, in_turn
 
@@ -51,18 +51,18 @@ SWITCHED: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Size:
-    """A perceptron's widths, the rows of a batch, and how many steps make a sample."""
+    """A mlp's widths, the rows of a batch, and how many steps make a sample."""
 
     widths: tuple[int, ...]
     batch: int
     num_steps: int
 
-    def made(self) -> tuple[nn.Module, torch.optim.Optimizer, Rows]:
+    def made(self) -> tuple[nn.Module, torch.optim.Optimizer, Samples]:
         """A model, what updates it, and one batch."""
-        model = perceptron(self.widths)
+        model = mlp(self.widths)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         labels = torch.randint(self.widths[-1], (self.batch,))
-        return model, optimizer, Rows(torch.randn(self.batch, self.widths[0]), labels)
+        return model, optimizer, Samples(torch.randn(self.batch, self.widths[0]), labels)
 
 
 SIZES = {
@@ -72,7 +72,7 @@ SIZES = {
 
 
 def bare_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, tally: Tally | None = None
+    model: nn.Module, optimizer: torch.optim.Optimizer, rows: Samples, tally: Tally | None = None
 ) -> None:
     """A step in plain torch: what `train_step` does, unmarked, its loss and accuracy counted."""
     logits = model(rows.features)

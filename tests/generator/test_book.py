@@ -134,7 +134,7 @@ def test_an_experiment_that_nobody_ran_names_its_command(copy):
     ("spoil", "said"),
     [
         (lambda text: text[:500], "not a whole JSON file"),
-        (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "newer than"),
+        (lambda text: text.replace('"schema_version": 2', '"schema_version": 3'), "newer than"),
         (lambda text: text.replace("0.0021", "NaN", 1), "bare NaN is not JSON"),
         (lambda text: text.replace("0.0021", "1e999", 1), "finite number"),
         (lambda text: text.replace("reference-frozen", "other", 1), "machine: is 'other', the fol"),

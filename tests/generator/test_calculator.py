@@ -16,6 +16,10 @@ def written(book):
     return topic.lessons["cost"].model.calculator
 
 
+def checks(output, evidence):
+    return calculator.checks(output, written(evidence.book), evidence)
+
+
 @pytest.fixture
 def outputs(book):
     return {one.name: one for one in written(book).outputs}
@@ -34,7 +38,7 @@ def change(copy, edit):
 
 
 def test_a_formula_on_a_run_is_what_the_runs_own_numbers_give(copy, outputs):
-    found = calculator.checks(outputs["peak"], Evidence(copy.load()))
+    found = checks(outputs["peak"], Evidence(copy.load()))
     whole = field(copy, "tiny_memory", "whole")
     copies = field(copy, "tiny_memory", "halves")["world_size"]
     assert [one.run for one in found] == ["tiny_memory.whole", "tiny_memory.halves"]
@@ -45,7 +49,7 @@ def test_a_formula_on_a_run_is_what_the_runs_own_numbers_give(copy, outputs):
 
 
 def test_what_a_formula_gives_can_be_traced_to_the_fields_it_was_fed_with(copy, outputs):
-    found = calculator.checks(outputs["step"], Evidence(copy.load()))[0].by_formula
+    found = checks(outputs["step"], Evidence(copy.load()))[0].by_formula
     fields = {leaf.origin.field for leaf in found.leaves}
     assert fields == {
         "timing.ranks[1].compute_seconds",
@@ -59,14 +63,14 @@ def test_what_a_formula_gives_can_be_traced_to_the_fields_it_was_fed_with(copy, 
 
 
 def test_the_worst_run_is_the_one_furthest_off_for_its_size(copy, outputs):
-    found = calculator.checks(outputs["peak"], Evidence(copy.load()))
+    found = checks(outputs["peak"], Evidence(copy.load()))
     shares = {one.run: abs(one.by_formula.number / one.measured.number - 1) for one in found}
     assert calculator.worst(found).run == max(shares, key=shares.get)
     copy.edit("claims/tiny_memory.yml", "tolerance: {relative: 0.05}", "tolerance: {relative: 9}")
     halves = field(copy, "tiny_memory", "halves")
     halves["ranks"][1]["memory"]["peak_bytes"] = 76_500
     copy.change_run("tiny_memory.halves", ranks=halves["ranks"])
-    found = calculator.checks(outputs["peak"], Evidence(copy.load()))
+    found = checks(outputs["peak"], Evidence(copy.load()))
     assert calculator.worst(found).run == "tiny_memory.halves"
 
 
@@ -85,7 +89,7 @@ def test_the_span_of_an_input_is_that_of_the_runs(copy):
 
 def test_a_run_that_this_machine_lacks_is_left_out(copy, outputs):
     copy.change_run("tiny_memory.halves", status="skipped", reason="no second device", ranks=[])
-    found = calculator.checks(outputs["peak"], Evidence(copy.load()))
+    found = checks(outputs["peak"], Evidence(copy.load()))
     assert [one.run for one in found] == ["tiny_memory.whole"]
 
 
@@ -114,9 +118,29 @@ def test_an_input_of_a_run_may_be_a_plain_number(copy, outputs):
     assert copy.errors() == []
     book = copy.load()
     output = next(one for one in written(book).outputs if one.name == "peak")
-    found = calculator.checks(output, Evidence(book))
+    found = checks(output, Evidence(book))
     assert [one.run for one in found] == ["tiny_memory.whole", "tiny_memory.halves"]
     assert found[0].by_formula.formula == "tiny_memory.whole.model.bytes * 2"
+
+
+def _by_law(one):
+    for each in one["inputs"][:2]:
+        each["on_run"] = {"model_bytes": "run.model.bytes", "copies": "2 * run.world_size"}[
+            each["name"]
+        ]
+    one["outputs"][0]["checked_on"][0] = "whole-peak"
+
+
+def test_a_check_by_law_is_held_against_what_the_law_observes(copy, outputs):
+    (by_hand, _) = checks(outputs["peak"], Evidence(copy.load()))
+    change(copy, _by_law)
+    assert copy.errors() == []
+    book = copy.load()
+    (by_law, other) = checks(written(book).outputs[0], Evidence(book))
+    assert (by_law.run, by_law.measured.number) == (by_hand.run, by_hand.measured.number)
+    assert by_law.by_formula.number == by_hand.by_formula.number
+    assert by_law.by_formula.formula.startswith("tiny_memory.whole.model.bytes * (2 *")
+    assert other.run == "tiny_memory.halves"  # whose own `given` goes before `on_run`
 
 
 def test_a_formula_further_off_than_allowed_is_a_mistake_at_its_run(copy):
@@ -204,6 +228,15 @@ WHOLE = "tiny_memory.whole"
         (_check(measured=f"{WHOLE}.ranks[0].memory.peek_bytes"), "has no field 'peek_bytes'"),
         (_given(model_bytes=f"{WHOLE}.model.bites"), "has no field 'bites'"),
         (_given(copies="2"), "2 is a bare constant"),
+        (_check(law="whole-peak"), "give law, or else run and measured"),
+        (lambda one: one["outputs"][0]["checked_on"].append("whole-peaks"), "no claim"),
+        (
+            lambda one: (
+                one["inputs"][0].update(on_run="run.model.bites"),
+                one["outputs"][0]["checked_on"].append("whole-peak"),
+            ),
+            "for tiny_memory.whole: tiny_memory.whole.model has no field 'bites'",
+        ),
         (
             lambda one: one["inputs"].append({**one["inputs"][0], "name": "spare"}),
             "no formula uses the input 'spare'",

@@ -80,7 +80,7 @@ def test_calibration_is_the_share_within_and_the_median_of_absolute_errors(copy)
     assert found.within_share == 0.5
     assert found.errors["peak_bytes"] == pytest.approx((0.1 + 0.3) / 2)
     assert found.errors["step_seconds"] is None
-    assert (found.num_right, found.num_choices) == (1, 2)
+    assert (found.num_correct, found.num_choices) == (1, 2)
 
 
 def test_what_was_predicted_after_a_run_began_is_not_counted(copy):
@@ -144,3 +144,20 @@ def test_a_machines_page_shows_forecast_beside_outcome_with_errors_as_they_are(c
 def test_a_machine_that_predicted_nothing_says_so(copy):
     text = rendering.render(copy.load())["machines/reference-frozen.md"]
     assert "measured without predicting anything" in text
+
+
+def test_a_machines_page_says_which_experiments_were_measured_on_a_quiet_machine(copy):
+    page = "machines/reference-frozen.md"
+    assert "do not record whether the machine was quiet" in rendering.render(copy.load())[page]
+    canary = {"before_seconds": 0.001, "after_seconds": 0.001}
+    quiet = {
+        "load_before_share": 0.01, "load_after_share": None, "canaries": {"compute": canary},
+        "largest_ratio": 1.0,
+    }  # fmt: skip
+    busy = quiet | {"load_before_share": 0.4}
+    for experiment, record in (("tiny_memory", quiet), ("tiny_training", busy)):
+        file = copy.trace(experiment)
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"quiet": record}))
+    text = rendering.render(copy.load())[page]
+    assert "experiments were measured on a quiet machine. Not quiet: tiny training.</p>" in text
+    assert "Not recorded" not in text

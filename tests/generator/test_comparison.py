@@ -7,14 +7,14 @@ import json
 import pytest
 
 from generator.evidence.comparison import compared
-from runners.traces.records import Samples
+from runners.traces.measured import SampledSeconds
 
 
 @pytest.fixture
 def other(copy):
     """A second machine whose averaged step is faster than its single one; the rest is the same."""
     copy.add_machine("another", "tiny_training", "tiny_memory")
-    samples = Samples.of([0.00010, 0.00011, 0.00012, 0.00013, 0.00014]).model_dump()
+    samples = SampledSeconds.of([0.00010, 0.00011, 0.00012, 0.00013, 0.00014]).model_dump()
     timing = _run_of(copy, "tiny_training", "averaged")["timing"]
     copy.change_run("tiny_training.averaged", "another", timing={**timing, "step": samples})
     return copy

@@ -26,7 +26,7 @@ def printed(evidence, expression):
         ("tiny_memory.whole.ranks['0'].memory.peak_bytes", "160 KiB", "measured"),
         ("tiny_memory.whole.model.layers['layer1'].bytes", "39.1 KiB", "given"),
         ("tiny_memory.whole_budget.budget_bytes", "117 KiB", "given"),
-        ("tiny_memory.whole_budget.error.asked_bytes|exact", "40,000 bytes", "measured"),
+        ("tiny_memory.whole_budget.error.requested_bytes|exact", "40,000 bytes", "measured"),
         ("tiny_memory.whole_budget.status|word", "out of memory", "measured"),
         ("tiny_memory.whole_budget.error.phase", "backward", "measured"),
         ("tiny_memory.halves.world_size", "2", "given"),
@@ -58,7 +58,7 @@ def printed(evidence, expression):
         ("cited['fp32-width'] * tiny_memory.whole.model.num_parameters", "78.1 KiB", "computed"),
         ("machine.num_cores", "2", "measured"),
         ("machine.memory_bytes", "8.00 GiB", "measured"),
-        ("tiny_memory.software.torch", "2.13.0", "measured"),
+        ("tiny_memory.circumstances.torch", "2.13.0", "measured"),
         ("-(tiny_memory.halves.world_size - 3)", "1", "computed"),
         ("predicted('whole-peak')", "156 KiB", "computed"),
         ("observed('averaging-is-slower')", "2.20 ms", "measured"),
@@ -189,7 +189,7 @@ def test_an_expression_is_compiled_and_evaluated_once(book):
 
 def test_what_an_evaluation_touched_is_known(evidence):
     found = evidence.evaluate(
-        "tiny_training.averaged.epochs[-1].loss * tiny_training.single.settings.num_rows"
+        "tiny_training.averaged.epochs[-1].loss * tiny_training.single.settings.num_samples"
     )
     assert found.runs == ("tiny_training.averaged", "tiny_training.single")
     assert found.measured == ("tiny_training.averaged.epochs[4].loss",)
@@ -209,7 +209,7 @@ def test_a_skipped_run_prints_that_it_was_not_measured_here(copy):
         status="skipped", reason="no limit can be set", error=None, ranks=[],
     )  # fmt: skip
     evidence = Evidence(copy.load())
-    value = evidence.printable("tiny_memory.whole_budget.error.asked_bytes * 2")
+    value = evidence.printable("tiny_memory.whole_budget.error.requested_bytes * 2")
     assert str(value) == "not measured here"
     assert value.absent == "tiny_memory.whole_budget: no limit can be set"
     assert copy.errors() == []
@@ -218,7 +218,7 @@ def test_a_skipped_run_prints_that_it_was_not_measured_here(copy):
 def test_a_run_that_surprises_leaves_the_book_standing(copy):
     copy.change_run("tiny_memory.whole_budget", status="completed", error=None)
     evidence = Evidence(copy.load())
-    assert "declared" in evidence.printable("tiny_memory.whole_budget.error.asked_bytes").absent
+    assert "declared" in evidence.printable("tiny_memory.whole_budget.error.requested_bytes").absent
 
 
 def test_a_value_that_only_this_machine_lacks_is_no_mistake_but_a_typo_is(copy):

@@ -66,8 +66,8 @@ def home_with(copy, line):
         ("1e٣", "a number is written in the digits 0 to 9"),
         (f"{LOSS}[0]", "a single value"),
         ("(" * 95 + "1" + ")" * 95, "not an expression"),
-        ("-" * 5000 + "1", "longer than 200 characters"),
-        ("x" * 5000, "longer than 200 characters"),
+        ("-" * 5000 + "1", "longer than 240 characters"),
+        ("x" * 5000, "longer than 240 characters"),
     ],
 )
 def test_arithmetic_that_leaves_what_can_be_printed_is_one_line(copy, refused, expression, said):

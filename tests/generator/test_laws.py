@@ -6,8 +6,8 @@ from generator.content import names
 from generator.content.laws import short_names
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import falsifier, falsify
+from generator.items.digests import digest_of
 from generator.pages.rendering import render
-from generator.pages.views.question import digest_of
 
 CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
 LAW = """\

@@ -4,7 +4,18 @@ import pytest
 
 LEARN, WHY, TRY, COST = (f"topics/averaging/{name}.yml" for name in ("learn", "why", "try", "cost"))
 CHALLENGE, DEEP = "topics/asking/challenge.yml", "topics/sharding/deep.yml"
-PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
+PROGRAM = """\
+    program:
+      path: content/topics/averaging/code/mean.py
+      run: tiny_training.averaged
+      title: The mean by hand
+      walkthrough:
+        - code: total = sum(gradients)
+          says: The gradients of all ranks are added.
+        - code: return total / world_size
+          says: The sum is divided by the number of ranks.
+      output_says: Both ranks apply the same update.
+"""
 
 
 @pytest.mark.parametrize(
@@ -35,11 +46,15 @@ PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
          "tiny_training.averaged has num_epochs 5 already; suggest a change"),
         (CHALLENGE, "item: which-hold", "item: how-many-bytes", "how-many-bytes\n    worked: Two",
          "'how-many-bytes' stands above already"),
-        (COST, "predicted: 2 * tiny_memory.whole.model.bytes", f"predicted: 1 * {PEAK}",
-         f"1 * {PEAK}", "reads tiny_memory.whole.ranks[0].memory.peak_bytes, the very field"),
-        (COST, "measured: tiny_training.averaged.ranks[0].collectives['all_reduce'].bytes",
-         "measured: tiny_training.averaged.model.bytes",
-         "tiny_training.averaged.model.bytes\n      - w", "is nothing that a run measured"),
+        (COST, "law: whole-peak", "law: replicas-drift", "replicas-drift",
+         "replicas-drift compares no numbers: predicted is tiny_training.drifting"),
+        (COST, "law: part-received", "law: averaging-is-slower", "averaging-is-slower",
+         "averaging-is-slower compares no numbers: predicted is tiny_training.single.timing.step"),
+        (COST, "law: part-received", "law: whole-needs-more", "whole-needs-more\ngrowth",
+         "whole-needs-more prints no formula; give it formula: where it is written"),
+        (COST, "law: whole-peak", "law: whole-peaks", "whole-peaks", "no claim 'whole-peaks'"),
+        (COST, "claims: [whole-needs-more]", "claims: [whole-peak]", "whole-peak]",
+         "'whole-peak' is the law of a row; leave it out here"),
         (COST, "    figure: peaks\n", "", "title: With the model",
          "each section of growth shows a figure of kind growth"),
         (COST, "measured: run.ranks[0].memory.peak_bytes",
@@ -63,6 +78,16 @@ def test_each_mistake_of_a_lesson_is_named_at_its_place(copy, file, old, new, at
     place = f"content/{file}:{len(before)}:{len(before[-1]) + 1}: "
     errors = [error.replace("\u00a0", " ") for error in copy.errors()]
     assert any(error.startswith(place) and said in error for error in errors), (place, errors)
+
+
+def test_a_note_on_a_line_that_a_section_s_program_lacks_is_named_at_its_place(copy):
+    text = "text: The largest layer decides.\n"
+    wrong = PROGRAM.replace("total = sum(gradients)", "total = sum(gradient)")
+    copy.edit(DEEP, text, text + wrong)
+    (error,) = copy.errors()
+    number = 1 + (copy.content / DEEP).read_text().partition("sum(gradient)")[0].count("\n")
+    assert error.startswith(f"content/{DEEP}:{number}:")
+    assert "did you mean 'total = sum(gradients)'?" in error
 
 
 def test_a_decision_whose_claim_does_not_hold_backs_nothing(copy):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from generator.content.lesson import MODES
-from generator.evidence import units, verdicts
+from generator.evidence import law_sides, units, verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.units import AS_RULED
 from generator.pages import rendering
@@ -18,6 +18,19 @@ from generator.pages import rendering
 FROZEN = Path(__file__).parents[1] / "book" / "content"
 TOPIC = FROZEN / "topics" / "averaging"
 LEARN, WHY, TRY, COST = (f"topics/averaging/{mode}.md" for mode in ("learn", "why", "try", "cost"))
+
+PROGRAM = """\
+    program:
+      path: content/topics/averaging/code/mean.py
+      run: tiny_training.averaged
+      title: The mean by hand
+      walkthrough:
+        - code: total = sum(gradients)
+          says: The gradients of all ranks are added.
+        - code: return total / world_size
+          says: The sum is divided by the number of ranks.
+      output_says: Both ranks apply the same update.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +113,23 @@ def test_the_program_is_the_file_and_its_output_is_the_runs(copy, rendered):
     text = rendering.render(copy.load())[LEARN]
     assert "the mean is &lt;b&gt;1.5&lt;/b&gt;" in text
     assert "total" in plain(text.split('class="highlight"')[1].split("</pre>")[0])
+
+
+# A section with a program.
+
+
+def test_a_section_shows_a_program_its_notes_and_then_what_it_printed(copy):
+    text = "text: The largest layer decides.\n"
+    copy.edit("topics/sharding/deep.yml", text, text + PROGRAM)
+    copy.change_run("tiny_training.averaged", printed=["the mean is 1.5"])
+    page = rendering.render(copy.load())["topics/sharding/deep.md"]
+    shown = page[page.index("The largest layer decides") :]
+    order = [
+        'class="highlight"', '<ol class="pb-notes">', "The gradients of all ranks are added",
+        'class="pb-printed"', "the mean is 1.5", "Both ranks apply the same update",
+    ]  # fmt: skip
+    places = [shown.index(one) for one in order]
+    assert places == sorted(places)
 
 
 # Why.
@@ -186,14 +216,40 @@ def test_a_cost_whose_formula_is_right_is_off_by_nothing(rendered):
     assert row[2:] == ["144 B", "144 B", "0%"]
 
 
-def test_a_cost_that_compares_bytes_with_seconds_is_refused(copy):
+def test_a_law_of_a_row_that_compares_bytes_with_seconds_is_refused_once(copy):
     copy.edit(
-        "topics/averaging/cost.yml", "predicted: tiny_training.averaged.model.bytes\n",
-        "predicted: tiny_training.averaged.timing.wall_seconds\n",
+        "claims/tiny_training.yml", "predicted: run.model.bytes\n",
+        "predicted: run.timing.wall_seconds\n",
     )  # fmt: skip
     found = copy.errors()
     assert len(found) == 1
     assert "seconds and bytes cannot be added or compared" in found[0]
+
+
+def test_a_row_shows_the_formula_that_its_law_prints(rendered):
+    printed = {row[0]: row[1] for row in rows(rendered[COST])}
+    (said,) = (said for what, said in printed.items() if what.startswith("Handed to"))
+    assert said == "bytes of all_reduce = model bytes"
+
+
+def test_another_formula_than_the_laws_needs_a_reason(copy):
+    copy.edit(
+        "topics/averaging/cost.yml", "law: whole-peak", "law: whole-peak\n        because: So"
+    )
+    (error,) = copy.errors()
+    assert "give formula and because together" in error
+
+
+def test_the_laws_of_a_tables_rows_back_it_and_then_the_claims_that_it_adds(book):
+    lesson = next(topic for topic in book.topics if topic.id == "averaging").lessons["cost"].model
+    assert lesson.tables[0].backed_by == ["whole-peak", "part-peak", "whole-needs-more"]
+
+
+def test_a_law_on_a_run_that_this_machine_skipped_still_names_the_run(copy):
+    copy.change_run("tiny_memory.halves", status="skipped", reason="no second device", ranks=[])
+    book = copy.load()
+    found = law_sides.on_run(book.claims["part-peak"], Evidence(book))
+    assert (found.run, found.measured) == ("tiny_memory.halves", None)
 
 
 def test_the_calculator_stands_as_a_form_and_as_a_table(rendered, runs):

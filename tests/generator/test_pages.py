@@ -185,7 +185,7 @@ def test_the_foot_says_which_runs_which_machine_when_which_torch_and_how_to_repe
         "whole_budget",
         trace.machine,
         trace.recorded_at,
-        trace.software.torch,
+        trace.circumstances.torch,
         "../../traces/reference-frozen/tiny_memory.json",
         ".venv/bin/python -m runners reproduce tiny_memory",
     ):
@@ -283,7 +283,7 @@ def test_hints_are_closed_one_by_one(rendered):
     assert len(hints) == 2
 
 
-def test_the_digest_of_a_question_changes_with_its_text_and_touches_no_other(copy, rendered):
+def test_the_digest_of_a_question_changes_with_its_revision_and_touches_no_other(copy, rendered):
     def digests(text):
         return dict(re.findall(r'data-item="([^"]+)" data-digest="([^"]+)"', text))
 
@@ -293,6 +293,9 @@ def test_the_digest_of_a_question_changes_with_its_text_and_touches_no_other(cop
     written = yaml.safe_load(file.read_text())
     item = next(item for item in written["items"] if item["id"] == changed)
     item["options"][0]["why"] += " Really."
+    file.write_text(yaml.safe_dump(written))
+    assert digests(rendering.render(copy.load())[TRACE]) == before
+    item["revision"] = 2
     file.write_text(yaml.safe_dump(written))
     after = digests(rendering.render(copy.load())[TRACE])
     assert {name for name in before if before[name] != after[name]} == {changed}

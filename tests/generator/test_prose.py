@@ -59,6 +59,7 @@ def test_a_spelled_quantity_is_refused(word):
     [
         "One run, two ranks, three layers, four stages.",
         "fp32, bf16, 1F1B, FSDP2, A100, int8 and sha256 are names.",
+        "ZeRO-1 shards the optimizer state, and GPT-2 is a model.",
         "On behalf of a manifold; a folder unfolds.",
         "Run `torchrun --nproc-per-node 2` or ``a ` 3 ``.",
         "Read [the notes](https://pytorch.org/docs/2.13/x.html) or <https://a.org/2020>.",

@@ -53,7 +53,7 @@ def test_a_rank_that_recorded_nothing_is_said_to(page, copy):
 
 
 def test_a_rank_that_only_sends_takes_part(copy):
-    moved = [{"operation": "gather", "source": None, "target": 0, "bytes": 64}]
+    moved = [{"operation": "gather", "source": None, "destination": 0, "bytes": 64}]
     _change_stages(copy, lambda stages: stages["train"].update(ranks=[], moves=moved))
     drawing = _stage(rendering.render(copy.load())[TRACE], "train")
     assert "rank 1: takes part" in drawing
@@ -67,7 +67,7 @@ def _num_heads(stage):
 
 
 def test_what_is_sent_is_an_arrow_between_its_two_ranks_and_a_line_of_words(copy):
-    sent = [{"operation": "send", "source": 0, "target": 1, "bytes": 2048}]
+    sent = [{"operation": "send", "source": 0, "destination": 1, "bytes": 2048}]
     _change_stages(copy, lambda stages: stages["train"].update(moves=sent))
     stage = _stage(rendering.render(copy.load())[TRACE], "train")
     assert _num_heads(stage) == 1
@@ -76,7 +76,7 @@ def test_what_is_sent_is_an_arrow_between_its_two_ranks_and_a_line_of_words(copy
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "num_heads", "words"),
+    ("source", "destination", "num_heads", "words"),
     [
         (None, None, 2 * 2, "among all ranks"),
         (0, None, 1, "rank 0 → every rank"),
@@ -84,9 +84,9 @@ def test_what_is_sent_is_an_arrow_between_its_two_ranks_and_a_line_of_words(copy
     ],
 )
 def test_an_operation_of_all_ranks_has_a_head_where_a_rank_receives(
-    copy, source, target, num_heads, words
+    copy, source, destination, num_heads, words
 ):
-    moved = [{"operation": "all_reduce", "source": source, "target": target, "bytes": 64}]
+    moved = [{"operation": "all_reduce", "source": source, "destination": destination, "bytes": 64}]
     _change_stages(copy, lambda stages: stages["train"].update(moves=moved))
     stage = _stage(rendering.render(copy.load())[TRACE], "train")
     assert _num_heads(stage) == num_heads

@@ -129,7 +129,7 @@ def rendered_frozen(book):
         ("{", "not a whole JSON file"),
         ("[" * 100_000, "not a whole JSON file"),
         (f'{{"schema_version": {10**400}}}', "a number of 401 digits"),
-        ("[]", "valid"),
+        ("[]", "not a JSON object"),
         ('{"schema_version": 99}', "newer than this Proofbook reads"),
         ("\udc00", "not a whole JSON file"),
     ],
@@ -176,11 +176,11 @@ def test_a_try_of_a_run_that_the_book_no_longer_has_changes_nothing(copy, tries_
 def test_what_was_changed_is_every_setting_that_differs(book):
     run = book.run(RUN)
     own = run.model_copy(
-        update={"settings": {**run.settings, "num_rows": 20_000, "new": "adam"}, "world_size": 1}
+        update={"settings": {**run.settings, "num_samples": 20_000, "new": "adam"}, "world_size": 1}
     )
     told = {one.name: (one.before, one.after) for one in trials.changed(run, own)}
     assert told == {
-        "num_rows": ("40", "20,000"),
+        "num_samples": ("40", "20,000"),
         "new": ("–", "adam"),
         "world_size": ("2", "1"),
     }

@@ -9,7 +9,7 @@ from generator.content.claim import Claim
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import falsifier, falsify, steps_of
-from runners.traces.records import Samples
+from runners.traces.measured import SampledSeconds
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 BUDGET = "tiny_memory.whole_budget.budget_bytes"
@@ -86,7 +86,7 @@ def timed(book, single, averaged):
     shown = book.traces["tiny_training"]
     runs = dict(shown.trace.runs)
     for name, seconds in (("single", single), ("averaged", averaged)):
-        timing = runs[name].timing.model_copy(update={"step": Samples.of(seconds)})
+        timing = runs[name].timing.model_copy(update={"step": SampledSeconds.of(seconds)})
         runs[name] = runs[name].model_copy(update={"timing": timing})
     trace = shown.trace.model_copy(update={"runs": runs})
     return replace(book, traces={**book.traces, "tiny_training": replace(shown, trace=trace)})
@@ -113,7 +113,7 @@ def test_times_are_compared_by_quartile_ranges(book, single, averaged, relation,
     one = claim("tiny_training.single.timing.step", relation, "tiny_training.averaged.timing.step")
     outcome = judged(timed(book, single, averaged), one)
     assert outcome.verdict == verdict
-    assert outcome.observed.number == Samples.of(averaged).median_seconds
+    assert outcome.observed.number == SampledSeconds.of(averaged).median_seconds
 
 
 @pytest.mark.parametrize(
@@ -248,6 +248,38 @@ def test_problems_name_surprises_broken_laws_and_stale_references(copy):
         "tiny_training: the reference machine's trace is stale; run it again",
         "law halves-complete: does not hold (observed differs from predicted)",
     ]
+
+
+def test_a_reference_trace_of_an_earlier_schema_is_refused_with_what_to_do(copy):
+    write_as_version_1(copy.trace("tiny_training"))
+    book = copy.load(is_stale=lambda trace: trace.recorded_as < 2)
+    assert verdicts.problems(book, Evidence(book)) == [
+        "tiny_training: the reference machine's trace is of schema version 1, which is no evidence "
+        "any more; run `python -m runners run tiny_training --as-reference --full`",
+    ]
+
+
+def test_a_trace_of_an_earlier_schema_is_shown_on_another_machine(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    write_as_version_1(copy.trace("tiny_training", "desk"))
+    book = copy.load(is_stale=lambda trace: trace.recorded_as < 2)
+    shown = book.traces["tiny_training"]
+    assert (shown.machine.name, shown.is_fallback, shown.is_stale) == ("desk", False, True)
+    assert verdicts.problems(book, Evidence(book)) == []
+    outcome = Evidence(book).outcome("averaging-is-equal")
+    assert "its schema is an earlier one" in outcome.explanation
+
+
+def write_as_version_1(file):
+    document = json.loads(file.read_text())
+    document |= {"schema_version": 1, "software": {"python": "3.13.5", "torch": "2.13.0"}}
+    del document["circumstances"]
+    for run in document["runs"].values():
+        if run["validation"]:
+            run["validation"]["num_samples"] = run["validation"].pop("num_samples")
+        for move in (move for stage in run["stages"] for move in stage.get("moves", [])):
+            move["target"] = move.pop("destination")
+    file.write_text(json.dumps(document))
 
 
 def test_explanations_hold_no_numbers(book):

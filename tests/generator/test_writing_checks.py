@@ -278,7 +278,7 @@ def number(**fields):
 )  # fmt: skip
 def test_an_answer_read_above_a_commitment_is_found(evidence, role, one, is_told):
     body = ABOVE + ASKED.format(role)
-    assert bool(given_away.told(body, "a.html", {"an-item": one}, evidence)) is is_told
+    assert bool(given_away.messages(body, "a.html", {"an-item": one}, evidence)) is is_told
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_an_answer_read_above_a_commitment_is_found(evidence, role, one, is_told
     ],
 )
 def test_what_stands_below_or_is_asked_after_reading_tells_nothing(evidence, body):
-    assert given_away.told(body, "a.html", {"an-item": number()}, evidence) == {}
+    assert given_away.messages(body, "a.html", {"an-item": number()}, evidence) == {}
 
 
 def test_an_answer_told_above_its_question_is_refused_with_the_page(copy):

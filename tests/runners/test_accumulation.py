@@ -13,7 +13,9 @@ from runners.experiments.accumulation import RUNS, UNEQUAL
 from runners.experiments.accumulation.forecast import forecast
 from runners.experiments.accumulation.unequal import Part, gradient_of, joined
 from runners.plans.experiment import find
-from runners.traces.records import Memory, Run, Setting
+from runners.traces.measured import Memory
+from runners.traces.records import Run
+from runners.traces.schema import Setting
 
 Measure = Callable[[str, str], Run]
 LAYER_BYTES = 4 * (256 * 256 + 256)
@@ -37,15 +39,15 @@ def number(run: Run, name: str) -> float:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize(
-    ("name", "exchanges"),
-    [("whole", 1), ("accumulated", 1), ("exchanged", 4), ("accumulated_8", 1)],
+    ("name", "reductions"),
+    [("whole", 1), ("accumulated", 1), ("reduced_each", 4), ("accumulated_8", 1)],
 )
-def test_gradients_travel_once_an_update_unless_each_part_is_exchanged(
-    run: Measure, name: str, exchanges: int
+def test_gradients_travel_once_an_update_unless_each_part_is_reduced(
+    run: Measure, name: str, reductions: int
 ) -> None:
     for rank in run("accumulation", name).ranks:
         (reduced,) = rank.collectives
-        assert (reduced.operation, reduced.bytes) == ("all_reduce", exchanges * MODEL_BYTES)
+        assert (reduced.operation, reduced.bytes) == ("all_reduce", reductions * MODEL_BYTES)
 
 
 @pytest.mark.ranks
@@ -62,7 +64,7 @@ def test_parts_hold_their_share_of_activations_beside_all_gradients(run: Measure
 
 @pytest.mark.ranks
 def test_fsdp_gathers_for_every_part_and_holds_whole_gradients_meanwhile(run: Measure) -> None:
-    silent, loud = (run("accumulation", name) for name in ("sharded", "sharded_exchanged"))
+    silent, loud = (run("accumulation", name) for name in ("sharded", "sharded_reduced_each"))
     for shown, scattered in ((silent, 1), (loud, 4)):
         travelled = {c.operation: c.bytes for c in shown.ranks[0].collectives}
         assert travelled == {
@@ -76,28 +78,29 @@ def test_fsdp_gathers_for_every_part_and_holds_whole_gradients_meanwhile(run: Me
 @pytest.mark.ranks
 def test_equal_parts_train_as_the_whole_batch_does(run: Measure) -> None:
     whole, *others = (
-        run("accumulation", name).epochs[-1].loss for name in ("whole", "accumulated", "exchanged")
+        run("accumulation", name).epochs[-1].loss
+        for name in ("whole", "accumulated", "reduced_each")
     )
     assert others == [pytest.approx(whole, rel=1e-5)] * 2
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("name", ["rows", "tokens"])
+@pytest.mark.parametrize("name", ["samples", "tokens"])
 def test_unequal_parts_want_weights(run: Measure, name: str) -> None:
     shown = run("accumulation", name)
     assert number(shown, "weighted_difference") < 1e-12
     assert number(shown, "unweighted_difference") > 0.01
-    predicted = number(shown, "foretold_difference")
+    predicted = number(shown, "predicted_difference")
     assert number(shown, "unweighted_difference") == pytest.approx(predicted, rel=1e-9)
     parts = [4 * length for length in RUNS["tokens"].settings.parts]
-    counts = list(UNEQUAL) if name == "rows" else parts
+    counts = list(UNEQUAL) if name == "samples" else parts
     assert shown.ranks[0].measures["num_counted"] == counts
 
 
 @pytest.mark.ranks
 def test_batch_norm_sees_another_batch_in_each_part(run: Measure) -> None:
     assert number(run("accumulation", "batch_norm"), "weighted_difference") > 0.01
-    assert number(run("accumulation", "rows_equal"), "weighted_difference") < 1e-12
+    assert number(run("accumulation", "samples_equal"), "weighted_difference") < 1e-12
 
 
 def test_the_weighted_sum_of_parts_is_the_gradient_of_a_sum_of_losses() -> None:
@@ -122,8 +125,8 @@ def test_the_weighted_sum_of_parts_is_the_gradient_of_a_sum_of_losses() -> None:
     ("run_name", "changed", "said"),
     [
         ("accumulated", {"num_microbatches": 3}, "cannot be taken in 3 microbatches"),
-        ("rows", {"task": "words"}, "task must be rows or tokens"),
-        ("rows", {"parts": [1, 2, 3]}, "as many for each of 2 ranks"),
+        ("samples", {"task": "words"}, "task must be rows or tokens"),
+        ("samples", {"parts": [1, 2, 3]}, "as many for each of 2 ranks"),
         ("batch_norm", {"parts": [1, 2]}, "at least 2"),
         ("tokens", {"norm": "batch"}, "norm must be none"),
     ],

@@ -11,7 +11,8 @@ import torch
 from runners.experiments.at_scale import RUNS
 from runners.experiments.at_scale.peak import activations_of_a_block, parameters_on_a_rank
 from runners.meters.fake_memory import FakeMemoryMeter
-from runners.traces.records import Memory, Run
+from runners.traces.measured import Memory
+from runners.traces.records import Run
 from runners.training.shape import TransformerShape
 from runners.training.transformer import Block, Transformer
 

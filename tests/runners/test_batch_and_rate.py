@@ -11,7 +11,7 @@ from torch import nn
 
 from runners.plans.experiment import find
 from runners.traces.records import Run
-from runners.training.networks import perceptron
+from runners.training.networks import mlp
 from runners.training.teacher import Scaling, teach
 
 Measure = Callable[[str, str], Run]
@@ -21,8 +21,8 @@ def naive(ranks: int, rates: list[float]) -> float:
     """Validation loss of one process that takes all ranks' batches at once, at these rates."""
     lesson = teach(
         42,
-        num_rows=6400,
-        num_validation_rows=1000,
+        num_samples=6400,
+        num_validation_samples=1000,
         num_features=10,
         num_classes=4,
         temperature=0.15,
@@ -31,7 +31,7 @@ def naive(ranks: int, rates: list[float]) -> float:
     scaling = Scaling.of(lesson.training.features)
     features, labels = scaling.apply(lesson.training.features), lesson.training.labels
     torch.manual_seed(42)
-    model = perceptron((10, 64, 4), dtype=torch.float64)
+    model = mlp((10, 64, 4), dtype=torch.float64)
     moments = [torch.zeros_like(p) for p in model.parameters()]
     size = 6400 // ranks
     for index, rate in enumerate(rates):

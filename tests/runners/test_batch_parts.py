@@ -11,7 +11,7 @@ from torch import nn
 
 from runners.experiments import batch_parts
 from runners.traces.records import Run
-from runners.training.networks import perceptron
+from runners.training.networks import mlp
 from runners.training.teacher import Scaling, teach
 
 pytestmark = pytest.mark.ranks
@@ -54,8 +54,8 @@ def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> No
     settings = batch_parts.Settings()
     lesson = teach(
         42,
-        num_rows=10000,
-        num_validation_rows=1000,
+        num_samples=10000,
+        num_validation_samples=1000,
         num_features=20,
         num_classes=10,
         temperature=settings.teacher_temperature,
@@ -64,7 +64,7 @@ def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> No
     labels = lesson.training.labels[:100]
     order = labels.argsort(stable=True)
     torch.manual_seed(42)
-    model = perceptron((20, 128, 10))
+    model = mlp((20, 128, 10))
     for part in (order[:80], order[80:]):
         (nn.functional.cross_entropy(model(features[part]), labels[part]) / 2).backward()
     expected = next(model.parameters()).grad
@@ -75,9 +75,9 @@ def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> No
 
 def test_a_batch_is_cut_as_the_settings_say_or_refused() -> None:
     plan = batch_parts.RUNS["unequal"]
-    assert plan.settings.rows_by_rank == [80, 20]
-    assert batch_parts.RUNS["whole"].settings.rows_by_rank == [100]
-    four = replace(plan, world_size=4, settings=plan.settings.changed({"num_last_rows": 10}))
-    assert four.settings.rows_by_rank == [30, 30, 30, 10]
+    assert plan.settings.samples_by_rank == [80, 20]
+    assert batch_parts.RUNS["whole"].settings.samples_by_rank == [100]
+    four = replace(plan, world_size=4, settings=plan.settings.changed({"num_last_samples": 10}))
+    assert four.settings.samples_by_rank == [30, 30, 30, 10]
     with pytest.raises(ValueError, match="cannot leave 100"):
-        replace(plan, settings=plan.settings.changed({"num_last_rows": 100}))
+        replace(plan, settings=plan.settings.changed({"num_last_samples": 100}))

@@ -16,6 +16,8 @@ AFTER = {
     "keep_peak",
     "start_kernel",
     "limit_allocator",
+    "note_refusals",
+    "note_held",
     "lift_limit",
 }  # the process body calls them, no strategy does
 PHASES = {"begin", "end"}  # a bare rank has no phases that could call them

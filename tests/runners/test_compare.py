@@ -10,7 +10,7 @@ import pytest
 
 from runners.traces.compare import compare, traces_in
 from runners.traces.files import TraceError
-from runners.traces.records import Samples
+from runners.traces.measured import SampledSeconds
 
 FROZEN = Path(__file__).parents[1] / "book" / "content" / "traces" / "reference-frozen"
 
@@ -44,11 +44,11 @@ def test_a_copy_differs_in_nothing(other):
 def test_times_differ_only_where_their_quartile_ranges_lie_apart(other):
     def slower(run):
         step = run["timing"]["step"]
-        step.update(Samples.of([s * 10 for s in step["samples"]]).model_dump())
+        step.update(SampledSeconds.of([s * 10 for s in step["samples"]]).model_dump())
 
     def hardly(run):
         step = run["timing"]["step"]
-        step.update(Samples.of([s * 1.0001 for s in step["samples"]]).model_dump())
+        step.update(SampledSeconds.of([s * 1.0001 for s in step["samples"]]).model_dump())
 
     _change(other, "tiny_training", "averaged", slower)
     _change(other, "tiny_training", "single", hardly)
@@ -108,7 +108,7 @@ def test_what_was_not_measured_or_with_other_settings_or_code_is_left_out_and_sa
 
 def test_few_samples_tell_nothing(other):
     def fewer(run):
-        run["timing"]["step"] = Samples.of([9.0, 9.1]).model_dump()
+        run["timing"]["step"] = SampledSeconds.of([9.0, 9.1]).model_dump()
 
     _change(other, "tiny_training", "averaged", fewer)
     found = _compared(other)

@@ -11,7 +11,7 @@ from runners.traces import digest
 
 CODE = '''"""An experiment."""
 from runners.training.teacher import teach# the rows
-SETTINGS = {"num_rows": 100}
+SETTINGS = {"num_samples": 100}
 def single(rank):
     """Train."""
     return teach

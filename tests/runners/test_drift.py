@@ -36,7 +36,7 @@ def test_ddp_s_replicas_lie_nowhere_apart(run: Measure) -> None:
 def alone(shard: int) -> tuple[nn.Sequential, tuple[torch.Tensor, torch.Tensor]]:
     """The replica of one shard, trained by a loop that knows of no other; and validation rows."""
     lesson = teach(
-        42, num_rows=10000, num_validation_rows=1000, num_features=10, num_classes=4,
+        42, num_samples=10000, num_validation_samples=1000, num_features=10, num_classes=4,
         temperature=0.15,
     )  # fmt: skip
     scaling = Scaling.of(lesson.training.features)

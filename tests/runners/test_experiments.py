@@ -109,7 +109,7 @@ def test_under_the_budget_a_run_ends_as_the_closed_form_says(
     assert ended.budget_bytes == (8 * sum(counts[:cut]) + 8 * sum(counts)) // 2
     if expected == "out_of_memory":
         assert ended.error is not None
-        assert ended.error.asked_bytes is not None
+        assert ended.error.requested_bytes is not None
         assert [r.status for r in ended.ranks] == ["out_of_memory"] * ended.world_size
 
 
@@ -167,7 +167,7 @@ def test_validation_rows_are_never_trained_on() -> None:
 
     from runners.training.teacher import teach
 
-    lesson = teach(1, num_rows=500, num_validation_rows=100, num_features=10, num_classes=4)
+    lesson = teach(1, num_samples=500, num_validation_samples=100, num_features=10, num_classes=4)
     both = torch.cat([lesson.training.features, lesson.validation.features])
     assert len(torch.unique(both, dim=0)) == 600
 
@@ -241,7 +241,7 @@ def test_what_travels_in_a_stage_is_what_its_tensors_weigh(run: Measure) -> None
     split = run("batch_split", "split")
     rows = int(str(split.settings["batch_size"])) * int(str(split.settings["num_features"])) * 4
     stages = {stage.name: stage for stage in split.stages}
-    assert [(m.operation, m.source, m.target, m.bytes) for m in stages["scatter"].moves] == [
+    assert [(m.operation, m.source, m.destination, m.bytes) for m in stages["scatter"].moves] == [
         ("scatter", 0, None, rows)
     ]
     assert split.model is not None
@@ -249,6 +249,6 @@ def test_what_travels_in_a_stage_is_what_its_tensors_weigh(run: Measure) -> None
         ("all_reduce", split.model.bytes)
     ]
     assert [one.shape_out for one in stages["forward"].ranks] == [
-        [int(str(split.settings["num_rows_per_rank"])), 10]
+        [int(str(split.settings["num_samples_per_rank"])), 10]
     ] * split.world_size
     assert stages["forward"].moves == []

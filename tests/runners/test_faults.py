@@ -96,11 +96,16 @@ def test_an_impossible_death_is_refused_in_one_line(changed: dict, said: str) ->
 def test_a_loaded_training_ends_equal_and_one_that_forgot_does_not(run: Measure) -> None:
     ends = {
         name: [r.parameter_digest for r in run("faults", name).ranks]
-        for name in ("undisturbed", "resumed", "resumed_without_optimizer", "resumed_without_rows")
+        for name in (
+            "undisturbed",
+            "resumed",
+            "resumed_without_optimizer",
+            "resumed_without_position",
+        )
     }
     assert ends["resumed"] == ends["undisturbed"]
     assert not set(ends["resumed_without_optimizer"]) & set(ends["undisturbed"])
-    assert not set(ends["resumed_without_rows"]) & set(ends["undisturbed"])
+    assert not set(ends["resumed_without_position"]) & set(ends["undisturbed"])
 
 
 @pytest.mark.ranks

@@ -10,16 +10,16 @@ from runners.forecast.model import TURN_SECONDS, best, forecast_run
 from runners.forecast.primitive_sizes import (
     BUSY,
     COLLECTIVES,
+    COMMUNICATED_BYTES,
     ELEMENTWISE_BYTES,
-    EXCHANGED_BYTES,
     MATRICES,
     OPTIMIZED_PARAMETERS,
     OPTIMIZERS,
     SMOOTH_VALUES,
 )
-from runners.plans.work import Exchange, Work, perceptron_flops, stack_work
+from runners.plans.work import Communication, Work, mlp_flops, stack_work
+from runners.traces.measured import SampledSeconds
 from runners.traces.prediction import Interval
-from runners.traces.records import Samples
 
 FLOPS_PER_SECOND = 5e10
 BYTES_PER_SECOND = 1e10
@@ -32,7 +32,7 @@ NUM_PLACES = 2
 
 
 def _samples(seconds, spread=0.0):
-    return Samples.of([seconds * (1 + spread * k / 2) for k in (-2, -1, 0, 1, 2)])
+    return SampledSeconds.of([seconds * (1 + spread * k / 2) for k in (-2, -1, 0, 1, 2)])
 
 
 def _computing(busy):
@@ -64,15 +64,15 @@ def _computing(busy):
 
 def machine_of_laws(spread=0.0, crowding=1.0):
     """Primitives of a machine with two cores that does everything at one rate."""
-    exchanges = {
+    reductions = {
         f"{name}_{ranks}_{num_bytes}_seconds": ALPHA_SECONDS
         + num_bytes * SECONDS_PER_BYTE * (ranks / 2)
         for ranks in BUSY[1:]
         for name in COLLECTIVES
-        for num_bytes in EXCHANGED_BYTES
+        for num_bytes in COMMUNICATED_BYTES
     }
     crowd = {"crowded_4_seconds": 0.002 * crowding}
-    taken = {**_computing(1), **_computing(2), **crowd, **exchanges}
+    taken = {**_computing(1), **_computing(2), **crowd, **reductions}
     return {name: _samples(seconds, spread) for name, seconds in taken.items()}
 
 
@@ -85,7 +85,7 @@ def _step(work, primitives=None):
 def test_products_take_their_operations_at_the_machines_rate():
     widths = [500] * 5
     work = Work(
-        flops=perceptron_flops(widths, 300),
+        flops=mlp_flops(widths, 300),
         matrix_rows=300,
         num_products=11,
         num_operations=100,
@@ -125,17 +125,20 @@ def test_an_update_takes_its_parameters_by_the_machines_rate(optimizer):
 
 
 def test_an_exchange_costs_its_starts_and_its_bytes_but_for_what_computing_hides():
-    exchange = Exchange("all_gather", 64 * 16_777_216, 4, 2)
+    exchange = Communication("all_gather", 64 * 16_777_216, 4, 2)
     seconds = 64 * 16_777_216 * SECONDS_PER_BYTE
-    assert _step(Work(exchanges=(exchange,))) == pytest.approx(seconds, rel=0.08)
+    assert _step(Work(communication=(exchange,))) == pytest.approx(seconds, rel=0.08)
     hidden = replace(exchange, hidden_share=0.75)
-    assert _step(Work(exchanges=(hidden,))) == pytest.approx(seconds / 4, rel=0.08)
-    small = Exchange("broadcast", 4 * 4_096, 4, 2)
-    assert _step(Work(exchanges=(small,))) == pytest.approx(4 * ALPHA_SECONDS, rel=0.01)
+    assert _step(Work(communication=(hidden,))) == pytest.approx(seconds / 4, rel=0.08)
+    small = Communication("broadcast", 4 * 4_096, 4, 2)
+    assert _step(Work(communication=(small,))) == pytest.approx(4 * ALPHA_SECONDS, rel=0.01)
 
 
 def test_three_ranks_lie_between_two_and_four():
-    of = {n: _step(Work(exchanges=(Exchange("all_reduce", 1 << 24, 1, n),))) for n in (2, 3, 4)}
+    of = {
+        n: _step(Work(communication=(Communication("all_reduce", 1 << 24, 1, n),)))
+        for n in (2, 3, 4)
+    }
     assert of[2] < of[3] < of[4]
 
 
@@ -153,7 +156,7 @@ def test_a_step_shorter_than_a_turn_that_meets_nobody_is_seldom_interrupted():
     short = Work(num_operations=50, num_busy_ranks=4)
     assert _step(short) == pytest.approx(_step(replace(short, num_busy_ranks=1)))
     assert _step(short) < TURN_SECONDS
-    meets = replace(short, exchanges=(Exchange("all_reduce", 4, 1, 4),))
+    meets = replace(short, communication=(Communication("all_reduce", 4, 1, 4),))
     assert _step(meets) - ALPHA_SECONDS > 1.5 * _step(short)
 
 
@@ -190,7 +193,7 @@ def test_what_no_closed_form_says_is_not_predicted_and_says_why():
 
 def test_a_step_whose_exchanges_could_not_be_measured_is_not_predicted():
     alone = {n: s for n, s in machine_of_laws().items() if not n.startswith(COLLECTIVES)}
-    work = Work(peak_bytes=10_000_000, exchanges=(Exchange("all_reduce", 8, 1, 2),))
+    work = Work(peak_bytes=10_000_000, communication=(Communication("all_reduce", 8, 1, 2),))
     told = forecast_run(work, alone, NUM_PLACES)
     assert told.peak_bytes.expected == 10_000_000
     assert told.step_seconds is None

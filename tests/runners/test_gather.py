@@ -8,22 +8,25 @@ from runners.plans.experiment import RunPlan
 from runners.traces.outcome import MovePart, RankOutcome
 from runners.traces.records import Move, Run, Stage
 
+Seen = tuple[str, int | None, int | None, int]  # operation, source, destination, bytes
 
-def _outcome(rank: int, moves: list[tuple[str, int | None, int]], rows: int) -> RankOutcome:
+
+def _outcome(rank: int, moves: list[Seen], rows: int) -> RankOutcome:
     stage = Stage(
         name="forward", rank=rank, operation="pass on", shape_in=[rows], shape_out=[rows, 2],
         dtype="float32", bytes=8 * rows, values=[0.0],
     )  # fmt: skip
+    parts = [MovePart(operation=o, source=s, destination=d, bytes=b) for o, s, d, b in moves]
     return RankOutcome(
         rank=rank,
         stages=[stage],
         stage_seconds={"forward": 0.5},
         step_seconds=[0.1] * 5,
-        stage_moves={"forward": [MovePart(operation=o, peer=p, bytes=b) for o, p, b in moves]},
+        stage_moves={"forward": parts},
     )
 
 
-def _gathered(moves: list[list[tuple[str, int | None, int]]], *, has_timeline: bool = True) -> Run:
+def _gathered(moves: list[list[Seen]], *, has_timeline: bool = True) -> Run:
     outcomes = [_outcome(rank, seen, rows=10 + rank) for rank, seen in enumerate(moves)]
     result = PassResult(outcomes=outcomes, root_cause=None, seconds=1.0, printed=[])
     plan = RunPlan(
@@ -35,22 +38,24 @@ def _gathered(moves: list[list[tuple[str, int | None, int]]], *, has_timeline: b
 
 
 def test_a_tensor_that_is_sent_travels_once_from_its_sender_to_its_receiver() -> None:
-    (stage,) = _gathered([[("send", 1, 40)], [("recv", 0, 40)]]).stages
-    assert stage.moves == [Move(operation="send", source=0, target=1, bytes=40)]
+    (stage,) = _gathered([[("send", 0, 1, 40)], [("recv", 0, 1, 40)]]).stages
+    assert stage.moves == [Move(operation="send", source=0, destination=1, bytes=40)]
 
 
 def test_calls_of_a_collective_are_summed_on_a_rank_and_not_over_ranks() -> None:
-    (stage,) = _gathered([[("all_reduce", None, 8), ("all_reduce", None, 4)]] * 3).stages
-    assert stage.moves == [Move(operation="all_reduce", source=None, target=None, bytes=12)]
+    (stage,) = _gathered(
+        [[("all_reduce", None, None, 8), ("all_reduce", None, None, 4)]] * 3
+    ).stages
+    assert stage.moves == [Move(operation="all_reduce", source=None, destination=None, bytes=12)]
 
 
 def test_a_root_gives_or_receives_and_its_payload_is_the_whole() -> None:
-    root = [("scatter", 0, 100), ("gather", 0, 60)]
-    other = [("scatter", 0, 50), ("gather", 0, 30)]
+    root = [("scatter", 0, None, 100), ("gather", None, 0, 60)]
+    other = [("scatter", 0, None, 50), ("gather", None, 0, 30)]
     (stage,) = _gathered([root, other]).stages
     assert stage.moves == [
-        Move(operation="scatter", source=0, target=None, bytes=100),
-        Move(operation="gather", source=None, target=0, bytes=60),
+        Move(operation="scatter", source=0, destination=None, bytes=100),
+        Move(operation="gather", source=None, destination=0, bytes=60),
     ]
 
 
@@ -60,5 +65,5 @@ def test_each_rank_tells_what_it_held_in_a_run_that_is_shown_and_in_no_other() -
         (0, [10], 80),
         (1, [11], 88),
     ]
-    (plain,) = _gathered([[("recv", 1, 4)], []], has_timeline=False).stages
+    (plain,) = _gathered([[("recv", 1, 0, 4)], []], has_timeline=False).stages
     assert plain.ranks == plain.moves == []

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from runners.traces.files import read
-from runners.traces.records import Memory, MemoryClasses, Run, Trace
+from runners.traces.measured import Memory, MemoryClasses
+from runners.traces.records import Run, Trace
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -43,12 +44,12 @@ BATCH = 80000
 # Six outputs of width 64 that layers were given, five that ReLUs put out, one gradient on its way,
 # and the gradient of the ten logits.
 ACTIVATION_BYTES_PER_ROW = 4 * ((6 + 5 + 1) * 64 + 10)
-ROW_BYTES = 4 * 16 + 8
+SAMPLE_BYTES = 4 * 16 + 8
 MODEL_BYTES = 4 * ((16 * 64 + 64) + 5 * (64 * 64 + 64) + (64 * 10 + 10))
 
 
 @pytest.mark.parametrize(
-    ("name", "num_rows_held", "num_rows_at_once"),
+    ("name", "num_samples_held", "num_samples_at_once"),
     [
         ("single", BATCH, BATCH),
         ("split", BATCH // 2, BATCH // 2),
@@ -56,10 +57,10 @@ MODEL_BYTES = 4 * ((16 * 64 + 64) + 5 * (64 * 64 + 64) + (64 * 10 + 10))
     ],
 )
 def test_the_peak_of_a_large_batch_is_that_of_the_rows_in_work_at_once(
-    run: Measure, name: str, num_rows_held: int, num_rows_at_once: int
+    run: Measure, name: str, num_samples_held: int, num_samples_at_once: int
 ) -> None:
-    activations = num_rows_at_once * ACTIVATION_BYTES_PER_ROW
-    expected = activations + num_rows_held * ROW_BYTES + 2 * MODEL_BYTES
+    activations = num_samples_at_once * ACTIVATION_BYTES_PER_ROW
+    expected = activations + num_samples_held * SAMPLE_BYTES + 2 * MODEL_BYTES
     measured = run("large_batch", name)
     assert largest(measured).activations_bytes == pytest.approx(activations, rel=0.001)
     assert memory(measured).peak_bytes == pytest.approx(expected, rel=0.01)
@@ -85,7 +86,7 @@ def test_the_whole_batch_is_refused_in_forward_and_parts_of_it_are_not(run: Meas
     assert refused.status == "out_of_memory"
     assert refused.error is not None
     assert refused.error.phase == "forward"
-    assert refused.error.asked_bytes == BATCH * 64 * 4  # what one layer of width 64 puts out
+    assert refused.error.requested_bytes == BATCH * 64 * 4  # what one layer of width 64 puts out
     for name in ("split_budget", "microbatches_budget"):
         assert run("large_batch", name).status == "completed"
 
@@ -94,7 +95,7 @@ def test_the_budget_of_a_large_batch_lies_well_between_half_and_whole(run: Measu
     budget = run("large_batch", "single_budget").budget_bytes
     assert budget is not None
     need = [
-        n * (ACTIVATION_BYTES_PER_ROW + ROW_BYTES) + 2 * MODEL_BYTES for n in (BATCH // 2, BATCH)
+        n * (ACTIVATION_BYTES_PER_ROW + SAMPLE_BYTES) + 2 * MODEL_BYTES for n in (BATCH // 2, BATCH)
     ]
     assert budget == pytest.approx(sum(need) / 2, abs=1)
     assert need[0] * 1.1 < budget < need[1] / 1.1

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from runners.meters.kernel import Growth, KernelPeak, disagreement
-from runners.traces.records import Memory
+from runners.traces.measured import Memory
 from tests.runners.experiments import hidden
 
 MIB = 1 << 20

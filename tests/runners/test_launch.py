@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from runners.measuring.endings import ending_of
 from runners.measuring.forkserver import ForkServer
 from runners.measuring.launch import Launcher
+from runners.measuring.live_rank import LiveRank
 from runners.measuring.not_measured import NotMeasuredError
 from runners.plans.experiment import find
 from runners.system.errors import LaunchError
@@ -24,6 +26,8 @@ from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
+# Python takes memory for objects in arenas of 1 MiB; glibc's heap and page rounding are smaller.
+LITTLE_BYTES = 4 << 20
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +51,8 @@ def test_a_killed_rank_is_named_with_its_phase_step_and_signal(run: Measure) -> 
     assert killed.status == "died"
     assert killed.error is not None
     assert (killed.error.rank, killed.error.phase, killed.error.step) == (1, "forward", 2)
+    assert (killed.error.signal, killed.error.exit_code) == ("SIGKILL", None)
+    assert killed.ranks[1].failure == killed.error
     assert "SIGKILL" in killed.error.message
 
 
@@ -55,7 +61,25 @@ def test_a_rank_that_leaves_without_a_record_is_named_with_its_exit_code(run: Me
     assert left.status == "died"
     assert left.error is not None
     assert (left.error.rank, left.error.phase) == (1, "optimizer")
+    assert (left.error.signal, left.error.exit_code) == (None, 3)
+    assert left.ranks[1].failure == left.error
     assert "exit code 3" in left.error.message
+
+
+def test_a_rank_that_dies_before_its_first_step_is_named_with_its_phase(run: Measure) -> None:
+    early = run("mishaps", "early")
+    assert (early.status, early.is_surprise) == ("died", False)
+    assert early.error is not None
+    assert (early.error.rank, early.error.phase, early.error.step) == (1, "build", None)
+    assert (early.error.signal, early.error.exit_code) == ("SIGABRT", None)
+
+
+def test_a_rank_that_dies_before_it_said_anything_is_named_with_its_signal(tmp_path: Path) -> None:
+    silent = LiveRank(0, tmp_path / "rank1.json", tmp_path / "rank1.heart", exit_code=-11)
+    failure = ending_of(1, silent, hung=False, errors="").failure
+    assert failure is not None
+    assert (failure.rank, failure.phase, failure.step) == (1, "start", None)
+    assert (failure.signal, failure.exit_code) == ("SIGSEGV", None)
 
 
 def test_of_ranks_that_hang_the_one_that_fell_behind_is_the_cause(run: Measure) -> None:
@@ -78,7 +102,7 @@ def test_of_ranks_that_hang_alike_none_is_blamed_and_all_are_named(run: Measure)
     assert level.status == "deadlocked"
     assert level.error is not None
     assert (level.error.kind, level.error.rank) == ("hang", None)
-    assert level.error.phase == "exchange"
+    assert level.error.phase == "communicate"
     for rank in (0, 1):
         assert f"rank {rank} " in level.error.message
     assert "None" not in how_it_ended(level)
@@ -97,8 +121,31 @@ def test_the_allocator_refuses_what_goes_beyond_the_budget(run: Measure) -> None
     refused = run("mishaps", "refused")
     assert refused.status == "out_of_memory"
     assert refused.error is not None
-    assert refused.error.asked_bytes == 64 << 20
+    assert refused.error.requested_bytes == 64 << 20
     assert (refused.error.rank, refused.error.phase) == (1, "forward")
+
+
+def test_what_was_held_at_a_refusal_is_what_the_budget_counted(run: Measure) -> None:
+    refused = run("mishaps", "holds")
+    assert refused.error is not None
+    assert refused.budget_bytes is not None
+    assert refused.error.held_bytes is not None
+    assert refused.error.requested_bytes == 24 << 20
+    tensors = 4 * (8 << 20)
+    assert tensors <= refused.error.held_bytes <= tensors + LITTLE_BYTES
+    assert refused.error.held_bytes <= refused.budget_bytes
+    assert refused.error.held_bytes + refused.error.requested_bytes > refused.budget_bytes
+
+
+def test_gradients_in_flight_are_held_when_backward_is_refused(run: Measure) -> None:
+    refused = run("mishaps", "holds_gradients")
+    assert refused.error is not None
+    assert refused.error.held_bytes is not None
+    assert (refused.error.phase, refused.error.requested_bytes) == ("backward", 8 << 20)
+    # The values, their sine, and the cosine of that, which only the refused operation still holds.
+    tensors = 3 * (8 << 20)
+    assert tensors <= refused.error.held_bytes <= tensors + LITTLE_BYTES
+    assert refused.error.held_bytes + refused.error.requested_bytes > 28 << 20
 
 
 def test_what_stays_within_the_budget_completes(run: Measure) -> None:

@@ -14,11 +14,13 @@ from runners.experiments.mixed_precision.adam import LowAdam
 from runners.experiments.mixed_precision.forecast import forecast
 from runners.experiments.mixed_precision.gradients import SMALLEST_HALF
 from runners.plans.experiment import find
-from runners.traces.records import MemoryClasses, Run, Setting
+from runners.traces.measured import MemoryClasses
+from runners.traces.records import Run
+from runners.traces.schema import Setting
 
 Measure = Callable[[str, str], Run]
 NUM_PARAMETERS = 8 * (128 * 128 + 128)
-ROW_BYTES = 4 * 256 * 128
+SAMPLE_BYTES = 4 * 256 * 128
 
 
 def largest(run: Run) -> MemoryClasses:
@@ -56,13 +58,15 @@ def test_autocast_leaves_the_state_of_a_parameter_as_it_is(
 def test_autocast_narrows_layers_inputs_and_adds_copies_of_the_weights(run: Measure) -> None:
     full = largest(run("mixed_precision", "fp32")).activations_bytes
     narrow = largest(run("mixed_precision", "bf16")).activations_bytes
-    assert full == pytest.approx((7 + 3) * ROW_BYTES, abs=64)
-    assert narrow == pytest.approx(8 * ROW_BYTES // 2 + 3 * ROW_BYTES + 7 * 2 * 128**2, abs=64)
+    assert full == pytest.approx((7 + 3) * SAMPLE_BYTES, abs=64)
+    assert narrow == pytest.approx(
+        8 * SAMPLE_BYTES // 2 + 3 * SAMPLE_BYTES + 7 * 2 * 128**2, abs=64
+    )
 
 
 @pytest.mark.ranks
 def test_with_few_rows_autocast_holds_more(run: Measure) -> None:
-    full, narrow = (run("mixed_precision", f"{name}_few_rows") for name in ("fp32", "bf16"))
+    full, narrow = (run("mixed_precision", f"{name}_few_samples") for name in ("fp32", "bf16"))
     assert largest(narrow).activations_bytes > 2 * largest(full).activations_bytes
 
 
@@ -125,7 +129,7 @@ def test_what_there_is_not_is_refused(changed: dict[str, Setting], said: str) ->
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("name", ["fp32", "bf16", "bf16_few_rows", "master", "pure"])
+@pytest.mark.parametrize("name", ["fp32", "bf16", "bf16_few_samples", "master", "pure"])
 def test_the_peak_is_predicted(run: Measure, name: str) -> None:
     memory = run("mixed_precision", name).ranks[0].memory
     assert memory is not None

@@ -186,10 +186,10 @@ def test_what_another_release_of_torch_measured_is_measured_again(
     one = pending("heavier", folder)
     assert one is not None
     trace = measure.measure(one, launcher, Progress(io.StringIO()))
-    release = trace.software.torch.partition("+")[0]
+    release = trace.circumstances.torch.partition("+")[0]
     for torch, reason in ((f"{release}+other", None), ("1.0", "measured with torch 1.0")):
-        software = trace.software.model_copy(update={"torch": torch})
-        write(folder / "heavier.json", trace.model_copy(update={"software": software}))
+        under = trace.circumstances.model_copy(update={"torch": torch})
+        write(folder / "heavier.json", trace.model_copy(update={"circumstances": under}))
         found = pending("heavier", folder)
         assert (found is None) == (reason is None)
         assert found is None or (found.reason.startswith(str(reason)) and found.kept == {})
@@ -275,7 +275,7 @@ def test_outcomes_as_declared_are_evidence_whatever_the_disk(
     plan = find("hangs").runs["lengths_differ"]
     assert plan.expected_death is not None
     failure = {
-        "kind": "signal", "message": "rank 0 died in collective: SIGABRT", "asked_bytes": None,
+        "kind": "signal", "message": "rank 0 died in collective: SIGABRT", "requested_bytes": None,
         "rank": 0, "phase": "collective", "step": None, "signal": "SIGABRT", "exit_code": None,
     }  # fmt: skip
     died = RankOutcome.model_validate({"rank": 0, "status": "died", "failure": failure})

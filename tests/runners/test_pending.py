@@ -215,8 +215,8 @@ def test_ctrl_c_leaves_what_has_ended_and_no_half_file(tmp_path, root):
 def listed(folder, monkeypatch):
     """The reference machine's trace of the programs that pages list, as one of this machine."""
     committed = read(next(machine.ROOT.glob("content/traces/reference-*/listings.json")))
-    software = committed.software.model_copy(update={"torch": metadata.version("torch")})
-    own = {"machine": machine.name_of(folder), "software": software}
+    under = committed.circumstances.model_copy(update={"torch": metadata.version("torch")})
+    own = {"machine": machine.name_of(folder), "circumstances": under}
     write(folder / "listings.json", committed.model_copy(update=own))
     now = dict(committed.code.programs)
     for module in (dues, traces):

@@ -12,8 +12,8 @@ from runners.forecast import predict
 from runners.forecast.predict import bring_up_to_date, predicted
 from runners.forecast.primitive_sizes import (
     COLLECTIVES,
+    COMMUNICATED_BYTES,
     ELEMENTWISE_BYTES,
-    EXCHANGED_BYTES,
     MATRICES,
     needed,
 )
@@ -85,15 +85,15 @@ def _peak(run: Run) -> int:
 
 @pytest.mark.ranks
 def test_the_primitives_are_those_that_forecasts_need(launcher):
-    """One rank's computing and two ranks' exchanges: every name, and sizes that show."""
+    """One rank's computing and two ranks' reductions: every name, and sizes that show."""
     experiment = find(PRIMITIVES)
     taken = {}
-    for run in ("compute_1", "exchange_2"):
+    for run in ("compute_1", "communicate_2"):
         result = launcher.run_pass(experiment, run, "timed")
         assert result.root_cause is None
         taken |= {n: sorted(s)[0] for n, s in result.outcomes[0].measured_seconds.items()}
     assert needed() <= set(taken)
-    assert {f"{c}_2_{b}_seconds" for c in COLLECTIVES for b in EXCHANGED_BYTES} <= set(taken)
+    assert {f"{c}_2_{b}_seconds" for c in COLLECTIVES for b in COMMUNICATED_BYTES} <= set(taken)
     few, many = (f"matrix_{r}x{s}_1_seconds" for r, s in (MATRICES[0], MATRICES[-1]))
     assert taken[many] > 10 * taken[few]
     small, large = (
@@ -166,10 +166,22 @@ def test_primitives_that_mean_nothing_on_a_machine_are_left_out():
     def taken(device, places):
         return {n for n, plan in runs.items() if not predict._is_left_out(plan, device, places)}
 
-    assert taken("cpu", 2) == {"compute_1", "compute_2", "crowd_4", "exchange_2", "exchange_4"}
-    assert taken("cpu", 8) == {"compute_1", "compute_2", "compute_4", "exchange_2", "exchange_4"}
+    assert taken("cpu", 2) == {
+        "compute_1",
+        "compute_2",
+        "crowd_4",
+        "communicate_2",
+        "communicate_4",
+    }
+    assert taken("cpu", 8) == {
+        "compute_1",
+        "compute_2",
+        "compute_4",
+        "communicate_2",
+        "communicate_4",
+    }
     assert taken("cuda", 1) == {"compute_1"}
-    assert taken("cuda", 2) == {"compute_1", "compute_2", "exchange_2"}
+    assert taken("cuda", 2) == {"compute_1", "compute_2", "communicate_2"}
 
 
 def test_what_was_predicted_is_left_as_it_is_and_what_changed_says_when(folder, monkeypatch):

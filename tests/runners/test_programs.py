@@ -54,7 +54,7 @@ def test_the_whole_model_is_refused_the_gradient_that_no_longer_fits(run: Measur
     refused = run("listings", "whole_model_wrong")
     assert refused.status == "out_of_memory"
     assert refused.error is not None
-    assert refused.error.asked_bytes == 2048 * 2048 * 4
+    assert refused.error.requested_bytes == 2048 * 2048 * 4
 
 
 def test_averaged_gradients_give_what_one_process_computes_on_all_rows(run: Measure) -> None:

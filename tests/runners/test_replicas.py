@@ -60,7 +60,7 @@ def test_parts_that_weigh_wrongly_or_layers_across_rows_break_it(run: Measure, n
 def test_losses_of_unequal_parts_average_by_their_rows(run: Measure) -> None:
     unequal = run("replicas", "unequal")
     facts = shown(unequal, "step").facts
-    own, rows = numbers(facts["losses"]), numbers(facts["num_rows"])
+    own, rows = numbers(facts["losses"]), numbers(facts["num_samples"])
     whole = sum(loss * count for loss, count in zip(own, rows, strict=True)) / sum(rows)
     assert shown(unequal, "compare").facts["loss"] == pytest.approx(whole, rel=1e-12)
     assert sum(own) / 4 != pytest.approx(whole, rel=1e-4)
@@ -84,7 +84,7 @@ def test_a_sampler_repeats_rows_or_drops_them(
     facts = shown(sampled, "rows").facts
     assert (facts["num_given"], facts["num_distinct"]) == (given, distinct)
     orders = shown(sampled, "epochs").facts
-    assert (orders["num_orders_untold"], orders["num_orders_told"]) == (1, 3)
+    assert (orders["num_orders_without_epoch"], orders["num_orders_with_epoch"]) == (1, 3)
 
 
 def test_ranks_with_one_seed_draw_one_mask(run: Measure) -> None:
@@ -114,7 +114,7 @@ def test_accumulated_gradients_are_those_of_the_large_batch(run: Measure) -> Non
     assert losses(accumulated) == pytest.approx(losses(grown), rel=1e-12)
 
 
-@pytest.mark.parametrize(("name", "count"), [("accumulated", 1), ("exchanged", 4)])
+@pytest.mark.parametrize(("name", "count"), [("accumulated", 1), ("reduced_each", 4)])
 def test_without_no_sync_every_part_is_exchanged(run: Measure, name: str, count: int) -> None:
     (reduced,) = run("global_batch", name).ranks[0].collectives
     parameters = 10 * 64 + 64 + 64 * 4 + 4

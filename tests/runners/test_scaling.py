@@ -90,7 +90,7 @@ def test_what_is_foreseen_comes_from_smaller_exchanges_than_the_steps_own(
     committed: dict[str, Run],
 ) -> None:
     for name, run in committed.items():
-        assert ("exchange" in run.timing.measures) == (run.world_size > 1), name
+        assert ("all_reduce" in run.timing.measures) == (run.world_size > 1), name
         assert ("compute" in run.timing.measures) == (run.world_size == 1), name
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -102,3 +106,46 @@ def test_every_experiment_declares_the_types_of_its_settings(book: list[str]) ->
     for name in [one for one in book if one not in PROGRAMS]:
         for run, plan in find(name).runs.items():
             assert not isinstance(plan.settings, FreeSettings), f"{name}.{run}"
+
+
+EXPERIMENT = """
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, RunSettings
+
+QUESTION = "Does it load?"
+
+
+class Settings(RunSettings):
+    \"\"\"One setting.\"\"\"
+
+    width: Count = {default}
+
+
+RUNS = {{"one": RunPlan("train", 1, {settings})}}
+STRATEGIES = {{}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "settings", "wrong"),
+    [
+        ("0", "Settings()", "Settings: width must be a whole number above zero, not 0"),
+        ("8", "Settings(width=2.5)", "Settings: width must be a whole number, not 2.5"),
+    ],
+)
+def test_a_declared_setting_that_its_type_forbids_ends_the_command_in_one_line(
+    tmp_path: Path, root: Path, default: str, settings: str, wrong: str
+) -> None:
+    text = EXPERIMENT.format(default=default, settings=settings)
+    path = tmp_path / "forbidden.py"
+    path.write_text(text)
+    line = 1 + next(n for n, one in enumerate(text.splitlines()) if one.startswith("RUNS"))
+    done = subprocess.run(
+        [sys.executable, "-m", "runners", "list"],
+        cwd=root,
+        env={**os.environ, "PROOFBOOK_EXPERIMENTS": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"python -m runners: {path}:{line}: {wrong}\n"

@@ -38,7 +38,7 @@ def test_what_a_link_lets_through_follows_from_the_setting() -> None:
         assert plan.own_network
     slow = RUNS["mbit_100"].settings
     assert slow.transfer_seconds == pytest.approx(GRADIENT_BYTES * 8 / 100e6)
-    each = RUNS["exchanged_each"].settings
+    each = RUNS["reduced_each"].settings
     assert each.transfer_seconds == pytest.approx(4 * GRADIENT_BYTES * 8 / 400e6)
 
 
@@ -46,7 +46,7 @@ def test_what_a_link_lets_through_follows_from_the_setting() -> None:
     ("changed", "world_size", "words"),
     [
         ({"num_steps": 3}, 2, "num_steps"),
-        ({"num_exchanges": 3}, 2, "num_exchanges"),
+        ({"num_reductions": 3}, 2, "num_reductions"),
         ({"link_bits_per_second": 0}, 2, "link_bits_per_second"),
         ({}, 1, "world_size"),
     ],
@@ -54,26 +54,26 @@ def test_what_a_link_lets_through_follows_from_the_setting() -> None:
 def test_impossible_settings_are_refused(
     changed: dict[str, int], world_size: int, words: str
 ) -> None:
-    plan = RUNS["exchanged_each"]
+    plan = RUNS["reduced_each"]
     with pytest.raises(ValueError, match=words):
         replace(plan, world_size=world_size, settings=plan.settings.changed(changed))
 
 
 @can_link
 @pytest.mark.ranks
-@pytest.mark.parametrize(("name", "num_exchanges"), [("accumulated", 1), ("exchanged_each", 4)])
+@pytest.mark.parametrize(("name", "num_reductions"), [("accumulated", 1), ("reduced_each", 4)])
 def test_each_exchange_sends_the_gradients_once(
-    run: Measure, name: str, num_exchanges: int
+    run: Measure, name: str, num_reductions: int
 ) -> None:
     one = run("shaped_link", name)
     for rank in (0, 1):
-        assert sent(one, rank) == pytest.approx(num_exchanges * GRADIENT_BYTES, rel=0.01)
+        assert sent(one, rank) == pytest.approx(num_reductions * GRADIENT_BYTES, rel=0.01)
 
 
 @can_link
 @pytest.mark.ranks
 def test_fewer_exchanges_and_other_ways_lead_to_the_same_parameters(run: Measure) -> None:
-    accumulated, each = run("shaped_link", "accumulated"), run("shaped_link", "exchanged_each")
+    accumulated, each = run("shaped_link", "accumulated"), run("shaped_link", "reduced_each")
     assert accumulated.epochs[0].loss == pytest.approx(each.epochs[0].loss, rel=1e-6)
     for one in (accumulated, each):
         assert len({r.parameter_digest for r in one.ranks}) == 1
@@ -86,12 +86,12 @@ def test_no_exchange_is_shorter_than_its_bytes_need(
 ) -> None:
     for one in (run("shaped_link", "after_backward"), committed["after_backward"]):
         least = (GRADIENT_BYTES - 4 * 25_000) * 8 / 400e6  # less what buckets let pass at once
-        assert one.timing.measures["exchange"].median_seconds >= least
+        assert one.timing.measures["all_reduce"].median_seconds >= least
 
 
 def test_bytes_depend_on_neither_rate_nor_buckets(committed: dict[str, Run]) -> None:
     for name, one in committed.items():
-        expected = GRADIENT_BYTES * (4 if name == "exchanged_each" else 1)
+        expected = GRADIENT_BYTES * (4 if name == "reduced_each" else 1)
         for rank in (0, 1):
             assert sent(one, rank) == pytest.approx(expected, rel=0.01)
 

@@ -12,7 +12,7 @@ from runners.experiments.sharding import RUNS, Settings, parts
 from runners.experiments.sharding.forecast import forecast
 from runners.plans.experiment import RunPlan
 from runners.traces.records import Run
-from runners.training.networks import perceptron
+from runners.training.networks import mlp
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -57,7 +57,7 @@ def test_fsdp_holds_a_share_of_everything_between_steps(run: Measure) -> None:
 def plain_loss(num_ranks: int) -> float:
     """The loss of rank 0 at the third step, from a loop without any wrapper over all rows."""
     widths = [512] * 9
-    model = perceptron(widths)
+    model = mlp(widths)
     source = torch.Generator().manual_seed(42)
     with torch.no_grad():
         for parameter in model.parameters():

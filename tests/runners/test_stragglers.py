@@ -11,7 +11,7 @@ import torch
 from runners.experiments.stragglers.oracle import shards
 from runners.plans.experiment import find
 from runners.traces.records import Run
-from runners.training.teacher import Rows
+from runners.training.teacher import Samples
 
 Measure = Callable[[str, str], Run]
 
@@ -47,7 +47,7 @@ def test_chance_makes_a_step_slow_as_often_as_the_closed_form_says() -> None:
 
 
 def test_shards_follow_each_other_and_lose_no_row() -> None:
-    rows = Rows(torch.arange(12.0), torch.arange(12))
+    rows = Samples(torch.arange(12.0), torch.arange(12))
     dealt = shards(rows, [3, 1, 2], 2)
     assert [s.labels.tolist() for s in dealt] == [[0, 1, 2, 3, 4, 5], [6, 7], [8, 9, 10, 11]]
 

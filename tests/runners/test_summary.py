@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runners.traces.files import TraceError, read_try
+from runners.traces.files import TraceError, read, read_try
 from runners.traces.records import Run
 from runners.traces.summary import bytes_in_words, seconds_in_words, summary_lines
 
@@ -17,7 +17,7 @@ from runners.traces.summary import bytes_in_words, seconds_in_words, summary_lin
 def document(root: Path) -> dict[str, Any]:
     """A real run as plain JSON, to be changed."""
     path = next((root / "content" / "traces").glob("reference-*/ddp.json"))
-    return json.loads(path.read_text())["runs"]["no_sync"]  # type: ignore[no-any-return]
+    return read(path).runs["no_sync"].model_dump(mode="json")
 
 
 def peak(rank: int, num_bytes: int | None, kernel: int | None = None) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def test_a_run_is_told_from_its_end_to_its_time(document: dict[str, Any]) -> Non
              "validation_accuracy": None, "ranks": []}
             for e in (1, 2)
         ],
-        "validation": {"rank": 0, "num_rows": 1000, "loss": 1.0, "accuracy": 0.625},
+        "validation": {"rank": 0, "num_samples": 1000, "loss": 1.0, "accuracy": 0.625},
         "ranks": [peak(0, 5 << 20), peak(1, 5 << 20), peak(2, 6 << 20)],
     }  # fmt: skip
     document["timing"] |= {
@@ -61,7 +61,7 @@ def test_a_run_is_told_from_its_end_to_its_time(document: dict[str, Any]) -> Non
         "  epoch 2: loss 1.5",
         "loss: 2.0000 in epoch 1, 1.0000 in epoch 2",
         "accuracy in training: 50.0%",
-        "accuracy on 1,000 rows never trained on: 62.5%",
+        "accuracy on 1,000 samples never trained on: 62.5%",
         "peak memory, ranks 0 and 1: 5.00 MiB in backward",
         "peak memory, rank 2: 6.00 MiB in backward",
         "passed between ranks in a step, ranks 0, 1 and 2: "
@@ -74,7 +74,7 @@ def test_a_refusal_says_where_for_how_much_and_under_which_budget(document: dict
     document |= {
         "status": "out_of_memory",
         "budget_bytes": 4 << 20,
-        "error": {"kind": "out_of_memory", "message": "no", "asked_bytes": 2048, "rank": 0,
+        "error": {"kind": "out_of_memory", "message": "no", "requested_bytes": 2048, "rank": 0,
                   "phase": "forward", "step": 0},
         "printed": [], "epochs": [], "validation": None, "ranks": [peak(0, None, 3 << 20)],
     }  # fmt: skip
@@ -96,10 +96,10 @@ def test_a_run_that_diverged_says_where_it_left_the_numbers(document: dict[str, 
 def test_every_committed_run_can_be_told(root: Path) -> None:
     paths = sorted((root / "content" / "traces").glob("reference-*/*.json"))
     runs = [
-        Run.model_validate(run)
+        run
         for path in paths
         if path.stem not in ("machine", "prediction")
-        for run in json.loads(path.read_text())["runs"].values()
+        for run in read(path).runs.values()
     ]
     assert len(runs) > 50
     for run in runs:

@@ -11,27 +11,28 @@ import torch
 from torch import Tensor, nn
 
 from runners.experiments.synchronization import RUNS, largest_rate
-from runners.traces.records import Run, Setting
-from runners.training.networks import perceptron
-from runners.training.teacher import Rows, Scaling, teach
+from runners.traces.records import Run
+from runners.traces.schema import Setting
+from runners.training.networks import mlp
+from runners.training.teacher import Samples, Scaling, teach
 
 Measure = Callable[[str, str], Run]
 RANKS, ROWS, BATCH = 2, 6400, 50
 
 
-def shards() -> list[Rows]:
+def shards() -> list[Samples]:
     """The ranks' rows, as the experiment's settings ask for them."""
     lesson = teach(
         42,
-        num_rows=ROWS,
-        num_validation_rows=1000,
+        num_samples=ROWS,
+        num_validation_samples=1000,
         num_features=10,
         num_classes=4,
         temperature=0.15,
         dtype=torch.float64,
     )
     rows = lesson.training
-    rows = Rows(Scaling.of(rows.features).apply(rows.features), rows.labels)
+    rows = Samples(Scaling.of(rows.features).apply(rows.features), rows.labels)
     size = ROWS // RANKS
     return [rows.take(slice(r * size, (r + 1) * size)) for r in range(RANKS)]
 
@@ -41,11 +42,11 @@ def models() -> list[nn.Sequential]:
     made = []
     for _ in range(RANKS):
         torch.manual_seed(42)
-        made.append(perceptron((10, 64, 4), dtype=torch.float64))
+        made.append(mlp((10, 64, 4), dtype=torch.float64))
     return made
 
 
-def gradients(model: nn.Module, rows: Rows, index: int) -> tuple[float, list[Tensor]]:
+def gradients(model: nn.Module, rows: Samples, index: int) -> tuple[float, list[Tensor]]:
     """Loss and gradients of one rank's batch."""
     turn = index % (len(rows.labels) // BATCH)
     batch = rows.take(slice(turn * BATCH, (turn + 1) * BATCH))
@@ -118,7 +119,7 @@ def test_the_replicas_of_ddp_and_those_on_their_own(run: Measure) -> None:
     assert together.step_losses == pytest.approx(naive_local(128, 1), rel=1e-9)
     assert together.ranks[0].measures["num_distinct"] == 1
     assert alone.ranks[0].measures["num_distinct"] == RANKS
-    assert alone.ranks[0].measures["exchanged_bytes"] == 0
+    assert alone.ranks[0].measures["communicated_bytes"] == 0
 
 
 @pytest.mark.parametrize("delay", [0, 1, 4, 16])
@@ -143,7 +144,7 @@ def test_halving_finds_the_largest_rate_by_running(run: Measure) -> None:
     ("name", "changed", "word"),
     [
         ("local_8", {"steps_between": 7}, "multiple"),
-        ("synchronous", {"num_rows": 6401}, "batches"),
+        ("synchronous", {"num_samples": 6401}, "batches"),
         ("synchronous", {"order": "sorted"}, "order"),
         ("parabola", {"delays": [-1]}, "delays"),
     ],

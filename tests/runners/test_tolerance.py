@@ -4,7 +4,8 @@ import pytest
 
 from runners.traces.fields import exactly, in_words, steps_of
 from runners.traces.files import read
-from runners.traces.records import Run, Samples
+from runners.traces.measured import SampledSeconds
+from runners.traces.records import Run
 from runners.traces.tolerance import FLOAT_SHARE, TIME_FACTOR, tolerance
 from tests.conftest import ROOT
 
@@ -59,7 +60,7 @@ def test_what_rounding_left_of_zero_is_the_same_as_another_rest(run):
 
 
 def timed(run, seconds):
-    step = Samples.of(seconds).model_dump(mode="json")
+    step = SampledSeconds.of(seconds).model_dump(mode="json")
     return changed(run, ["timing", "step"], step)
 
 
@@ -95,7 +96,7 @@ def test_a_path_is_read_with_either_kind_of_quotes(quoted):
     assert steps_of(quoted) == ["a", "b", "c", "all reduce", -1, "d"]
 
 
-@pytest.mark.parametrize("name", ["idle_share", "handover_share", "inside_share"])
+@pytest.mark.parametrize("name", ["idle_share", "sending_share", "inside_share"])
 @pytest.mark.parametrize("is_like", [True, False])
 def test_a_share_that_was_worked_out_from_times_is_held_to_a_factor(run, name, is_like):
     def measured(share):

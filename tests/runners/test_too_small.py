@@ -10,7 +10,8 @@ import pytest
 
 from runners.experiments.too_small import RUNS
 from runners.experiments.too_small.break_even import break_even, spread
-from runners.traces.records import Run, Setting
+from runners.traces.records import Run
+from runners.traces.schema import Setting
 
 Measure = Callable[[str, str], Run]
 SIZES = [1000 * 2**power for power in range(8)]
@@ -49,7 +50,7 @@ def test_what_counts_is_the_last_size_that_loses() -> None:
 
 
 def noisy(seconds: Callable[[int], float], spread_share: float, seed: int) -> list[list[float]]:
-    """Samples about a line."""
+    """SampledSeconds about a line."""
     source = random.Random(seed)
     return [[seconds(s) * source.gauss(1, spread_share) for _ in range(20)] for s in SIZES]
 
@@ -67,7 +68,7 @@ def test_noisier_samples_spread_wider_about_the_same_break_even() -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("name", ["sweep", "sweep_few_rows"])
+@pytest.mark.parametrize("name", ["sweep", "sweep_few_samples"])
 def test_both_ways_train_the_same_and_every_size_has_its_times(run: Measure, name: str) -> None:
     shown = run("too_small", name)
     measures = shown.ranks[0].measures

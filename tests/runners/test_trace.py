@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from runners.traces import files as trace
 from runners.traces.files import TraceError, read, write, write_json
-from runners.traces.records import Samples
+from runners.traces.measured import SampledSeconds
+from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, upgraded
 
 REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
 TRACES = [p for p in REFERENCES if p.stem not in ("machine", "prediction")]
@@ -27,7 +28,8 @@ TRACES = [p for p in REFERENCES if p.stem not in ("machine", "prediction")]
 def document(root: Path) -> dict[str, Any]:
     """A real trace, as plain JSON, to be spoilt."""
     path = next((root / "content" / "traces").glob("reference-*/batch_split.json"))
-    return json.loads(path.read_text())  # type: ignore[no-any-return]
+    present, _ = upgraded(json.loads(path.read_text()), TRACE_STEPS, TRACE_VERSION)
+    return present
 
 
 @pytest.fixture
@@ -47,8 +49,12 @@ def test_a_trace_survives_writing_and_reading(root: Path, tmp_path: Path) -> Non
     for path in TRACES:
         whole = read(root / path)
         write(tmp_path / path.name, whole)
-        assert read(tmp_path / path.name) == whole
-        assert (tmp_path / path.name).read_bytes() == (root / path).read_bytes()
+        again = read(tmp_path / path.name)
+        assert again == whole.recorded_with(TRACE_VERSION)
+        write(tmp_path / "again.json", again)
+        assert (tmp_path / "again.json").read_bytes() == (tmp_path / path.name).read_bytes()
+        if whole.recorded_as == TRACE_VERSION:
+            assert (tmp_path / path.name).read_bytes() == (root / path).read_bytes()
 
 
 def test_committed_traces_are_under_their_size(root: Path) -> None:
@@ -78,9 +84,25 @@ def test_a_bare_constant_that_is_not_json_is_refused(constant: str, tmp_path: Pa
 
 
 def test_a_future_schema_says_to_update(spoilt: Callable[..., Path]) -> None:
-    path = spoilt(lambda d: d.update(schema_version=2))
-    with pytest.raises(TraceError, match=r"schema_version 2 is newer .* update the project"):
+    path = spoilt(lambda d: d.update(schema_version=3))
+    with pytest.raises(TraceError, match=r"schema_version 3 is newer .* update the project"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (lambda d: d.pop("schema_version"), "schema_version is missing; measure it again"),
+        (lambda d: d.update(schema_version=0), "schema_version 0 is unknown; measure it again"),
+        (lambda d: d.update(schema_version="2"), "schema_version is '2', not a whole number"),
+        (lambda d: d.update(schema_version=True), "schema_version is True, not a whole number"),
+    ],
+)
+def test_a_schema_that_is_missing_or_unknown_is_one_line(
+    spoilt: Callable[..., Path], how: Callable[[Any], None], said: str
+) -> None:
+    with pytest.raises(TraceError, match=rf"batch_split\.json: {said}"):
+        read(spoilt(how))
 
 
 @pytest.mark.parametrize(
@@ -133,8 +155,8 @@ def test_a_number_that_is_not_finite_is_never_written(tmp_path: Path) -> None:
 
 def test_the_schema_describes_every_field_of_a_trace(document: dict[str, Any]) -> None:
     schema = trace.json_schema()
-    optional = {"circumstances"}  # traces of before do not record them
-    assert set(document) | optional == set(schema["properties"])
+    assert set(document) | {"quiet"} == set(schema["properties"])
+    assert schema["properties"]["schema_version"]["const"] == TRACE_VERSION
     usual = {"nature", "expected_death", "circumstances"}  # left out where nothing is to be said
     told = set(document["runs"]["split"]) | usual
     assert told == set(schema["$defs"]["Run"]["properties"])
@@ -142,7 +164,7 @@ def test_the_schema_describes_every_field_of_a_trace(document: dict[str, Any]) -
 
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=50))
 def test_quartiles_lie_in_order_within_the_samples(seconds: list[float]) -> None:
-    samples = Samples.of(seconds)
+    samples = SampledSeconds.of(seconds)
     ordered = [
         min(samples.samples),
         samples.first_quartile_seconds,
@@ -158,7 +180,7 @@ def test_quartiles_match_numpy() -> None:
     numpy = pytest.importorskip("numpy")
     seconds = [0.4, 0.1, 0.9, 0.35, 0.2, 0.7]
     expected = numpy.quantile(seconds, [0.25, 0.5, 0.75])
-    samples = Samples.of(seconds)
+    samples = SampledSeconds.of(seconds)
     found = [
         samples.first_quartile_seconds,
         samples.median_seconds,

@@ -22,6 +22,7 @@ from runners.traces.files import read, read_try
 from runners.traces.records import Run
 from runners.traces.summary import summary_lines
 from runners.traces.tries import forget, keep
+from runners.traces.upgrade import TRACE_VERSION
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
@@ -50,18 +51,18 @@ def call(command: list[str], root: Path, *arguments: str) -> subprocess.Complete
 def test_a_try_prints_what_it_measured_and_keeps_just_that(
     command: list[str], root: Path, tmp_path: Path
 ) -> None:
-    done = call(command, root, "changeable.shared", "--set", "num_rows=20", "--set", "word=rows")
+    done = call(command, root, "changeable.shared", "--set", "num_samples=20", "--set", "word=rows")
     assert done.returncode == 0, done.stderr
     (kept,) = (tmp_path / "tries").iterdir()
     run = read_try(kept).runs["shared"]
     lines = done.stdout.splitlines()
     assert lines[1:-1] == summary_lines(run)
-    assert "num_rows 20 instead of 12; " in lines[0]
+    assert "num_samples 20 instead of 12; " in lines[0]
     assert "num_epochs 2 instead of 3, to take seconds" in lines[0]
     assert run.printed == ["rows of 10 each: 20"] * 2
     assert [e.loss for e in run.epochs] == [10.0, 10.0]
     assert run.passes == ["timed", "metered"]
-    assert (run.settings["num_rows"], run.settings["num_rows_per_rank"]) == (20, 10)
+    assert (run.settings["num_samples"], run.settings["num_samples_per_rank"]) == (20, 10)
     assert not list(tmp_path.glob("traces/*/*.json"))  # no trace of the book is written
 
 
@@ -72,7 +73,7 @@ def test_the_same_try_has_one_file_and_forgetting_deletes_all(root: Path, tmp_pa
     other = one.model_copy(update={"runs": {"single": run}})
     kept = [keep(one, tmp_path), keep(one, tmp_path), keep(other, tmp_path)]
     assert kept[0] == kept[1] != kept[2]
-    assert read_try(kept[0]) == one
+    assert read_try(kept[0]) == one.recorded_with(TRACE_VERSION)
     assert forget(tmp_path) == 2
     assert list(tmp_path.iterdir()) == []
 
@@ -93,18 +94,18 @@ def attempt(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
 
 
 def test_a_try_that_the_budget_refuses_is_a_result(attempt: Callable[[str, str], Run]) -> None:
-    run = attempt("alone", "num_rows=200")
+    run = attempt("alone", "num_samples=200")
     assert run.status == "out_of_memory"
     assert run.budget_bytes == 48 << 20
     assert run.error is not None
-    assert run.error.asked_bytes == 200 << 20
+    assert run.error.requested_bytes == 200 << 20
 
 
 @pytest.mark.skipif(machine.available_bytes() is None, reason="the kernel must say what is free")
 def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_budget(
     attempt: Callable[[str, str], Run],
 ) -> None:
-    run = attempt("free", f"num_rows={1 << 26}")
+    run = attempt("free", f"num_samples={1 << 26}")
     assert run.status == "out_of_memory"
     assert run.budget_bytes is None
 
@@ -112,7 +113,7 @@ def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_b
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["changeable.shared", "--set", "num_rows=13"], "cannot be shared by 2 ranks"),
+        (["changeable.shared", "--set", "num_samples=13"], "cannot be shared by 2 ranks"),
         (["unheard.of"], "no experiment 'unheard'; there are: "),
         ([], "name a run as EXPERIMENT.RUN"),
     ],

@@ -31,11 +31,11 @@ def refusal(experiment: Experiment, run: str, *wanted: str) -> str:
 
 
 def test_what_follows_from_a_setting_is_worked_out_and_said(changeable: Experiment) -> None:
-    trial = prepare(changeable, "shared", ["num_rows=20", "num_epochs=3"])
-    assert trial.plan.settings.num_rows_per_rank == 10
+    trial = prepare(changeable, "shared", ["num_samples=20", "num_epochs=3"])
+    assert trial.plan.settings.num_samples_per_rank == 10
     assert trial.lines() == [
-        "num_rows 20 instead of 12",
-        "num_rows_per_rank 10 instead of 6, which follows",
+        "num_samples 20 instead of 12",
+        "num_samples_per_rank 10 instead of 6, which follows",
     ]
 
 
@@ -54,12 +54,12 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
 
 def test_ranks_seed_and_budget_may_be_set_like_settings(changeable: Experiment) -> None:
     plan = prepare(changeable, "shared", ["world_size=3", "seed=7"]).plan
-    assert (plan.world_size, plan.seed, plan.settings.num_rows_per_rank) == (3, 7, 4)
+    assert (plan.world_size, plan.seed, plan.settings.num_samples_per_rank) == (3, 7, 4)
     assert prepare(changeable, "alone", ["budget_bytes=1000"]).plan.budget_bytes == 1000
 
 
 def test_a_run_keeps_its_budget_whatever_else_is_set(changeable: Experiment) -> None:
-    plan = prepare(changeable, "alone", ["num_rows=999"]).plan
+    plan = prepare(changeable, "alone", ["num_samples=999"]).plan
     assert plan.budget_bytes == changeable.runs["alone"].budget_bytes
 
 
@@ -79,20 +79,24 @@ def test_every_type_of_setting_is_read_as_declared(changeable: Experiment) -> No
             "",
             r"no run 'share' in changeable \(did you mean shared\?\); there are: shared,",
         ),
-        ("shared", "num_row=3", r"no setting 'num_row' .*did you mean num_rows\?\); there are: "),
-        ("shared", "num_rows", "write --set KEY=VALUE, not 'num_rows'"),
-        ("shared", "num_rows=", "write --set KEY=VALUE, not 'num_rows='"),
-        ("shared", "num_rows=1.5", "num_rows must be a whole number, not '1.5'"),
-        ("shared", "num_rows=0", "num_rows must be at least 1, not 0"),
-        ("shared", f"num_rows={10**400}", "num_rows must be at most 100000000$"),
+        (
+            "shared",
+            "num_row=3",
+            r"no setting 'num_row' .*did you mean num_samples\?\); there are: ",
+        ),
+        ("shared", "num_samples", "write --set KEY=VALUE, not 'num_samples'"),
+        ("shared", "num_samples=", "write --set KEY=VALUE, not 'num_samples='"),
+        ("shared", "num_samples=1.5", "num_samples must be a whole number, not '1.5'"),
+        ("shared", "num_samples=0", "num_samples must be at least 1, not 0"),
+        ("shared", f"num_samples={10**400}", "num_samples must be at most 100000000$"),
         ("alone", f"budget_bytes={10**20}", "budget_bytes must be at most"),
         ("shared", f"seed={10**20}", "seed must be at most"),
         ("shared", "rate=fast", "rate must be a number, not 'fast'"),
         ("shared", "rate=nan", "rate must be finite, not nan"),
         ("shared", "widths=1,x", "widths must be a whole number, not 'x'"),
-        ("shared", "num_rows=13", "changeable: num_rows 13 cannot be shared by 2 ranks"),
-        ("shared", "num_rows_per_rank=5", "follows from the other settings and would be 6; set"),
-        ("shared", "world_size=5", "changeable: num_rows 12 cannot be shared by 5 ranks"),
+        ("shared", "num_samples=13", "changeable: num_samples 13 cannot be shared by 2 ranks"),
+        ("shared", "num_samples_per_rank=5", "follows from the other settings and would be 6; set"),
+        ("shared", "world_size=5", "changeable: num_samples 12 cannot be shared by 5 ranks"),
         ("shared", "world_size=1", "shared needs ranks to share with; world_size must be 2 up"),
         ("shared", "world_size=99", "world_size must be at most 8, not 99"),
         ("alone", "world_size=2", "alone trains on one device, so world_size stays 1"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, mkdocs
+from tests.conftest import ROOT, made_once, mkdocs
 
 CONFIGURATION = """\
 INHERIT: {root}/mkdocs.yml
@@ -29,10 +29,13 @@ def frozen_book(folder: Path) -> Path:
     return folder
 
 
+def _frozen_site(folder: Path) -> Path:
+    done = mkdocs(frozen_book(folder), "build", "--quiet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "html"
+
+
 @pytest.fixture(scope="session")
 def frozen_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the frozen book's HTML."""
-    folder = frozen_book(tmp_path_factory.mktemp("frozen") / "book")
-    done = mkdocs(folder, "build", "--quiet")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "html"
+    return made_once(tmp_path_factory, "frozen-book", _frozen_site)

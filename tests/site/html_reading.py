@@ -69,8 +69,19 @@ class Reading(HTMLParser):
 
 def read(path: Path) -> Reading:
     """Parse one page."""
+    return _reading(path.read_text(encoding="utf-8"))
+
+
+def read_head(path: Path) -> Reading:
+    """Parse what stands before a page's body."""
+    head, end, _ = path.read_text(encoding="utf-8").partition("</head>")
+    assert end, f"{path} has no head"
+    return _reading(head)
+
+
+def _reading(html: str) -> Reading:
     reading = Reading()
-    reading.feed(path.read_text(encoding="utf-8"))
+    reading.feed(html)
     reading.close()
     return reading
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from generator.evidence import units
 from generator.content.book import load
-from generator.evidence.calculator import UNITS, parsed
 from generator.content.modes.cost import CalculatorOutput
+from generator.evidence import units
+from generator.evidence.calculator import UNITS, parsed
 from generator.evidence.units import AS_RULED
 
 if TYPE_CHECKING:

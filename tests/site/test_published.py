@@ -27,7 +27,7 @@ import yaml
 from generator.website import archive
 from tests.conftest import ROOT, copy_of_the_book, mkdocs
 from tests.site.conftest import frozen_book
-from tests.site.html_reading import pages, read
+from tests.site.html_reading import pages, read_head
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -124,7 +124,7 @@ def test_a_machine_that_is_not_committed_stands_nowhere_in_the_book(published):
 def test_addresses_are_those_of_the_site_and_dates_those_of_the_commit(published):
     for page in pages(published.site):
         name = page.relative_to(published.site).as_posix()
-        canonical = [tag for tag in read(page).tags if tag.attributes.get("rel") == "canonical"]
+        canonical = [tag for tag in read_head(page).tags if tag.attributes.get("rel") == "canonical"]
         assert [tag.attributes["href"] for tag in canonical] == [published.address + name]
     sitemap = (published.site / "sitemap.xml").read_bytes()
     tree = ElementTree.fromstring(sitemap)
@@ -139,7 +139,7 @@ def test_without_an_address_the_book_names_none(frozen_site):
     assert not any(
         tag.attributes.get("rel") == "canonical"
         for page in pages(frozen_site)
-        for tag in read(page).tags
+        for tag in read_head(page).tags
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.claim import Tolerance
 from generator.content.exhibit import Figure
@@ -17,6 +17,7 @@ from generator.content.words import (
     Line,
     Name,
     Naming,
+    PerRun,
     Prose,
     RunPath,
     Written,
@@ -24,17 +25,29 @@ from generator.content.words import (
 
 
 class CostRow(Written):
-    """A formula beside what a run measured."""
+    """A law beside what its run measured; run, prediction and measurement follow from the law.
+
+    Attributes:
+        what: what costs so much.
+        law: the claim's id, `mg-large-peak@large_batch.split_four`.
+        formula: shown instead of the one that the claim prints.
+        because: why this row shows another formula than its claim.
+    """
 
     what: Line
-    run: RunPath
-    formula: Line
-    predicted: Expression
-    measured: Expression
+    law: ClaimId
+    formula: Line | None = None
+    because: Line | None = None
+
+    @model_validator(mode="after")
+    def _formula_with_its_reason(self) -> Self:
+        if (self.formula is None) != (self.because is None):
+            raise ValueError("give formula and because together: why the law's own is not shown")
+        return self
 
 
 class CostTable(Naming):
-    """Memory, or bytes, or time."""
+    """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows."""
 
     title: Line
     text: Prose
@@ -42,12 +55,22 @@ class CostTable(Naming):
     afterword: Prose | None = None
     claims: list[ClaimId] = []
 
+    @property
+    def backed_by(self) -> list[str]:
+        """The laws of the rows, then the other claims, each once."""
+        laws = [row.law for row in self.rows]
+        return list(dict.fromkeys([*laws, *self.claims]))
+
 
 Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "plain"]
 
 
 class CalculatorInput(Written):
-    """A number that a reader sets, between two bounds; a bound may be a plain number."""
+    """A number that a reader sets, between two bounds; a bound may be a plain number.
+
+    Attributes:
+        on_run: what it is on a run that formulas are held against: `run.model.num_parameters`.
+    """
 
     name: Name
     label: Line
@@ -55,17 +78,35 @@ class CalculatorInput(Written):
     start: Expression
     low: int | float | Expression
     high: int | float | Expression
+    on_run: PerRun | None = None
+
+
+def _by_law(written: object) -> object:
+    """A law's name stands for the check against what that law observes."""
+    return {"law": written} if isinstance(written, str) else written
 
 
 class FormulaCheck(Written):
-    """A run that a formula was held against: its inputs there, and what was measured.
+    """A run that a formula is held against, and what was measured there.
 
-    An input that the trace does not hold, such as the bytes of a number, may be a plain number.
+    Attributes:
+        law: the claim whose run and observation these are; its name may stand alone.
+        run, measured: instead of it, where no claim observes this.
+        given: inputs on this run that are not what `on_run` says. One that the trace does not
+            hold, such as the bytes of a number, may be a plain number.
     """
 
-    run: RunPath
-    given: dict[Name, int | float | Expression]
-    measured: Expression
+    law: ClaimId | None = None
+    run: RunPath | None = None
+    measured: Expression | None = None
+    given: dict[Name, int | float | Expression] = {}
+
+    @model_validator(mode="after")
+    def _by_law_or_alone(self) -> Self:
+        own = [one for one in (self.run, self.measured) if one]
+        if len(own) != (0 if self.law else 2):
+            raise ValueError("give law, or else run and measured")
+        return self
 
 
 class CalculatorOutput(Written):
@@ -75,7 +116,15 @@ class CalculatorOutput(Written):
     label: Line
     quantity: Quantity
     formula: Formula
-    checked_on: Annotated[list[FormulaCheck], Field(min_length=1)]
+    checked_on: Annotated[
+        list[
+            Annotated[
+                FormulaCheck,
+                BeforeValidator(_by_law, json_schema_input_type=ClaimId | FormulaCheck),
+            ]
+        ],
+        Field(min_length=1),
+    ]
     within: Tolerance  # how far off it may be on any of them; the build refuses more
 
 

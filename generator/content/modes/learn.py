@@ -6,16 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from generator.content.exhibit import Figure, Listing
+from generator.content.exhibit import CodeNote, Figure, Listing
 from generator.content.modes.section import Section
-from generator.content.words import Id, Line, Naming, Prose, Written
-
-
-class CodeNote(Written):
-    """A line of a listing, written as it stands there without its indent, and what it does."""
-
-    code: str
-    says: Line
+from generator.content.words import Id, Line, Naming, Prose
 
 
 class LearnFile(Naming):

@@ -28,11 +28,11 @@ class Lane:
 
 @dataclass(frozen=True)
 class Travel:
-    """One operation between ranks; no source: all give, no target: all receive."""
+    """One operation between ranks; no source: all give, no destination: all receive."""
 
     words: str
     source: int | None
-    target: int | None
+    destination: int | None
 
 
 def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing:
@@ -69,31 +69,31 @@ def _lane(drawing: Drawing, lane: Lane, y: float, idle: str) -> None:
 
 
 def _are_neighbours(travel: Travel) -> bool:
-    source, target = travel.source, travel.target
-    return source is not None and target is not None and abs(source - target) == 1
+    source, destination = travel.source, travel.destination
+    return source is not None and destination is not None and abs(source - destination) == 1
 
 
 def _between(drawing: Drawing, travel: Travel, tops: Sequence[float]) -> None:
     """An arrow from one lane to the next; what goes up stands beside what goes down."""
     assert travel.source is not None
-    assert travel.target is not None
-    down = travel.target > travel.source
+    assert travel.destination is not None
+    down = travel.destination > travel.source
     x = LEFT + (60 if down else 130)
     start = tops[travel.source] + (HEIGHT if down else 0)
-    end = tops[travel.target] + (0 if down else HEIGHT)
+    end = tops[travel.destination] + (0 if down else HEIGHT)
     drawing.arrow(x, start, x, end)
     drawing.word(x + 8, (start + end) / 2, travel.words, "communication")
 
 
 def _rail(drawing: Drawing, travel: Travel, tops: Sequence[float]) -> None:
     """A line beside the lanes that take part; its words stand above it."""
-    ends = {travel.source, travel.target}
+    ends = {travel.source, travel.destination}
     taking_part = [at for at in range(len(tops)) if None in ends or at in ends]
     middles = {at: tops[at] + HEIGHT / 2 for at in taking_part}
     drawing.line(RAIL, middles[taking_part[0]], RAIL, middles[taking_part[-1]], "communication")
     drawing.word(RAIL + 8, 11, travel.words, "communication", "end")
     for at, y in middles.items():
-        if at == travel.source or travel.target not in (None, at):
+        if at == travel.source or travel.destination not in (None, at):
             drawing.line(RIGHT, y, RAIL, y, "communication")
         else:
-            drawing.arrow(RAIL, y, RIGHT, y, both=travel.source is travel.target)
+            drawing.arrow(RAIL, y, RIGHT, y, both=travel.source is travel.destination)

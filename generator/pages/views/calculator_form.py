@@ -98,7 +98,7 @@ def calculator(written: Calculator, folio: Folio) -> CalculatorOnPage:
     fields = [_field(one, inputs.get(one.name), written, folio) for one in written.inputs]
     return CalculatorOnPage(
         fields=[field for field in fields if field] if all(fields) else [],
-        outputs=[_output(one, inputs, folio) for one in written.outputs],
+        outputs=[_output(one, written, inputs, folio) for one in written.outputs],
     )
 
 
@@ -142,10 +142,12 @@ def _typed(number: float) -> str:
     return format(Decimal(f"{number:.{MAX_DIGITS}g}"), "f")
 
 
-def _output(one: CalculatorOutput, inputs: dict[str, Value], folio: Folio) -> OutputOnPage:
+def _output(
+    one: CalculatorOutput, written: Calculator, inputs: dict[str, Value], folio: Folio
+) -> OutputOnPage:
     start = calculators.at_start(one, inputs)
-    found = calculators.checks(one, folio.evidence)
-    for check in one.checked_on:
+    found = calculators.checks(one, written, folio.evidence)
+    for check in calculators.checks_of(one, written, folio.evidence):
         folio.run(check.run)
     worst = calculators.worst(found)
     return OutputOnPage(

@@ -9,6 +9,8 @@ from markupsafe import Markup
 from generator.content.modes.cost import CostTable
 from generator.evidence.difference import relative_difference
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.law_formula import shown
+from generator.evidence.law_sides import on_run
 
 
 @dataclass(frozen=True)
@@ -27,17 +29,21 @@ def cost_rows(table: CostTable, folio: Folio) -> list[CostOnPage]:
     """The rows of a table of costs."""
     rows = []
     for one in table.rows:
-        folio.run(one.run)
-        predicted, measured = folio.value(one.predicted), folio.value(one.measured)
-        off = relative_difference(predicted, measured)
+        claim = folio.book.claims[one.law]
+        found = on_run(claim, folio.evidence)
+        folio.run(found.run)
+        off = relative_difference(found.predicted, found.measured)
+        values = (found.predicted, found.measured, off)
+        predicted, measured, off_by = (ABSENT if v is None else folio.show(v) for v in values)
+        formula = one.formula or shown(claim)
         rows.append(
             CostOnPage(
                 what=folio.line(one.what),
-                run=one.run,
-                formula=folio.line(one.formula),
-                predicted=ABSENT if predicted is None else folio.show(predicted),
-                measured=ABSENT if measured is None else folio.show(measured),
-                off=ABSENT if off is None else folio.show(off),
+                run=found.run,
+                formula=folio.line(formula) if formula else ABSENT,
+                predicted=predicted,
+                measured=measured,
+                off=off_by,
             )
         )
     return rows

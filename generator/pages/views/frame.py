@@ -90,7 +90,7 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
         machine=shown.machine.name,
         is_reference=shown.machine.name == book.reference.name,
         recorded_at=shown.trace.recorded_at,
-        torch=shown.trace.software.torch,
+        torch=shown.trace.circumstances.torch,
         runs=tuple(names),
         raw=f"{'../' * depth}traces/{shown.folder}/{experiment}.json",
         is_fallback=shown.is_fallback,
@@ -104,13 +104,13 @@ def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
     rows: list[Notice] = []
     concerned: dict[tuple[str, str], list[str]] = {}
     for origin in found:
-        for told, is_so in (("fallback", origin.is_fallback), ("stale", origin.is_stale)):
+        for notice, is_so in (("fallback", origin.is_fallback), ("stale", origin.is_stale)):
             if is_so:
-                concerned.setdefault((told, origin.machine), []).append(origin.experiment)
-    for (told, machine), experiments in sorted(concerned.items()):
+                concerned.setdefault((notice, origin.machine), []).append(origin.experiment)
+    for (notice, machine), experiments in sorted(concerned.items()):
         names = Markup(", ").join(Markup("<code>{}</code>").format(one) for one in experiments)
         named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
-        rows.append(Notice("", "", Markup(words[told]).format(**named)))
+        rows.append(Notice("", "", Markup(words[notice]).format(**named)))
     rows += _natures(folio)
     for origin in found:
         rows += _surprises(folio, origin)

@@ -53,7 +53,7 @@ def home(folio: Folio) -> Home:
         question=question(item, by, "before"),
         figure=figures.draw(written.figure, by),
         seen=by.prose(written.seen),
-        start=f"topics/{first.id}/{next(iter(first.asked))}.html",
+        start=f"topics/{first.id}/{next(iter(first.items_by_mode))}.html",
         is_elsewhere=there is not None,
     )
 
@@ -68,7 +68,7 @@ def _answers(folio: Folio, item: Item) -> bool:
 
 def _on_reference(folio: Folio) -> Folio | None:
     """The same page over the reference machine's traces; None where it shows them anyway."""
-    there = folio.elsewhere.get(folio.book.reference.name)
+    there = folio.other_outcomes.get(folio.book.reference.name)
     if there is None:
         return None
     evidence = there.evidence

@@ -22,6 +22,7 @@ from generator.figures.drawings.predicted import Dot
 from generator.pages.views.claims import css_of, side
 from generator.pages.views.proof import measured_by
 from runners.traces.machine_records import Machine
+from runners.traces.quiet_record import Quietness, quietness
 
 UNITS: dict[Quantity, Unit] = {"peak_bytes": units.BYTES, "step_seconds": units.SECONDS}
 SCALES: dict[Quantity, tuple[str, float]] = {
@@ -101,7 +102,7 @@ class Calibrated:
     within: Markup | None
     memory: Markup | None
     time: Markup | None
-    num_right: int
+    num_correct: int
     num_choices: int
 
 
@@ -138,7 +139,7 @@ def experiments(measured: Measured) -> list[ExperimentRow]:
             name=name,
             question=trace.question,
             recorded_at=trace.recorded_at,
-            torch=trace.software.torch,
+            torch=trace.circumstances.torch,
             num_runs=sum(run.status != "skipped" for run in trace.runs.values()),
             surprises=tuple(one for one, run in trace.runs.items() if run.is_surprise),
             skipped=tuple(
@@ -150,6 +151,11 @@ def experiments(measured: Measured) -> list[ExperimentRow]:
         )
         for name, trace in measured.traces.items()
     ]
+
+
+def quiet(measured: Measured) -> Quietness:
+    """Which experiments this machine measured while nothing else disturbed them."""
+    return quietness({name: trace.quiet for name, trace in measured.traces.items()})
 
 
 def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
@@ -283,7 +289,7 @@ def _outcome(one: Predicted, measured: Measured) -> Value:
     nature = trace.runs[run].nature
     origin = Origin(
         measured.machine.name, experiment, run, one.field, trace.recorded_at,
-        trace.software.torch, nature=nature,
+        trace.circumstances.torch, nature=nature,
     )  # fmt: skip
     assert one.outcome is not None
     kind: Kind = "simulated" if nature == "simulated" else "measured"
@@ -328,7 +334,7 @@ def _in_print(found: Calibration, folio: Folio) -> Calibrated:
         within=share(found.within_share),
         memory=share(found.errors["peak_bytes"]),
         time=share(found.errors["step_seconds"]),
-        num_right=found.num_right,
+        num_correct=found.num_correct,
         num_choices=found.num_choices,
     )
 
@@ -374,8 +380,8 @@ def _described(dots: Sequence[Dot], words: dict[str, str]) -> str:
 
 def judged_on(name: str, folio: Folio) -> dict[str, Outcome]:
     """What a machine says of the claims whose runs it has measured itself."""
-    if name in folio.elsewhere:
-        return folio.elsewhere[name].outcomes
+    if name in folio.other_outcomes:
+        return folio.other_outcomes[name].outcomes
     return {
         claim: outcome
         for claim, outcome in folio.outcomes.items()

@@ -46,7 +46,7 @@ def _compared(name: str, folio: Folio) -> ComparedClaim:
     here = folio.outcomes[name]
     there = {
         machine: one.outcomes[name]
-        for machine, one in folio.elsewhere.items()
+        for machine, one in folio.other_outcomes.items()
         if name in one.outcomes
     }
     said = [_said(measured_by(here, folio), here, folio)] if there else []

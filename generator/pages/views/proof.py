@@ -165,7 +165,7 @@ def _judged(name: str, folio: Folio) -> Iterator[Judgement]:
     places = {machine: place for place, machine in enumerate(folio.book.machines)}
     holder = measured_by(here, folio)
     yield _judgement(here, holder, places.get(holder, 0), folio.evidence, folio)
-    for machine, there in folio.elsewhere.items():
+    for machine, there in folio.other_outcomes.items():
         if name in there.outcomes:
             outcome = there.outcomes[name]
             differs = parts(here, outcome)
@@ -212,8 +212,8 @@ def _off(claim: Claim, value: Value | None, folio: Folio) -> Markup | None:
         return None
     is_share = value.form.way == "percent"
     if not is_share and value.unit == units.SHARE:
-        told = points(float(numeric(value)))
-        value = replace(value, number=told, unit=units.TEXT)
+        in_points = points(float(numeric(value)))
+        value = replace(value, number=in_points, unit=units.TEXT)
     return folio.text.shown_alike(
         value, OFF if is_share else APART, OFF_SAYS if is_share else APART_SAYS
     )

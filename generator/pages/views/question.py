@@ -6,13 +6,11 @@ where a number comes from would tell. The key below it opens everything; see `an
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator.content import listed_code
 from generator.content.quiz import (
     Choice,
     Complete,
@@ -23,10 +21,10 @@ from generator.content.quiz import (
     Predict,
     Several,
 )
-from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.value import numeric
 from generator.figures.picture import plain
+from generator.items.digests import digest_of, former_digests
 from generator.items.keys import Key, key_of, shown_order
 from generator.items.typed_number import Unit, unit_of
 from generator.pages.views.answers import Answer, Backing, answers, claim_behind
@@ -35,8 +33,6 @@ from generator.pages.views.listing import ListingOnPage, listing
 _OPENS = re.compile(r'<button type="button" class="pb-value[^>]*>(.*?)</button>', re.DOTALL)
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
-_NOT_SEEN = {"accepts", "misconceptions"}
-_JUDGED = re.compile(r"\b[a-z][a-z0-9-]*@[a-z_]+\.[a-z0-9_]+\b")  # a law's id on one of its runs
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ class Question:
         kind: one of `quiz.KINDS`.
         asked_as: commit, before, question, challenge, recall: the word above it.
         num_attempts: how often a reader may try before everything is explained.
-        digest: changes with anything a reader sees of it, and with no measured digit.
+        digest: tells which question an answer belongs to; `former`, the digests it had before.
         anchor: the id on this page; an item may stand on a page more than once.
         is_open: this machine's runs leave it open.
         stem: the question, as a legend may hold it; `more` is what follows as blocks.
@@ -91,6 +87,7 @@ class Question:
     asked_as: str
     num_attempts: int
     digest: str
+    former: tuple[str, ...]
     anchor: str
     is_open: bool
     stem: Markup
@@ -128,6 +125,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         asked_as=asked_as,
         num_attempts=_num_attempts(item, asked_as),
         digest=digest_of(item, folio.evidence),
+        former=former_digests(item, folio.evidence),
         anchor=item.id if again == 1 else f"{item.id}-{again}",
         is_open=key.is_open,
         stem=stem,
@@ -150,20 +148,6 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         mended=listing(item.right, folio) if isinstance(item, FaultyLine) else None,
         hints=tuple(folio.line(hint) for hint in item.hints),
     )
-
-
-def digest_of(item: Item, evidence: Evidence) -> str:
-    """What a reader's answer is kept with; changes with whatever a reader sees of an item.
-
-    What was measured is not part of it, so that a rerun voids no answer; which option is right is.
-    Claims stand in it under the first id they had, so that gathering them in a law voids none.
-    """
-    right, laws = key_of(item, evidence).right, evidence.book.laws
-    written = item.model_dump_json(exclude=_NOT_SEEN)
-    seen = [_JUDGED.sub(lambda found: laws.first_called(found[0]), written), str(right)]
-    listings = [one for one in (item.listing, getattr(item, "wrong", None)) if one]
-    seen += [listed_code.source(evidence.book.root, one.path, one.object) for one in listings]
-    return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:12]
 
 
 def unopened(markup: Markup) -> Markup:

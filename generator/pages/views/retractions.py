@@ -100,7 +100,7 @@ def _standings(one: Retraction, folio: Folio) -> Iterator[OnMachine]:
     holder = measured_by(here, folio)
     first = standing(one, here)
     yield OnMachine(holder, sifting.machine_mark(places.get(holder, 0)), first, differs=False)
-    for machine, there in folio.elsewhere.items():
+    for machine, there in folio.other_outcomes.items():
         if one.claim in there.outcomes:
             stands = standing(one, there.outcomes[one.claim])
             place = sifting.machine_mark(places[machine])

@@ -66,7 +66,7 @@ def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Run
         is_shown=is_shown,
         is_stale=experiment in measured.stale,
         recorded_at=trace.recorded_at,
-        torch=trace.software.torch,
+        torch=trace.circumstances.torch,
         digest=trace.code.digest,
         backends=_backends(trace),
         rows=tuple(_rows(trace, is_shown, folio)),
@@ -115,7 +115,7 @@ def _cell(
     if number is None or (run.status == "skipped" and field != "world_size"):
         return ABSENT
     origin = Origin(
-        trace.machine, trace.experiment, name, field, trace.recorded_at, trace.software.torch,
+        trace.machine, trace.experiment, name, field, trace.recorded_at, trace.circumstances.torch,
         nature=run.nature,
     )  # fmt: skip
     formula = f"{trace.experiment}.{name}.{field}"

@@ -32,7 +32,7 @@ def _choices(
         "topic", words["topic"],
         {topic_mark(one): title for one, title in titles.items() if one in named},
     )  # fmt: skip
-    judging = [book.machine.name, book.reference.name, *folio.elsewhere]
+    judging = [book.machine.name, book.reference.name, *folio.other_outcomes]
     yield Choices(
         "machine", words["machine"],
         {
@@ -42,7 +42,7 @@ def _choices(
         },
     )  # fmt: skip
     judged = {verdict_mark(one): said for one, said in verdicts.items()}
-    if folio.elsewhere:
+    if folio.other_outcomes:
         judged[verdict_mark("differs")] = words["differs"]
     yield Choices("verdict", words["verdict"], judged)
     yield Choices(

@@ -86,7 +86,7 @@ def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel], folio: F
             rank=rank, shape_in=stage.shape_in, shape_out=stage.shape_out, bytes=stage.bytes
         )
     sides = [_shape(side) for side in (held.shape_in, held.shape_out) if side] if held else []
-    takes_part = any({one.source, one.target} & {None, rank} for one in travels)
+    takes_part = any({one.source, one.destination} & {None, rank} for one in travels)
     works_on = " → ".join(sides) or (folio.ui["trace"]["takes_part"] if takes_part else "")
     return Lane(f"{folio.ui['figure']['rank']} {rank}", works_on, _layers(rank, run, folio))
 
@@ -119,8 +119,8 @@ def _travels(
 ) -> list[tuple[Travel, Travelled]]:
     """What travelled, the heaviest first, as it is drawn and as it is told."""
     moves = [
-        (move.operation, move.source, move.target, move.bytes, f"{base}.moves[{position}].bytes")
-        for position, move in enumerate(found.moves)
+        (one.operation, one.source, one.destination, one.bytes, f"{base}.moves[{position}].bytes")
+        for position, one in enumerate(found.moves)
     ]
     if written.whole_step and not moves:
         moves = [
@@ -130,12 +130,12 @@ def _travels(
             if one.operation not in ("send", "recv", "barrier")
         ]  # fmt: skip
     found_here = []
-    for operation, source, target, _, expression in sorted(moves, key=lambda move: -move[3]):
+    for operation, source, destination, _, expression in sorted(moves, key=lambda move: -move[3]):
         value = folio.value(expression)
         if value is None:
             continue
-        drawn = Travel(f"{operation} {value}", source, target)
-        told = Travelled(operation, folio.show(value), _between(source, target, folio))
+        drawn = Travel(f"{operation} {value}", source, destination)
+        told = Travelled(operation, folio.show(value), _between(source, destination, folio))
         found_here.append((drawn, told))
     return found_here
 
@@ -150,12 +150,12 @@ def _told(travelled: Sequence[Travelled]) -> list[Travelled]:
     return list(found.values())
 
 
-def _between(source: int | None, target: int | None, folio: Folio) -> str:
+def _between(source: int | None, destination: int | None, folio: Folio) -> str:
     words, rank = folio.ui["trace"], folio.ui["figure"]["rank"]
-    if source is None and target is None:
+    if source is None and destination is None:
         return str(words["among_all"])
     gives = words["every_rank"] if source is None else f"{rank}\u00a0{source}"
-    receives = words["every_rank"] if target is None else f"{rank}\u00a0{target}"
+    receives = words["every_rank"] if destination is None else f"{rank}\u00a0{destination}"
     return f"{gives} → {receives}"
 
 

@@ -10,9 +10,8 @@ from pygments import highlight  # type: ignore[import-untyped]
 from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 
-from generator.content.exhibit import Listing
+from generator.content.exhibit import CodeNote, Listing
 from generator.content.listed_code import source
-from generator.content.modes.learn import CodeNote
 from generator.evidence.folio import Folio
 
 _FORMATTER = HtmlFormatter(nowrap=True)

@@ -13,9 +13,10 @@ from markupsafe import Markup
 
 from generator.content.book import Topic
 from generator.content.lesson import MODES, Mode
+from generator.content.quiz import Item
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.pages.views.question import digest_of
+from generator.items.digests import digest_of, former_digests
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,23 @@ def ways(
             word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
-            items=marks(topic.asked[mode], topic, folio.evidence),
+            items=marks(topic.items_by_mode[mode], topic, folio.evidence),
             minutes=(minutes or {}).get(mode),
         )
         for mode in MODES
-        if mode in topic.asked
+        if mode in topic.items_by_mode
     ]
 
 
 def asked_anywhere(topic: Topic) -> list[str]:
     """The items that any page of a topic asks, each once."""
-    return list(dict.fromkeys(name for names in topic.asked.values() for name in names))
+    return list(dict.fromkeys(name for names in topic.items_by_mode.values() for name in names))
 
 
 def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
-    """Items as a link carries them: `id:digest`, parted by spaces."""
-    return " ".join(f"{name}:{digest_of(topic.items[name], evidence)}" for name in names)
+    """Items as a link carries them, separated by spaces: `id:digest`, then any former digests."""
+    return " ".join(":".join((name, *_digests(topic.items[name], evidence))) for name in names)
+
+
+def _digests(item: Item, evidence: Evidence) -> tuple[str, ...]:
+    return digest_of(item, evidence), *former_digests(item, evidence)

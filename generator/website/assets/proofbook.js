@@ -49,6 +49,11 @@
       const found = tried(() => JSON.parse(localStorage.getItem(PREFIX + id)), null);
       return unkept.get(id) || (store.isSound(found) ? found : null);
     },
+    // The record of an item, if it answers the question of one of these digests.
+    of: (id, digests) => {
+      const found = store.get(id);
+      return found && digests.includes(found.digest) ? found : null;
+    },
     put: (id, record) => {
       unkept.set(id, record);
       const isRefused = tried(() => localStorage.setItem(PREFIX + id, JSON.stringify(record)), true);
@@ -78,15 +83,16 @@
   // Interface words with their {slots} filled.
   const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key) => values[key]);
 
-  // `data-items="id:digest …"`: how many of them are answered, as they read now, and how many due.
+  // `data-items="id:digest …"`, each with its former digests: how many of these questions are answered,
+  // and how many due.
   function mark() {
     all(document, ".pb-progress").forEach((place) => {
       const holder = place.closest("[data-items]");
       const items = holder.dataset.items.split(" ").map((item) => item.split(":"));
       const done = items
-        .map(([id, digest]) => [store.get(id), digest])
-        .filter(([record, digest]) => record && record.done && record.digest === digest);
-      const due = done.filter(([record]) => record.due <= Date.now());
+        .map(([id, ...digests]) => store.of(id, digests))
+        .filter((record) => record && record.done);
+      const due = done.filter((record) => record.due <= Date.now());
       const counts = { n: done.length, m: items.length, due: due.length };
       const isAll = done.length === items.length;
       const isRecall = /\/recall$/.test(holder.dataset.page);

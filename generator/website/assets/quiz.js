@@ -223,8 +223,9 @@
 
   class Question {
     constructor(form) {
-      const { item, digest, kind, attempts } = form.dataset;
+      const { item, digest, former, kind, attempts } = form.dataset;
       Object.assign(this, { form, digest, kind, id: item, numAttempts: Number(attempts) });
+      this.digests = [digest].concat(former ? former.split(" ") : []);
       this.how = KINDS[kind];
       this.isGraded = kind !== "predict";
       this.isDone = false;
@@ -360,9 +361,9 @@
       const at = Date.now();
       const sure = this.form.querySelector(".pb-sure input:checked");
       const confidence = sure ? Number(sure.value) : null;
-      const before = store.get(this.id);
-      const isSame = before && before.digest === this.digest;
-      const record = isSame ? before : { digest: this.digest, attempts: [], step: 0, due: 0, again: false, done: false };
+      const before = store.of(this.id, this.digests);
+      const record = before || { attempts: [], step: 0, due: 0, again: false, done: false };
+      record.digest = this.digest;
       const gave_up = answer === null;
       const nth = this.tries + 1;
       const last = record.attempts[record.attempts.length - 1];
@@ -380,8 +381,8 @@
 
     // As it was answered before, unless it reads otherwise now or cannot hold such an answer.
     restore() {
-      const before = store.get(this.id);
-      if (before && before.digest !== this.digest) this.status.textContent = words.changed;
+      const before = store.of(this.id, this.digests);
+      if (!before && store.get(this.id)) this.status.textContent = words.changed;
       else if (before && before.done) {
         const { answer } = before.attempts[before.attempts.length - 1];
         try {

@@ -26,8 +26,8 @@
   const asked = book.questions.filter((one) => section.contains(one.form));
   const now = () => Date.now();
   const record = (question) => {
-    const found = store.get(question.id);
-    return found && found.done && found.digest === question.digest ? found : null;
+    const found = store.of(question.id, question.digests);
+    return found && found.done ? found : null;
   };
   const known = () => asked.filter(record).sort((one, other) => record(one).due - record(other).due);
   const actions = made("p", "pb-actions");

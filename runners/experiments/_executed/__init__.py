@@ -13,7 +13,7 @@ from typing import Self
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import FreeSettings
 from runners.traces.programs import ROOT, Program
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 
 
 class ProgramSettings(FreeSettings):

@@ -18,7 +18,8 @@ from runners.experiments._executed import ProgramSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.programs import ROOT
-from runners.traces.records import PredictionStep, Setting
+from runners.traces.records import PredictionStep
+from runners.traces.schema import Setting
 
 # gloo's worker threads need Python's lock to drop a finished work, and a group that is destroyed
 # waits for its threads without giving that lock up: destroyed at once, it can wait for ever.
@@ -40,7 +41,7 @@ def program(rank: Rank[ProgramSettings]) -> None:
         parameters = list(model.parameters())
         rank.outcome.num_parameters = sum(p.numel() for p in parameters)
         rank.outcome.parameter_digest = parameter_digest(parameters)
-    gathered = left.get("told")
+    gathered = left.get("report")
     if isinstance(gathered, list) and all(isinstance(one, dict) for one in gathered):
         rank.outcome.prediction.append(_as_step(gathered))
 
@@ -76,9 +77,9 @@ def _set_environment(rank: Rank[ProgramSettings]) -> None:
 def _as_step(gathered: list[dict[str, Setting]]) -> PredictionStep:
     """What the program gathered of every rank, as facts by rank."""
     return PredictionStep(
-        name="told",
+        name="report",
         rank=None,
-        operation="gather what every rank tells",
+        operation="gather the results of every rank",
         shape_in=[],
         shape_out=[],
         values=[],

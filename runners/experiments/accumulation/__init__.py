@@ -1,11 +1,12 @@
 """Gradient accumulation: several microbatches, one all-reduce, one update.
 
-Two ranks under DDP take the same rows of an update whole, in microbatches with `no_sync` until the
-last, and in microbatches whose gradients are reduced each. What travels, what is held, how long it
-takes; and the same under FSDP, which gathers parameters for every microbatch anyhow.
+Two ranks under DDP take the same samples of an update whole, in microbatches with `no_sync` until
+the last, and in microbatches whose gradients are reduced each. What travels, what is held, how long
+it takes; and the same under FSDP, which gathers parameters for every microbatch anyhow.
 
-Then one update in double precision, on parts of unequal size: rows of a classifier, and tokens of
-a small language model, whose loss is a mean over tokens. Is the gradient that of the whole batch?
+Then one update in double precision, on parts of unequal size: samples of a classifier, and tokens
+of a small language model, whose loss is a mean over tokens. Is the gradient that of the whole
+batch?
 
     python -m runners run accumulation
 """
@@ -17,10 +18,12 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import perceptron_parameters
+from runners.plans.work import mlp_parameters
 from runners.training.settings import StackSettings
 
-QUESTION = "Is a batch taken in small parts the same batch, and what does it spare?"
+QUESTION = (
+    "Does gradient accumulation give the update of the whole batch, and what memory does it save?"
+)
 
 BYTES_PER_VALUE = 4
 LABEL_BYTES = 8
@@ -32,16 +35,16 @@ class Settings(StackSettings):
 
     width: Count = 256
     num_layers: Count = 4
-    num_rows: Count = 512
+    num_samples: Count = 512
     num_microbatches: Count = 4
-    exchanges_each: bool = False
+    reduces_each: bool = False
     num_updates: Count = 9
     learning_rate: Factor = 0.1
 
     @cached_property
     def microbatch_size(self) -> int:
-        """In rows."""
-        return self.num_rows // self.num_microbatches
+        """In samples."""
+        return self.num_samples // self.num_microbatches
 
     @cached_property
     def activation_bytes(self) -> int:
@@ -49,9 +52,9 @@ class Settings(StackSettings):
         return BYTES_PER_VALUE * self.width * self.microbatch_size
 
     @cached_property
-    def row_bytes(self) -> int:
+    def sample_bytes(self) -> int:
         """Features and labels of an update."""
-        return self.num_rows * (BYTES_PER_VALUE * self.width + LABEL_BYTES)
+        return self.num_samples * (BYTES_PER_VALUE * self.width + LABEL_BYTES)
 
     @cached_property
     def layer_bytes(self) -> int:
@@ -61,19 +64,19 @@ class Settings(StackSettings):
     @cached_property
     def model_bytes(self) -> int:
         """Parameters of all layers."""
-        return BYTES_PER_VALUE * perceptron_parameters(self.widths)
+        return BYTES_PER_VALUE * mlp_parameters(self.widths)
 
     def check(self) -> None:
-        """Refuse rows that do not make equal microbatches."""
-        rows, parts = self.num_rows, self.num_microbatches
-        if rows % parts:
-            raise ValueError(f"num_rows {rows} cannot be taken in {parts} microbatches")
+        """Refuse samples that do not make equal microbatches."""
+        samples, parts = self.num_samples, self.num_microbatches
+        if samples % parts:
+            raise ValueError(f"num_samples {samples} cannot be taken in {parts} microbatches")
 
 
 class GradientSettings(RunSettings):
-    """One update in unequal microbatches, of rows or of tokens."""
+    """One update in unequal microbatches, of samples or of tokens."""
 
-    task: Literal["rows", "tokens"] = "rows"
+    task: Literal["samples", "tokens"] = "samples"
     parts: tuple[Count, ...] = UNEQUAL
     norm: Literal["none", "batch"] = "none"
     width: Count = 16
@@ -108,18 +111,18 @@ def _gradients(settings: GradientSettings) -> RunPlan:
 RUNS = {
     "whole": _train(Settings(num_microbatches=1)),
     "accumulated": _train(Settings()),
-    "exchanged": _train(Settings(exchanges_each=True)),
+    "reduced_each": _train(Settings(reduces_each=True)),
     "accumulated_8": _metered(Settings(num_microbatches=8)),
-    "exchanged_8": _metered(Settings(num_microbatches=8, exchanges_each=True)),
+    "reduced_each_8": _metered(Settings(num_microbatches=8, reduces_each=True)),
     "sharded": _metered(Settings(), "sharded"),
-    "sharded_exchanged": _metered(Settings(exchanges_each=True), "sharded"),
-    "rows": _gradients(GradientSettings()),
-    "rows_equal": _gradients(GradientSettings(parts=(24,) * 8)),
+    "sharded_reduced_each": _metered(Settings(reduces_each=True), "sharded"),
+    "samples": _gradients(GradientSettings()),
+    "samples_equal": _gradients(GradientSettings(parts=(24,) * 8)),
     "tokens": _gradients(GradientSettings(task="tokens", parts=(3, 16, 8, 12, 5, 16, 2, 10))),
     "batch_norm": _gradients(GradientSettings(norm="batch", parts=(24,) * 8)),
 }
 ON_CUDA = {
-    name: {"width": 4096, "num_rows": 8192}
+    name: {"width": 4096, "num_samples": 8192}
     for name, plan in RUNS.items()
     if plan.strategy == "train"
 }

@@ -14,15 +14,15 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.accumulation import Settings
 from runners.experiments.accumulation.unequal import gradients
 from runners.ranks.rank import Rank
-from runners.training.steps import random_rows, stack_for
+from runners.training.steps import random_samples, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
-    """Train to the end; a step is one update on all the rows of this rank."""
+    """Train to the end; a step is one update on all the samples of this rank."""
     settings = rank.settings
     is_sharded = settings.strategy == "sharded"
     model = stack_for(rank, is_sharded=is_sharded)
-    features, labels = random_rows(rank, settings.num_rows)
+    features, labels = random_samples(rank, settings.num_samples)
     with rank.phase("wrap"):
         wrapped = _sharded(rank, model) if is_sharded else DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
@@ -33,8 +33,8 @@ def train(rank: Rank[Settings]) -> None:
         for index in range(settings.num_microbatches):
             part = slice(index * settings.microbatch_size, (index + 1) * settings.microbatch_size)
             is_last = index == settings.num_microbatches - 1
-            exchanges = is_last or settings.exchanges_each
-            with nullcontext() if exchanges else _silent(wrapped):
+            reductions = is_last or settings.reduces_each
+            with nullcontext() if reductions else _silent(wrapped):
                 own = nn.functional.cross_entropy(wrapped(features[part]), labels[part])
                 mean = own / settings.num_microbatches
                 mean.backward()
@@ -42,9 +42,9 @@ def train(rank: Rank[Settings]) -> None:
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss)
-        rank.count_samples(settings.num_rows)
+        rank.count_samples(settings.num_samples)
     rank.epoch(
-        1, loss=losses[-1], num_samples=settings.num_rows, parameters=list(model.parameters())
+        1, loss=losses[-1], num_samples=settings.num_samples, parameters=list(model.parameters())
     )
 
 

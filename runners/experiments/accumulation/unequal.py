@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.accumulation import GradientSettings
 from runners.ranks.rank import Rank
-from runners.training.networks import perceptron
+from runners.training.networks import mlp
 from runners.training.transformer import Transformer, TransformerShape, next_token_loss
 
 NUM_SEQUENCES = 4  # in each part of tokens
@@ -30,11 +30,11 @@ class Part:
 
 
 def gradients(rank: Rank[GradientSettings]) -> None:
-    """Accumulate one update under DDP in unequal parts; compare with the gradient of all rows.
+    """Accumulate one update under DDP in unequal parts; compare with the gradient of all samples.
 
     Measures, in lengths of the whole batch's gradient: `weighted_difference`, each part's mean
     loss weighted by what it runs over; `unweighted_difference`, each part counted alike; and
-    `foretold_difference`, the latter as predicted from the parts' own gradients and sizes.
+    `predicted_difference`, the latter as predicted from the parts' own gradients and sizes.
     """
     source = torch.Generator().manual_seed(rank.seed)
     parts = _parts(rank, source)
@@ -55,7 +55,7 @@ def gradients(rank: Rank[GradientSettings]) -> None:
         gradient = gradient_of(DistributedDataParallel(copy.deepcopy(model)), weighed)
         apart = torch.linalg.norm(gradient - oracle) / length
         rank.measure(f"{name}_difference", apart.item())
-    rank.measure("foretold_difference", (torch.linalg.norm(predicted) / length).item())
+    rank.measure("predicted_difference", (torch.linalg.norm(predicted) / length).item())
     rank.measure("num_counted", [part.count for part in parts])
 
 
@@ -73,12 +73,12 @@ def gradient_of(model: nn.Module, weighed: Sequence[tuple[Part, float]]) -> Tens
 
 def _parts(rank: Rank[GradientSettings], source: torch.Generator) -> list[Part]:
     """The microbatches of all ranks, the same on each."""
-    make = _tokens if rank.settings.task == "tokens" else _rows
+    make = _tokens if rank.settings.task == "tokens" else _samples
     parts = [make(rank, size, source) for size in rank.settings.parts]
     return [Part(p.inputs.to(rank.device), p.targets.to(rank.device), p.count) for p in parts]
 
 
-def _rows(rank: Rank[GradientSettings], size: int, source: torch.Generator) -> Part:
+def _samples(rank: Rank[GradientSettings], size: int, source: torch.Generator) -> Part:
     width, classes = rank.settings.width, rank.settings.num_classes
     inputs = torch.randn(size, width, generator=source, dtype=torch.float64)
     return Part(inputs, torch.randint(0, classes, (size,), generator=source), size)
@@ -99,7 +99,7 @@ def _network(rank: Rank[GradientSettings]) -> nn.Module:
     width, classes = settings.width, settings.num_classes
     if settings.task == "tokens":
         return Transformer(TransformerShape(classes, max(settings.parts), width, 2, 1, 4 * width))
-    layers = list(perceptron((width, 4 * width, classes)))
+    layers = list(mlp((width, 4 * width, classes)))
     norms = [nn.BatchNorm1d(4 * width)] if settings.norm == "batch" else []
     return nn.Sequential(layers[0], *norms, *layers[1:])
 

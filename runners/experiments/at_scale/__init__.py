@@ -21,7 +21,7 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, RunSettings
 from runners.training.shape import TransformerShape
 
-QUESTION = "What does one of many ranks hold of a transformer that no single device could train?"
+QUESTION = "What does one rank out of many hold of a transformer that no single device could train?"
 
 
 class Settings(RunSettings):
@@ -33,7 +33,7 @@ class Settings(RunSettings):
     hidden: Count
     num_layers: Count
     length: Count
-    num_rows: Count = 1
+    num_samples: Count = 1
     num_ranks: Count
     num_replicas: Count
     num_tensor_ranks: Count
@@ -104,7 +104,7 @@ class Settings(RunSettings):
     @cached_property
     def peak_bytes(self) -> int:
         """The closed form of a rank's peak."""
-        num_tokens = self.num_rows * self.length
+        num_tokens = self.num_samples * self.length
         shards, parts = self.num_shards, self.num_tensor_ranks
         return peak_of(self.shape, num_tokens, shards, parts, is_sharded=self._is_sharded)
 

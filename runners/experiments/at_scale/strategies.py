@@ -67,7 +67,7 @@ def _run(rank: Rank[Settings], mesh: DeviceMesh) -> None:
     with _tensors_of(rank, mesh):
         model.to_empty(device=rank.device)
         _initialise(model)
-        size = (settings.num_rows, settings.length)
+        size = (settings.num_samples, settings.length)
         _train(rank, model, torch.zeros(size, dtype=torch.long, device=rank.device))
 
 
@@ -88,7 +88,7 @@ def _initialise(model: Transformer) -> None:
 def _train(rank: Rank[Settings], model: Transformer, tokens: Tensor) -> None:
     """A few steps with Adam; what is held between steps has a phase of its own."""
     update = torch.optim.Adam(groups_of_a_kind(model), lr=0.001, fused=True)
-    rank.rows(tokens)
+    rank.inputs(tokens)
     rank.watch(model, update)
     for _ in rank.steps(1):
         loss = next_token_loss(model(tokens), tokens)

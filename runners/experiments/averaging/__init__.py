@@ -14,38 +14,30 @@ from functools import cached_property
 from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, Seconds
-from runners.training.settings import ClassifierSettings
+from runners.plans.settings import Count
+from runners.training.settings import SmallClassifierSettings
 
-QUESTION = "Can replicas average their parameters, and less often than in every step?"
+QUESTION = (
+    "Can replicas average their parameters instead of their gradients, and less "
+    "often than every step?"
+)
 FULL = True
 
 
-class Settings(ClassifierSettings):
+class Settings(SmallClassifierSettings):
     """A small classifier on a shard for each rank, and what the ranks average, how often."""
 
-    num_rows: Count = 10000
-    num_validation_rows: Count = 1000
-    num_features: Count = 10
-    num_hidden: Count = 64
-    num_classes: Count = 4
-    batch_size: Count = 25
-    num_epochs: Count = 5
-    learning_rate: Factor = 0.1
-    momentum: Seconds = 0.9
     optimizer: Literal["sgd", "adam"] = "sgd"
     averages: Literal["parameters", "gradients"] = "parameters"
     steps_between: Count = 1
-    teacher_temperature: Factor = 0.15
-    dtype: Literal["float32", "float64"] = "float64"
 
     @cached_property
     def num_steps_per_epoch(self) -> int:
         """Of each rank."""
-        return self.num_rows // self.world_size // self.batch_size
+        return self.num_samples // self.world_size // self.batch_size
 
     def check(self) -> None:
-        """Refuse rows that leave a rank without a batch."""
+        """Refuse samples that leave a rank without a batch."""
         if not self.num_steps_per_epoch:
             raise ValueError("num_steps_per_epoch must be a whole number above zero, not 0")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runners.experiments.averaging import Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.plans.work import Choice, Communication, Work, stack_work
 
 CHOICES = (
     Choice(
@@ -24,11 +24,11 @@ def forecast(plan: RunPlan[Settings]) -> Work:
     is_adam = settings.optimizer == "adam"
     alone = stack_work(widths, settings.batch_size, momentum=not is_adam)
     value_bytes = 8 if settings.dtype == "float64" else 4
-    parameters = Exchange("all_reduce", value_bytes * alone.optimizer_parameters, 1, n)
+    parameters = Communication("all_reduce", value_bytes * alone.optimizer_parameters, 1, n)
     often = settings.averages == "gradients" or settings.steps_between == 1
     return replace(
         alone,
         num_operations=alone.num_operations + 9 + (32 if is_adam else 0) + (12 if often else 0),
-        exchanges=(parameters,) if often else (),
+        communication=(parameters,) if often else (),
         num_busy_ranks=n,
     )

@@ -10,28 +10,28 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.averaging import Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.networks import flat
 from runners.training.steps import (
     Tally,
     batch_of,
+    mlp_for,
     of_all_ranks,
     optimizer_for,
-    perceptron_for,
     scaled_lesson,
     shard_of,
     train_step,
     validate,
 )
-from runners.training.teacher import Rows
+from runners.training.teacher import Samples
 
 
 def train(rank: Rank[Settings]) -> None:
     """Train to the end; average as the settings say."""
     settings = rank.settings
     lesson = scaled_lesson(rank)
-    rows = shard_of(rank, lesson.training)
-    model: nn.Module = perceptron_for(rank)
+    samples = shard_of(rank, lesson.training)
+    model: nn.Module = mlp_for(rank)
     by_gradients = settings.averages == "gradients"
     replica = DistributedDataParallel(model) if by_gradients else model
     optimizer = optimizer_for(rank, model)
@@ -40,7 +40,7 @@ def train(rank: Rank[Settings]) -> None:
     for epoch in rank.epochs(settings.num_epochs):
         tally = Tally()
         for index in rank.steps(settings.num_steps_per_epoch):
-            batch = batch_of(rows, index, settings.batch_size)
+            batch = batch_of(samples, index, settings.batch_size)
             train_step(rank, replica, optimizer, batch, tally)
             if not by_gradients and (rank.step_index + 1) % settings.steps_between == 0:
                 if rank.step_index < last:
@@ -70,7 +70,7 @@ def average(model: nn.Module) -> None:
         parameter.copy_(piece.view_as(parameter))
 
 
-def _average_and_compare(rank: Rank[Settings], model: nn.Module, validation: Rows) -> None:
+def _average_and_compare(rank: Rank[Settings], model: nn.Module, validation: Samples) -> None:
     """Average the replicas, and look at each of them before and after."""
     _, loss, accuracy = validate(model, validation)
     facts: dict[str, Setting] = {

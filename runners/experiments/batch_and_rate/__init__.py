@@ -12,47 +12,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, Seconds
-from runners.training.settings import ClassifierSettings
+from runners.plans.settings import Count, Factor
+from runners.training.settings import GlobalBatchSettings
 
-QUESTION = "How must the learning rate follow the ranks, when each brings a batch of its own?"
+QUESTION = "How should the learning rate change with the ranks when each rank brings its own batch?"
 
 
-class Settings(ClassifierSettings):
+class Settings(GlobalBatchSettings):
     """A small classifier, and the learning rate of one rank."""
 
-    num_rows: Count = 6400
-    num_validation_rows: Count = 1000
-    num_features: Count = 10
-    num_hidden: Count = 64
-    num_classes: Count = 4
-    batch_size: Count = 25
+    num_samples: Count = 6400
     num_epochs: Count = 2
     num_looks: Count = 8
     learning_rate: Factor = 0.05
-    momentum: Seconds = 0.9
-    teacher_temperature: Factor = 0.15
-    dtype: Literal["float32", "float64"] = "float64"
 
     @cached_property
     def num_updates(self) -> int:
         """In all epochs."""
-        return self.num_rows // self.global_batch_size * self.num_epochs
-
-    @cached_property
-    def global_batch_size(self) -> int:
-        """Rows of all ranks together in one update."""
-        return self.batch_size * self.world_size
+        return self.num_samples // self.global_batch_size * self.num_epochs
 
     def check(self) -> None:
-        """Refuse rows that leave a batch unfilled, and looks that fall within an update."""
-        rows, ranks, updates = self.num_rows, self.world_size, self.num_updates
-        if rows % ranks or rows // ranks % self.batch_size:
+        """Refuse samples that leave a batch unfilled, and looks that fall within an update."""
+        samples, ranks, updates = self.num_samples, self.world_size, self.num_updates
+        if samples % ranks or samples // ranks % self.batch_size:
             raise ValueError(
-                f"{rows} rows are no whole batches of {self.batch_size} for {ranks} ranks"
+                f"{samples} samples are no whole batches of {self.batch_size} for {ranks} ranks"
             )
         if updates % self.num_looks:
             raise ValueError(f"{updates} updates are no multiple of num_looks {self.num_looks}")

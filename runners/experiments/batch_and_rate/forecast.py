@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runners.experiments.batch_and_rate import Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.plans.work import Choice, Communication, Work, stack_work
 
 CHOICES = (
     Choice(
@@ -23,10 +23,10 @@ def forecast(plan: RunPlan[Settings]) -> Work:
     widths = (settings.num_features, settings.num_hidden, settings.num_classes)
     alone = stack_work(widths, settings.batch_size, momentum=bool(settings.momentum))
     value_bytes = 8 if settings.dtype == "float64" else 4
-    gradients = Exchange("all_reduce", value_bytes * alone.optimizer_parameters, 1, n)
+    gradients = Communication("all_reduce", value_bytes * alone.optimizer_parameters, 1, n)
     return replace(
         alone,
-        num_operations=alone.num_operations + 9,  # the batch is cut out, and its rows are graded
-        exchanges=(gradients,) if n > 1 else (),
+        num_operations=alone.num_operations + 9,  # the batch is cut out, and its samples are graded
+        communication=(gradients,) if n > 1 else (),
         num_busy_ranks=n,
     )

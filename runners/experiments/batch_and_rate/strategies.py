@@ -10,8 +10,8 @@ from runners.ranks.rank import Rank
 from runners.training.steps import (
     Tally,
     batch_of,
+    mlp_for,
     optimizer_for,
-    perceptron_for,
     scaled_lesson,
     shard_of,
     train_step,
@@ -36,7 +36,7 @@ def warmed(rank: Rank[WarmedSettings]) -> None:
 
 
 def _train(rank: Rank[Settings], highest: float, num_warm_up_updates: int = 0) -> None:
-    """Train to the end, and look at the validation rows after every so many samples.
+    """Train to the end, and look at the validation samples after every so many samples.
 
     Args:
         rank: that trains.
@@ -45,21 +45,21 @@ def _train(rank: Rank[Settings], highest: float, num_warm_up_updates: int = 0) -
     """
     settings = rank.settings
     lesson = scaled_lesson(rank)
-    rows = shard_of(rank, lesson.training)
-    model: nn.Module = perceptron_for(rank)
+    samples = shard_of(rank, lesson.training)
+    model: nn.Module = mlp_for(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model) if rank.world_size > 1 else model
     optimizer = optimizer_for(rank, model)
     rank.watch(replica, optimizer)
     rank.measure("first_loss", validate(model, lesson.validation)[1])
     tally, seen, losses, rates = Tally(), [], [], []
-    num_batches = len(rows.labels) // settings.batch_size
+    num_batches = len(samples.labels) // settings.batch_size
     between = settings.num_updates // settings.num_looks
     for index in rank.steps(settings.num_updates):
         warm = min(1.0, index / num_warm_up_updates) if num_warm_up_updates else 1.0
         rates.append(settings.learning_rate + warm * (highest - settings.learning_rate))
         optimizer.param_groups[0]["lr"] = rates[-1]
-        batch = batch_of(rows, index % num_batches, settings.batch_size)
+        batch = batch_of(samples, index % num_batches, settings.batch_size)
         train_step(rank, replica, optimizer, batch, tally)
         if (index + 1) % between == 0:
             seen.append((index + 1) * settings.global_batch_size)

@@ -1,8 +1,8 @@
 """Parts of one batch, each with its own loss: what each part must weigh to give the batch's update.
 
-Every rank takes its own rows of a batch and the mean loss over them; only gradients travel. The
-parts are equal or not, and their gradients are weighted by rows, by ranks, or just added up. Beside
-them: one device on the whole batch, and one with a larger learning rate.
+Every rank takes its own samples of a batch and the mean loss over them; only gradients travel. The
+parts are equal or not, and their gradients are weighted by samples, by ranks, or just added up.
+Beside them: one device on the whole batch, and one with a larger learning rate.
 
     python -m runners run batch_parts
 """
@@ -16,30 +16,30 @@ from runners.experiments.batch_split import BatchSettings
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
 
-QUESTION = "Each rank takes the loss on its own rows: what must its gradient weigh in the update?"
+QUESTION = "Each rank computes the loss on its own samples: how must its gradient be weighted?"
 FULL = True
 
 
 class Settings(BatchSettings):
-    """Every batch is dealt out to the ranks; the last takes its own number of rows."""
+    """Every batch is dealt out to the ranks; the last takes its own number of samples."""
 
-    num_last_rows: Count = 50  # of a batch, on the last rank; the others share the rest
-    weights: Literal["by_rows", "by_rank", "none"] = "by_rows"
+    num_last_samples: Count = 50  # of a batch, on the last rank; the others share the rest
+    weights: Literal["by_samples", "by_rank", "none"] = "by_samples"
     order: Literal["shuffled", "by_label"] = "shuffled"
     optimizer: Literal["sgd", "adam"] = "sgd"
 
     @cached_property
-    def rows_by_rank(self) -> list[int]:
+    def samples_by_rank(self) -> list[int]:
         """Of one batch."""
         others = self.world_size - 1
-        shares = [(self.batch_size - self.num_last_rows) // others] * others if others else []
-        return [*shares, self.num_last_rows]
+        shares = [(self.batch_size - self.num_last_samples) // others] * others if others else []
+        return [*shares, self.num_last_samples]
 
     def check(self) -> None:
-        """Refuse a batch that cannot be cut so, or leaves a rank without rows."""
-        size, last = self.batch_size, self.num_last_rows
-        if sum(self.rows_by_rank) != size or 0 in self.rows_by_rank:
-            raise ValueError(f"a batch of {size} rows cannot leave {last} to the last rank")
+        """Refuse a batch that cannot be cut so, or leaves a rank without samples."""
+        size, last = self.batch_size, self.num_last_samples
+        if sum(self.samples_by_rank) != size or 0 in self.samples_by_rank:
+            raise ValueError(f"a batch of {size} samples cannot leave {last} to the last rank")
 
 
 def _timed(world_size: int, settings: Settings) -> RunPlan:
@@ -48,12 +48,14 @@ def _timed(world_size: int, settings: Settings) -> RunPlan:
 
 RUNS = {
     "own_loss": RunPlan("parts", 2, Settings()),
-    "whole": _timed(1, Settings(num_last_rows=100)),
+    "whole": _timed(1, Settings(num_last_samples=100)),
     "summed": _timed(2, Settings(weights="none")),
-    "larger_rate": _timed(1, Settings(num_last_rows=100, learning_rate=0.1)),
+    "larger_rate": _timed(1, Settings(num_last_samples=100, learning_rate=0.1)),
     "adam": _timed(2, Settings(optimizer="adam", learning_rate=0.005)),
     "adam_summed": _timed(2, Settings(optimizer="adam", learning_rate=0.005, weights="none")),
-    "unequal": _timed(2, Settings(num_last_rows=20, order="by_label")),
-    "unequal_by_rank": _timed(2, Settings(num_last_rows=20, order="by_label", weights="by_rank")),
-    "unequal_by_rank_shuffled": _timed(2, Settings(num_last_rows=20, weights="by_rank")),
+    "unequal": _timed(2, Settings(num_last_samples=20, order="by_label")),
+    "unequal_by_rank": _timed(
+        2, Settings(num_last_samples=20, order="by_label", weights="by_rank")
+    ),
+    "unequal_by_rank_shuffled": _timed(2, Settings(num_last_samples=20, weights="by_rank")),
 }

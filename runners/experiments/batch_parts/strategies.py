@@ -1,4 +1,4 @@
-"""Each rank goes backward from the loss on its own rows; weighted gradients are summed."""
+"""Each rank goes backward from the loss on its own samples; weighted gradients are summed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from runners.ranks.recorder import parameter_digest
 from runners.training.steps import (
     Tally,
     batch_of,
+    forward_backward,
+    mlp_for,
     optimizer_for,
-    perceptron_for,
     scaled_lesson,
     validate,
 )
-from runners.training.teacher import Lesson, Rows
+from runners.training.teacher import Lesson, Samples
 
 
 def parts(rank: Rank[Settings]) -> None:
     """Train on this rank's part of every batch; one device has the whole of it."""
     settings = rank.settings
     lesson = scaled_lesson(rank)
-    model = perceptron_for(rank)
+    model = mlp_for(rank)
     optimizer = optimizer_for(rank, model)
     rank.watch(model, optimizer)
     rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
@@ -44,13 +45,11 @@ def _step(
     rank: Rank[Settings],
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    own: Rows,
+    own: Samples,
     tally: Tally,
 ) -> None:
-    """Forward, loss and backward on this rank's rows; combine; update."""
-    logits = model(own.features)
-    loss = nn.functional.cross_entropy(logits, own.labels)
-    loss.backward()
+    """Forward, loss and backward on this rank's samples; combine; update."""
+    logits, loss = forward_backward(model, own)
     with rank.phase("combine", computes=False):
         _combine(rank, model)
     optimizer.step()
@@ -68,10 +67,10 @@ def _combine(rank: Rank[Settings], model: nn.Module) -> Tensor:
 
 
 def _weight(rank: Rank[Settings]) -> float:
-    """What this rank's gradient, that of a mean over its own rows, counts in the sum."""
-    sizes = rank.settings.rows_by_rank
+    """What this rank's gradient, that of a mean over its own samples, counts in the sum."""
+    sizes = rank.settings.samples_by_rank
     weights = {
-        "by_rows": sizes[rank.rank] / sum(sizes),
+        "by_samples": sizes[rank.rank] / sum(sizes),
         "by_rank": 1 / len(sizes),
         "none": 1.0,
     }
@@ -82,7 +81,7 @@ def _gradients(model: nn.Module) -> list[Tensor]:
     return [p.grad for p in model.parameters() if p.grad is not None]
 
 
-def _batch(rank: Rank[Settings], lesson: Lesson, index: int) -> Rows:
+def _batch(rank: Rank[Settings], lesson: Lesson, index: int) -> Samples:
     """One batch of all ranks; sorted by label, the classes that come last fall to the last rank."""
     batch = batch_of(lesson.training, index, rank.settings.batch_size)
     if rank.settings.order == "by_label":
@@ -90,19 +89,19 @@ def _batch(rank: Rank[Settings], lesson: Lesson, index: int) -> Rows:
     return batch
 
 
-def _part(rank: Rank[Settings], batch: Rows) -> Rows:
-    """This rank's rows of a batch."""
-    sizes = rank.settings.rows_by_rank
+def _part(rank: Rank[Settings], batch: Samples) -> Samples:
+    """This rank's samples of a batch."""
+    sizes = rank.settings.samples_by_rank
     start = sum(sizes[: rank.rank])
     return batch.take(slice(start, start + sizes[rank.rank]))
 
 
-def _compare(rank: Rank[Settings], model: nn.Module, batch: Rows) -> None:
+def _compare(rank: Rank[Settings], model: nn.Module, batch: Samples) -> None:
     """Compare the combined gradient of the first batch with that of the batch as a whole."""
     own = _part(rank, batch)
     nn.functional.cross_entropy(model(own.features), own.labels).backward()
     mine = parameters_to_vector(_gradients(model)).clone()
-    with rank.predict("gradient", "add up the ranks' weighted gradients", mine) as out:
+    with rank.predict("gradient", "sum the ranks' weighted gradients", mine) as out:
         combined = _combine(rank, model).clone()
         out(combined)
     model.zero_grad()
@@ -123,7 +122,7 @@ def _compare(rank: Rank[Settings], model: nn.Module, batch: Rows) -> None:
 def _report(
     rank: Rank[Settings], epoch: int, tally: Tally, model: nn.Module, lesson: Lesson
 ) -> None:
-    """Every rank gives the loss over its own rows; rank 0 grades the model and prints."""
+    """Every rank gives the loss over its own samples; rank 0 grades the model and prints."""
     loss, accuracy, count = tally.seen()
     grades = rank.rank == 0 and not rank.is_metered
     graded = validate(model, lesson.validation) if grades else None

@@ -14,18 +14,18 @@ from torch import Tensor, nn
 
 from runners.experiments.batch_split import Settings
 from runners.ranks.rank import Rank
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.steps import validate
 from runners.training.teacher import Lesson
 
 # The phase, whether it computes, and what its stage does.
 STAGES = {
     "scatter": ("scatter", False, "scatter the batch over the ranks"),
-    "forward": ("forward", True, "run this rank's replica on its rows"),
+    "forward": ("forward", True, "run this rank's replica on its samples"),
     "gather": ("gather", False, "gather the logits in the batch's order"),
-    "loss": ("loss", True, "take the loss of the whole batch, and its gradient"),
+    "loss": ("loss", True, "compute the loss of the whole batch and its gradient"),
     "scatter_back": ("scatter", False, "scatter the gradient of the logits"),
-    "backward": ("backward", True, "go backward through this rank's replica"),
+    "backward": ("backward", True, "run backward through this rank's replica"),
 }
 
 
@@ -63,11 +63,11 @@ def report(
 def follow(rank: Rank[Settings], model: nn.Module, lesson: Lesson) -> None:
     """Follow the first batch: split, forward on each rank, combine."""
     settings = rank.settings
-    rows = lesson.training.take(slice(0, settings.batch_size))
-    own = torch.empty(settings.num_rows_per_rank, settings.num_features, device=rank.device)
+    samples = lesson.training.take(slice(0, settings.batch_size))
+    own = torch.empty(settings.num_samples_per_rank, settings.num_features, device=rank.device)
     if rank.rank == 0:
-        with rank.predict("split", "scatter the batch over the ranks", rows.features) as out:
-            dist.scatter(own, list(rows.features.chunk(rank.world_size)))
+        with rank.predict("split", "scatter the batch over the ranks", samples.features) as out:
+            dist.scatter(own, list(samples.features.chunk(rank.world_size)))
             out(own)
     else:
         dist.scatter(own, None)
@@ -79,11 +79,11 @@ def follow(rank: Rank[Settings], model: nn.Module, lesson: Lesson) -> None:
         dist.gather(logits, None)
         return
     gathered = [torch.empty_like(logits) for _ in range(rank.world_size)]
-    facts: dict[str, Setting] = {"num_rows_combined": settings.batch_size}
+    facts: dict[str, Setting] = {"num_samples_combined": settings.batch_size}
     with rank.predict("combine", STAGES["gather"][-1], logits, facts) as out:
         dist.gather(logits, gathered)
         whole = torch.cat(gathered)
         out(whole)
-        facts["loss"] = nn.functional.cross_entropy(whole, rows.labels).item()
+        facts["loss"] = nn.functional.cross_entropy(whole, samples.labels).item()
         facts["predicted_class"] = int(whole[0].argmax())
-        facts["true_class"] = int(rows.labels[0])
+        facts["true_class"] = int(samples.labels[0])

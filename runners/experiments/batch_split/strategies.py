@@ -10,33 +10,33 @@ from runners.experiments.batch_split import Settings
 from runners.experiments.batch_split.shown import follow, report, shown
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.training.networks import flat
+from runners.training.networks import flat, flat_gradient
 from runners.training.steps import (
     Tally,
     batch_of,
+    mlp_for,
     optimizer_for,
-    perceptron_for,
     scaled_lesson,
     train_epoch,
 )
-from runners.training.teacher import Lesson, Rows
+from runners.training.teacher import Lesson, Samples
 
 
 def split(rank: Rank[Settings]) -> None:
-    """Two ranks share every batch; rank 0 scatters rows and gathers logits."""
+    """Two ranks share every batch; rank 0 scatters samples and gathers logits."""
     settings = rank.settings
     lesson, model, optimizer = _prepared(rank)
     if rank.rank == 0:
         shape = (settings.num_batches, settings.batch_size, settings.num_features)
         whole = lesson.training.features
-        with rank.stage("load", "cut the rows into batches", whole) as out:
+        with rank.stage("load", "split the samples into batches", whole) as out:
             out(whole.view(shape))
     for epoch in rank.epochs(settings.num_epochs):
         tally = Tally()
         for index in rank.steps(settings.num_batches):
-            rows = batch_of(lesson.training, index, settings.batch_size)
-            _split_step(rank, model, optimizer, rows, tally)
-            rank.count_samples(settings.num_rows_per_rank)
+            samples = batch_of(lesson.training, index, settings.batch_size)
+            _split_step(rank, model, optimizer, samples, tally)
+            rank.count_samples(settings.num_samples_per_rank)
         report(rank, epoch, tally.seen() if rank.rank == 0 else None, model, lesson)
     if not rank.is_metered:
         follow(rank, model, lesson)
@@ -46,14 +46,14 @@ def _split_step(
     rank: Rank[Settings],
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    rows: Rows,
+    samples: Samples,
     tally: Tally,
 ) -> None:
     """Scatter, forward, gather, loss on the whole, scatter back, backward, combine, update."""
-    own_shape = (rank.settings.num_rows_per_rank, rows.features.shape[1])
-    with shown(rank, "scatter", rows.features) as out:
+    own_shape = (rank.settings.num_samples_per_rank, samples.features.shape[1])
+    with shown(rank, "scatter", samples.features) as out:
         own = torch.empty(own_shape, device=rank.device)
-        dist.scatter(own, _parts(rank, rows.features))
+        dist.scatter(own, _parts(rank, samples.features))
         out(own)
     with shown(rank, "forward", own) as out:
         logits = model(own)
@@ -63,14 +63,14 @@ def _split_step(
         dist.gather(logits.detach().contiguous(), gathered if rank.rank == 0 else None)
         if rank.rank == 0:
             out(torch.cat(gathered))
-    gradients = _whole_loss(rank, gathered, rows.labels, tally) if rank.rank == 0 else None
+    gradients = _whole_loss(rank, gathered, samples.labels, tally) if rank.rank == 0 else None
     gradient = torch.empty_like(logits)
     with shown(rank, "scatter_back", gradients) as out:
         dist.scatter(gradient, _parts(rank, gradients))
         out(gradient)
     with shown(rank, "backward", gradient) as out:
         logits.backward(gradient)
-        own_gradients = _gradients(model)
+        own_gradients = flat_gradient(model)
         out(own_gradients)
     with rank.stage("combine", "sum the ranks' gradients, then update", own_gradients) as out:
         with rank.phase("combine", computes=False):
@@ -102,11 +102,6 @@ def _whole_loss(
     return logits.grad
 
 
-def _gradients(model: nn.Module) -> Tensor:
-    """All gradients of a model in one row."""
-    return torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
-
-
 def _put_gradients(model: nn.Module, combined: Tensor) -> None:
     """Give each parameter its part of the combined gradients."""
     parameters = list(model.parameters())
@@ -126,7 +121,7 @@ def single(rank: Rank[Settings]) -> None:
 def _prepared(rank: Rank[Settings]) -> tuple[Lesson, nn.Module, torch.optim.Optimizer]:
     """The samples, the same parameters on every rank, and what updates them."""
     lesson = scaled_lesson(rank)
-    model = perceptron_for(rank)
+    model = mlp_for(rank)
     optimizer = optimizer_for(rank, model)
     rank.watch(model, optimizer)
     rank.outcome.start_parameter_digest = parameter_digest(model.parameters())

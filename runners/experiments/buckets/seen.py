@@ -10,7 +10,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 
 
 @dataclass

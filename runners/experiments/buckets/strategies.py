@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.buckets import Settings
 from runners.experiments.buckets.seen import Seen
 from runners.ranks.rank import Rank
-from runners.training.steps import random_rows, stack_for
+from runners.training.steps import random_samples, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
@@ -22,7 +22,7 @@ def train(rank: Rank[Settings]) -> None:
     with rank.phase("wrap"):
         replica = DistributedDataParallel(stack, bucket_cap_mb=settings.bucket_cap_mib or None)
     optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
-    features, labels = random_rows(rank, settings.batch_size)
+    features, labels = random_samples(rank, settings.batch_size)
     rank.watch(replica, optimizer)
     seen = Seen()
     if settings.overlaps:
@@ -51,14 +51,14 @@ def _step(
         loss = nn.functional.cross_entropy(replica(features), labels)
         loss.backward()
     if not overlaps:
-        with rank.phase("exchange", computes=False):
-            _exchange(replica)
+        with rank.phase("communicate", computes=False):
+            _communicate(replica)
     optimizer.step()
     optimizer.zero_grad()
     return loss.item()
 
 
-def _exchange(model: nn.Module) -> None:
+def _communicate(model: nn.Module) -> None:
     """What DDP does, without the overlap: all gradients in one message, once backward is over."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     whole = torch.cat([g.reshape(-1) for g in gradients])

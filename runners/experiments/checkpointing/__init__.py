@@ -17,7 +17,10 @@ from functools import cached_property
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 
-QUESTION = "How does the peak grow with depth, and how much is computed again, by what is kept?"
+QUESTION = (
+    "How does the peak grow with depth, and how much is recomputed, for each choice "
+    "of what to keep?"
+)
 BYTES_PER_VALUE = 4
 WIDENING = 4  # of a block's inside
 

@@ -20,31 +20,31 @@ def recomputed(rank: Rank[Cut]) -> None:
     """Keep only what lies between segments; backward computes the inside of each again."""
     length = rank.settings.segment_length
 
-    def forward(stack: nn.Sequential, rows: Tensor) -> Tensor:
+    def forward(stack: nn.Sequential, samples: Tensor) -> Tensor:
         with set_checkpoint_early_stop(rank.settings.stops_early):
             for start in range(0, len(stack), length):
-                rows = checkpoint(stack[start : start + length], rows, use_reentrant=False)
-        return rows
+                samples = checkpoint(stack[start : start + length], samples, use_reentrant=False)
+        return samples
 
     _train(rank, forward)
 
 
 def kept(rank: Rank[Settings]) -> None:
     """Keep every activation until backward needs it."""
-    _train(rank, lambda stack, rows: stack(rows))
+    _train(rank, lambda stack, samples: stack(samples))
 
 
 class Block(nn.Module):
-    """Widen, apply a ReLU, narrow, and add the input. In and out: (rows, width)."""
+    """Widen, apply a ReLU, narrow, and add the input. In and out: (samples, width)."""
 
     def __init__(self, width: int, device: torch.device) -> None:
         super().__init__()
         self.up = nn.Linear(width, WIDENING * width, device=device)
         self.down = nn.Linear(WIDENING * width, width, device=device)
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, samples: Tensor) -> Tensor:
         """Keep the input for `up` and the ReLU's output for `down`; the sum keeps nothing."""
-        result: Tensor = rows + self.down(torch.relu(self.up(rows)))
+        result: Tensor = samples + self.down(torch.relu(self.up(samples)))
         return result
 
 
@@ -78,12 +78,12 @@ def _train(rank: Rank[Settings], forward: Forward) -> None:
 
 def _batch(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
     settings = rank.settings
-    with rank.phase("rows"):
+    with rank.phase("samples"):
         source = torch.Generator().manual_seed(rank.seed)
         shape = (settings.batch_size, settings.width)
         features = torch.randn(shape, generator=source).to(rank.device)
         labels = torch.randint(0, settings.width, shape[:1], generator=source).to(rank.device)
-        rank.rows(features, labels)
+        rank.inputs(features, labels)
     return features, labels
 
 

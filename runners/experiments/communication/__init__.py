@@ -19,7 +19,7 @@ from functools import cached_property
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, RunSettings
 
-QUESTION = "What does each collective cost in time, and what does it really send?"
+QUESTION = "How long does each collective take, and how many bytes does it really send?"
 VALUE_BYTES = 4
 WORLD_SIZES = (2, 3, 4)
 # Divisible by two, three and four ranks' shares of four-byte values.

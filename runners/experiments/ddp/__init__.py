@@ -1,7 +1,8 @@
 """DistributedDataParallel: replicas that stay equal because their gradients are averaged.
 
-Four ranks train one small classifier on a shard of the rows each. Beside it: the same training on
-a single device (the oracle), replicas that never synchronise, and features scaled shard by shard.
+Four ranks train one small classifier on a shard of the samples each. Beside it: the same training
+on a single device (the oracle), replicas that never synchronise, and features scaled shard by
+shard.
 
     python -m runners run ddp
 """
@@ -12,30 +13,20 @@ from functools import cached_property
 from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
-from runners.traces.records import Setting
-from runners.training.settings import ClassifierSettings
+from runners.plans.settings import Count
+from runners.traces.schema import Setting
+from runners.training.settings import GlobalBatchSettings
 
 QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
 
 
-class Settings(ClassifierSettings):
-    """A small classifier, and how its rows are scaled, ordered and dealt out."""
+class Settings(GlobalBatchSettings):
+    """A small classifier, and how its samples are scaled, ordered and dealt out."""
 
-    num_rows: Count = 10000
-    num_validation_rows: Count = 1000
-    num_features: Count = 10
-    num_hidden: Count = 64
-    num_classes: Count = 4
-    batch_size: Count = 25
-    num_epochs: Count = 5
-    learning_rate: Factor = 0.1
-    momentum: Factor = 0.9
-    teacher_temperature: Factor = 0.15
     dtype: Literal["float32", "float64"] = "float32"
     scaling: Literal["global", "per_shard"] = "global"
     order: Literal["shuffled", "sorted"] = "shuffled"
-    # Of a single device, which takes the rows in the order that so many ranks would.
+    # Of a single device, which takes the samples in the order that so many ranks would.
     num_shards: Count = 4
 
     def forced(self) -> dict[str, Setting]:
@@ -43,24 +34,19 @@ class Settings(ClassifierSettings):
         return {"num_shards": self.world_size} if self.world_size > 1 else {}
 
     @cached_property
-    def num_rows_per_shard(self) -> int:
+    def num_samples_per_shard(self) -> int:
         """Of each rank, or of the single device in one round."""
-        return self.num_rows // self.num_shards
-
-    @cached_property
-    def global_batch_size(self) -> int:
-        """Rows of all ranks together in one step."""
-        return self.batch_size * self.world_size
+        return self.num_samples // self.num_shards
 
     def check(self) -> None:
-        """Refuse rows that cannot be dealt out equally, or that fill no batch."""
-        if self.num_rows % self.num_shards:
+        """Refuse samples that cannot be dealt out equally, or that fill no batch."""
+        if self.num_samples % self.num_shards:
             raise ValueError(
-                f"num_rows {self.num_rows} cannot be dealt out to {self.num_shards} equal shards"
+                f"num_samples {self.num_samples} do not make {self.num_shards} equal shards"
             )
-        own = self.num_rows // self.world_size
+        own = self.num_samples // self.world_size
         if own < self.batch_size:
-            raise ValueError(f"batch_size {self.batch_size} is more than a rank's {own} rows")
+            raise ValueError(f"batch_size {self.batch_size} is more than a rank's {own} samples")
 
 
 RUNS = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runners.experiments.ddp import Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, stack_work, teacher_bytes
+from runners.plans.work import Choice, Communication, Work, stack_work, teacher_bytes
 
 CHOICES = (
     Choice(
@@ -19,17 +19,17 @@ CHOICES = (
 
 
 def forecast(plan: RunPlan[Settings]) -> Work:
-    """A small classifier: steps are launching operations; the peak is the drawing of rows."""
+    """A small classifier: steps are launching operations; the peak is the drawing of samples."""
     settings = plan.settings
     widths = (settings.num_features, settings.num_hidden, settings.num_classes)
     alone = stack_work(widths, settings.batch_size, momentum=True)
-    num_rows = settings.num_rows + settings.num_validation_rows
+    num_samples = settings.num_samples + settings.num_validation_samples
     model_bytes = (8 if settings.dtype == "float64" else 4) * alone.optimizer_parameters
-    averaged = Exchange("all_reduce", model_bytes, 1, plan.world_size)
+    averaged = Communication("all_reduce", model_bytes, 1, plan.world_size)
     return replace(
         alone,
-        peak_bytes=teacher_bytes(num_rows, settings.num_features, settings.num_classes),
-        num_operations=alone.num_operations + 9,  # the batch is cut out, and its rows are graded
-        exchanges=(averaged,) if plan.strategy == "ddp" else (),
+        peak_bytes=teacher_bytes(num_samples, settings.num_features, settings.num_classes),
+        num_operations=alone.num_operations + 9,  # the batch is cut out, and its samples are graded
+        communication=(averaged,) if plan.strategy == "ddp" else (),
         num_busy_ranks=plan.world_size,
     )

@@ -16,14 +16,14 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.ddp import Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import first_values, parameter_digest
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.networks import flat
-from runners.training.steps import optimizer_for, validate
-from runners.training.teacher import Rows
+from runners.training.steps import of_all_ranks, optimizer_for, validate
+from runners.training.teacher import Samples
 
 
 @torch.no_grad()
-def compare(rank: Rank[Settings], replica: nn.Module, validation: Rows) -> None:
+def compare(rank: Rank[Settings], replica: nn.Module, validation: Samples) -> None:
     """How far the trained replicas lie apart, and what the average of their parameters is worth."""
     own = flat(replica)
     facts: dict[str, Setting] = {}
@@ -36,11 +36,11 @@ def compare(rank: Rank[Settings], replica: nn.Module, validation: Rows) -> None:
         average /= rank.world_size
         out(average)
     _, loss, accuracy = validate(replica, validation)
-    seen: dict[str, list[Setting]] = {
-        "largest_difference": _gathered(rank, (own - first).abs().max().item()),
-        "relative_distance": _gathered(rank, ((own - first).norm() / first.norm()).item()),
-        "validation_loss": _gathered(rank, loss),
-        "validation_accuracy": _gathered(rank, accuracy),
+    seen = {
+        "largest_difference": of_all_ranks(rank, (own - first).abs().max().item()),
+        "relative_distance": of_all_ranks(rank, ((own - first).norm() / first.norm()).item()),
+        "validation_loss": of_all_ranks(rank, loss),
+        "validation_accuracy": of_all_ranks(rank, accuracy),
     }
     for what, values in seen.items():
         facts.update({f"rank_{r}_{what}": value for r, value in enumerate(values)})
@@ -55,25 +55,18 @@ def compare(rank: Rank[Settings], replica: nn.Module, validation: Rows) -> None:
     _keep_facts(rank, "compare", facts)
 
 
-def _gathered(rank: Rank[Settings], value: Setting) -> list[Setting]:
-    """The value of every rank, on every rank."""
-    values: list[Setting] = [None] * rank.world_size
-    dist.all_gather_object(values, value)
-    return values
-
-
 def follow(
     rank: Rank[Settings],
     model: DistributedDataParallel,
     optimizer: torch.optim.Optimizer,
-    training: Rows,
+    training: Samples,
 ) -> None:
     """Follow one batch of every rank through forward, backward, all_reduce and update."""
     batch = training.take(slice(0, rank.settings.batch_size))
     replica = model.module
     head = replica[-1].weight
     facts: dict[str, Setting] = {}
-    with rank.predict("input", "take one batch of this rank's rows", batch.features) as out:
+    with rank.predict("input", "take one batch of this rank's samples", batch.features) as out:
         out(batch.features)
     with rank.predict("forward", "run this rank's replica", batch.features) as out:
         logits = replica(batch.features)
@@ -86,7 +79,7 @@ def follow(
         out(head.grad)
         facts["loss"] = loss.item()
     averaged: dict[str, Setting] = {}
-    before = _gathered(rank, first_values(head.grad))
+    before = of_all_ranks(rank, first_values(head.grad))
     with rank.predict(
         "all_reduce", "sum gradients over all ranks and divide by their number", head.grad, averaged
     ) as out:
@@ -94,7 +87,7 @@ def follow(
             dist.all_reduce(parameter.grad)
             parameter.grad /= rank.world_size
         out(head.grad)
-    after = _gathered(rank, first_values(head.grad))
+    after = of_all_ranks(rank, first_values(head.grad))
     averaged.update({f"rank_{r}_before": v for r, v in enumerate(before)})
     averaged.update({f"rank_{r}_after": v for r, v in enumerate(after)})
     _keep_facts(rank, "all_reduce", averaged)
@@ -107,7 +100,7 @@ def _update(
     with rank.predict("update", "one step of the optimizer on this rank", head) as out:
         optimizer.step()
         out(head)
-    digests = _gathered(rank, parameter_digest(replica.parameters()))
+    digests = of_all_ranks(rank, parameter_digest(replica.parameters()))
     facts = {f"rank_{r}_digest": digest for r, digest in enumerate(digests)}
     _keep_facts(rank, "update", {**facts, "num_distinct_digests": len(set(digests))})
 
@@ -120,7 +113,9 @@ def _keep_facts(rank: Rank[Settings], name: str, facts: dict[str, Setting]) -> N
     ]
 
 
-def show_stages(rank: Rank[Settings], model: nn.Module, training: Rows, validation: Rows) -> None:
+def show_stages(
+    rank: Rank[Settings], model: nn.Module, training: Samples, validation: Samples
+) -> None:
     """One more step and one more validation, to show their tensors."""
     batch = training.take(slice(0, rank.settings.batch_size))
     optimizer = optimizer_for(rank, model)

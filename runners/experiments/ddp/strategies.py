@@ -10,9 +10,9 @@ from runners.experiments.ddp import Settings
 from runners.experiments.ddp.shown import compare, follow, show_stages
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.training.networks import description, flat, perceptron
+from runners.training.networks import description, flat, mlp
 from runners.training.steps import lesson_for, optimizer_for, shard_of, train_epoch, validate
-from runners.training.teacher import Lesson, Rows, Scaling
+from runners.training.teacher import Lesson, Samples, Scaling
 
 
 def ddp(rank: Rank[Settings]) -> None:
@@ -32,7 +32,7 @@ def ddp(rank: Rank[Settings]) -> None:
 
 
 def no_sync(rank: Rank[Settings]) -> None:
-    """Replicas start equal and never exchange a gradient."""
+    """Replicas start equal and never communicate a gradient."""
     training, validation = _prepared(rank)
     model = _model(rank)
     with rank.phase("wrap"):
@@ -44,7 +44,7 @@ def no_sync(rank: Rank[Settings]) -> None:
 
 
 def single(rank: Rank[Settings]) -> None:
-    """The oracle: one device, the global batch, the same rows in the same order."""
+    """The oracle: one device, the global batch, the same samples in the same order."""
     training, validation = _prepared(rank)
     _train(rank, _model(rank), training, validation)
 
@@ -56,13 +56,13 @@ def _model(rank: Rank[Settings]) -> nn.Module:
     dtype = getattr(torch, settings.dtype)
     torch.manual_seed(rank.seed + rank.rank)
     rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
-    model = perceptron(widths, dtype=dtype, device=rank.device)
+    model = mlp(widths, dtype=dtype, device=rank.device)
     if rank.world_size > 1:
         rank.outcome.first_parameter_digest = parameter_digest(model.parameters())
     return model
 
 
-def _train(rank: Rank[Settings], model: nn.Module, training: Rows, validation: Rows) -> None:
+def _train(rank: Rank[Settings], model: nn.Module, training: Samples, validation: Samples) -> None:
     """Train to the end; each replica reports its own loss and digest of every epoch."""
     settings = rank.settings
     optimizer = optimizer_for(rank, model)
@@ -83,28 +83,29 @@ def _train(rank: Rank[Settings], model: nn.Module, training: Rows, validation: R
             print(f"epoch {epoch}: loss {loss:.4f} on rank 0")
 
 
-def _prepared(rank: Rank[Settings]) -> tuple[Rows, Rows]:
-    """This rank's rows, scaled, and the validation rows scaled as rank 0 would."""
+def _prepared(rank: Rank[Settings]) -> tuple[Samples, Samples]:
+    """This rank's samples, scaled, and the validation samples scaled as rank 0 would."""
     settings = rank.settings
     lesson = _lesson(rank)
     whole = lesson.training.features
     shards = shard_of(rank, lesson.training)
-    with rank.stage("load", "take this rank's shard of the rows", whole, everywhere=True) as out:
+    with rank.stage("load", "take this rank's shard of the samples", whole, everywhere=True) as out:
         out(shards.features)
     per_shard = settings.scaling == "per_shard"
     scaling = Scaling.of(shards.features if per_shard else whole)
-    operation = f"scale each feature by {'its shard' if per_shard else 'all rows'}' low and high"
+    whose = "its shard's" if per_shard else "all samples'"
+    operation = f"scale each feature by {whose} minimum and maximum"
     with rank.stage("scale", operation, shards.features, everywhere=True) as out:
         scaled = scaling.apply(shards.features)
         out(scaled)
-    training = Rows(scaled.to(rank.device), shards.labels.to(rank.device))
+    training = Samples(scaled.to(rank.device), shards.labels.to(rank.device))
     if rank.world_size == 1:
         training = _interleave(training, settings.num_shards)
-    validation = Rows(
+    validation = Samples(
         scaling.apply(lesson.validation.features).to(rank.device),
         lesson.validation.labels.to(rank.device),
     )
-    rank.rows(training.features, training.labels, validation.features, validation.labels)
+    rank.inputs(training.features, training.labels, validation.features, validation.labels)
     return training, validation
 
 
@@ -112,16 +113,16 @@ def _lesson(rank: Rank[Settings]) -> Lesson:
     lesson = lesson_for(rank)
     if rank.settings.order == "shuffled":
         return lesson
-    # Rows as a careless export leaves them: ordered by their first feature.
+    # Samples as a careless export leaves them: ordered by their first feature.
     order = lesson.training.features[:, 0].argsort(stable=True)
     return Lesson(lesson.training.take(order), lesson.validation)
 
 
-def _interleave(rows: Rows, num_shards: int) -> Rows:
-    """Reorder rows so that each global batch holds the same rows as one batch of every shard."""
-    num_rows = len(rows.labels)
-    shards = torch.arange(num_rows).view(num_shards, -1)
-    return rows.take(shards.T.reshape(-1))
+def _interleave(samples: Samples, num_shards: int) -> Samples:
+    """Reorder samples so that each global batch holds one batch of every shard."""
+    num_samples = len(samples.labels)
+    shards = torch.arange(num_samples).view(num_shards, -1)
+    return samples.take(shards.T.reshape(-1))
 
 
 STRATEGIES = {"single": single, "ddp": ddp, "no_sync": no_sync}

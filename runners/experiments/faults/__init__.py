@@ -16,7 +16,7 @@ from typing import Literal
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
 
-QUESTION = "What does it take for a killed training to end as if nothing had happened?"
+QUESTION = "What does it take for a training run that was killed to end as if nothing had happened?"
 
 
 class Settings(RunSettings):
@@ -33,7 +33,7 @@ class ResumedSettings(Settings):
     """The same, saved after some steps and loaded without what is forgotten."""
 
     stop_step: Count = 16
-    forgets: Literal["nothing", "optimizer", "rows"] = "nothing"
+    forgets: Literal["nothing", "optimizer", "position"] = "nothing"
 
     def check(self) -> None:
         """Refuse to stop after the end."""
@@ -126,7 +126,7 @@ RUNS = {
     "undisturbed": _plan("undisturbed", 2, Settings()),
     "resumed": _plan("resumed", 2, ResumedSettings()),
     "resumed_without_optimizer": _plan("resumed", 2, ResumedSettings(forgets="optimizer")),
-    "resumed_without_rows": _plan("resumed", 2, ResumedSettings(forgets="rows")),
+    "resumed_without_position": _plan("resumed", 2, ResumedSettings(forgets="position")),
     "killed": _plan("elastic", 1, ElasticSettings()),
     "replayed_minute": _plan("replayed", 1, ReplayedSettings(mtbf_seconds=60)),
     "replayed_hour": _plan("replayed", 1, ReplayedSettings(mtbf_seconds=3600)),

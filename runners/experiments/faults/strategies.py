@@ -31,8 +31,8 @@ def resumed(rank: Rank[ResumedSettings]) -> None:
         second.load(place)
     if rank.settings.forgets == "optimizer":
         second.forget_optimizer()
-    if rank.settings.forgets == "rows":
-        second.rows_step = 0
+    if rank.settings.forgets == "position":
+        second.sampler_step = 0
     _train(rank, second)
     dist.barrier()
 

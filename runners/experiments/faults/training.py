@@ -1,7 +1,8 @@
 """The training that faults interrupt: a sharded model, and its state kept as a checkpoint.
 
-Everything that a step depends on is in the state or follows from the number of the step: the rows
-too, which are drawn from it. So a training that is resumed can be equal to one that never stopped.
+Everything that a step depends on is in the state or follows from the number of the step: the
+samples too, which are drawn from it. So a training that is resumed can be equal to one that never
+stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ METADATA = ".metadata"  # written last, by one rank: a folder without it holds h
 
 @dataclass(frozen=True)
 class Shape:
-    """What is trained: layers of width², rows of that many features, Adam."""
+    """What is trained: layers of width², samples of that many features, Adam."""
 
     width: int
     num_layers: int
@@ -40,7 +41,7 @@ class Training:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.step = 0
-        self.rows_step = 0  # which rows come next: the number of the step, unless forgotten
+        self.sampler_step = 0  # which samples come next: the number of the step, unless forgotten
         torch.manual_seed(shape.seed)
         layers = [nn.Linear(shape.width, shape.width) for _ in range(shape.num_layers)]
         self.model = nn.Sequential(*layers)
@@ -48,17 +49,17 @@ class Training:
         self.forget_optimizer()
 
     def take_step(self) -> None:
-        """One step on rows that the seed, the step and the rank decide."""
+        """One step on samples that the seed, the step and the rank decide."""
         source = torch.Generator().manual_seed(
-            self.shape.seed + 1000 * self.rows_step + dist.get_rank()
+            self.shape.seed + 1000 * self.sampler_step + dist.get_rank()
         )
-        rows = torch.randn(self.shape.batch_size, self.shape.width, generator=source)
-        loss = nn.functional.mse_loss(self.model(rows), rows.flip(1))
+        samples = torch.randn(self.shape.batch_size, self.shape.width, generator=source)
+        loss = nn.functional.mse_loss(self.model(samples), samples.flip(1))
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
-        self.rows_step += 1
+        self.sampler_step += 1
 
     def forget_optimizer(self) -> None:
         """Start with a new optimizer, as who saved parameters alone must."""
@@ -89,7 +90,7 @@ class Training:
             model_state_dict=state["model"],
             optim_state_dict=state["optimizer"],
         )
-        self.step = self.rows_step = state["step"]
+        self.step = self.sampler_step = state["step"]
 
 
 class _Writer(FileSystemWriter):

@@ -3,7 +3,7 @@
 Four ranks train the classifier of `ddp`, whose run `ddp_fp64` keeps the global batch of one device.
 In `grown` each rank keeps the batch of the one device, so that fewer updates are left;
 `grown_scaled` lets the learning rate follow. `accumulated` takes the large batch in small ones,
-with `no_sync` until the last; `exchanged` does so without it.
+with `no_sync` until the last; `reduced_each` does so without it.
 
     python -m runners run global_batch
 """
@@ -11,45 +11,29 @@ with `no_sync` until the last; `exchanged` does so without it.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, Seconds
-from runners.training.settings import ClassifierSettings
+from runners.plans.settings import Count
+from runners.training.settings import GlobalBatchSettings
 
-QUESTION = "What changes when each rank keeps the batch that one device had?"
+QUESTION = "What changes when each rank keeps the batch size that one device had?"
 FULL = True
 
 
-class Settings(ClassifierSettings):
+class Settings(GlobalBatchSettings):
     """A small classifier, updated from a batch that is taken whole or in parts."""
 
-    num_rows: Count = 10000
-    num_validation_rows: Count = 1000
-    num_features: Count = 10
-    num_hidden: Count = 64
-    num_classes: Count = 4
     batch_size: Count = 100
     num_parts: Count = 1
-    num_epochs: Count = 5
-    learning_rate: Factor = 0.1
-    momentum: Seconds = 0.9
-    exchanges_each_part: bool = False
-    teacher_temperature: Factor = 0.15
-    dtype: Literal["float32", "float64"] = "float64"
-
-    @cached_property
-    def global_batch_size(self) -> int:
-        """Rows of all ranks together in one update."""
-        return self.batch_size * self.world_size
+    reduces_each_part: bool = False
 
     @cached_property
     def num_updates(self) -> int:
         """In all epochs."""
-        return self.num_rows // self.global_batch_size * self.num_epochs
+        return self.num_samples // self.global_batch_size * self.num_epochs
 
     def check(self) -> None:
-        """Refuse a batch that does not make equal parts, and rows that fill no batch."""
+        """Refuse a batch that does not make equal parts, and samples that fill no batch."""
         size, parts = self.batch_size, self.num_parts
         if size % parts:
             raise ValueError(f"batch_size {size} cannot be taken in {parts} parts")
@@ -69,5 +53,5 @@ RUNS = {
     "grown": _whole(Settings()),
     "grown_scaled": _whole(Settings(learning_rate=0.4)),
     "accumulated": _in_parts(Settings(num_parts=4)),
-    "exchanged": _in_parts(Settings(num_parts=4, exchanges_each_part=True)),
+    "reduced_each": _in_parts(Settings(num_parts=4, reduces_each_part=True)),
 }

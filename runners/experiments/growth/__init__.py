@@ -14,10 +14,10 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.work import perceptron_parameters
+from runners.plans.work import mlp_parameters
 from runners.training.settings import StackSettings
 
-QUESTION = "How do memory, bytes passed and time grow with ranks, parameters and batch?"
+QUESTION = "How do memory, payload and time grow with the ranks, the parameters and the batch size?"
 FULL = True
 BYTES_PER_VALUE = 4
 WIDTHS = (250, 500, 1000, 2000)
@@ -38,12 +38,12 @@ class Settings(StackSettings):
     @cached_property
     def num_parameters(self) -> int:
         """Of all layers."""
-        return perceptron_parameters([self.width] * (self.num_layers + 1))
+        return mlp_parameters([self.width] * (self.num_layers + 1))
 
     @cached_property
     def num_parameters_per_layer(self) -> int:
         """A weight and a bias."""
-        return perceptron_parameters([self.width] * 2)
+        return mlp_parameters([self.width] * 2)
 
     @cached_property
     def num_layers_per_rank(self) -> int:
@@ -51,12 +51,12 @@ class Settings(StackSettings):
         return self.num_layers // (self.world_size if self.strategy == "stages" else 1)
 
     @cached_property
-    def num_rows_per_rank(self) -> int:
+    def num_samples_per_rank(self) -> int:
         """Samples that one rank computes in a step."""
         return self.batch_size // (self.world_size if self.strategy == "split" else 1)
 
     @cached_property
-    def num_rows_per_step(self) -> int:
+    def num_samples_per_step(self) -> int:
         """Samples of all ranks in a step; under DDP and FSDP each rank has a batch of its own."""
         return self.batch_size * (self.world_size if self.strategy in ("ddp", "fsdp") else 1)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runners.experiments.growth import Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import FLOAT_BYTES, Choice, Exchange, Work, stack_work
+from runners.plans.work import FLOAT_BYTES, Choice, Communication, Work, stack_work
 
 CHOICES = (
     Choice(
@@ -33,12 +33,12 @@ def forecast(plan: RunPlan[Settings]) -> Work:
     settings, n = plan.settings, plan.world_size
     model, activation = settings.model_bytes, settings.activation_bytes
     widths = [settings.width] * (settings.num_layers_per_rank + 1)
-    whole = stack_work(widths, settings.num_rows_per_rank)
+    whole = stack_work(widths, settings.num_samples_per_rank)
     alone = replace(whole, peak_bytes=_peak_bytes(plan), num_busy_ranks=n)
     if plan.strategy == "stages":
         messages = 2 * (n - 1)
-        passing = (Exchange("send", messages * activation // n, -(-messages // n)),)
-        return replace(alone, num_busy_ranks=1, num_sequential=float(n), exchanges=passing)
+        passing = (Communication("send", messages * activation // n, -(-messages // n)),)
+        return replace(alone, num_busy_ranks=1, num_sequential=float(n), communication=passing)
     extra = {"single": (0.0, 0), "ddp": (6.0, 6), "fsdp": (9.0, 60), "split": (0.0, 0)}
     moved, operations = extra[plan.strategy]
     return replace(
@@ -46,7 +46,7 @@ def forecast(plan: RunPlan[Settings]) -> Work:
         moved_bytes=alone.moved_bytes + moved * model,
         num_operations=alone.num_operations + operations * settings.num_layers,
         optimizer_parameters=model // FLOAT_BYTES // (n if plan.strategy == "fsdp" else 1),
-        exchanges=_exchanges(plan),
+        communication=_communication(plan),
     )
 
 
@@ -55,33 +55,33 @@ def _peak_bytes(plan: RunPlan[Settings]) -> int:
     settings, n = plan.settings, plan.world_size
     model, activation = settings.model_bytes, settings.activation_bytes
     num_layers, copies = settings.num_layers, settings.copies_per_parameter * model
-    rows = activation + 8 * settings.batch_size
+    samples = activation + 8 * settings.batch_size
     layer = model // num_layers
     if plan.strategy == "fsdp":  # beside the shards four layers: gathered, gradient, two in flight
-        return (2 * model - layer) // n + 4 * layer + activation + rows
+        return (2 * model - layer) // n + 4 * layer + activation + samples
     if plan.strategy == "stages":
-        return copies // n + (5 if n > 2 else 4) * activation + rows
+        return copies // n + (5 if n > 2 else 4) * activation + samples
     if plan.strategy == "split":
         begins = model + activation * (num_layers + 1) // n + 5 * activation
-        return max(copies + activation + 4 * activation // n, begins) + rows
+        return max(copies + activation + 4 * activation // n, begins) + samples
     wrapped = model if plan.strategy == "ddp" else 0
     begins = model + (num_layers + 2) * activation
-    return wrapped + max(copies + activation, begins) + rows
+    return wrapped + max(copies + activation, begins) + samples
 
 
-def _exchanges(plan: RunPlan[Settings]) -> tuple[Exchange, ...]:
+def _communication(plan: RunPlan[Settings]) -> tuple[Communication, ...]:
     settings, n = plan.settings, plan.world_size
     model, activation = settings.model_bytes, settings.activation_bytes
     return {
         "single": (),
-        "ddp": (Exchange("all_reduce", model, 2, n),),
+        "ddp": (Communication("all_reduce", model, 2, n),),
         "fsdp": (
-            Exchange("all_gather", 2 * model, 2 * settings.num_layers, n),
-            Exchange("reduce_scatter", model, settings.num_layers, n),
+            Communication("all_gather", 2 * model, 2 * settings.num_layers, n),
+            Communication("reduce_scatter", model, settings.num_layers, n),
         ),
         "split": (
-            Exchange("scatter", 2 * activation, 2, n),
-            Exchange("gather", activation, 1, n),
-            Exchange("all_reduce", model, 2 * settings.num_layers, n),
+            Communication("scatter", 2 * activation, 2, n),
+            Communication("gather", activation, 1, n),
+            Communication("all_reduce", model, 2 * settings.num_layers, n),
         ),
     }[plan.strategy]

@@ -13,8 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.growth import Settings
 from runners.ranks.rank import Rank
-from runners.training.networks import description, perceptron
-from runners.training.steps import random_rows, stack_for
+from runners.training.networks import description, mlp
+from runners.training.steps import random_samples, stack_for
 
 
 def ddp(rank: Rank[Settings]) -> None:
@@ -44,8 +44,8 @@ def stages(rank: Rank[Settings]) -> None:
     is_first, is_last = rank.rank == 0, rank.rank == rank.world_size - 1
     held_by = [[layer // own] for layer in range(num_layers)]
     rank.describe(description([width] * (num_layers + 1), held_by))
-    model = perceptron([width] * (own + 1), device=rank.device)
-    features, labels = random_rows(rank, rank.settings.batch_size, rank.seed)
+    model = mlp([width] * (own + 1), device=rank.device)
+    features, labels = random_samples(rank, rank.settings.batch_size, rank.seed)
 
     def step() -> float | None:
         taken = features
@@ -71,11 +71,13 @@ def stages(rank: Rank[Settings]) -> None:
 
 
 def split(rank: Rank[Settings]) -> None:
-    """Rank 0 holds the batch: it scatters the rows, gathers the logits and takes the loss."""
+    """Rank 0 holds the batch: it scatters the samples, gathers the logits and takes the loss."""
     model = stack_for(rank)
-    shape = (rank.settings.num_rows_per_rank, rank.settings.width)
+    shape = (rank.settings.num_samples_per_rank, rank.settings.width)
     features, labels = (
-        random_rows(rank, rank.settings.batch_size, rank.seed) if rank.rank == 0 else (None, None)
+        random_samples(rank, rank.settings.batch_size, rank.seed)
+        if rank.rank == 0
+        else (None, None)
     )
 
     def scattered(whole: Tensor | None) -> Tensor:
@@ -126,7 +128,7 @@ def single(rank: Rank[Settings]) -> None:
 
 def _whole_step(rank: Rank[Settings], model: nn.Module, seed: int) -> Callable[[], float]:
     """Forward and backward on this rank's whole batch."""
-    features, labels = random_rows(rank, rank.settings.batch_size, seed)
+    features, labels = random_samples(rank, rank.settings.batch_size, seed)
 
     def step() -> float:
         loss = nn.functional.cross_entropy(model(features), labels)
@@ -146,7 +148,7 @@ def _train(rank: Rank[Settings], model: nn.Module, step: Callable[[], float | No
         loss = step()
         optimizer.step()
         optimizer.zero_grad()
-    rank.epoch(1, loss=loss, num_samples=settings.num_rows_per_rank if loss else 0)
+    rank.epoch(1, loss=loss, num_samples=settings.num_samples_per_rank if loss else 0)
 
 
 STRATEGIES = {"single": single, "ddp": ddp, "fsdp": fsdp, "stages": stages, "split": split}

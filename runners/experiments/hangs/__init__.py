@@ -14,9 +14,12 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
-from runners.traces.records import Death, Status
+from runners.traces.records import Death
+from runners.traces.schema import Status
 
-QUESTION = "When ranks do not make the same calls, what happens, who waits, and what ends it?"
+QUESTION = (
+    "When ranks do not make the same calls, what happens, which ranks wait, and what ends the wait?"
+)
 
 # A mistake is ended soon; a repaired run needs no end, and must not meet one on a busy machine.
 SOON_SECONDS, LATE_SECONDS = 1, 20

@@ -15,10 +15,10 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
 from runners.training.shape import TransformerSettings
 
-QUESTION = "What does each axis carry when a model is split in two ways at once?"
+QUESTION = "What does each axis of the mesh carry when a model is split in two ways at once?"
 FLOAT_BYTES = 4
 SIDE = 2  # ranks along each axis of the square
-# How many parts the rows of a batch are dealt out in.
+# How many parts the samples of a batch are dealt out in.
 DATA_PARTS = {"single": 1, "ddp_pipeline": SIDE, "fsdp_tensor": SIDE, "hsdp": 4, "fsdp": 4}
 
 
@@ -37,7 +37,7 @@ class Settings(TransformerSettings):
     learning_rate: Factor = 0.003
 
     @cached_property
-    def num_rows_per_rank(self) -> int:
+    def num_samples_per_rank(self) -> int:
         """Sequences of the batch that a rank sees."""
         return self.batch_size // DATA_PARTS[self.strategy]
 
@@ -69,8 +69,8 @@ class Settings(TransformerSettings):
 
     @cached_property
     def activation_bytes(self) -> int:
-        """Of (num_rows_per_rank, context, width)."""
-        return FLOAT_BYTES * self.num_rows_per_rank * self.context * self.width
+        """Of (num_samples_per_rank, context, width)."""
+        return FLOAT_BYTES * self.num_samples_per_rank * self.context * self.width
 
     def check(self) -> None:
         """Refuse ranks that form no square, and what they cannot share equally."""
@@ -80,7 +80,7 @@ class Settings(TransformerSettings):
             )
         has_stages = self.strategy == "ddp_pipeline"
         if self.batch_size % DATA_PARTS[self.strategy] or (
-            has_stages and self.num_rows_per_rank % self.num_microbatches
+            has_stages and self.num_samples_per_rank % self.num_microbatches
         ):
             raise ValueError(
                 f"batch_size {self.batch_size} cannot be dealt out to the ranks equally"

@@ -11,7 +11,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.hybrid import SIDE, Settings
-from runners.experiments.hybrid.training import rows_of, train, whole_step
+from runners.experiments.hybrid.training import samples_of, train, whole_step
 from runners.experiments.hybrid.values import fill, unfilled
 from runners.ranks.rank import Rank
 from runners.training.split import blocks_plan
@@ -50,7 +50,7 @@ def ddp_pipeline(rank: Rank[Settings]) -> None:
     group = mesh.get_group("pipeline")
     stage = PipelineStage(replica, index, SIDE, rank.device, group=group)
     schedule = Schedule1F1B(stage, settings.num_microbatches, loss_fn=next_token_loss)
-    tokens, targets = rows_of(rank, mesh.get_local_rank("replicate"))
+    tokens, targets = samples_of(rank, mesh.get_local_rank("replicate"))
 
     def step() -> float | None:
         losses: list[Tensor] = []

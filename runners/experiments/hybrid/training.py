@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -16,21 +17,21 @@ from torch.distributed.device_mesh import DeviceMesh
 from runners.experiments.hybrid import Settings
 from runners.meters.axes import AxisMeter
 from runners.ranks.rank import NUM_METERED_STEPS, Rank
-from runners.training.transformer import next_token_loss
+from runners.training.transformer import next_token_step
 
 Step = Callable[[], float | None]
 
 
-def rows_of(rank: Rank[Settings], part: int) -> tuple[Tensor, Tensor]:
-    """This rank's tokens and the ones that follow them: (rows, context) each."""
+def samples_of(rank: Rank[Settings], part: int) -> tuple[Tensor, Tensor]:
+    """This rank's tokens and the ones that follow them: (samples, context) each."""
     settings = rank.settings
     source = torch.Generator().manual_seed(rank.seed)
     shape = (settings.batch_size, settings.context + 1)
     drawn = torch.randint(0, settings.vocabulary, shape, generator=source)
-    own = drawn[part * settings.num_rows_per_rank :][: settings.num_rows_per_rank]
+    own = drawn[part * settings.num_samples_per_rank :][: settings.num_samples_per_rank]
     tokens, targets = own[:, :-1].contiguous(), own[:, 1:].contiguous()
     tokens, targets = tokens.to(rank.device), targets.to(rank.device)
-    rank.rows(tokens, targets)
+    rank.inputs(tokens, targets)
     return tokens, targets
 
 
@@ -50,7 +51,7 @@ def train(
             losses.append(step())
             optimizer.step()
             optimizer.zero_grad()
-        rank.count_samples(rank.settings.num_rows_per_rank)
+        rank.count_samples(rank.settings.num_samples_per_rank)
     if axes is not None and rank.is_metered:
         for name, count in axes.measured().items():
             rank.measure(name, count)
@@ -69,11 +70,5 @@ def _mean_over_ranks(rank: Rank[Settings], losses: list[float | None]) -> list[f
 
 def whole_step(rank: Rank[Settings], model: nn.Module, part: int) -> Step:
     """Forward and backward of a model that takes its sequences in one piece: these of `part`."""
-    tokens, targets = rows_of(rank, part)
-
-    def step() -> float:
-        loss = next_token_loss(model(tokens), targets)
-        loss.backward()
-        return loss.item()
-
-    return step
+    tokens, targets = samples_of(rank, part)
+    return partial(next_token_step, model, tokens, targets)

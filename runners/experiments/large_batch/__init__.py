@@ -14,9 +14,9 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import perceptron_parameters
+from runners.plans.work import mlp_parameters
 
-QUESTION = "What lets a batch train whose activations do not fit one device's memory?"
+QUESTION = "Which techniques train on a batch whose activations do not fit one device's memory?"
 FULL = True
 BYTES_PER_VALUE = 4
 BYTES_PER_LABEL = 8
@@ -27,7 +27,7 @@ class Settings(RunSettings):
     """A residual network, and the parts in which one batch goes through it."""
 
     batch_size: Count = 80000
-    num_validation_rows: Count = 1000
+    num_validation_samples: Count = 1000
     num_features: Count = 16
     width: Count = 64
     num_residual_layers: Count = 5
@@ -53,17 +53,17 @@ class Settings(RunSettings):
         return 2
 
     @cached_property
-    def num_rows_per_rank(self) -> int:
+    def num_samples_per_rank(self) -> int:
         """Samples of each rank."""
         return self.batch_size // self.world_size
 
     @cached_property
-    def num_rows_at_once(self) -> int:
+    def num_samples_at_once(self) -> int:
         """Samples of one microbatch on one rank."""
-        return self.num_rows_per_rank // self.num_microbatches
+        return self.num_samples_per_rank // self.num_microbatches
 
     @cached_property
-    def activation_bytes_per_row(self) -> int:
+    def activation_bytes_per_sample(self) -> int:
         """Activations of a sample at the peak: where backward goes through the last layer.
 
         Kept are what the last layer and every residual one were given, and what each ReLU put out;
@@ -73,18 +73,18 @@ class Settings(RunSettings):
         return BYTES_PER_VALUE * (num_wide * self.width + self.num_classes)
 
     @cached_property
-    def row_bytes(self) -> int:
+    def sample_bytes(self) -> int:
         """A sample: its features and its label."""
         return BYTES_PER_VALUE * self.num_features + BYTES_PER_LABEL
 
     @cached_property
     def model_bytes(self) -> int:
         """All parameters."""
-        return BYTES_PER_VALUE * perceptron_parameters(self.widths)
+        return BYTES_PER_VALUE * mlp_parameters(self.widths)
 
     def needed_bytes(self, num_samples: int) -> int:
         """What training on so many samples at once needs at its peak, without validation."""
-        per_sample = self.activation_bytes_per_row + self.row_bytes
+        per_sample = self.activation_bytes_per_sample + self.sample_bytes
         return num_samples * per_sample + self.copies_per_parameter * self.model_bytes
 
     def check(self) -> None:

@@ -10,7 +10,7 @@ from runners.experiments.large_batch import Settings
 from runners.ranks.rank import Rank
 from runners.training.networks import ResidualLayer, description
 from runners.training.steps import batch_of, shard_of, validate
-from runners.training.teacher import Rows
+from runners.training.teacher import Samples
 
 
 def train(rank: Rank[Settings]) -> None:
@@ -23,7 +23,7 @@ def train(rank: Rank[Settings]) -> None:
     model = _model(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(model, optimizer)
-    training, validation = _rows(rank)
+    training, validation = _samples(rank)
     for epoch in rank.epochs(settings.num_epochs):
         for _ in rank.steps(1):
             loss = _accumulate(rank, model, training)
@@ -49,7 +49,7 @@ def train(rank: Rank[Settings]) -> None:
         print(f"epoch {epoch}: loss {loss:.4f} on rank {rank.rank}")
 
 
-def _accumulate(rank: Rank[Settings], model: nn.Module, rows: Rows) -> float:
+def _accumulate(rank: Rank[Settings], model: nn.Module, samples: Samples) -> float:
     """Add up this rank's gradients, one microbatch after another.
 
     Returns:
@@ -58,13 +58,13 @@ def _accumulate(rank: Rank[Settings], model: nn.Module, rows: Rows) -> float:
     settings = rank.settings
     losses = []
     for index in range(settings.num_microbatches):
-        part = batch_of(rows, index, settings.num_rows_at_once)
+        part = batch_of(samples, index, settings.num_samples_at_once)
         share = len(part.labels) / settings.batch_size
         loss = nn.functional.cross_entropy(model(part.features), part.labels)
         (loss * share).backward()
         losses.append(loss.item() * len(part.labels))
         del loss  # and with it the last of this part's activations
-    return sum(losses) / len(rows.labels)
+    return sum(losses) / len(samples.labels)
 
 
 def _model(rank: Rank[Settings]) -> nn.Sequential:
@@ -79,16 +79,16 @@ def _model(rank: Rank[Settings]) -> nn.Sequential:
     )
 
 
-def _rows(rank: Rank[Settings]) -> tuple[Rows, Rows]:
+def _samples(rank: Rank[Settings]) -> tuple[Samples, Samples]:
     """This rank's part of the batch, and samples that are never trained on."""
     settings = rank.settings
-    with rank.phase("rows"):
+    with rank.phase("samples"):
         whole = _drawn(rank, settings.batch_size, rank.seed)
         own = _on_device(rank, shard_of(rank, whole))
-        return own, _on_device(rank, _drawn(rank, settings.num_validation_rows, rank.seed + 1))
+        return own, _on_device(rank, _drawn(rank, settings.num_validation_samples, rank.seed + 1))
 
 
-def _drawn(rank: Rank[Settings], num_samples: int, seed: int) -> Rows:
+def _drawn(rank: Rank[Settings], num_samples: int, seed: int) -> Samples:
     """Samples whose label says which of their first features is the largest.
 
     Drawn cheaply: the teacher of the other experiments would need more memory than a quarter of
@@ -96,14 +96,17 @@ def _drawn(rank: Rank[Settings], num_samples: int, seed: int) -> Rows:
     """
     source = torch.Generator().manual_seed(seed)
     features = 2 * torch.rand(num_samples, rank.settings.num_features, generator=source) - 1
-    return Rows(features, features[:, : rank.settings.num_classes].argmax(1))
+    return Samples(features, features[:, : rank.settings.num_classes].argmax(1))
 
 
-def _on_device(rank: Rank[Settings], rows: Rows) -> Rows:
+def _on_device(rank: Rank[Settings], samples: Samples) -> Samples:
     """A copy on this rank's device, so that the whole batch it was cut from can be freed."""
-    features, labels = rows.features.clone().to(rank.device), rows.labels.clone().to(rank.device)
-    rank.rows(features, labels)
-    return Rows(features, labels)
+    features, labels = (
+        samples.features.clone().to(rank.device),
+        samples.labels.clone().to(rank.device),
+    )
+    rank.inputs(features, labels)
+    return Samples(features, labels)
 
 
 STRATEGIES = {"single": train, "split": train, "microbatches": train}

@@ -16,9 +16,9 @@ from typing import Literal
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import layer_parameters
-from runners.traces.records import Status
+from runners.traces.schema import Status
 
-QUESTION = "Which strategies let a model train that does not fit one device's memory?"
+QUESTION = "Which strategies can train a model that does not fit one device's memory?"
 WIDTHS: dict[str, tuple[int, ...]] = {
     "wide": (10000, 5000, 1000, 10),
     "deep": (2000,) * 15,
@@ -39,8 +39,8 @@ class Settings(RunSettings):
     num_first_stage_layers: Count
     optimizer: Optimizer
     batch_size: Count = 10
-    num_rows: Count
-    num_validation_rows: Count = 50
+    num_samples: Count
+    num_validation_samples: Count = 50
     teacher_temperature: Factor = 0.05
     num_epochs: Count
     learning_rate: Factor
@@ -56,9 +56,9 @@ class Settings(RunSettings):
             raise ValueError(f"the layers are cut into {NUM_STAGES} stages, so world_size stays so")
         if self.strategy == "tensor_parallel" and widths[1] % n:
             raise ValueError(f"a width of {widths[1]} cannot be split over {n} ranks")
-        if self.num_rows < self.batch_size:
+        if self.num_samples < self.batch_size:
             raise ValueError(
-                f"num_rows {self.num_rows} are fewer than the {self.batch_size} of one batch"
+                f"num_samples {self.num_samples} are fewer than the {self.batch_size} of one batch"
             )
         if cut >= len(widths) - 1:
             raise ValueError(f"num_first_stage_layers {cut} leaves the second stage no layer")
@@ -137,7 +137,7 @@ def _settings(model: str, optimizer: Optimizer) -> Settings:
         widths=WIDTHS[model],
         num_first_stage_layers=FIRST_STAGE_LAYERS[model],
         optimizer=optimizer,
-        num_rows={"wide": 50, "deep": 20}[model],
+        num_samples={"wide": 50, "deep": 20}[model],
         # The allocator refuses in the first step or not at all; one model trains for its losses.
         num_epochs=3 if (model, optimizer) == ("wide", "sgd") else 1,
         learning_rate=0.01 if optimizer == "sgd" else 0.0001,

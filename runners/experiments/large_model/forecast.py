@@ -34,11 +34,11 @@ def forecast(plan: RunPlan[Settings]) -> Work:
 
 
 def _peak_bytes(plan: RunPlan[Settings]) -> int:
-    """What training keeps of the parameters, what a wrapper adds, the rows and two activations."""
+    """What training keeps of parameters, what a wrapper adds, samples and two activations."""
     settings, n = plan.settings, plan.world_size
     copies, model = settings.copies_per_parameter, settings.model_bytes
     layer, widths = settings.largest_layer_bytes, settings.widths
-    rows = settings.num_rows * (BYTES_PER_VALUE * widths[0] + 8)
+    samples = settings.num_samples * (BYTES_PER_VALUE * widths[0] + 8)
     passing = 2 * BYTES_PER_VALUE * settings.batch_size * max(widths[1:])
     held = {
         "single": copies * model,
@@ -49,7 +49,7 @@ def _peak_bytes(plan: RunPlan[Settings]) -> int:
         "tensor_parallel": (copies * model + (2 * layer if copies > 2 else 0)) // n,
         "fsdp": _sharded_bytes(copies, model, layer, n),
     }[plan.strategy]
-    return held + rows + passing
+    return held + samples + passing
 
 
 def _sharded_bytes(copies: int, model: int, layer: int, n: int) -> int:

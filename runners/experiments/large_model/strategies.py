@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.large_model import Settings
 from runners.experiments.large_model.samples import held_out, training_batch
 from runners.ranks.rank import Rank
-from runners.training.networks import description, grade, perceptron
+from runners.training.networks import description, grade, mlp
 from runners.training.steps import validate
 
 
@@ -76,7 +76,7 @@ def _train(
     rank.watch(model, optimizer)
     for epoch in rank.epochs(settings.num_epochs):
         losses = []
-        for index in rank.steps(settings.num_rows // settings.batch_size):
+        for index in rank.steps(settings.num_samples // settings.batch_size):
             batch = slice(index * settings.batch_size, (index + 1) * settings.batch_size)
             loss = nn.functional.cross_entropy(model(features[batch]), labels[batch])
             loss.backward()
@@ -97,13 +97,13 @@ def stages(rank: Rank[Settings]) -> None:
     num_layers = len(widths) - 1
     rank.describe(description(widths, [[0]] * cut + [[1]] * (num_layers - cut)))
     own = widths[: cut + 1] if rank.rank == 0 else widths[cut:]
-    model = perceptron(own, device=rank.device)
+    model = mlp(own, device=rank.device)
     features, labels = training_batch(rank, 0)
     optimizer = _optimizer(rank, model)
     rank.watch(model, optimizer)
     for epoch in rank.epochs(settings.num_epochs):
         losses = []
-        for index in rank.steps(settings.num_rows // settings.batch_size):
+        for index in rank.steps(settings.num_samples // settings.batch_size):
             batch = slice(index * settings.batch_size, (index + 1) * settings.batch_size)
             if rank.rank == 0:
                 _first_stage_step(rank, model, features[batch])
@@ -143,20 +143,20 @@ def _validate_stages(
 ) -> tuple[int, float, float] | None:
     """The validation samples through both stages; the last one grades."""
     with rank.phase("validation"):
-        rows = held_out(rank)
+        samples = held_out(rank)
         if rank.rank == 0:
-            rank.send(torch.relu(model(rows.features)), to=1)
+            rank.send(torch.relu(model(samples.features)), to=1)
             return None
-        activation = rank.receive((len(rows.labels), width), source=0)
-        loss, accuracy = grade(model(activation), rows.labels)
-        return len(rows.labels), loss, accuracy
+        activation = rank.receive((len(samples.labels), width), source=0)
+        loss, accuracy = grade(model(activation), samples.labels)
+        return len(samples.labels), loss, accuracy
 
 
 def _whole(rank: Rank[Settings]) -> nn.Sequential:
     """All layers on this rank's device."""
     widths = rank.settings.widths
     rank.describe(description(widths, [range(rank.world_size)] * (len(widths) - 1)))
-    return perceptron(widths, device=rank.device)
+    return mlp(widths, device=rank.device)
 
 
 def _empty(rank: Rank[Settings], sharded: list[bool]) -> nn.Sequential:
@@ -165,7 +165,7 @@ def _empty(rank: Rank[Settings], sharded: list[bool]) -> nn.Sequential:
     everywhere = [range(rank.world_size)] * (len(widths) - 1)
     rank.describe(description(widths, everywhere, sharded=sharded))
     with torch.device("meta"):
-        return perceptron(widths)
+        return mlp(widths)
 
 
 @torch.no_grad()
@@ -204,7 +204,7 @@ def _report(
     graded: tuple[int, float, float] | None,
 ) -> None:
     mean = sum(losses) / len(losses)
-    rank.epoch(epoch, loss=mean, num_samples=rank.settings.num_rows, validation=graded)
+    rank.epoch(epoch, loss=mean, num_samples=rank.settings.num_samples, validation=graded)
     print(f"epoch {epoch} complete on rank {rank.rank}, loss {mean:.4f}")
 
 

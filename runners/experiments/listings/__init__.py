@@ -4,7 +4,7 @@ A page that shows code shows a file of `content/topics/*/code/`; this experiment
 file in ranks, as `torchrun` would (`_executed/`). How many ranks, under which budget and to which
 end, the file says itself (`runners/traces/programs.py`). A program that leaves `step_seconds` or
 `model` behind has its step times, or its parameters' digest, recorded; so are numbers that its
-ranks gathered as `told`, one dict a rank.
+ranks gathered as `report` (or `told`), one dict a rank.
 
     python -m runners run listings
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from runners.experiments._executed import plans
 from runners.traces.programs import ROOT, found
 
-QUESTION = "What do the programs that the lessons show really do when they run?"
+QUESTION = "What do the programs that the lessons show do when they run?"
 
 FULL = True
 

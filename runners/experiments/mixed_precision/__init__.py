@@ -15,9 +15,9 @@ from typing import Literal
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import perceptron_parameters
+from runners.plans.work import mlp_parameters
 
-QUESTION = "What does a narrower number spare, and what does it lose?"
+QUESTION = "How much memory does a lower precision save, and what accuracy does it lose?"
 FULL_BYTES, NARROW_BYTES = 4, 2
 
 
@@ -38,7 +38,7 @@ class Settings(RunSettings):
     @cached_property
     def num_parameters(self) -> int:
         """Weights and biases of all layers."""
-        return perceptron_parameters((self.width,) * (self.num_layers + 1))
+        return mlp_parameters((self.width,) * (self.num_layers + 1))
 
 
 class Autocast(Settings):
@@ -82,13 +82,13 @@ RUNS = {
     "fp16": _run("scaled", Scaled()),
     "fp16_unscaled": _run("autocast", Autocast(dtype="float16", num_steps=4), "timed"),
     "fp16_overflow": _run("scaled", Scaled(initial_scale=2.0**26, num_steps=8), "timed"),
-    "fp32_few_rows": _run("plain", Settings(batch_size=8), "metered"),
-    "bf16_few_rows": _run("autocast", Autocast(batch_size=8), "metered"),
+    "fp32_few_samples": _run("plain", Settings(batch_size=8), "metered"),
+    "bf16_few_samples": _run("autocast", Autocast(batch_size=8), "metered"),
     "master": _run("narrow", Narrow(keeps_master=True)),
     "pure": _run("narrow", Narrow(keeps_master=False)),
 }
 ON_CUDA = {
     "*": {"width": 4096, "batch_size": 8192},
-    "fp32_few_rows": {"batch_size": 32},
-    "bf16_few_rows": {"batch_size": 32},
+    "fp32_few_samples": {"batch_size": 32},
+    "bf16_few_samples": {"batch_size": 32},
 }

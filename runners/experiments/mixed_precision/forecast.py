@@ -28,12 +28,12 @@ CHOICES = (
 def forecast(plan: RunPlan[Settings]) -> Work:
     """One step: the state of all parameters, and the worst of backward and of the update."""
     settings = plan.settings
-    rows, layers = settings.batch_size, settings.num_layers
-    peak = rows * LABEL_BYTES + _peak_bytes(settings)
+    samples, layers = settings.batch_size, settings.num_layers
+    peak = samples * LABEL_BYTES + _peak_bytes(settings)
     if plan.strategy != "plain":
         return Work(peak_bytes=peak)  # no primitive knows the rate of narrow products
     return replace(
-        stack_work((settings.width,) * (layers + 1), rows),
+        stack_work((settings.width,) * (layers + 1), samples),
         peak_bytes=peak,
         num_operations=34 * layers + 5,
         optimizer="adam",

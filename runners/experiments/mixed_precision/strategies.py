@@ -12,7 +12,7 @@ from runners.experiments.mixed_precision import Autocast, Narrow, Scaled, Settin
 from runners.experiments.mixed_precision.adam import LowAdam
 from runners.experiments.mixed_precision.gradients import compare, measure_unchanged
 from runners.ranks.rank import Rank
-from runners.training.networks import description, flat, perceptron
+from runners.training.networks import description, flat, mlp
 
 
 def train(rank: Rank[Settings]) -> None:
@@ -83,11 +83,11 @@ def _prepared(rank: Rank[Settings]) -> tuple[nn.Module, Tensor, Tensor]:
     dtype = torch.bfloat16 if isinstance(settings, Narrow) else torch.float32
     rank.describe(description(widths, [[0]] * settings.num_layers, dtype))
     torch.manual_seed(rank.seed)
-    model = perceptron(widths, device=rank.device).to(dtype)
-    with rank.phase("rows"):
+    model = mlp(widths, device=rank.device).to(dtype)
+    with rank.phase("samples"):
         features, labels = _batch(rank)
         features = features.to(dtype)
-        rank.rows(features, labels)
+        rank.inputs(features, labels)
     return model, features, labels
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import cached_property
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, Seconds
-from runners.traces.records import Setting
+from runners.plans.settings import Count, Factor, FactorOrZero
+from runners.traces.schema import Setting
 from runners.training.settings import TeacherSettings
 
-QUESTION = "What does it take to train one model whose layers live on four ranks?"
+QUESTION = "What does it take to train one model whose layers are placed on four ranks?"
 BYTES_PER_VALUE = 4
 HIDDEN_LAYERS_PER_STAGE = 5
 
@@ -23,8 +23,8 @@ HIDDEN_LAYERS_PER_STAGE = 5
 class Settings(TeacherSettings):
     """A deep network with residual layers, as many on each stage."""
 
-    num_rows: Count
-    num_validation_rows: Count
+    num_samples: Count
+    num_validation_samples: Count
     num_features: Count = 100
     num_classes: Count = 10
     teacher_temperature: Factor = 0.05
@@ -33,7 +33,7 @@ class Settings(TeacherSettings):
     batch_size: Count
     num_epochs: Count
     learning_rate: Factor
-    momentum: Seconds
+    momentum: FactorOrZero
 
     def forced(self) -> dict[str, Setting]:
         """Each rank has one stage."""
@@ -50,17 +50,17 @@ class Settings(TeacherSettings):
         return BYTES_PER_VALUE
 
     def check(self) -> None:
-        """Refuse rows that fill no batch."""
-        if self.num_rows < self.batch_size:
+        """Refuse samples that fill no batch."""
+        if self.num_samples < self.batch_size:
             raise ValueError(
-                f"num_rows {self.num_rows} are fewer than the {self.batch_size} of one batch"
+                f"num_samples {self.num_samples} are fewer than the {self.batch_size} of one batch"
             )
 
 
 FULL_SIZE = Settings(
     width=2236,
-    num_rows=256,
-    num_validation_rows=64,
+    num_samples=256,
+    num_validation_samples=64,
     batch_size=32,
     num_epochs=1,
     learning_rate=0.05,
@@ -68,8 +68,8 @@ FULL_SIZE = Settings(
 )
 CURVE = Settings(
     width=64,
-    num_rows=8000,
-    num_validation_rows=1000,
+    num_samples=8000,
+    num_validation_samples=1000,
     batch_size=64,
     num_epochs=5,
     learning_rate=0.02,
@@ -82,4 +82,4 @@ RUNS = {
     "single": RunPlan("single", 1, CURVE, passes=("timed",)),
 }
 # A try of these takes seconds only with fewer batches.
-TRIED_WITH = {"full": {"num_rows": 320}, "full_single": {"num_rows": 320}}
+TRIED_WITH = {"full": {"num_samples": 320}, "full_single": {"num_samples": 320}}

@@ -1,4 +1,4 @@
-"""What the trace of `model_parallel` shows: rows and layers on their ranks, and one prediction."""
+"""What the trace of `model_parallel` shows: samples and layers on ranks, and one prediction."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from torch import nn
 
 from runners.experiments.model_parallel import Settings
 from runners.ranks.rank import Rank
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.networks import flat
-from runners.training.steps import num_right
-from runners.training.teacher import Lesson, Rows
+from runners.training.steps import num_correct
+from runners.training.teacher import Lesson, Samples
 
 
 def show_loading(rank: Rank[Settings], lesson: Lesson, own: nn.Module) -> None:
-    """The first two stages of the data's way: rows into batches, layers onto ranks."""
+    """The first two stages of the data's way: samples into batches, layers onto ranks."""
     whole = lesson.training.features
-    with rank.stage("load", "take one batch of the rows", whole) as out:
+    with rank.stage("load", "take one batch of the samples", whole) as out:
         if rank.rank == 0:
             out(whole[: rank.settings.batch_size])
     with rank.stage("partition", "keep this rank's layers of the whole model") as out:
@@ -24,12 +24,12 @@ def show_loading(rank: Rank[Settings], lesson: Lesson, own: nn.Module) -> None:
 
 
 @torch.no_grad()
-def predict(rank: Rank[Settings], own: nn.Module, validation: Rows) -> None:
+def predict(rank: Rank[Settings], own: nn.Module, validation: Samples) -> None:
     """Follow one validation batch through the layers of all ranks to probabilities."""
     batch = validation.take(slice(0, rank.settings.batch_size))
     taken = batch.features
     if rank.rank == 0:
-        with rank.predict("input", "take one batch of validation rows", taken) as out:
+        with rank.predict("input", "take one batch of validation samples", taken) as out:
             out(taken)
     else:
         taken = rank.receive((len(batch.labels), rank.settings.width), source=rank.rank - 1)
@@ -48,7 +48,7 @@ def predict(rank: Rank[Settings], own: nn.Module, validation: Rows) -> None:
             "predicted_class": int(probabilities[0].argmax()),
             "true_class": int(batch.labels[0]),
             "largest_probability_share": round(float(probabilities[0].max()), 6),
-            "num_rows_right": num_right(given, batch.labels),
-            "num_rows_shown": len(batch.labels),
+            "num_correct": num_correct(given, batch.labels),
+            "num_samples_shown": len(batch.labels),
         }
     )

@@ -32,7 +32,7 @@ def stages(rank: Rank[Settings]) -> None:
     show_loading(rank, lesson, own)
     for epoch in rank.epochs(settings.num_epochs):
         tally = Tally()
-        for index in rank.steps(settings.num_rows // settings.batch_size):
+        for index in rank.steps(settings.num_samples // settings.batch_size):
             batch = batch_of(lesson.training, index, settings.batch_size)
             taken, given = stage.forward(batch.features)
             loss = None
@@ -82,7 +82,7 @@ class Stage:
             taken.requires_grad_(torch.is_grad_enabled())
         with (
             rank.phase("forward"),
-            rank.stage("forward", "run this rank's layers on what came in", taken) as out,
+            rank.stage("forward", "run this rank's layers on its input", taken) as out,
         ):
             given = self.model(taken)
             out(given)
@@ -96,7 +96,7 @@ class Stage:
         gradient = None
         if loss is None:
             gradient = rank.receive(given.shape, source=rank.rank + 1)
-        operation = "go backward through this rank's layers"
+        operation = "run backward through this rank's layers"
         known = given if gradient is None else gradient
         with rank.phase("backward"), rank.stage("backward", operation, known) as out:
             (given if loss is None else loss).backward(gradient)

@@ -19,7 +19,7 @@ from functools import cached_property
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings, Seconds
 
-QUESTION = "How long do the ranks of a pipeline stand idle, and what does each schedule keep?"
+QUESTION = "How long are the ranks of a pipeline idle, and what does each schedule keep in memory?"
 FLOAT_BYTES = 4
 NUM_TENSORS_KEPT = 2  # a residual layer keeps what its tanh gave and the sum that it passes on
 NUM_UNPACED_STEPS = 3  # buffers and connections come up; a trace leaves these steps out too

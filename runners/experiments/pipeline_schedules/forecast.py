@@ -39,14 +39,14 @@ def _peak(plan: RunPlan[Settings]) -> int | None:
     """Of the rank that needs most; None where what was sent is kept until the step ends."""
     settings, parts = plan.settings, plan.settings.num_microbatches
     tensor, kept, layer = settings.activation_bytes, settings.kept_bytes, settings.layer_bytes
-    rows = parts * tensor
+    samples = parts * tensor
     parameters = settings.num_layers_per_stage * layer
     if plan.strategy == "single":
-        return parts * kept + tensor * parts + 2 * rows + parameters + layer
+        return parts * kept + tensor * parts + 2 * samples + parameters + layer
     if plan.strategy == "gpipe":
         # The last rank holds targets too, and the gradient of the loss.
-        return parts * kept + rows + 2 * tensor + rows + parameters + layer
+        return parts * kept + samples + 2 * tensor + samples + parameters + layer
     if plan.strategy == "one_f_one_b":
         held = min(parts, plan.world_size)
-        return held * kept + rows + 2 * tensor + layer + rows + 2 * parameters
+        return held * kept + samples + 2 * tensor + layer + samples + 2 * parameters
     return None

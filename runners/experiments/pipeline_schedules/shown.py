@@ -50,9 +50,9 @@ def _undivided(rank: Rank[Settings], num_steps: int) -> tuple[nn.Sequential, flo
     """The whole model after as many steps, with the gradients of one more; and that one's loss."""
     model = nn.Sequential(*layers_of(rank))
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
-    rows, targets = drawn(rank, 0), drawn(rank, 1)
+    samples, targets = drawn(rank, 0), drawn(rank, 1)
     for _ in range(num_steps):
-        undivided_step(model, rows, targets)
+        undivided_step(model, samples, targets)
         optimizer.step()
         optimizer.zero_grad()
-    return model, undivided_step(model, rows, targets)
+    return model, undivided_step(model, samples, targets)

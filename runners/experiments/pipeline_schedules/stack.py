@@ -11,15 +11,15 @@ from runners.training.networks import ResidualLayer
 
 
 class SmoothResidualLayer(ResidualLayer):
-    """A residual layer with tanh in the place of ReLU. In and out: (rows, width).
+    """A residual layer with tanh in the place of ReLU. In and out: (samples, width).
 
     Gradients are compared here. A ReLU whose input is zero up to rounding is on in one order of
     summation and off in another, so on some processors its gradient differs by far more.
     """
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, samples: Tensor) -> Tensor:
         """Add what the layer computes to what came in."""
-        return rows + torch.tanh(self.linear(rows))
+        return samples + torch.tanh(self.linear(samples))
 
 
 def mean_loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -38,14 +38,14 @@ def layers_of(rank: Rank[Settings]) -> list[nn.Module]:
 
 
 def drawn(rank: Rank[Settings], which: int) -> Tensor:
-    """The batch's rows (0) or targets (1): (batch_size, width), the same on every rank."""
+    """The batch's samples (0) or targets (1): (batch_size, width), the same on every rank."""
     source = torch.Generator().manual_seed(rank.seed + which)
     shape = (rank.settings.batch_size, rank.settings.width)
     return torch.randn(shape, generator=source).to(rank.device)
 
 
-def undivided_step(model: nn.Module, rows: Tensor, targets: Tensor) -> float:
+def undivided_step(model: nn.Module, samples: Tensor, targets: Tensor) -> float:
     """Forward and backward of the whole model on the whole batch; the loss."""
-    loss = mean_loss(model(rows), targets)
+    loss = mean_loss(model(samples), targets)
     loss.backward()
     return loss.item()

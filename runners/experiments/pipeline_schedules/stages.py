@@ -40,13 +40,13 @@ class Attempt:
 
     Attributes:
         idle_share: of the step, spent in no forward and no backward.
-        handover_share: the part of it that the machine took to send tensors.
-        handover_seconds: the same for one action, at the mean.
+        sending_share: the part of it that the machine took to send tensors.
+        sending_seconds: the same for one action, at the mean.
     """
 
     idle_share: float
-    handover_share: float
-    handover_seconds: float
+    sending_share: float
+    sending_seconds: float
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Diary:
     Attributes:
         pace: how long actions last in this step.
         busy_seconds: spent in forward and backward.
-        handover_seconds: gaps between two actions that are shorter than half a forward: no rank
+        sending_seconds: gaps between two actions that are shorter than half a forward: no rank
             was waited for, the machine sent a tensor.
         held: microbatches of each stage whose forward is done and whose backward is not.
         most_held: the most that there were at once, all stages of the rank together.
@@ -65,7 +65,7 @@ class Diary:
 
     pace: Pace = field(default_factory=Pace)
     busy_seconds: float = 0.0
-    handover_seconds: float = 0.0
+    sending_seconds: float = 0.0
     held: set[tuple[int, int]] = field(default_factory=set)
     most_held: int = 0
     num_actions: int = 0
@@ -74,7 +74,7 @@ class Diary:
     def begin_step(self, pace: Pace) -> None:
         """Forget the step before."""
         assert not self.held, f"microbatches left without a backward: {self.held}"
-        self.pace, self.busy_seconds, self.handover_seconds = pace, 0.0, 0.0
+        self.pace, self.busy_seconds, self.sending_seconds = pace, 0.0, 0.0
         self.most_held = self.num_actions = 0
         self._last = time.perf_counter()
 
@@ -84,7 +84,7 @@ class Diary:
         start = time.perf_counter()
         gap = start - self._last
         if gap < self.pace.forward_seconds / 2:
-            self.handover_seconds += gap
+            self.sending_seconds += gap
         yield
         rest = start + seconds - time.perf_counter()
         if rest > 0:
@@ -97,8 +97,8 @@ class Diary:
         """What the step just ended came to, which took so long as a whole."""
         return Attempt(
             1 - self.busy_seconds / whole_seconds,
-            self.handover_seconds / whole_seconds,
-            self.handover_seconds / self.num_actions,
+            self.sending_seconds / whole_seconds,
+            self.sending_seconds / self.num_actions,
         )
 
     def hold(self, stage: int, microbatch: int) -> None:
@@ -171,7 +171,7 @@ class DiaryStage(PipelineStage):
 
 def was_disturbed(rank: Rank[Settings], attempts: list[Attempt]) -> bool:
     """Whether some rank waited for the machine itself in every paced step; ranks agree on it."""
-    least = min((one.handover_seconds for one in attempts), default=0.0)
+    least = min((one.sending_seconds for one in attempts), default=0.0)
     longest = torch.tensor(least, device=rank.device)
     dist.all_reduce(longest, dist.ReduceOp.MAX)
     return longest.item() > LONGEST_HANDOVER_SECONDS
@@ -183,5 +183,5 @@ def measure(rank: Rank[Settings], attempts: list[Attempt]) -> None:
         return
     best = min(attempts, key=lambda one: one.idle_share)
     rank.measure("idle_share", round(best.idle_share, 5))
-    rank.measure("handover_share", round(best.handover_share, 5))
+    rank.measure("sending_share", round(best.sending_share, 5))
     rank.measure("idle_shares", [round(one.idle_share, 5) for one in attempts])

@@ -82,9 +82,9 @@ class Pipeline:
         single_stage = kind in (ScheduleGPipe, Schedule1F1B)
         held = stages[0] if single_stage else stages
         self.schedule = kind(held, settings.num_microbatches, loss_fn=mean_loss)
-        self.rows = [drawn(rank, 0)] if 0 in self.own else []
+        self.samples = [drawn(rank, 0)] if 0 in self.own else []
         self.targets = drawn(rank, 1) if self.is_last else None
-        rank.rows(*self.rows, *([self.targets] if self.targets is not None else []))
+        rank.inputs(*self.samples, *([self.targets] if self.targets is not None else []))
 
     @property
     def is_last(self) -> bool:
@@ -96,7 +96,7 @@ class Pipeline:
         self.diary.begin_step(pace)
         losses: list[Tensor] = []
         given = {"target": self.targets, "losses": losses} if self.is_last else {}
-        self.schedule.step(*self.rows, return_outputs=False, **given)
+        self.schedule.step(*self.samples, return_outputs=False, **given)
         return torch.stack(losses).mean().item() if losses else None
 
 
@@ -148,14 +148,14 @@ def single(rank: Rank[Settings]) -> None:
     """The whole batch through all layers on one device."""
     model = nn.Sequential(*layers_of(rank))
     rank.describe(description((rank.settings.width,) * (len(model) + 1), [[0]] * len(model)))
-    rows, targets = drawn(rank, 0), drawn(rank, 1)
-    rank.rows(rows, targets)
+    samples, targets = drawn(rank, 0), drawn(rank, 1)
+    rank.inputs(samples, targets)
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
     rank.watch(model, optimizer)
     loss = 0.0
     for _ in rank.steps(rank.settings.num_steps):
         with rank.phase("backward"):
-            loss = undivided_step(model, rows, targets)
+            loss = undivided_step(model, samples, targets)
         optimizer.step()
         optimizer.zero_grad()
     rank.measure("loss", loss)

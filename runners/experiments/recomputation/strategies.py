@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint_sequential
 
 from runners.experiments.recomputation import Settings
 from runners.ranks.rank import Rank
-from runners.training.steps import random_rows, stack_for
+from runners.training.steps import random_samples, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
@@ -16,7 +16,7 @@ def train(rank: Rank[Settings]) -> None:
     settings = rank.settings
     stack = stack_for(rank)
     optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
-    features, labels = random_rows(rank, settings.batch_size)
+    features, labels = random_samples(rank, settings.batch_size)
     rank.watch(stack, optimizer)
     losses = []
     for _ in rank.steps(settings.num_steps):

@@ -2,8 +2,8 @@
 
 Four ranks wrap a small classifier in DDP and take one step on parts of one batch. Every rank also
 computes, on a copy, the gradient of the whole batch: the oracle. Equal parts, unequal parts with
-and without weights, layers that look across rows and one that does not. Beside it what else a
-script must get right for each rank: its random numbers, and the rows that a sampler gives it.
+and without weights, layers that look across samples and one that does not. Beside it what else a
+script must get right for each rank: its random numbers, and the samples that a sampler gives it.
 
     python -m runners run replicas
 """
@@ -14,31 +14,31 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.settings import TeacherSettings
 
 QUESTION = "When is the mean of the ranks' gradients the gradient of the whole batch?"
 
 
-def parts(num_rows: int, num_ranks: int, skew: int) -> list[int]:
-    """Rows of each rank: every rank has `skew` more than the one before, together `num_rows`.
+def parts(num_samples: int, num_ranks: int, skew: int) -> list[int]:
+    """Samples of each rank: every rank has `skew` more than the one before, together `num_samples`.
 
     Raises:
         ValueError: the first rank would have none.
     """
-    base = (num_rows - skew * num_ranks * (num_ranks - 1) // 2) // num_ranks
+    base = (num_samples - skew * num_ranks * (num_ranks - 1) // 2) // num_ranks
     if base < 1:
-        raise ValueError(f"a skew of {skew} leaves rank 0 without rows; take a smaller one")
+        raise ValueError(f"a skew of {skew} leaves rank 0 without samples; take a smaller one")
     sizes = [base + skew * rank for rank in range(num_ranks)]
-    sizes[-1] += num_rows - sum(sizes)
+    sizes[-1] += num_samples - sum(sizes)
     return sizes
 
 
 class StepSettings(TeacherSettings):
     """One step of a small classifier on a batch that the ranks share."""
 
-    num_rows: Count = 100
-    num_validation_rows: Count = 1
+    num_samples: Count = 100
+    num_validation_samples: Count = 1
     num_features: Count = 10
     num_hidden: Count = 64
     num_classes: Count = 4
@@ -51,23 +51,23 @@ class StepSettings(TeacherSettings):
     dtype: Literal["float32", "float64"] = "float64"
 
     def forced(self) -> dict[str, Setting]:
-        """The batch is all rows."""
-        return {"num_rows": self.batch_size}
+        """The batch is all samples."""
+        return {"num_samples": self.batch_size}
 
     @property
     def sizes(self) -> list[int]:
-        """Rows of each rank."""
+        """Samples of each rank."""
         return parts(self.batch_size, self.world_size, self.skew)
 
     def check(self) -> None:
-        """Refuse a skew that leaves a rank without rows."""
+        """Refuse a skew that leaves a rank without samples."""
         parts(self.batch_size, self.world_size, self.skew)
 
 
 class SamplerSettings(RunSettings):
-    """The rows that a sampler deals out."""
+    """The samples that a sampler deals out."""
 
-    num_rows: Count = 10
+    num_samples: Count = 10
     num_epochs: Count = 3
     drops_last: bool = False
 

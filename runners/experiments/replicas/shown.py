@@ -7,17 +7,13 @@ from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
+from runners.training.networks import flat_gradient
 from runners.training.steps import of_all_ranks
-from runners.training.teacher import Rows
+from runners.training.teacher import Samples
 
 
-def flat_gradient(model: nn.Module) -> Tensor:
-    """All gradients of a model in one row, a copy."""
-    return torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
-
-
-def compare(rank: Rank, whole: nn.Module, batch: Rows, averaged: Tensor) -> None:
+def compare(rank: Rank, whole: nn.Module, batch: Samples, averaged: Tensor) -> None:
     """What one device would have computed for the whole batch, and how far off DDP's mean is."""
     facts: dict[str, Setting] = {}
     with rank.predict("compare", "the gradient of the whole batch", batch.features, facts) as out:
@@ -32,7 +28,7 @@ def compare(rank: Rank, whole: nn.Module, batch: Rows, averaged: Tensor) -> None
             print(f"DDP's gradient is {apart:.1%} away from that of the whole batch")
 
 
-def watch_buffers(rank: Rank, replica: nn.Module, rows: Tensor) -> None:
+def watch_buffers(rank: Rank, replica: nn.Module, samples: Tensor) -> None:
     """Running statistics after the step, and when the next forward pass begins."""
     norm = next(m for m in replica.modules() if isinstance(m, nn.BatchNorm1d))
     buffers = list(norm.buffers())
@@ -40,8 +36,8 @@ def watch_buffers(rank: Rank, replica: nn.Module, rows: Tensor) -> None:
     met: list[str] = []
     hook = norm.register_forward_pre_hook(lambda *_: met.append(parameter_digest(buffers)))
     facts: dict[str, Setting] = {}
-    with rank.predict("buffers", "begin the next forward pass", rows, facts) as out:
-        out(replica(rows))
+    with rank.predict("buffers", "begin the next forward pass", samples, facts) as out:
+        out(replica(samples))
         for when, digest in (("after", after), ("met", met[0])):
             digests = of_all_ranks(rank, digest)
             facts[f"digests_{when}"] = [*digests]

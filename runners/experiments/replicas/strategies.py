@@ -11,13 +11,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, DistributedSampler
 
 from runners.experiments.replicas import DropoutSettings, SamplerSettings, StepSettings
-from runners.experiments.replicas.shown import compare, flat_gradient, watch_buffers
+from runners.experiments.replicas.shown import compare, watch_buffers
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.traces.records import Setting
-from runners.training.networks import description, perceptron
+from runners.traces.schema import Setting
+from runners.training.networks import description, flat_gradient, mlp
 from runners.training.steps import lesson_for, of_all_ranks
-from runners.training.teacher import Rows, Scaling
+from runners.training.teacher import Samples, Scaling
 
 
 def one_step(rank: Rank[StepSettings]) -> None:
@@ -31,7 +31,7 @@ def one_step(rank: Rank[StepSettings]) -> None:
     sizes = settings.sizes
     start = sum(sizes[: rank.rank])
     own = batch.take(slice(start, start + sizes[rank.rank]))
-    facts: dict[str, Setting] = {"num_rows": [*sizes]}
+    facts: dict[str, Setting] = {"num_samples": [*sizes]}
     with rank.predict("step", "forward and backward under DDP", own.features, facts) as out:
         loss = nn.functional.cross_entropy(replica(own.features), own.labels)
         weight = sizes[rank.rank] * rank.world_size / settings.batch_size
@@ -44,11 +44,11 @@ def one_step(rank: Rank[StepSettings]) -> None:
         watch_buffers(rank, replica, own.features)
 
 
-def _batch(rank: Rank[StepSettings]) -> Rows:
+def _batch(rank: Rank[StepSettings]) -> Samples:
     """The batch of all ranks, each feature scaled over it."""
     batch = lesson_for(rank).training.take(slice(0, rank.settings.batch_size))
     scaled = Scaling.of(batch.features).apply(batch.features)
-    return Rows(scaled.to(rank.device), batch.labels.to(rank.device))
+    return Samples(scaled.to(rank.device), batch.labels.to(rank.device))
 
 
 def _network(rank: Rank[StepSettings]) -> nn.Module:
@@ -57,7 +57,7 @@ def _network(rank: Rank[StepSettings]) -> nn.Module:
     torch.manual_seed(rank.seed)
     dtype = getattr(torch, settings.dtype)
     widths = (settings.num_features, settings.num_hidden, settings.num_classes)
-    layers = list(perceptron(widths, dtype=dtype))
+    layers = list(mlp(widths, dtype=dtype))
     norms: dict[str, list[nn.Module]] = {
         "none": [],
         "batch": [nn.BatchNorm1d(widths[1], dtype=dtype)],
@@ -69,40 +69,40 @@ def _network(rank: Rank[StepSettings]) -> nn.Module:
 
 
 def sampled(rank: Rank[SamplerSettings]) -> None:
-    """The rows that `DistributedSampler` gives each rank, and their order in each epoch."""
+    """The samples that `DistributedSampler` gives each rank, and their order in each epoch."""
     settings = rank.settings
-    rows = torch.arange(settings.num_rows)
-    numbered = cast("Dataset[int]", range(settings.num_rows))  # it asks for their number only
+    samples = torch.arange(settings.num_samples)
+    numbered = cast("Dataset[int]", range(settings.num_samples))  # it asks for their number only
     sampler: DistributedSampler[int] = DistributedSampler(
         numbered, seed=rank.seed, drop_last=settings.drops_last
     )
     own = list(sampler)
     facts: dict[str, Setting] = {"own": [*own]}
-    with rank.predict("rows", "ask the sampler for an epoch's rows", rows, facts) as out:
+    with rank.predict("samples", "ask the sampler for an epoch's samples", samples, facts) as out:
         out(torch.tensor(own))
-        given = [row for of_rank in of_all_ranks(rank, own) for row in of_rank]
+        given = [sample for of_rank in of_all_ranks(rank, own) for sample in of_rank]
         facts["num_given"] = len(given)
         facts["num_distinct"] = len(set(given))
     facts = {}
-    with rank.predict("epochs", "ask again in each epoch", rows, facts) as out:
+    with rank.predict("epochs", "ask the sampler again in each epoch", samples, facts) as out:
         without = [tuple(sampler) for _ in range(settings.num_epochs)]
         with_epoch = []
         for epoch in range(settings.num_epochs):
             sampler.set_epoch(epoch)
             with_epoch.append(tuple(sampler))
         out(torch.tensor(with_epoch[-1]))
-        facts["num_orders_untold"] = len(set(without))
-        facts["num_orders_told"] = len(set(with_epoch))
+        facts["num_orders_without_epoch"] = len(set(without))
+        facts["num_orders_with_epoch"] = len(set(with_epoch))
 
 
 def drawn(rank: Rank[DropoutSettings]) -> None:
     """One draw of dropout on every rank: the same mask, or one of its own?"""
     settings = rank.settings
     torch.manual_seed(rank.seed + (rank.rank if settings.seeds_by_rank else 0))
-    rows = torch.ones(1, settings.num_features)
+    samples = torch.ones(1, settings.num_features)
     facts: dict[str, Setting] = {}
-    with rank.predict("dropout", "drop features at random", rows, facts) as out:
-        kept = nn.functional.dropout(rows, settings.dropout)
+    with rank.predict("dropout", "drop features at random", samples, facts) as out:
+        kept = nn.functional.dropout(samples, settings.dropout)
         out(kept)
         facts["num_distinct"] = len(set(of_all_ranks(rank, parameter_digest([kept]))))
 

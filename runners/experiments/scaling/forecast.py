@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runners.experiments.scaling import LinkedSettings, ReplicaSettings, Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.plans.work import Choice, Communication, Work, stack_work
 
 CHOICES = (
     Choice(
@@ -23,7 +23,7 @@ CHOICES = (
 
 
 def forecast(plan: RunPlan[Settings]) -> Work | None:
-    """A rank's rows, the update of all parameters, and one all-reduce of them."""
+    """A rank's samples, the update of all parameters, and one all-reduce of them."""
     settings = plan.settings
     alone = stack_work(settings.widths, settings.batch_size)
     if not isinstance(settings, ReplicaSettings):
@@ -34,7 +34,9 @@ def forecast(plan: RunPlan[Settings]) -> Work | None:
         alone,
         moved_bytes=alone.moved_bytes + 6 * gradients,  # into the bucket, divided, and back
         num_operations=alone.num_operations + 6 * len(settings.widths),
-        exchanges=() if transfer else (Exchange("all_reduce", gradients, 2, plan.world_size),),
+        communication=()
+        if transfer
+        else (Communication("all_reduce", gradients, 2, plan.world_size),),
         num_busy_ranks=plan.world_size,
         extra_seconds=transfer * 1514 / 1448,  # a full frame, and its payload
     )

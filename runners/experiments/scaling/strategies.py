@@ -45,7 +45,7 @@ def _train(rank: Rank[Settings], model: nn.Module) -> None:
     """Take steps; time apart what more ranks would share and what each does whole."""
     settings = rank.settings
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
-    features, labels = _own_rows(rank)
+    features, labels = _own_samples(rank)
     rank.watch(model, optimizer)
     compute, update, loss = [], [], torch.zeros(())
     for _ in rank.steps(settings.num_steps):
@@ -67,10 +67,10 @@ def _train(rank: Rank[Settings], model: nn.Module) -> None:
     rank.epoch(1, loss=loss.item(), num_samples=settings.batch_size)
 
 
-def _own_rows(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
+def _own_samples(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
     """This rank's part of a batch that is the same however many ranks share it."""
     settings = rank.settings
-    with rank.phase("rows"):
+    with rank.phase("samples"):
         source = torch.Generator().manual_seed(rank.seed)
         shape = (settings.global_batch_size, settings.width)
         features = torch.randn(shape, generator=source)
@@ -92,8 +92,8 @@ def _predict_all_reduce(rank: Rank[ReplicaSettings]) -> None:
                 line = fit(sizes, seconds)
                 predicted.append(line.seconds(whole))
                 latencies.append(line.alpha)
-    rank.measure_seconds("exchange", predicted)
-    rank.measure_seconds("exchange_alpha", latencies)
+    rank.measure_seconds("all_reduce", predicted)
+    rank.measure_seconds("all_reduce_alpha", latencies)
 
 
 def _bare(rank: Rank[ReplicaSettings], payload: Tensor) -> float:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import FLOAT_BYTES, perceptron_parameters
+from runners.plans.work import FLOAT_BYTES, mlp_parameters
 
 QUESTION = (
-    "What does a step cost over a slow link, and what do overlap and accumulation save of it?"
+    "What does a step cost over a slow link, and how much do overlap and accumulation save of it?"
 )
 
 NUM_SETTLING_STEPS = 3  # the recorder leaves out as many
@@ -28,28 +29,28 @@ EACH_LAYER, WHOLE_MODEL, EACH_PARAMETER = 263168, 1 << 22, 1  # bytes of a bucke
 
 
 class Settings(RunSettings):
-    """Equal layers, microbatches, and a link; gradients are exchanged once a step."""
+    """Equal layers, microbatches, and a link; gradients are reduced once a step."""
 
     width: Count = 256
     num_layers: Count = 4
-    batch_size: Count = 768  # rows of a rank's microbatch
+    batch_size: Count = 768  # samples of a rank's microbatch
     num_microbatches: Count = 1
     num_steps: Count = 8
     learning_rate: Factor = 0.01
     link_bits_per_second: Count | None = 400 * MEGABIT  # None: as fast as it goes
 
     @property
-    def exchanges_a_step(self) -> int:
-        """How often gradients are exchanged in a step."""
+    def reductions_per_step(self) -> int:
+        """How often gradients are reduced in a step."""
         return 1
 
     @cached_property
     def gradient_bytes(self) -> int:
         """Of all parameters of one replica."""
-        return FLOAT_BYTES * perceptron_parameters([self.width] * (self.num_layers + 1))
+        return FLOAT_BYTES * mlp_parameters([self.width] * (self.num_layers + 1))
 
     @cached_property
-    def num_rows_per_step(self) -> int:
+    def num_samples_per_step(self) -> int:
         """Of all ranks and microbatches."""
         return self.batch_size * self.num_microbatches * self.world_size
 
@@ -58,9 +59,9 @@ class Settings(RunSettings):
         """What the payload of a ring's all-reduces takes in a step: headers come on top."""
         if self.link_bits_per_second is None:
             return None
-        n = self.world_size
-        ring_bytes = self.exchanges_a_step * 2 * (n - 1) * self.gradient_bytes / n
-        return 8 * ring_bytes / self.link_bits_per_second
+        payload_bytes = self.reductions_per_step * self.gradient_bytes
+        sent_bytes: float = ring_bytes(payload_bytes, self.world_size)
+        return 8 * sent_bytes / self.link_bits_per_second
 
     def check(self) -> None:
         """Refuse runs without a step that counts, or without a link."""
@@ -71,22 +72,22 @@ class Settings(RunSettings):
 
 
 class DdpSettings(Settings):
-    """The same under DDP, whose buckets are exchanged while backward goes on."""
+    """The same under DDP, whose buckets are reduced while backward goes on."""
 
-    num_exchanges: Count = 1  # in a step: after the last microbatch, or after each
+    num_reductions: Count = 1  # in a step: after the last microbatch, or after each
     bucket_bytes: Count = EACH_LAYER
 
     @property
-    def exchanges_a_step(self) -> int:
-        """How often gradients are exchanged in a step."""
-        return self.num_exchanges
+    def reductions_per_step(self) -> int:
+        """How often gradients are reduced in a step."""
+        return self.num_reductions
 
     def check(self) -> None:
-        """Refuse another number of exchanges than one and all."""
+        """Refuse another number of reductions than one and all."""
         super().check()
-        if self.num_exchanges not in (1, self.num_microbatches):
+        if self.num_reductions not in (1, self.num_microbatches):
             raise ValueError(
-                f"num_exchanges must be 1 or {self.num_microbatches}, the microbatches"
+                f"num_reductions must be 1 or {self.num_microbatches}, the microbatches"
             )
 
 
@@ -113,7 +114,7 @@ RUNS = {
     "one_bucket": _plan(DdpSettings(bucket_bytes=WHOLE_MODEL)),
     "after_backward": _plan(Settings()),
     "accumulated": _plan(DdpSettings(batch_size=192, num_microbatches=4)),
-    "exchanged_each": _plan(DdpSettings(batch_size=192, num_microbatches=4, num_exchanges=4)),
+    "reduced_each": _plan(DdpSettings(batch_size=192, num_microbatches=4, num_reductions=4)),
     "small_buckets": _plan(DdpSettings(bucket_bytes=EACH_PARAMETER), full=True),
     "mbit_50": _plan(_rate(50), full=True),
     "mbit_200": _plan(_rate(200), full=True),

@@ -11,13 +11,13 @@ from runners.plans.work import Choice, Work, stack_work
 CHOICES = (
     Choice(
         "overlap",
-        "Over the same slow link, which way to exchange gradients makes the shortest step?",
+        "Over the same slow link, which way to reduce gradients makes the shortest step?",
         ("mbit_400", "one_bucket", "after_backward"),
     ),
     Choice(
         "accumulation",
-        "Over the same link, how often should gradients of four parts of a batch be exchanged?",
-        ("accumulated", "exchanged_each"),
+        "Over the same link, how often should gradients of four parts of a batch be reduced?",
+        ("accumulated", "reduced_each"),
     ),
 )
 
@@ -56,4 +56,4 @@ def _hidden_flops(settings: Settings) -> float:
     if not isinstance(settings, DdpSettings) or settings.bucket_bytes == WHOLE_MODEL:
         return 0.0
     num_products = 2 * (settings.num_layers - 1) - 1
-    return 2.0 * settings.batch_size * settings.width**2 * num_products * settings.num_exchanges
+    return 2.0 * settings.batch_size * settings.width**2 * num_products * settings.num_reductions

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.shaped_link import NUM_SETTLING_STEPS, DdpSettings, Settings
 from runners.ranks.rank import Rank
-from runners.training.networks import description, perceptron
+from runners.training.networks import description, mlp
 
 BUCKET_UNIT = 1 << 20  # DDP takes bucket sizes in mebibytes
 
@@ -25,12 +25,12 @@ def ddp(rank: Rank[DdpSettings]) -> None:
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model, bucket_cap_mb=settings.bucket_bytes / BUCKET_UNIT)
     microbatches = _microbatches(rank)
-    first_exchanged = len(microbatches) - settings.num_exchanges
+    first_reduced = len(microbatches) - settings.num_reductions
 
     def backward() -> float:
         total = 0.0
         for index, one in enumerate(microbatches):
-            with nullcontext() if index >= first_exchanged else replica.no_sync():
+            with nullcontext() if index >= first_reduced else replica.no_sync():
                 total += _forward_backward(rank, replica, *one)
         return total
 
@@ -50,7 +50,7 @@ def after_backward(rank: Rank[Settings]) -> None:
             dist.barrier()  # else the time would hold the other's backward as well
             start = time.perf_counter()
             dist.all_reduce(gradients)
-            rank.measure_seconds("exchange", [time.perf_counter() - start])
+            rank.measure_seconds("all_reduce", [time.perf_counter() - start])
             gradients /= rank.world_size
         for parameter, part in zip(
             parameters, gradients.split([p.numel() for p in parameters]), strict=True
@@ -65,7 +65,7 @@ def after_backward(rank: Rank[Settings]) -> None:
 def _forward_backward(
     rank: Rank[Settings], model: nn.Module, features: Tensor, labels: Tensor
 ) -> float:
-    """One microbatch; its gradients are weighted as a part of the step's rows."""
+    """One microbatch; its gradients are weighted as a part of the step's samples."""
     loss = nn.functional.cross_entropy(model(features), labels) / rank.settings.num_microbatches
     loss.backward()
     return float(loss.item())
@@ -105,15 +105,15 @@ def _model(rank: Rank[Settings]) -> nn.Module:
     widths = [rank.settings.width] * (rank.settings.num_layers + 1)
     rank.describe(description(widths, [range(rank.world_size)] * rank.settings.num_layers))
     torch.manual_seed(rank.seed)
-    return perceptron(widths)
+    return mlp(widths)
 
 
 def _microbatches(rank: Rank[Settings]) -> list[tuple[Tensor, Tensor]]:
-    """This rank's rows: random ones, since what they are does not change what passes."""
+    """This rank's samples: random ones, since what they are does not change what passes."""
     settings = rank.settings
     source = torch.Generator().manual_seed(rank.seed + rank.rank)
     shape = (settings.batch_size, settings.width)
-    with rank.phase("rows"):
+    with rank.phase("samples"):
         return [
             (
                 torch.randn(shape, generator=source),

@@ -18,7 +18,9 @@ from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import layer_parameters
 
-QUESTION = "What does each way of sharding save on a rank, and what does it send for that?"
+QUESTION = (
+    "How much memory does each way of sharding save on a rank, and what does it communicate for it?"
+)
 BYTES_PER_VALUE = 4
 COPIES_PER_PARAMETER = 4  # Adam keeps each parameter, its gradient and two moments
 WORLD_SIZES = (1, 2, 4)
@@ -34,7 +36,7 @@ class Settings(RunSettings):
     learning_rate: Factor = 0.001
 
     def check(self) -> None:
-        """Refuse widths that make no network, or weights whose rows no ranks share equally."""
+        """Refuse widths that make no network, or weights whose samples no ranks share equally."""
         widths, n = list(self.widths), self.world_size
         if len(widths) < 3:
             raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runners.experiments.sharding import BYTES_PER_VALUE, SHARDED, Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, perceptron_flops
+from runners.plans.work import Choice, Communication, Work, mlp_flops
 
 CHOICES = (
     Choice(
@@ -29,24 +29,24 @@ def forecast(plan: RunPlan[Settings]) -> Work:
     sharded = plan.strategy in SHARDED
     return Work(
         peak_bytes=settings.shared_bytes // n + settings.whole_bytes,
-        flops=perceptron_flops(settings.widths, settings.batch_size),
+        flops=mlp_flops(settings.widths, settings.batch_size),
         # Weights are read forward and backward and gradients written; then buckets or copies.
         moved_bytes=(9.0 if sharded else 5.0) * model,
         num_operations=settings.num_layers * (60 if sharded else 15),
         optimizer_parameters=part // BYTES_PER_VALUE // (n if sharded else 1),
         optimizer="fused_adam",
-        exchanges=_exchanges(plan) if n > 1 else (),
+        communication=_communication(plan) if n > 1 else (),
         num_busy_ranks=n,
     )
 
 
-def _exchanges(plan: RunPlan[Settings]) -> tuple[Exchange, ...]:
+def _communication(plan: RunPlan[Settings]) -> tuple[Communication, ...]:
     """What one rank sends in a step, by collective."""
     settings, n = plan.settings, plan.world_size
     model, num_layers = settings.model_bytes, settings.num_layers
     if plan.strategy not in SHARDED:
-        reduced = Exchange("all_reduce", model, 2, n)
-        broadcast = Exchange("broadcast", model, 2 * num_layers, n)
+        reduced = Communication("all_reduce", model, 2, n)
+        broadcast = Communication("broadcast", model, 2 * num_layers, n)
         return (reduced,) if plan.strategy == "ddp" else (reduced, broadcast)
     again, num_again = {
         "fsdp": (model - settings.root_bytes, num_layers - 1),
@@ -54,6 +54,6 @@ def _exchanges(plan: RunPlan[Settings]) -> tuple[Exchange, ...]:
         "fsdp_kept": (0, 0),
     }[plan.strategy]
     return (
-        Exchange("all_gather", model + again, num_layers + num_again, n),
-        Exchange("reduce_scatter", model, num_layers, n),
+        Communication("all_gather", model + again, num_layers + num_again, n),
+        Communication("reduce_scatter", model, num_layers, n),
     )

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.sharding import Settings
 from runners.meters.gloo_threads import wait_until_idle
 from runners.ranks.rank import Rank
-from runners.training.networks import description, perceptron
+from runners.training.networks import description, mlp
 
 COMPARED_STEP = 2  # two updates have passed: were one of them wrong, the loss would tell
 
@@ -33,7 +33,7 @@ def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None)
     _describe(rank, sharded=True)
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     with torch.device("meta"):
-        model = perceptron(rank.settings.widths)
+        model = mlp(rank.settings.widths)
     with rank.phase("wrap"):
         for module in list(model)[:-1]:
             if isinstance(module, nn.Linear):
@@ -64,12 +64,12 @@ def zero(rank: Rank[Settings]) -> None:
 def _train(rank: Rank[Settings], model: nn.Module, update: torch.optim.Optimizer) -> None:
     """A few steps of each rank on a batch of its own; what is held between steps has a phase."""
     settings = rank.settings
-    with rank.phase("rows"):
+    with rank.phase("samples"):
         source = torch.Generator().manual_seed(rank.seed + 1 + rank.rank)
         shape = (settings.batch_size, settings.widths[0])
         features = torch.randn(shape, generator=source).to(rank.device)
         labels = torch.randint(0, settings.widths[-1], shape[:1], generator=source).to(rank.device)
-        rank.rows(features, labels)
+        rank.inputs(features, labels)
     # What moments a rank has are in the optimizer that ZeroRedundancyOptimizer keeps inside.
     rank.watch(model, getattr(update, "optim", update))
     for _ in rank.steps(settings.num_steps):
@@ -90,7 +90,7 @@ def _train(rank: Rank[Settings], model: nn.Module, update: torch.optim.Optimizer
 def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
     _join_alone(rank)
     _describe(rank)
-    model = perceptron(rank.settings.widths, device=rank.device)
+    model = mlp(rank.settings.widths, device=rank.device)
     _initialise(rank, model)
     with rank.phase("wrap"):
         return DistributedDataParallel(model)
@@ -111,7 +111,7 @@ def _describe(rank: Rank[Settings], *, sharded: bool = False) -> None:
 
 @torch.no_grad()
 def _initialise(rank: Rank[Settings], model: nn.Module) -> None:
-    """The same values on every rank and under every strategy; a shard gets its rows of them."""
+    """The same values on every rank and under every strategy; a shard gets its samples of them."""
     source = torch.Generator().manual_seed(rank.seed)
     for parameter in model.parameters():
         bound = rank.settings.widths[0] ** -0.5

@@ -1,7 +1,8 @@
 """When a second rank pays: the same global batch on one device, and under DDP over two ranks.
 
 A stack of equal layers, and batches from small to large. What is communicated in a step depends on
-the parameters alone, what is computed on the rows as well: so communication weighs less and less.
+the parameters alone, what is computed on the samples as well: so communication weighs less and
+less.
 
     python -m runners run speedup
 """
@@ -14,7 +15,7 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
 from runners.training.settings import StackSettings
 
-QUESTION = "From which batch on is a step over two ranks faster than a step on one device?"
+QUESTION = "From which batch size on is a step on two ranks faster than a step on one device?"
 FULL = True
 
 BATCH_SIZES = (64, 256, 1024, 4096)
@@ -31,20 +32,20 @@ class Settings(StackSettings):
 
     @cached_property
     def batch_size(self) -> int:
-        """Rows of one rank."""
+        """Samples of one rank."""
         return self.global_batch_size // self.world_size
 
     def check(self) -> None:
         """Refuse a batch that the ranks cannot share equally."""
-        rows, ranks = self.global_batch_size, self.world_size
-        if rows % ranks:
-            raise ValueError(f"global_batch_size {rows} is not divisible by {ranks} ranks")
+        samples, ranks = self.global_batch_size, self.world_size
+        if samples % ranks:
+            raise ValueError(f"global_batch_size {samples} is not divisible by {ranks} ranks")
 
 
 RUNS = {
-    f"{name}_{rows}": RunPlan(
-        strategy, world_size, Settings(global_batch_size=rows), passes=("timed",)
+    f"{name}_{samples}": RunPlan(
+        strategy, world_size, Settings(global_batch_size=samples), passes=("timed",)
     )
-    for rows in BATCH_SIZES
+    for samples in BATCH_SIZES
     for name, strategy, world_size in (("one", "single", 1), ("two", "ddp", 2))
 }

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from runners.experiments.speedup import BATCH_SIZES, Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.plans.work import Choice, Communication, Work, stack_work
 
 CHOICES = tuple(
     Choice(
-        f"rows_{rows}",
-        f"Is a step on {rows} rows faster on one device, or under DDP over two ranks?",
-        (f"one_{rows}", f"two_{rows}"),
+        f"samples_{samples}",
+        f"Is a step on {samples} samples faster on one device, or under DDP over two ranks?",
+        (f"one_{samples}", f"two_{samples}"),
     )
-    for rows in BATCH_SIZES
+    for samples in BATCH_SIZES
 )
 
 
@@ -29,6 +29,6 @@ def forecast(plan: RunPlan[Settings]) -> Work:
         alone,
         moved_bytes=alone.moved_bytes + 6 * model_bytes,  # into the buckets, divided, and back
         num_operations=alone.num_operations + 6 * num_layers,
-        exchanges=(Exchange("all_reduce", model_bytes, 2, plan.world_size),),
+        communication=(Communication("all_reduce", model_bytes, 2, plan.world_size),),
         num_busy_ranks=plan.world_size,
     )

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.experiments.speedup import Settings
 from runners.ranks.rank import Rank
-from runners.training.steps import random_rows, stack_for
+from runners.training.steps import random_samples, stack_for
 
 
 def ddp(rank: Rank[Settings]) -> None:
@@ -27,7 +27,7 @@ def single(rank: Rank[Settings]) -> None:
 def _train(rank: Rank[Settings], model: nn.Module) -> None:
     settings = rank.settings
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
-    features, labels = random_rows(rank, settings.batch_size)
+    features, labels = random_samples(rank, settings.batch_size)
     rank.watch(model, optimizer)
     for _ in rank.steps(settings.num_steps):
         loss = nn.functional.cross_entropy(model(features), labels)

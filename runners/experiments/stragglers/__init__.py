@@ -1,4 +1,4 @@
-"""Who waits for whom: slow ranks in synchronous steps, and ranks that run out of rows.
+"""Who waits for whom: slow ranks in synchronous steps, and ranks that run out of samples.
 
 In the paced runs a rank's own work is a sleep of a set length beside a small model, so that what
 is waited for is known: one rank that is always slow, and ranks that are slow now and then, which
@@ -20,10 +20,10 @@ from pydantic import Field
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.traces.records import Setting
+from runners.traces.schema import Setting
 from runners.training.settings import HiddenLayerSettings
 
-QUESTION = "How long is a step in which one rank is slow, and what if ranks have unequal rows?"
+QUESTION = "How long is a step in which one rank is slow, or in which ranks have unequal samples?"
 Pace = Annotated[float, Field(ge=0, lt=10)]  # seconds
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -31,7 +31,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class Settings(HiddenLayerSettings):
     """A small classifier."""
 
-    num_validation_rows: Count = 200
+    num_validation_samples: Count = 200
     num_features: Count = 10
     num_hidden: Count = 16
     num_classes: Count = 4
@@ -43,8 +43,8 @@ class Settings(HiddenLayerSettings):
 class Paced(Settings):
     """Steps whose length on each rank is set beforehand."""
 
-    num_rows: Count = 16
-    num_validation_rows: Count = 1
+    num_samples: Count = 16
+    num_validation_samples: Count = 1
     num_steps: Count = 24
     pace_seconds: Pace = 0.005
     slow_seconds: Pace = 0.03
@@ -151,14 +151,14 @@ class SometimesSlowLocal(SometimesSlow):
 class Joined(Settings):
     """Unequal shards."""
 
-    num_rows: Count = 700
+    num_samples: Count = 700
     batch_size: Count = 25
     num_batches_per_rank: tuple[Count, ...] = (10, 8, 6, 4)
     divides_by: Literal["initial", "remaining"] = "initial"
 
     def forced(self) -> dict[str, Setting]:
-        """There are as many rows as the ranks have batches."""
-        return {"num_rows": self.batch_size * sum(self.num_batches_per_rank)}
+        """There are as many samples as the ranks have batches."""
+        return {"num_samples": self.batch_size * sum(self.num_batches_per_rank)}
 
     def check(self) -> None:
         """Refuse batches for other ranks than these."""

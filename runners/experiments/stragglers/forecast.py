@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runners.experiments.stragglers import Joined, Paced
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.plans.work import Choice, Communication, Work, stack_work
 
 CHOICES = (
     Choice(
@@ -22,16 +22,16 @@ def forecast(plan: RunPlan[Paced | Joined]) -> Work:
     settings, n = plan.settings, plan.world_size
     widths = (settings.num_features, settings.num_hidden, settings.num_classes)
     is_joined = isinstance(settings, Joined)
-    rows = settings.batch_size if isinstance(settings, Joined) else settings.num_rows
-    alone = stack_work(widths, rows)
+    samples = settings.batch_size if isinstance(settings, Joined) else settings.num_samples
+    alone = stack_work(widths, samples)
     value_bytes = 8 if settings.dtype == "float64" else 4
-    gradients = Exchange("all_reduce", value_bytes * alone.optimizer_parameters, 1, n)
+    gradients = Communication("all_reduce", value_bytes * alone.optimizer_parameters, 1, n)
     # Which ranks have joined is asked in every step, beside the gradients.
-    asked = (Exchange("all_reduce", 4, 2, n),) if is_joined else ()
+    asked = (Communication("all_reduce", 4, 2, n),) if is_joined else ()
     return replace(
         alone,
         num_operations=alone.num_operations + 9,
-        exchanges=() if plan.strategy == "local" else (gradients, *asked),
+        communication=() if plan.strategy == "local" else (gradients, *asked),
         num_busy_ranks=n if is_joined else 1,  # asleep, ranks share no core
         extra_seconds=_typical_seconds(plan),
     )

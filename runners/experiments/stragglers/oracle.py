@@ -1,4 +1,4 @@
-"""What the replicas of `stragglers` are compared with: each other, and one process of all rows."""
+"""What replicas are compared with: each other, and one process that has all samples."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from runners.experiments.stragglers import Joined, Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import flat
-from runners.training.steps import batch_of, perceptron_for, validate
-from runners.training.teacher import Rows
+from runners.training.steps import batch_of, mlp_for, of_all_ranks, validate
+from runners.training.teacher import Samples
 
 
-def shards(rows: Rows, num_batches: Sequence[int], batch_size: int) -> list[Rows]:
-    """Each rank's part of the rows, one after another, as many batches as it is given."""
+def shards(samples: Samples, num_batches: Sequence[int], batch_size: int) -> list[Samples]:
+    """Each rank's part of the samples, one after another, as many batches as it is given."""
     ends = [0]
     for count in num_batches:
         ends.append(ends[-1] + count * batch_size)
-    return [rows.take(slice(start, end)) for start, end in pairwise(ends)]
+    return [samples.take(slice(start, end)) for start, end in pairwise(ends)]
 
 
-def compare(rank: Rank[Joined], model: nn.Module, every: list[Rows], validation: Rows) -> None:
+def compare(
+    rank: Rank[Joined], model: nn.Module, every: list[Samples], validation: Samples
+) -> None:
     """Measure how many replicas differ and, on rank 0, how far they are from the oracle."""
     rank.measure("num_distinct", num_distinct(rank, model))
     if rank.rank == 0:
@@ -37,15 +38,13 @@ def compare(rank: Rank[Joined], model: nn.Module, every: list[Rows], validation:
 
 def num_distinct(rank: Rank[Settings], model: nn.Module) -> int:
     """How many different sets of parameters the ranks hold."""
-    digests = [parameter_digest(model.parameters())] * rank.world_size
-    dist.all_gather_object(digests, digests[0])
-    return len(set(digests))
+    return len(set(of_all_ranks(rank, parameter_digest(model.parameters()))))
 
 
-def _in_one_process(rank: Rank[Joined], every: list[Rows]) -> nn.Module:
+def _in_one_process(rank: Rank[Joined], every: list[Samples]) -> nn.Module:
     """The oracle: the same batches, their gradients added up by hand, on one model."""
     settings = rank.settings
-    model = perceptron_for(rank)
+    model = mlp_for(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     size = settings.batch_size
     for index in range(max(settings.num_batches_per_rank)):

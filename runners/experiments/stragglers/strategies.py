@@ -1,4 +1,4 @@
-"""Ranks that wait: for a slow one in each step, every few steps, and for those with more rows."""
+"""Ranks that wait: for a slow rank, now and then or in each step, and for more samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runners.ranks.rank import Rank
 from runners.training.steps import (
     Tally,
     batch_of,
-    perceptron_for,
+    mlp_for,
     scaled_lesson,
     train_step,
     validate,
@@ -25,7 +25,7 @@ from runners.training.steps import (
 
 def synchronous(rank: Rank[Paced]) -> None:
     """Gradients are averaged in every step, so every step waits for its slowest rank."""
-    model = perceptron_for(rank)
+    model = mlp_for(rank)
     _paced(
         rank,
         model,
@@ -35,13 +35,13 @@ def synchronous(rank: Rank[Paced]) -> None:
 
 def local(rank: Rank[SometimesSlowLocal]) -> None:
     """Parameters are averaged every few steps: slow steps of different ranks pass side by side."""
-    model = perceptron_for(rank)
+    model = mlp_for(rank)
 
-    def exchange(index: int) -> None:
+    def communicate(index: int) -> None:
         if (index + 1) % rank.settings.steps_between == 0:
             _average(rank, [p.detach() for p in model.parameters()])
 
-    _paced(rank, model, exchange)
+    _paced(rank, model, communicate)
 
 
 def joined(rank: Rank[Joined]) -> None:
@@ -49,7 +49,7 @@ def joined(rank: Rank[Joined]) -> None:
     settings = rank.settings
     lesson = scaled_lesson(rank)
     every = shards(lesson.training, settings.num_batches_per_rank, settings.batch_size)
-    model = perceptron_for(rank)
+    model = mlp_for(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
     optimizer = _optimizer(rank, model)
@@ -77,10 +77,10 @@ def _optimizer(rank: Rank[Settings], model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
 
 
-def _paced(rank: Rank[Paced], model: nn.Module, exchange: Callable[[int], None]) -> None:
-    """Sleep, compute, exchange: the sleep is the rank's own work, of a length set beforehand."""
+def _paced(rank: Rank[Paced], model: nn.Module, communicate: Callable[[int], None]) -> None:
+    """Sleep, compute, communicate: the sleep is the rank's own work, of a length set beforehand."""
     settings = rank.settings
-    rows = scaled_lesson(rank).training
+    samples = scaled_lesson(rank).training
     optimizer = _optimizer(rank, model)
     rank.watch(model, optimizer)
     own = settings.lengths()[rank.rank]
@@ -92,18 +92,18 @@ def _paced(rank: Rank[Paced], model: nn.Module, exchange: Callable[[int], None])
         began = time.perf_counter()
         with rank.phase("forward"):  # the sleep too, of which no hook knows
             time.sleep(own[index])
-            loss = nn.functional.cross_entropy(model(rows.features), rows.labels)
+            loss = nn.functional.cross_entropy(model(samples.features), samples.labels)
         loss.backward()
         rank.settle()
         before = time.perf_counter()
-        with rank.phase("exchange", computes=False):
-            exchange(index)
+        with rank.phase("communicate", computes=False):
+            communicate(index)
         rank.settle()
         waited.append(time.perf_counter() - before)
         num_long += time.perf_counter() - began >= settings.slow_seconds
         optimizer.step()
         optimizer.zero_grad()
-        rank.count_samples(len(rows.labels))
+        rank.count_samples(len(samples.labels))
     rank.measure_seconds("training", [time.perf_counter() - start])
     rank.measure_seconds("waiting", waited)
     rank.measure("num_own_slow_steps", sum(length > settings.pace_seconds for length in own))

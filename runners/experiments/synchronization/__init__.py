@@ -17,17 +17,17 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
-from runners.plans.work import perceptron_parameters
+from runners.plans.work import mlp_parameters
 from runners.training.settings import HiddenLayerSettings
 
-QUESTION = "How often must replicas agree, and how late may they?"
+QUESTION = "How often must replicas synchronize, and how stale may their gradients be?"
 
 
 class Settings(HiddenLayerSettings):
     """A small classifier that the ranks train on a shard each."""
 
-    num_rows: Count = 6400
-    num_validation_rows: Count = 1000
+    num_samples: Count = 6400
+    num_validation_samples: Count = 1000
     num_features: Count = 10
     num_hidden: Count = 64
     num_classes: Count = 4
@@ -42,18 +42,20 @@ class Settings(HiddenLayerSettings):
     def model_bytes(self) -> int:
         """Of all parameters."""
         widths = (self.num_features, self.num_hidden, self.num_classes)
-        return (8 if self.dtype == "float64" else 4) * perceptron_parameters(widths)
+        return (8 if self.dtype == "float64" else 4) * mlp_parameters(widths)
 
     @property
     def shards(self) -> int:
-        """Into how many shards the rows are cut."""
+        """Into how many shards the samples are cut."""
         return self.world_size
 
     def check(self) -> None:
-        """Refuse rows that leave a batch of a shard unfilled."""
-        rows, size, shards = self.num_rows, self.batch_size, self.shards
-        if rows % shards or rows // shards % size:
-            raise ValueError(f"num_rows {rows} are no whole batches of {size} for {shards} shards")
+        """Refuse samples that leave a batch of a shard unfilled."""
+        samples, size, shards = self.num_samples, self.batch_size, self.shards
+        if samples % shards or samples // shards % size:
+            raise ValueError(
+                f"num_samples {samples} are no whole batches of {size} for {shards} shards"
+            )
 
 
 class SingleSettings(Settings):
@@ -63,7 +65,7 @@ class SingleSettings(Settings):
 
     @property
     def shards(self) -> int:
-        """Into how many shards the rows are cut."""
+        """Into how many shards the samples are cut."""
         return self.num_shards
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runners.experiments.synchronization import LocalSettings, ParabolaSettings, Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, stack_work
+from runners.plans.work import Choice, Communication, Work, stack_work
 
 CHOICES = (
     Choice(
@@ -30,6 +30,8 @@ def forecast(plan: RunPlan[Settings | ParabolaSettings]) -> Work | None:
     return replace(
         alone,
         num_operations=alone.num_operations + own,
-        exchanges=(Exchange("all_reduce", settings.model_bytes, 1, n),) if communicates else (),
+        communication=(Communication("all_reduce", settings.model_bytes, 1, n),)
+        if communicates
+        else (),
         num_busy_ranks=n,
     )

@@ -17,8 +17,8 @@ from runners.experiments.synchronization import Settings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import flat
-from runners.training.steps import batch_of, of_all_ranks, perceptron_for, scaled_lesson, validate
-from runners.training.teacher import Rows
+from runners.training.steps import batch_of, mlp_for, of_all_ranks, scaled_lesson, validate
+from runners.training.teacher import Samples
 
 NUM_BLOCK_STEPS = 16  # timed together, so that the step that averages is in the time
 
@@ -28,20 +28,20 @@ class Replica:
 
     Attributes:
         distances: of this replica from the mean of all, just before each average.
-        exchanged_bytes: of the tensors that this rank has passed to collectives to train.
+        communicated_bytes: of the tensors that this rank has passed to collectives to train.
         largest_norm: of a gradient that this rank computed.
     """
 
     def __init__(self, rank: Rank[Settings]) -> None:
         self.rank = rank
-        self.shards, self.validation = _rows(rank)
-        self.model: nn.Module = perceptron_for(rank)
+        self.shards, self.validation = _samples(rank)
+        self.model: nn.Module = mlp_for(rank)
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), lr=rank.settings.learning_rate, momentum=0.0
         )
         self.distances: list[float] = []
         self.largest_norm = 0.0
-        self.exchanged_bytes = 0
+        self.communicated_bytes = 0
         self._losses: list[float] = []
 
     def train(self, update: Callable[[int], None], module: nn.Module | None = None) -> None:
@@ -75,7 +75,7 @@ class Replica:
         )
 
     def apply(self, gradient: Tensor) -> None:
-        """Update with a gradient given as one row."""
+        """Update with a gradient given as one sample."""
         parameters = list(self.model.parameters())
         pieces = gradient.split([p.numel() for p in parameters])
         for parameter, piece in zip(parameters, pieces, strict=True):
@@ -88,7 +88,7 @@ class Replica:
         mean = own.clone()
         dist.all_reduce(mean)
         mean /= self.rank.world_size
-        self.exchanged_bytes += mean.nbytes
+        self.communicated_bytes += mean.nbytes
         self.distances.append(float(torch.linalg.norm(own - mean)))
         nn.utils.vector_to_parameters(mean, self.model.parameters())
 
@@ -106,7 +106,7 @@ class Replica:
             parameters=self.model.parameters(),
         )
         rank.measure("validation_losses", [*of_all_ranks(rank, graded[1])])
-        rank.measure("exchanged_bytes", self.exchanged_bytes)
+        rank.measure("communicated_bytes", self.communicated_bytes)
         rank.measure("largest_gradient_norm", max(of_all_ranks(rank, self.largest_norm)))
         farthest = [
             max(of_ranks) for of_ranks in zip(*of_all_ranks(rank, self.distances), strict=True)
@@ -120,29 +120,29 @@ class Replica:
             print(f"validation loss {graded[1]:.4f}, {graded[2]:.1%} right, on rank 0")
 
 
-def _rows(rank: Rank[Settings]) -> tuple[list[Rows], Rows]:
-    """The shards that this rank takes its batches from, and the validation rows."""
+def _samples(rank: Rank[Settings]) -> tuple[list[Samples], Samples]:
+    """The shards that this rank takes its batches from, and the validation samples."""
     settings = rank.settings
     lesson = scaled_lesson(rank)
-    rows = lesson.training
+    samples = lesson.training
     if settings.order == "by_class":
-        rows = _by_class(rows, rank.world_size, rank.seed)
-    size = settings.num_rows // settings.shards
+        samples = _by_class(samples, rank.world_size, rank.seed)
+    size = settings.num_samples // settings.shards
     own = [rank.rank] if rank.world_size > 1 else range(settings.shards)
-    return [batch_of(rows, shard, size) for shard in own], lesson.validation
+    return [batch_of(samples, shard, size) for shard in own], lesson.validation
 
 
-def _by_class(rows: Rows, num_shards: int, seed: int) -> Rows:
-    """Rows dealt out by their class, so that each shard holds other classes, in any order there."""
+def _by_class(samples: Samples, num_shards: int, seed: int) -> Samples:
+    """Samples dealt out by class, so that shards hold different classes, shuffled."""
     source = torch.Generator().manual_seed(seed)
-    shards = rows.labels.argsort(stable=True).chunk(num_shards)
+    shards = samples.labels.argsort(stable=True).chunk(num_shards)
     mixed = [shard[torch.randperm(len(shard), generator=source)] for shard in shards]
-    return rows.take(torch.cat(mixed))
+    return samples.take(torch.cat(mixed))
 
 
-def _batch(rank: Rank[Settings], shards: list[Rows], index: int) -> Rows:
+def _batch(rank: Rank[Settings], shards: list[Samples], index: int) -> Samples:
     """The batch of a step: on one device what all ranks together take."""
     size = rank.settings.batch_size
     turn = index % (len(shards[0].labels) // size)
     batches = [batch_of(shard, turn, size) for shard in shards]
-    return Rows(torch.cat([b.features for b in batches]), torch.cat([b.labels for b in batches]))
+    return Samples(torch.cat([b.features for b in batches]), torch.cat([b.labels for b in batches]))

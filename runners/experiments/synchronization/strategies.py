@@ -19,7 +19,7 @@ def synchronous(rank: Rank[Settings]) -> None:
     with rank.phase("wrap"):
         replica = DistributedDataParallel(own.model)
     own.train(lambda _: own.optimizer.step(), replica)
-    own.exchanged_bytes = rank.settings.num_steps * flat(own.model).nbytes
+    own.communicated_bytes = rank.settings.num_steps * flat(own.model).nbytes
     own.report()
 
 
@@ -39,7 +39,7 @@ def local(rank: Rank[LocalSettings]) -> None:
 def stale(rank: Rank[StaleSettings]) -> None:
     """The mean gradient travels while ranks go on, and is applied some steps later.
 
-    What is still under way when the rows end is applied then: every gradient counts once.
+    What is still under way when the samples end is applied then: every gradient counts once.
     """
     own = Replica(rank)
     under_way: list[tuple[dist.Work, Tensor]] = []
@@ -52,7 +52,7 @@ def stale(rank: Rank[StaleSettings]) -> None:
     def update(_: int) -> None:
         mean = own.gradient()
         under_way.append((dist.all_reduce(mean, async_op=True), mean))
-        own.exchanged_bytes += mean.nbytes
+        own.communicated_bytes += mean.nbytes
         if len(under_way) > rank.settings.delay:
             apply_oldest()
 

@@ -1,7 +1,7 @@
 """A transformer's block split by columns and by rows, over 1, 2 and 4 ranks.
 
 The projections that come first are split by columns, those that follow by rows, so that a block
-needs one sum over the ranks after attention and one after its perceptron, and as many backward.
+needs one sum over the ranks after attention and one after its mlp, and as many backward.
 How many DTensor really makes is counted twice: by the memory meter and by PyTorch's own
 `CommDebugMode`. Outputs and gradients are compared with the block that is not split.
 
@@ -16,11 +16,13 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 from runners.training.shape import TransformerShape
 
-QUESTION = "What does splitting a transformer's block over ranks save, and what must they exchange?"
+QUESTION = (
+    "What does splitting a transformer block over ranks save, and what must the ranks communicate?"
+)
 
 BYTES_PER_VALUE = 4
 COPIES_PER_PARAMETER = 4  # Adam keeps each parameter, its gradient and two moments
-SUMS = 2  # a block needs one after attention and one after its perceptron, in each direction
+SUMS = 2  # a block needs one after attention and one after its mlp, in each direction
 # In backward through the last of attention's first projections these are whole on every rank: the
 # input, its norm's output, the block's output, the gradient that passes attention by, that of the
 # norm's output so far, and what is added to it. The gradient of that projection's output is split.
@@ -33,7 +35,7 @@ class Settings(RunSettings):
     width: Count = 512
     num_heads: Count = 8
     hidden: Count = 2048
-    num_rows: Count = 2
+    num_samples: Count = 2
     length: Count = 64
     num_steps: Count = 13
     learning_rate: Factor = 0.001
@@ -95,8 +97,8 @@ class Settings(RunSettings):
 
     @cached_property
     def activation_bytes(self) -> int:
-        """Of (num_rows, length, width)."""
-        return BYTES_PER_VALUE * self.num_rows * self.length * self.width
+        """Of (num_samples, length, width)."""
+        return BYTES_PER_VALUE * self.num_samples * self.length * self.width
 
     def check(self) -> None:
         """Refuse heads or features that the ranks cannot share equally."""
@@ -116,4 +118,4 @@ RUNS = {
         ("each_input_2", "split_each", 2),
     )
 }
-ON_CUDA = {"*": {"width": 8192, "num_heads": 64, "hidden": 32768, "num_rows": 4, "length": 2048}}
+ON_CUDA = {"*": {"width": 8192, "num_heads": 64, "hidden": 32768, "num_samples": 4, "length": 2048}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runners.experiments.tensor_parallel import BYTES_PER_VALUE, Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, transformer_values
+from runners.plans.work import Choice, Communication, Work, transformer_values
 
 CHOICES = (
     Choice(
@@ -24,11 +24,11 @@ def forecast(plan: RunPlan[Settings]) -> Work:
     settings, n = plan.settings, plan.world_size
     shape, activation = settings.shape, settings.activation_bytes
     num_sums = settings.num_forward_sums + settings.num_backward_sums
-    tokens = settings.num_rows * settings.length
-    passed = Exchange("all_reduce", num_sums * activation, num_sums, n)
+    tokens = settings.num_samples * settings.length
+    passed = Communication("all_reduce", num_sums * activation, num_sums, n)
     return Work(
         peak_bytes=settings.held_bytes + (settings.num_whole_activations * n + 1) * activation // n,
-        flops=3.0 * shape.forward_flops(settings.num_rows, settings.length) / n,
+        flops=3.0 * shape.forward_flops(settings.num_samples, settings.length) / n,
         matrix_rows=tokens,
         num_products=3 * 6 * shape.num_layers,
         moved_bytes=30.0 * BYTES_PER_VALUE * tokens * shape.width,
@@ -44,6 +44,6 @@ def forecast(plan: RunPlan[Settings]) -> Work:
         num_operations=400 if n > 1 else 120,
         optimizer_parameters=settings.num_parameters_per_rank,
         optimizer="fused_adam",
-        exchanges=(passed,) if n > 1 else (),
+        communication=(passed,) if n > 1 else (),
         num_busy_ranks=n,
     )

@@ -50,7 +50,7 @@ def compare(rank: Rank[Settings], block: Block, true: Block, tokens: Tensor, own
         rank: whose block it is.
         block: of this rank; its gradients are cleared afterwards.
         true: the same block, whole.
-        tokens: the input of the whole block: (num_rows, length, width).
+        tokens: the input of the whole block: (num_samples, length, width).
         own: the same input for this rank's block.
     """
     expected = true(tokens)

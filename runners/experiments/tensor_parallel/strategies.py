@@ -41,7 +41,7 @@ def _train(rank: Rank[Settings], block: Block) -> None:
     if not rank.is_metered:
         compare(rank, block, _block(rank), _input(rank), _input(rank))
     tokens = _input(rank)
-    rank.rows(tokens)
+    rank.inputs(tokens)
     optimizer = torch.optim.Adam(
         groups_of_a_kind(block), lr=rank.settings.learning_rate, fused=True
     )
@@ -63,10 +63,10 @@ def _block(rank: Rank[Settings]) -> Block:
 
 
 def _input(rank: Rank[Settings]) -> Tensor:
-    """The same rows on every rank; a block inside a model owes its input a gradient."""
+    """The same samples on every rank; a block inside a model owes its input a gradient."""
     settings = rank.settings
     source = torch.Generator().manual_seed(rank.seed + 1)
-    shape = (settings.num_rows, settings.length, settings.width)
+    shape = (settings.num_samples, settings.length, settings.width)
     return torch.randn(shape, generator=source).to(rank.device).requires_grad_()
 
 

@@ -14,9 +14,9 @@ from itertools import pairwise
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import perceptron_parameters
+from runners.plans.work import mlp_parameters
 
-QUESTION = "From which size on is a model worth a second rank, with as many rows in all?"
+QUESTION = "From which size on does a model gain from a second rank, with as many samples in all?"
 
 
 class Settings(RunSettings):
@@ -36,7 +36,7 @@ class Settings(RunSettings):
     @cached_property
     def num_parameters(self) -> tuple[int, ...]:
         """Of each model."""
-        return tuple(perceptron_parameters(self.layers_of(width)) for width in self.widths)
+        return tuple(mlp_parameters(self.layers_of(width)) for width in self.widths)
 
     def layers_of(self, width: int) -> tuple[int, ...]:
         """Input and output widths of all layers of one model."""
@@ -48,17 +48,19 @@ class Settings(RunSettings):
             raise ValueError(f"widths must be at least two, not {list(self.widths)!r}")
         if any(low >= high for low, high in pairwise(self.widths)):
             raise ValueError(f"widths must ascend, not {list(self.widths)!r}")
-        rows = self.global_batch_size
-        if rows % self.world_size:
+        samples = self.global_batch_size
+        if samples % self.world_size:
             raise ValueError(
-                f"global_batch_size {rows} is not divisible by {self.world_size} ranks"
+                f"global_batch_size {samples} is not divisible by {self.world_size} ranks"
             )
 
 
 FAR = Settings(widths=(16, 32, 64, 128, 256, 512, 1024), global_batch_size=1024, num_turns=30)
 RUNS = {
     "sweep": RunPlan("take_turns", 2, Settings(), has_timeline=False),
-    "sweep_few_rows": RunPlan("take_turns", 2, Settings(global_batch_size=64), has_timeline=False),
+    "sweep_few_samples": RunPlan(
+        "take_turns", 2, Settings(global_batch_size=64), has_timeline=False
+    ),
     "sweep_far": RunPlan("take_turns", 2, FAR, has_timeline=False, full=True),
 }
 ON_CUDA = {"*": {"widths": [128, 256, 512, 1024, 2048, 4096], "global_batch_size": 4096}}

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.too_small import Settings
 from runners.experiments.too_small.break_even import break_even, spread
 from runners.ranks.rank import Rank
-from runners.training.networks import description, flat, perceptron
+from runners.training.networks import description, flat, mlp
 
 NUM_SETTLING_TURNS = 3  # the first build DDP's buckets and fill caches
 
@@ -54,17 +54,17 @@ def take_turns(rank: Rank[Settings]) -> None:
 class Trainee:
     """One model on some samples: alone, or as a replica under DDP."""
 
-    def __init__(self, rank: Rank[Settings], width: int, rows: slice, *, wrapped: bool) -> None:
+    def __init__(self, rank: Rank[Settings], width: int, samples: slice, *, wrapped: bool) -> None:
         settings = rank.settings
         source = torch.Generator().manual_seed(rank.seed)
         shape = (settings.global_batch_size, width)
-        features = torch.randn(shape, generator=source)[rows]
-        labels = torch.randint(0, width, shape[:1], generator=source)[rows]
+        features = torch.randn(shape, generator=source)[samples]
+        labels = torch.randint(0, width, shape[:1], generator=source)[samples]
         self.features = features.clone().to(rank.device)
         self.labels = labels.clone().to(rank.device)
-        rank.rows(self.features, self.labels)
+        rank.inputs(self.features, self.labels)
         torch.manual_seed(rank.seed)
-        self.model: nn.Module = perceptron(settings.layers_of(width), device=rank.device)
+        self.model: nn.Module = mlp(settings.layers_of(width), device=rank.device)
         self.called = DistributedDataParallel(self.model) if wrapped else self.model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=settings.learning_rate)
 

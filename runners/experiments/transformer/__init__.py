@@ -16,7 +16,9 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
 from runners.training.shape import VOCABULARY, TransformerSettings
 
-QUESTION = "Does a transformer learn the same under every strategy, and what does each cost?"
+QUESTION = (
+    "Does a transformer learn the same under every strategy, and what does each strategy cost?"
+)
 FLOAT = 4
 
 
@@ -31,14 +33,14 @@ class Settings(TransformerSettings):
     global_batch_size: Count = 8
     num_steps: Count = 32
     learning_rate: Factor = 0.003
-    num_held_out_rows: Count = 32
+    num_held_out_samples: Count = 32
     num_sample_bytes: Count = 100
 
     @property
-    def num_rows_per_rank(self) -> int:
+    def num_samples_per_rank(self) -> int:
         """Sequences of a global batch that a rank sees."""
-        deals_rows = self.strategy in ("ddp", "fsdp")
-        return self.global_batch_size // (self.world_size if deals_rows else 1)
+        deals_samples = self.strategy in ("ddp", "fsdp")
+        return self.global_batch_size // (self.world_size if deals_samples else 1)
 
     @property
     def num_parts(self) -> int:
@@ -93,9 +95,9 @@ class Settings(TransformerSettings):
         return 3 * 2 * self.num_tokens_per_step * VOCABULARY * self.width
 
     @cached_property
-    def row_bytes(self) -> int:
+    def sample_bytes(self) -> int:
         """The tokens of a rank's sequences, and the one that follows each."""
-        return 8 * self.num_rows_per_rank * (self.context + 1)
+        return 8 * self.num_samples_per_rank * (self.context + 1)
 
     @cached_property
     def block_bytes(self) -> int:
@@ -160,7 +162,7 @@ class Settings(TransformerSettings):
         if not is_staged or rank == ranks - 1:
             token += shape.width + 2 + shape.vocabulary
             token += 2 * shape.vocabulary // self.num_parts
-        return FLOAT * self.num_rows_per_rank * shape.context * token
+        return FLOAT * self.num_samples_per_rank * shape.context * token
 
     def check(self) -> None:
         """Refuse a batch, heads, layers or a width that cannot be divided so."""
@@ -175,7 +177,7 @@ class Settings(TransformerSettings):
             return {"world_size, over which the heads go": (self.num_heads, ranks)}
         divided = {
             "num_heads": (self.width, self.num_heads),
-            "world_size, over which the rows go": (self.global_batch_size, ranks),
+            "world_size, over which the samples go": (self.global_batch_size, ranks),
         }
         if self.strategy == "fsdp":
             divided["world_size, over which the width goes"] = (self.width, ranks)
@@ -204,7 +206,7 @@ LONG = Settings(
     width=128,
     hidden=512,
     num_steps=800,
-    num_held_out_rows=128,
+    num_held_out_samples=128,
     num_sample_bytes=800,
     learning_rate=0.002,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runners.experiments.transformer import FLOAT, Settings
 from runners.plans.experiment import RunPlan
-from runners.plans.work import Choice, Exchange, Work, transformer_values
+from runners.plans.work import Choice, Communication, Work, transformer_values
 from runners.training.shape import VOCABULARY
 
 CHOICES = (
@@ -38,7 +38,7 @@ def forecast(plan: RunPlan[Settings]) -> Work:
     if strategy == "tensor_parallel":
         operations += 700  # the optimizer goes through every parameter by itself
     return Work(
-        peak_bytes=settings.state_bytes + settings.activation_bytes + settings.row_bytes,
+        peak_bytes=settings.state_bytes + settings.activation_bytes + settings.sample_bytes,
         flops=share * (blocks + settings.num_head_flops),
         matrix_rows=tokens,
         num_products=parts * 3 * (6 * layers + 1),
@@ -58,25 +58,25 @@ def forecast(plan: RunPlan[Settings]) -> Work:
         num_operations=operations,
         optimizer_parameters=settings.num_rank_parameters,
         optimizer="adam" if strategy == "tensor_parallel" else "fused_adam",
-        exchanges=_exchanges(plan),
+        communication=_communication(plan),
         num_busy_ranks=ranks,
         num_sequential=(parts + ranks - 1) / parts if strategy == "pipelined" else 1.0,
     )
 
 
-def _exchanges(plan: RunPlan[Settings]) -> tuple[Exchange, ...]:
+def _communication(plan: RunPlan[Settings]) -> tuple[Communication, ...]:
     settings, ranks = plan.settings, plan.world_size
     model, states, layers = settings.model_bytes, settings.hidden_state_bytes, settings.num_layers
     if plan.strategy == "ddp":
-        return (Exchange("all_reduce", model, 1, ranks, 0.5),)
+        return (Communication("all_reduce", model, 1, ranks, 0.5),)
     if plan.strategy == "fsdp":
         return (
-            Exchange("all_gather", model + settings.block_bytes, 2 * layers + 1, ranks, 0.3),
-            Exchange("reduce_scatter", model, layers + 1, ranks, 0.3),
+            Communication("all_gather", model + settings.block_bytes, 2 * layers + 1, ranks, 0.3),
+            Communication("reduce_scatter", model, layers + 1, ranks, 0.3),
         )
     if plan.strategy == "tensor_parallel":
         calls = 4 * layers
-        return (Exchange("all_reduce", calls * states, calls, ranks),)
+        return (Communication("all_reduce", calls * states, calls, ranks),)
     if plan.strategy == "pipelined":
-        return (Exchange("send", 2 * states, 2 * settings.num_parts, ranks),)
+        return (Communication("send", 2 * states, 2 * settings.num_parts, ranks),)
     return ()

@@ -25,7 +25,7 @@ def ddp(rank: Rank[Settings]) -> None:
     model = _whole(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
-    text = train(rank, replica, _optimizer(rank, replica), _own_rows(rank))
+    text = train(rank, replica, _optimizer(rank, replica), _own_samples(rank))
     if rank.rank == 0 and not rank.is_metered:
         write(rank, model, text)
 
@@ -39,7 +39,7 @@ def fsdp(rank: Rank[Settings]) -> None:
         for block in model.blocks:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
-    train(rank, model, _optimizer(rank, model), _own_rows(rank))
+    train(rank, model, _optimizer(rank, model), _own_samples(rank))
 
 
 def tensor_parallel(rank: Rank[Settings]) -> None:
@@ -83,8 +83,8 @@ def _optimizer(
     return torch.optim.Adam(model.parameters(), lr=rank.settings.learning_rate, fused=fused)
 
 
-def _own_rows(rank: Rank[Settings]) -> slice:
-    size = rank.settings.num_rows_per_rank
+def _own_samples(rank: Rank[Settings]) -> slice:
+    size = rank.settings.num_samples_per_rank
     return slice(rank.rank * size, (rank.rank + 1) * size)
 
 

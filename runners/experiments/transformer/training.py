@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.experiments.transformer import Settings
 from runners.ranks.rank import Rank
 from runners.training.networks import grade
+from runners.training.steps import of_all_ranks
 from runners.training.text import Text, batch_starts, held_out_starts, read_text, record, windows
-from runners.training.transformer import next_token_loss
+from runners.training.transformer import next_token_step
 
 NATS_PER_BIT = 0.6931471805599453
 WHOLE = slice(None)
 Step = Callable[[nn.Module, Tensor, Tensor], float | None]
 Grade = Callable[[Rank[Settings], nn.Module, Tensor, Tensor], tuple[float, float] | None]
-
-
-def whole_step(model: nn.Module, tokens: Tensor, targets: Tensor) -> float | None:
-    """Forward and backward of a model that takes its sequences in one piece; their mean loss."""
-    loss = next_token_loss(model(tokens), targets)
-    loss.backward()
-    return loss.item()
 
 
 @torch.no_grad()
@@ -44,9 +37,9 @@ def train(
     rank: Rank[Settings],
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    rows: slice = WHOLE,
+    samples: slice = WHOLE,
     *,
-    step: Step = whole_step,
+    step: Step = next_token_step,
     grade_with: Grade = whole_grade,
 ) -> Text:
     """Train to the end, and look at held-out text.
@@ -55,7 +48,7 @@ def train(
         rank: that trains.
         model: what it trains of the model.
         optimizer: of these parameters.
-        rows: of each global batch, this rank's own.
+        samples: of each global batch, this rank's own.
         step: forward and backward; its loss, or None on a rank that does not see it.
         grade_with: what tells the loss on held-out text.
     """
@@ -70,15 +63,15 @@ def train(
     rank.watch(model, optimizer)
     losses = []
     for index in rank.steps(settings.num_steps):
-        tokens, targets = on_device(rank, *windows(text.training, starts[index][rows], length))
+        tokens, targets = on_device(rank, *windows(text.training, starts[index][samples], length))
         losses.append(step(model, tokens, targets))
         optimizer.step()
         optimizer.zero_grad()
         rank.count_samples(len(tokens))
     if not rank.is_metered:
         known = [loss for loss in losses if loss is not None]
-        seen = known if rows == WHOLE else _mean_over_ranks(rank, known)
-        held_out = held_out_starts(text.held_out, settings.num_held_out_rows, length)
+        seen = known if samples == WHOLE else _mean_over_ranks(rank, known)
+        held_out = held_out_starts(text.held_out, settings.num_held_out_samples, length)
         graded = grade_with(
             rank, model, *on_device(rank, *windows(text.held_out, held_out, length))
         )
@@ -89,15 +82,14 @@ def train(
 def on_device(rank: Rank[Settings], tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Both on this rank's device, where the meters know them as input."""
     moved = tokens.to(rank.device), targets.to(rank.device)
-    rank.rows(*moved)
+    rank.inputs(*moved)
     return moved
 
 
 def _mean_over_ranks(rank: Rank[Settings], losses: list[float]) -> list[float]:
     """The loss of each global batch where ranks see parts of it; gathered once, after training."""
-    of_ranks = [losses] * rank.world_size
-    dist.all_gather_object(of_ranks, losses)
-    return [sum(of_step) / rank.world_size for of_step in zip(*of_ranks, strict=True)]
+    of_steps = zip(*of_all_ranks(rank, losses), strict=True)
+    return [sum(of_step) / rank.world_size for of_step in of_steps]
 
 
 def _report(rank: Rank[Settings], losses: list[float], graded: tuple[float, float] | None) -> None:
@@ -105,8 +97,8 @@ def _report(rank: Rank[Settings], losses: list[float], graded: tuple[float, floa
         return
     for loss in losses:
         rank.step_loss(loss)
-    num_rows = rank.settings.num_held_out_rows
-    validation = (num_rows, *graded) if graded else None
+    num_samples = rank.settings.num_held_out_samples
+    validation = (num_samples, *graded) if graded else None
     rank.epoch(
         1,
         loss=sum(losses) / len(losses),

@@ -12,16 +12,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.training.teacher import Rows, Scaling, teach
+from runners.training.teacher import Samples, Scaling, teach
 
-NUM_ROWS, NUM_VALIDATION_ROWS, NUM_FEATURES, NUM_HIDDEN, NUM_CLASSES = 10000, 1000, 20, 128, 10
+NUM_SAMPLES, NUM_VALIDATION_ROWS, NUM_FEATURES, NUM_HIDDEN, NUM_CLASSES = 10000, 1000, 20, 128, 10
 BATCH_SIZE, NUM_EPOCHS, LEARNING_RATE, MOMENTUM, SEED = 100, 5, 0.05, 0.9, 42
 
 
-def split_step(model: nn.Module, rows: Rows, rank: int, world_size: int) -> float:
+def split_step(model: nn.Module, samples: Samples, rank: int, world_size: int) -> float:
     """Scatter, forward, gather, loss on rank 0, scatter back, backward, sum of gradients."""
     own = torch.empty(BATCH_SIZE // world_size, NUM_FEATURES)
-    dist.scatter(own, list(rows.features.chunk(world_size)) if rank == 0 else None)
+    dist.scatter(own, list(samples.features.chunk(world_size)) if rank == 0 else None)
     logits = model(own)
     gathered = [torch.empty_like(logits) for _ in range(world_size)] if rank == 0 else None
     dist.gather(logits.detach(), gathered)
@@ -29,7 +29,7 @@ def split_step(model: nn.Module, rows: Rows, rank: int, world_size: int) -> floa
     value = 0.0
     if gathered is not None:
         whole = torch.cat(gathered).requires_grad_()
-        loss = nn.functional.cross_entropy(whole, rows.labels)
+        loss = nn.functional.cross_entropy(whole, samples.labels)
         loss.backward()
         parts = list(whole.grad.chunk(world_size))
         value = loss.item()
@@ -41,9 +41,9 @@ def split_step(model: nn.Module, rows: Rows, rank: int, world_size: int) -> floa
     return value
 
 
-def whole_step(model: nn.Module, rows: Rows) -> float:
+def whole_step(model: nn.Module, samples: Samples) -> float:
     """The same batch on one device."""
-    loss = nn.functional.cross_entropy(model(rows.features), rows.labels)
+    loss = nn.functional.cross_entropy(model(samples.features), samples.labels)
     loss.backward()
     return loss.item()
 
@@ -55,15 +55,15 @@ def main() -> None:
     rank, world_size = dist.get_rank(), dist.get_world_size()
     lesson = teach(
         SEED,
-        num_rows=NUM_ROWS,
-        num_validation_rows=NUM_VALIDATION_ROWS,
+        num_samples=NUM_SAMPLES,
+        num_validation_samples=NUM_VALIDATION_ROWS,
         num_features=NUM_FEATURES,
         num_classes=NUM_CLASSES,
         temperature=0.05,
     )
     scaling = Scaling.of(lesson.training.features)
-    training = Rows(scaling.apply(lesson.training.features), lesson.training.labels)
-    validation = Rows(scaling.apply(lesson.validation.features), lesson.validation.labels)
+    training = Samples(scaling.apply(lesson.training.features), lesson.training.labels)
+    validation = Samples(scaling.apply(lesson.validation.features), lesson.validation.labels)
     torch.manual_seed(SEED)
     model = nn.Sequential(
         nn.Linear(NUM_FEATURES, NUM_HIDDEN), nn.ReLU(), nn.Linear(NUM_HIDDEN, NUM_CLASSES)
@@ -71,7 +71,7 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     loss = 0.0
     for _ in range(NUM_EPOCHS):
-        for start in range(0, NUM_ROWS, BATCH_SIZE):
+        for start in range(0, NUM_SAMPLES, BATCH_SIZE):
             batch = training.take(slice(start, start + BATCH_SIZE))
             if world_size > 1:
                 loss = split_step(model, batch, rank, world_size)

@@ -16,18 +16,18 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.training.teacher import Rows, Scaling, teach
+from runners.training.teacher import Samples, Scaling, teach
 
-NUM_ROWS, NUM_VALIDATION_ROWS, NUM_FEATURES, NUM_HIDDEN, NUM_CLASSES = 10000, 1000, 10, 64, 4
+NUM_SAMPLES, NUM_VALIDATION_ROWS, NUM_FEATURES, NUM_HIDDEN, NUM_CLASSES = 10000, 1000, 10, 64, 4
 NUM_EPOCHS, LEARNING_RATE, MOMENTUM, SEED = 5, 0.1, 0.9, 42
 
 
-def rows_of(rank: int, world_size: int, options: argparse.Namespace) -> tuple[Rows, Rows]:
-    """This rank's shard and the validation rows, scaled."""
+def samples_of(rank: int, world_size: int, options: argparse.Namespace) -> tuple[Samples, Samples]:
+    """This rank's shard and the validation samples, scaled."""
     lesson = teach(
         SEED,
-        num_rows=NUM_ROWS,
-        num_validation_rows=NUM_VALIDATION_ROWS,
+        num_samples=NUM_SAMPLES,
+        num_validation_samples=NUM_VALIDATION_ROWS,
         num_features=NUM_FEATURES,
         num_classes=NUM_CLASSES,
         temperature=0.15,
@@ -36,12 +36,12 @@ def rows_of(rank: int, world_size: int, options: argparse.Namespace) -> tuple[Ro
     training = lesson.training
     if options.sorted:
         training = training.take(training.features[:, 0].argsort(stable=True))
-    size = NUM_ROWS // world_size
+    size = NUM_SAMPLES // world_size
     shard = training.take(slice(rank * size, (rank + 1) * size))
     scaling = Scaling.of((shard if options.per_shard else training).features)
     return (
-        Rows(scaling.apply(shard.features), shard.labels),
-        Rows(scaling.apply(lesson.validation.features), lesson.validation.labels),
+        Samples(scaling.apply(shard.features), shard.labels),
+        Samples(scaling.apply(lesson.validation.features), lesson.validation.labels),
     )
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    training, validation = rows_of(rank, world_size, options)
+    training, validation = samples_of(rank, world_size, options)
     torch.manual_seed(SEED + rank)
     model: nn.Module = nn.Sequential(
         nn.Linear(NUM_FEATURES, NUM_HIDDEN), nn.ReLU(), nn.Linear(NUM_HIDDEN, NUM_CLASSES)

@@ -29,8 +29,8 @@ ROUNDS = 6
 
 
 def _loops(size: Size, meter: AxisMeter) -> dict[str, Callable[[], object]]:
-    model, optimizer, rows = size.made()
-    step = partial(bare_step, DistributedDataParallel(model), optimizer, rows)
+    model, optimizer, samples = size.made()
+    step = partial(bare_step, DistributedDataParallel(model), optimizer, samples)
 
     def bare() -> None:
         for _ in range(size.num_steps):

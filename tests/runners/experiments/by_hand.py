@@ -1,6 +1,6 @@
 """The mechanisms by hand and torch's own, on the same model and samples in the same ranks.
 
-Each strategy loads a program from `content/topics/*/code/by_hand/`, takes the same steps with its
+Each strategy loads a program `content/topics/*/code/*_by_hand.py`, takes the same steps with its
 functions and with torch's implementation, and records the largest difference and both payloads.
 """
 
@@ -43,7 +43,7 @@ from runners.ranks.rank import Rank
 from runners.traces.programs import ROOT, found
 
 QUESTION = "Do the mechanisms by hand compute what torch's own implementations compute?"
-PROGRAMS = found(ROOT, "content/topics/*/code/by_hand/*.py")
+PROGRAMS = found(ROOT, "content/topics/*/code/*_by_hand.py")
 NUM_LARGE = 1 << 21
 NAMES = {
     "allreduce_": "all_reduce",
@@ -152,9 +152,10 @@ def accumulation(rank: Rank) -> None:
     hand = program("accumulation_by_hand")
     ours = hand.build_model().double()
     theirs = DistributedDataParallel(copy.deepcopy(ours))
-    inputs, targets = samples(rank, hand.BATCH, 20, 1)
+    inputs, targets = samples(rank, rank.world_size * hand.BATCH, 20, 1)
+    parts = inputs.split(hand.MICROBATCH), targets.split(hand.MICROBATCH)
     with Payload() as payload:
-        hand.accumulate_gradients(ours, inputs, targets, hand.MICROBATCH)
+        hand.accumulate_gradients(ours, list(zip(*parts, strict=True)))
         hand.average_gradients(ours)
     note(rank, "hand", payload)
     cuts = list(range(0, len(inputs), hand.MICROBATCH))
@@ -169,10 +170,10 @@ def accumulation(rank: Rank) -> None:
 
 
 def fsdp(rank: Rank) -> None:
-    """Five steps of a model whose units need padding, under hooks by hand and under FSDP2's."""
+    """Five steps of a small model, under hooks by hand and under FSDP2's."""
     hand = program("fsdp_by_hand")
     torch.manual_seed(0)
-    ours = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 4)).double()
+    ours = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 4)).double()
     theirs = copy.deepcopy(ours)
     inputs, targets = samples(rank, 32, 4, 4)
     units = [hand.FSDPUnit(layer) for layer in (ours[0], ours[2])]
@@ -218,7 +219,7 @@ def tensor_parallel(rank: Rank) -> None:
     """Outputs, the input's gradient and every parameter's, beside parallelize_module()."""
     hand = program("tensor_parallel_by_hand")
     mlp = hand.build_mlp().double()
-    ours = hand.parallelize(mlp)
+    ours = hand.TensorParallelMLP(mlp)
     mesh = init_device_mesh("cpu", (rank.world_size,))
     theirs = parallelize_module(mlp, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     (inputs, _) = samples(rank, rank.world_size * hand.BATCH, hand.WIDTH, 1)
@@ -307,9 +308,10 @@ def local_sgd(rank: Rank) -> None:
     ours, theirs = hand.build_model().double(), hand.build_model().double()
     inputs, targets = (t.double() for t in hand.build_samples(rank.rank))
     with Payload() as payload:
-        num_bytes = hand.train(ours, inputs, targets, hand.PERIOD)
+        averaged = hand.PeriodicAverager(hand.PERIOD)
+        hand.train(ours, averaged, inputs, targets)
     note(rank, "hand", payload)
-    rank.measure("returned_bytes", num_bytes)
+    rank.measure("counted_bytes", averaged.num_bytes)
     optimizer = torch.optim.SGD(theirs.parameters(), lr=hand.LEARNING_RATE)
     # It averages at the first step after its warm-up, and then once in a period.
     averager = PeriodicModelAverager(period=hand.PERIOD, warmup_steps=hand.PERIOD - 1)
@@ -366,6 +368,5 @@ RUNS = {
     )
     for name in STRATEGIES
 }
-# As they stand: `listings` takes them in once the reference machine is measured again.
-RUNS |= plans(PROGRAMS)
+RUNS |= plans(PROGRAMS)  # as they stand
 STRATEGIES["program"] = executed

@@ -17,44 +17,44 @@ TRIED_WITH = {"shared": {"num_epochs": 2}}
 
 
 class Settings(RunSettings):
-    """Rows that ranks share."""
+    """Samples that ranks share."""
 
-    num_rows: Count = 12
+    num_samples: Count = 12
     rate: float = 0.5
     word: str = "sum"
     widths: tuple[Count, ...] = (3, 4)
     num_epochs: Count = 3
 
     @cached_property
-    def num_rows_per_rank(self) -> int:
-        """Each rank's part of the rows."""
-        return self.num_rows // self.world_size
+    def num_samples_per_rank(self) -> int:
+        """Each rank's part of the samples."""
+        return self.num_samples // self.world_size
 
     def check(self) -> None:
-        """Refuse rows that cannot be shared equally."""
-        if self.num_rows % self.world_size:
+        """Refuse samples that cannot be shared equally."""
+        if self.num_samples % self.world_size:
             raise ValueError(
-                f"num_rows {self.num_rows} cannot be shared by {self.world_size} ranks"
+                f"num_samples {self.num_samples} cannot be shared by {self.world_size} ranks"
             )
 
 
 def shared(rank: Rank[Settings]) -> None:
-    """Every rank counts its rows; all agree on their number."""
+    """Every rank counts its samples; all agree on their number."""
     settings = rank.settings
-    counted = torch.full((1,), float(settings.num_rows_per_rank))
+    counted = torch.full((1,), float(settings.num_samples_per_rank))
     for epoch in rank.epochs(settings.num_epochs):
         for _ in rank.steps(5):
             total = counted.clone()
             with rank.phase("all_reduce"):
                 dist.all_reduce(total)
-        rank.epoch(epoch, loss=settings.rate * total.item(), num_samples=settings.num_rows)
-        print(f"{settings.word} of {settings.num_rows_per_rank} each: {total.item():.0f}")
+        rank.epoch(epoch, loss=settings.rate * total.item(), num_samples=settings.num_samples)
+        print(f"{settings.word} of {settings.num_samples_per_rank} each: {total.item():.0f}")
 
 
 def alone(rank: Rank[Settings]) -> None:
-    """One device asks for memory by the row."""
+    """One device asks for memory by the sample."""
     with rank.phase("forward"):
-        torch.ones(rank.settings.num_rows * MEBIBYTE // 4)
+        torch.ones(rank.settings.num_samples * MEBIBYTE // 4)
 
 
 RUNS = {

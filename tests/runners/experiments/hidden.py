@@ -24,10 +24,10 @@ def _train(rank: Rank) -> None:
         torch.manual_seed(rank.seed)
         model = nn.Linear(WIDTH, WIDTH)
     rank.watch(model)
-    rows = torch.randn(8, WIDTH)
+    samples = torch.randn(8, WIDTH)
     for _ in rank.steps(3):
         with rank.phase("forward"):
-            loss = model(rows).square().mean()
+            loss = model(samples).square().mean()
         with rank.phase("backward"):
             loss.backward()
         model.zero_grad()

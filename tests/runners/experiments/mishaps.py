@@ -64,7 +64,7 @@ def stopped(rank: Rank) -> None:
 
 def level(rank: Rank) -> None:
     """Each rank waits for what the other would send next."""
-    with rank.phase("exchange"):
+    with rank.phase("communicate"):
         dist.recv(torch.ones(1), 1 - rank.rank)
 
 
@@ -72,7 +72,7 @@ def raises(rank: Rank) -> None:
     """Rank 0 has a bug; rank 1 waits for it."""
     with rank.phase("loss"):
         if rank.rank == 0:
-            raise ValueError("labels and rows differ in number")
+            raise ValueError("labels and samples differ in number")
         dist.all_reduce(torch.ones(1))
 
 
@@ -81,6 +81,28 @@ def refused(rank: Rank) -> None:
     with rank.phase("forward"):
         if rank.rank == 1:
             torch.ones(64 * MEBIBYTE // 4)
+        dist.all_reduce(torch.ones(1))
+
+
+def holds(rank: Rank) -> None:
+    """Known tensors are held, then one more is too large."""
+    with rank.phase("forward"):
+        held = [torch.ones(8 * MEBIBYTE // 4) for _ in range(4)]
+        held.append(torch.ones(24 * MEBIBYTE // 4))
+
+
+def holds_gradients(rank: Rank) -> None:
+    """Backward is refused memory while a large gradient is on its way."""
+    values = torch.ones(8 * MEBIBYTE // 4, requires_grad=True)
+    with rank.phase("backward"):
+        values.sin().sin().sum().backward()
+
+
+def early(rank: Rank) -> None:
+    """Rank 1 ends by a fault before its first step; rank 0 waits for it."""
+    with rank.phase("build"):
+        if rank.rank == 1:
+            os.abort()
         dist.all_reduce(torch.ones(1))
 
 
@@ -107,6 +129,7 @@ BUDGETED = ("budgeted",)
 TIMED = ("timed",)
 KILLED = Death(rank=1, phase="forward", signal="SIGKILL")
 LEFT = Death(rank=1, phase="optimizer", exit_code=3)
+EARLY = Death(rank=1, phase="build", signal="SIGABRT")
 RUNS = {
     "well": RunPlan("well", 2, passes=TIMED),
     "killed": RunPlan("killed", 2, passes=TIMED, expected="died", expected_death=KILLED),
@@ -118,6 +141,13 @@ RUNS = {
     "refused": RunPlan(
         "refused", 2, passes=BUDGETED, budget_bytes=48 * MEBIBYTE, expected="out_of_memory"
     ),
+    "holds": RunPlan(
+        "holds", 1, passes=BUDGETED, budget_bytes=48 * MEBIBYTE, expected="out_of_memory"
+    ),
+    "holds_gradients": RunPlan(
+        "holds_gradients", 1, passes=BUDGETED, budget_bytes=28 * MEBIBYTE, expected="out_of_memory"
+    ),
+    "early": RunPlan("early", 2, passes=TIMED, expected="died", expected_death=EARLY),
     "fits": RunPlan("fits", 2, passes=BUDGETED, budget_bytes=48 * MEBIBYTE),
     "too_small": RunPlan("fits", 2, passes=BUDGETED, budget_bytes=1024, expected="failed"),
     "diverges": RunPlan("diverges", 1, passes=TIMED, expected="diverged", keeps_steps=True),
@@ -132,6 +162,9 @@ STRATEGIES = {
     "level": level,
     "raises": raises,
     "refused": refused,
+    "holds": holds,
+    "holds_gradients": holds_gradients,
+    "early": early,
     "fits": fits,
     "diverges": diverges,
 }

@@ -18,15 +18,15 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 batches = torch.randn(4 - rank, 10, 20)  # one batch fewer on rank 1
 
 with model.join():
-    for step, rows in enumerate(batches):
+    for step, samples in enumerate(batches):
         optimizer.zero_grad()
-        model(rows).square().mean().backward()
+        model(samples).square().mean().backward()
         optimizer.step()
         if rank == 0:
             print(f"step {step} done", flush=True)
 
 dist.barrier()
 if rank == 0:
-    print("every rank has seen its rows")
+    print("every rank has seen its samples")
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()

@@ -20,9 +20,9 @@ class TwoHeads(nn.Module):
         super().__init__()
         self.body, self.first, self.second = (nn.Linear(20, 20) for _ in range(3))
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, samples: Tensor) -> Tensor:
         """What the first head says."""
-        return self.first(self.body(rows))
+        return self.first(self.body(samples))
 
 
 dist.init_process_group("gloo")

@@ -21,11 +21,11 @@ for layer in model:
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
 optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-rows = torch.randn(64, WIDTH)
+samples = torch.randn(64, WIDTH)
 
 for _ in range(STEPS):
     optimizer.zero_grad()
-    loss = nn.functional.mse_loss(model(rows), rows)
+    loss = nn.functional.mse_loss(model(samples), samples)
     loss.backward()
     optimizer.step()
     if dist.get_rank() == 0:

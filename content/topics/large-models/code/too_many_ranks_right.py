@@ -20,13 +20,13 @@ def time_steps(group: dist.ProcessGroup) -> list[float]:
     if world_size > 1:
         model = DistributedDataParallel(model, process_group=group)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    rows, targets = torch.randn(GLOBAL_BATCH, 32), torch.randn(GLOBAL_BATCH, 1)
+    samples, targets = torch.randn(GLOBAL_BATCH, 32), torch.randn(GLOBAL_BATCH, 1)
     mine = slice(rank, None, world_size)
     seconds = []
     for _ in range(STEPS):
         started = time.perf_counter()
         optimizer.zero_grad()
-        nn.functional.mse_loss(model(rows[mine]), targets[mine]).backward()
+        nn.functional.mse_loss(model(samples[mine]), targets[mine]).backward()
         optimizer.step()
         seconds.append(time.perf_counter() - started)
     return seconds

@@ -18,14 +18,14 @@ torch.manual_seed(0)
 layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1))
 model = DistributedDataParallel(layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-rows, targets = torch.randn(GLOBAL_BATCH, 32), torch.randn(GLOBAL_BATCH, 1)
+samples, targets = torch.randn(GLOBAL_BATCH, 32), torch.randn(GLOBAL_BATCH, 1)
 mine = slice(rank, None, world_size)  # this rank's share of the batch
 
 step_seconds = []
 for _ in range(STEPS):
     started = time.perf_counter()
     optimizer.zero_grad()
-    nn.functional.mse_loss(model(rows[mine]), targets[mine]).backward()
+    nn.functional.mse_loss(model(samples[mine]), targets[mine]).backward()
     optimizer.step()
     step_seconds.append(time.perf_counter() - started)
 

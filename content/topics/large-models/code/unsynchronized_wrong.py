@@ -1,4 +1,4 @@
-"""Wrong: ranks start alike, and then each trains on its own rows by itself.
+"""Wrong: ranks start alike, and then each trains on its own samples by itself.
 
 torchrun --nproc-per-node 2 unsynchronized_wrong.py
 """
@@ -23,22 +23,22 @@ model = nn.Linear(20, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 teacher, seen_by_all = torch.randn(20, 1), torch.randn(200, 20)
 torch.manual_seed(1 + rank)
-rows = torch.randn(200, 20)  # this rank's shard
-targets = rows @ teacher + torch.randn(200, 1)
+samples = torch.randn(200, 20)  # this rank's shard
+targets = samples @ teacher + torch.randn(200, 1)
 
 for start in range(0, 200, 20):
     batch = slice(start, start + 20)
     optimizer.zero_grad()
-    nn.functional.mse_loss(model(rows[batch]), targets[batch]).backward()
+    nn.functional.mse_loss(model(samples[batch]), targets[batch]).backward()
     optimizer.step()
 
 answers = model(seen_by_all)
 loss = nn.functional.mse_loss(answers, seen_by_all @ teacher).item()
-told = [None] * dist.get_world_size()
-mine = f"parameters {digest(model)}, loss on the same rows {loss:.4f}"
-dist.all_gather_object(told, mine)
+gathered = [None] * dist.get_world_size()
+mine = f"parameters {digest(model)}, loss on the same samples {loss:.4f}"
+dist.all_gather_object(gathered, mine)
 if rank == 0:
-    for other, words in enumerate(told):
+    for other, words in enumerate(gathered):
         print(f"rank {other}: {words}")
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang

@@ -23,24 +23,24 @@ mine = range(DEPTH // 2) if rank == 0 else range(DEPTH // 2, DEPTH)
 model = nn.Sequential(*(layer(index) for index in mine))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 torch.manual_seed(DEPTH)
-rows, targets = torch.randn(16, WIDTH), torch.rand(16, WIDTH)
+samples, targets = torch.randn(16, WIDTH), torch.rand(16, WIDTH)
 if rank == 0:
     num_parameters = sum(p.numel() for p in model.parameters())
     print(f"rank 0 holds {num_parameters:,} parameters")
 
 for step in range(STEPS):
     optimizer.zero_grad()
-    loss, border = torch.zeros(()), torch.empty_like(rows)
+    loss, border = torch.zeros(()), torch.empty_like(samples)
     if rank == 0:
-        output = model(rows)
+        output = model(samples)
         dist.send(output.detach(), dst=1)
         dist.recv(border, src=1)  # the gradient of what was sent
         output.backward(border)
     else:
-        dist.recv(border, src=0)  # what the first layers made of the rows
+        dist.recv(border, src=0)  # what the first layers made of the samples
         output = model(border.requires_grad_())
         errors = nn.functional.mse_loss(output, targets, reduction="sum")
-        loss = errors / len(rows)
+        loss = errors / len(samples)
         loss.backward()
         dist.send(border.grad, dst=0)
     optimizer.step()

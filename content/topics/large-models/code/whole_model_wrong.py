@@ -17,14 +17,14 @@ def layer(index: int) -> nn.Module:
 model = nn.Sequential(*(layer(index) for index in range(DEPTH)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 torch.manual_seed(DEPTH)
-rows, targets = torch.randn(16, WIDTH), torch.rand(16, WIDTH)
+samples, targets = torch.randn(16, WIDTH), torch.rand(16, WIDTH)
 
 num_parameters = sum(p.numel() for p in model.parameters())
 print(f"rank 0 holds {num_parameters:,} parameters")
 for step in range(STEPS):
     optimizer.zero_grad()
-    errors = nn.functional.mse_loss(model(rows), targets, reduction="sum")
-    loss = errors / len(rows)
+    errors = nn.functional.mse_loss(model(samples), targets, reduction="sum")
+    loss = errors / len(samples)
     loss.backward()
     optimizer.step()
     print(f"step {step}: loss {loss.item():.2f}")

@@ -12,10 +12,10 @@ torch.manual_seed(0)
 model = nn.Linear(10, 1)
 batch, targets = torch.randn(100, 10), torch.randn(100, 1)
 start, end = (0, 80) if rank == 0 else (80, 100)
-own_rows, own_targets = batch[start:end], targets[start:end]
+own_samples, own_targets = batch[start:end], targets[start:end]
 
-loss = nn.functional.mse_loss(model(own_rows), own_targets)
-loss = loss * len(own_rows) / len(batch)
+loss = nn.functional.mse_loss(model(own_samples), own_targets)
+loss = loss * len(own_samples) / len(batch)
 loss.backward()
 combined = model.weight.grad.clone()
 dist.all_reduce(combined)
@@ -23,7 +23,7 @@ combined = combined / world_size
 
 if rank == 0:
     whole = torch.autograd.grad(nn.functional.mse_loss(model(batch), targets), model.weight)[0]
-    print(f"parts of {end} and {len(batch) - end} rows")
+    print(f"parts of {end} and {len(batch) - end} samples")
     length = combined.norm() / whole.norm()
     cosine = nn.functional.cosine_similarity(combined, whole).item()
     print(f"combined gradient against that of the batch: {length:.4f} as long, cosine {cosine:.4f}")

@@ -1,4 +1,4 @@
-"""Right: each rank has neighbouring rows, so laying the outputs end to end restores the order.
+"""Right: each rank has neighbouring samples, so laying the outputs end to end restores the order.
 
 torchrun --nproc-per-node 2 order_right.py
 """
@@ -14,11 +14,11 @@ rank, world_size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 model = nn.Linear(3, 1)
 batch = torch.randn(8, 3)
-targets = model(batch).detach()  # the model is right about every row
-own_rows = batch.chunk(world_size)[rank]
+targets = model(batch).detach()  # the model is right about every sample
+own_samples = batch.chunk(world_size)[rank]
 
 with torch.no_grad():
-    outputs = model(own_rows)
+    outputs = model(own_samples)
     gathered = [torch.empty_like(outputs) for _ in range(world_size)]
     dist.gather(outputs, gathered if rank == 0 else None)
     together = torch.cat(gathered)

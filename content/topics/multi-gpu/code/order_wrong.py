@@ -1,4 +1,4 @@
-"""Wrong: the rows are dealt out like cards, and the outputs are laid end to end.
+"""Wrong: the samples are dealt out like cards, and the outputs are laid end to end.
 
 torchrun --nproc-per-node 2 order_wrong.py
 """
@@ -14,11 +14,11 @@ rank, world_size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 model = nn.Linear(3, 1)
 batch = torch.randn(8, 3)
-targets = model(batch).detach()  # the model is right about every row
-own_rows = batch[rank::world_size]
+targets = model(batch).detach()  # the model is right about every sample
+own_samples = batch[rank::world_size]
 
 with torch.no_grad():
-    outputs = model(own_rows)
+    outputs = model(own_samples)
     gathered = [torch.empty_like(outputs) for _ in range(world_size)]
     dist.gather(outputs, gathered if rank == 0 else None)
     together = torch.cat(gathered)

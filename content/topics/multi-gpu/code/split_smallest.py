@@ -11,14 +11,14 @@ rank, world_size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 model = torch.nn.Linear(3, 1)  # the same on every rank
 batch, targets = torch.randn(8, 3), torch.randn(8, 1)
-rows = slice(rank * 8 // world_size, (rank + 1) * 8 // world_size)
-mse_loss(model(batch[rows]), targets[rows]).backward()
+samples = slice(rank * 8 // world_size, (rank + 1) * 8 // world_size)
+mse_loss(model(batch[samples]), targets[samples]).backward()
 average = model.weight.grad.clone()
 dist.all_reduce(average)  # now the sum over the ranks
 average /= world_size
 if rank == 0:
     whole = torch.autograd.grad(mse_loss(model(batch), targets), model.weight)[0]
-    for name, one in ("own rows", model.weight.grad), ("average", average), ("whole", whole):
+    for name, one in ("own samples", model.weight.grad), ("average", average), ("whole", whole):
         print(f"{name:>8}: {[round(v, 4) for v in one[0].tolist()]}")
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang

@@ -1,4 +1,4 @@
-"""Right: each rank takes a mean over its own rows, and the mean of these means is applied.
+"""Right: each rank takes a mean over its own samples, and the mean of these means is applied.
 
 torchrun --nproc-per-node 2 summed_right.py
 """
@@ -16,11 +16,11 @@ model = nn.Linear(10, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.6)
 batch = torch.randn(200, 10)
 targets = batch @ torch.randn(10, 1)
-own_rows, own_targets = batch.chunk(world_size)[rank], targets.chunk(world_size)[rank]
+own_samples, own_targets = batch.chunk(world_size)[rank], targets.chunk(world_size)[rank]
 
 for step in range(1, 31):
     optimizer.zero_grad()
-    nn.functional.mse_loss(model(own_rows), own_targets).backward()
+    nn.functional.mse_loss(model(own_samples), own_targets).backward()
     for parameter in model.parameters():
         combined = parameter.grad.clone()
         dist.all_reduce(combined)

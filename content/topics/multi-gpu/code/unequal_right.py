@@ -1,4 +1,4 @@
-"""Right: the parts of the batch differ in size, and each mean counts by its rows.
+"""Right: the parts of the batch differ in size, and each mean counts by its samples.
 
 torchrun --nproc-per-node 2 unequal_right.py
 """
@@ -12,14 +12,14 @@ from torch import nn
 dist.init_process_group("gloo")
 rank, world_size = dist.get_rank(), dist.get_world_size()
 batch = torch.tensor([1.0, 2.0, 3.0, 8.0, 11.0])
-own_rows = batch.chunk(world_size)[rank]
-answer = nn.Parameter(torch.zeros(1))  # one number, which should become the mean of the rows
+own_samples = batch.chunk(world_size)[rank]
+answer = nn.Parameter(torch.zeros(1))  # one number, which should become the mean of the samples
 optimizer = torch.optim.SGD([answer], lr=0.1)
 
 for _ in range(100):
     optimizer.zero_grad()
-    ((own_rows - answer) ** 2).mean().backward()
-    combined = answer.grad * len(own_rows) / len(batch)
+    ((own_samples - answer) ** 2).mean().backward()
+    combined = answer.grad * len(own_samples) / len(batch)
     dist.all_reduce(combined)
     answer.grad = combined
     optimizer.step()

@@ -1,0 +1,88 @@
+"""What a collective's arguments say: its name, its payload, and which ranks it connects.
+
+In: an operation of the namespaces `c10d` and `_c10d_functional` as a dispatch mode sees it, with
+its real arguments. Out: what PyTorch's users call it, its bytes, its group, its two ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils._pytree import tree_leaves
+
+Ends = tuple[int | None, int | None]  # source and destination, global ranks; None: every rank
+EVERY_RANK: Ends = (None, None)
+
+# What the dispatcher calls an operation → what PyTorch's users call it.
+OPERATIONS = {
+    "allreduce_": "all_reduce",
+    "all_reduce": "all_reduce",
+    "allgather_": "all_gather",
+    "_allgather_base_": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "_reduce_scatter_base_": "reduce_scatter",
+    "reduce_scatter_": "reduce_scatter",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "broadcast_": "broadcast",
+    "send": "send",
+    "recv_": "recv",
+    "scatter_": "scatter",
+    "gather_": "gather",
+    "reduce_": "reduce",
+    "alltoall_": "all_to_all",
+    "alltoall_base_": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "allreduce_coalesced_": "all_reduce",
+    "allgather_coalesced_": "all_gather",
+    "allgather_into_tensor_coalesced_": "all_gather",
+    "reduce_scatter_tensor_coalesced_": "reduce_scatter",
+    "recv_any_source_": "recv",
+}
+# Operations with a root. The first number among the arguments of these, of `send` and of `recv_`
+# names a rank of the *group*: on gloo, in the group of the global ranks 1 and 3, each of them to or
+# from global rank 3 passed the number 1, whether its caller wrote `dst=3` or `group_dst=1`. The
+# number of `recv_any_source_` is a tag, so its source stays unknown.
+ROOT_SENDS = {"broadcast_", "scatter_"}
+ROOT_RECEIVES = {"gather_", "reduce_"}
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Every tensor in nested arguments."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def payload_bytes(arguments: Iterable[Any]) -> int:
+    """Bytes of the larger side of a collective: its payload, as this rank sees it."""
+    return max((sum(t.nbytes for t in tensors_in(a)) for a in arguments), default=0)
+
+
+def process_group(arguments: Iterable[Any]) -> dist.ProcessGroup | None:
+    """The group that an operation is called on; None where no argument is a group."""
+    for argument in arguments:
+        if isinstance(argument, torch.ScriptObject) and "ProcessGroup" in str(argument._type()):
+            return dist.ProcessGroup.unbox(argument)
+    return None
+
+
+def ends_of(name: str, arguments: Iterable[Any]) -> Ends:
+    """Which rank sends and which receives, as global ranks; None for every rank of the group.
+
+    Args:
+        name: the operation's, as the dispatcher calls it.
+        arguments: of the operation.
+    """
+    if name == "recv_any_source_":
+        return None, dist.get_rank()
+    if name not in {"send", "recv_", *ROOT_SENDS, *ROOT_RECEIVES}:
+        return EVERY_RANK
+    arguments = list(arguments)
+    number = next(one for one in arguments if type(one) is int)
+    named = dist.get_process_group_ranks(process_group(arguments))[number]
+    if name == "send":
+        return dist.get_rank(), named
+    if name == "recv_":
+        return named, dist.get_rank()
+    return (named, None) if name in ROOT_SENDS else (None, named)

@@ -1,0 +1,206 @@
+"""What the meters and clocks measured on ranks: memory, collectives and times.
+
+Two kinds of bytes are measured, and they are not interchangeable:
+
+- *Tensor bytes* are the sizes of storages, as the memory meter follows them: exact, the same on
+  every machine, without the allocator's rounding. Every field of `Memory` but two holds them.
+- *Process and allocator bytes* are what the system gave out. `Memory.kernel_peak_bytes` counts
+  pages of the process, and `Memory.allocator` holds what an accelerator's caching allocator gave
+  out, with each block rounded up. The metered tensor bytes are checked against them.
+
+Every measured time of a run is in `Timing`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from runners.traces.schema import Activity, Record, without
+
+
+class MemoryClasses(Record):
+    """Tensor bytes by what they are for."""
+
+    parameters_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int
+    buckets_bytes: int = Field(description="what a wrapper (DDP, FSDP) keeps to communicate")
+    buffers_bytes: int = Field(description="module buffers and input samples")
+
+
+class AllocatorMemory(Record):
+    """What the allocator of an accelerator counted on one rank, above its start."""
+
+    peak_bytes: int = Field(
+        description="allocator bytes: the most it had given out, each block rounded up"
+    )
+    workspace_bytes: int = Field(description="allocator bytes of cuBLAS, in no tensor")
+    rounding_bytes: int = Field(
+        description="allocator bytes that rounding may have added to the peak"
+    )
+    host_peak_bytes: int | None = Field(
+        default=None, description="tensor bytes in main memory, by the meter"
+    )
+
+
+class Memory(Record):
+    """What one rank needed, above what it held before the model was built.
+
+    `peak_bytes`, `at_peak`, `largest` and `phases` are tensor bytes, from the dispatch-mode meter
+    of a metered pass. `kernel_peak_bytes` counts resident pages of the process over the same
+    stretch, and is the only one that a budgeted pass has on CPU. On an accelerator the tensor bytes
+    are those on the device, and `allocator` holds the allocator bytes that they are checked
+    against.
+    """
+
+    peak_bytes: int | None = Field(description="tensor bytes: the most held at one time")
+    peak_phase: str | None = Field(description="the phase of that moment")
+    at_peak: MemoryClasses | None = Field(description="tensor bytes of each class at that moment")
+    largest: MemoryClasses | None = Field(
+        description="tensor bytes: the most that each class ever held"
+    )
+    phases: dict[str, int] = Field(description="tensor bytes: the peak of each phase")
+    kernel_peak_bytes: int | None = Field(
+        description="process bytes: growth of the kernel's high-water mark of resident pages"
+    )
+    allocator: AllocatorMemory | None = Field(
+        default=None, description="allocator bytes, of an accelerator"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """On CPU there is none."""
+        whole: dict[str, object] = dumped(self)
+        return {k: v for k, v in whole.items() if k != "allocator" or v is not None}
+
+
+class Transfer(Record):
+    """All calls of one operation between the same ranks; at least one of the two is named.
+
+    Ranks are global: the number in the whole run, also where the operation ran in a subgroup.
+    """
+
+    source: int | None = Field(
+        description="null: every rank of the group (gather, reduce), or any rank that sent (recv)"
+    )
+    destination: int | None = Field(
+        description="null: every rank of the group (broadcast, scatter)"
+    )
+    count: int
+    bytes: int = Field(description="payload as this rank sees it, summed over the calls")
+
+
+class Collective(Record):
+    """All calls of one operation on one rank during one metered step."""
+
+    operation: str
+    count: int
+    bytes: int = Field(description="payload passed to the operation, summed over the calls")
+    transfers: list[Transfer] = Field(
+        default=[],
+        description="the same calls by source and destination, where the operation has a root or "
+        "a peer: send, recv, broadcast, scatter, gather, reduce",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """An all-reduce has neither a root nor a peer."""
+        return without(("transfers",), dumped(self))
+
+
+class SampledSeconds(Record):
+    """Repeated measurements of one time, raw, with what is reported of them."""
+
+    unit: Literal["seconds"]
+    samples: list[float]
+    num_samples: int
+    first_quartile_seconds: float
+    median_seconds: float
+    third_quartile_seconds: float
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> SampledSeconds:
+        """Summarise raw samples, in seconds.
+
+        Raises:
+            ValueError: without a sample.
+        """
+        if not seconds:
+            raise ValueError("no sample to summarise")
+        kept = [round(s, 7) for s in seconds]
+        first, middle, third = (
+            statistics.quantiles(kept, n=4, method="inclusive")
+            if len(kept) > 1
+            else (kept[0], kept[0], kept[0])
+        )
+        return cls(
+            unit="seconds",
+            samples=kept,
+            num_samples=len(kept),
+            first_quartile_seconds=round(first, 7),
+            median_seconds=round(middle, 7),
+            third_quartile_seconds=round(third, 7),
+        )
+
+
+class Span(Record):
+    """What a rank was doing between two moments of the one step a timeline shows."""
+
+    rank: int
+    activity: Activity
+    name: str
+    start_seconds: float
+    end_seconds: float
+
+
+class RankTime(Record):
+    """How one rank spent the step of the timeline."""
+
+    rank: int
+    compute_seconds: float
+    communication_seconds: float
+    waiting_seconds: float
+    waiting_share: float = Field(description="of the whole step, 0 to 1")
+
+
+class RankClock(Record):
+    """The clock of one rank against that of rank 0, just before the step of the timeline.
+
+    A time of rank 0's clock is a time of this rank's clock minus `offset_seconds`, to within
+    `error_seconds`.
+    """
+
+    rank: int
+    offset_seconds: float = Field(description="this rank's clock minus that of rank 0")
+    error_seconds: float = Field(
+        description="bound of the offset's error: half of the shortest round trip with rank 0"
+    )
+
+
+class Timing(Record):
+    """Every measured time of a run."""
+
+    wall_seconds: float = Field(description="the run with all its passes")
+    oversubscribed: bool = Field(
+        description="more ranks than cores, or than accelerators: not for fits of speed"
+    )
+    step: SampledSeconds | None
+    stages: dict[str, float] = Field(description="seconds by stage")
+    prediction: dict[str, float] = Field(description="seconds by prediction step")
+    timeline: list[Span]
+    ranks: list[RankTime]
+    clocks: list[RankClock] = Field(
+        default=[], description="of the timeline's ranks, one each; empty: one rank, or no timeline"
+    )
+    measures: dict[str, SampledSeconds] = Field(
+        default={}, description="times that the experiment itself took, beside those of steps"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Few experiments time anything but steps and stages, and few have a timeline."""
+        return without(("measures", "clocks"), dumped(self))

@@ -1,0 +1,138 @@
+"""How quiet a machine was around an experiment: the record in its trace, and the judgement.
+
+In: what `runners/measuring/quiet.py` read before and after the experiment. Out: a `Quiet`, and
+whether the experiment was quiet: other processes used at most `MOST_LOAD_SHARE` of the cores before
+and after it, and each canary took the same time before and after it, within `MOST_RATIO`. Pure; no
+torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from runners.traces.schema import Record
+
+MOST_LOAD_SHARE = 0.05
+MOST_RATIO = 1.05
+
+
+@dataclass(frozen=True)
+class Quietness:
+    """Which of a machine's experiments it measured while it was quiet.
+
+    Attributes:
+        quiet: their names.
+        disturbed: the names of those that were not quiet.
+        unknown: the names of those whose traces do not record it.
+    """
+
+    quiet: tuple[str, ...]
+    disturbed: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def num(self) -> int:
+        """All experiments."""
+        return len(self.quiet) + len(self.disturbed) + len(self.unknown)
+
+    def line(self) -> str:
+        """The whole in one line."""
+        if not self.num:
+            return "No experiment has been measured."
+        if not self.quiet and not self.disturbed:
+            return "The traces do not record whether the machine was quiet."
+        if len(self.quiet) == self.num:
+            return f"All {self.num} experiments were measured on a quiet machine."
+        head = f"{len(self.quiet)} of {self.num} experiments were measured on a quiet machine"
+        parts = (("not quiet", self.disturbed), ("not recorded", self.unknown))
+        said = [f"{word}: {', '.join(names)}" for word, names in parts if names]
+        return f"{'; '.join([head, *said])}."
+
+
+class Canary(Record):
+    """The time of one small, fixed piece of work before and after an experiment."""
+
+    before_seconds: float = Field(gt=0)
+    after_seconds: float = Field(gt=0)
+
+    @property
+    def ratio(self) -> float:
+        """The longer time over the shorter one, from 1."""
+        times = (self.before_seconds, self.after_seconds)
+        return max(times) / min(times)
+
+
+class Quiet(Record):
+    """What else the machine did around an experiment; of several sessions, the least quiet."""
+
+    load_before_share: float | None = Field(
+        description="of the cores, used by other processes; null: the platform does not tell"
+    )
+    load_after_share: float | None
+    canaries: dict[str, Canary] = Field(description="compute, copy, messages")
+    largest_ratio: float = Field(description="of a canary's two times, the longer over the shorter")
+
+    @classmethod
+    def of(cls, loads: tuple[float | None, float | None], canaries: dict[str, Canary]) -> Quiet:
+        """A record of the loads before and after, and of the canaries by name."""
+        largest = max((one.ratio for one in canaries.values()), default=1.0)
+        return cls(
+            load_before_share=loads[0],
+            load_after_share=loads[1],
+            canaries=canaries,
+            largest_ratio=round(largest, 4),
+        )
+
+    @property
+    def disturbances(self) -> list[str]:
+        """Why the experiment was not quiet, in words; empty where it was quiet."""
+        loads = (("before", self.load_before_share), ("after", self.load_after_share))
+        return [
+            *(
+                f"other processes used {share:.0%} of the cores {when} it"
+                for when, share in loads
+                if share is not None and share > MOST_LOAD_SHARE
+            ),
+            *(
+                f"the {name} canary differed by {one.ratio - 1:.1%} before and after it"
+                for name, one in sorted(self.canaries.items())
+                if one.ratio > MOST_RATIO
+            ),
+        ]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing disturbed the experiment."""
+        return not self.disturbances
+
+    @property
+    def disturbance(self) -> float:
+        """The largest excess, in units of what is allowed; above 1 it was not quiet."""
+        loads = (self.load_before_share or 0.0, self.load_after_share or 0.0)
+        ratios = (one.ratio for one in self.canaries.values())
+        return max(
+            *(share / MOST_LOAD_SHARE for share in loads),
+            *((ratio - 1) / (MOST_RATIO - 1) for ratio in ratios),
+        )
+
+
+def least_quiet(sessions: list[Quiet | None]) -> Quiet | None:
+    """The least quiet of an experiment's sessions; None where one of them was not recorded."""
+    known = [one for one in sessions if one is not None]
+    if not known or len(known) < len(sessions):
+        return None
+    return max(known, key=lambda one: one.disturbance)
+
+
+def quietness(records: Mapping[str, Quiet | None]) -> Quietness:
+    """Sort experiments, by name, by what their traces record."""
+    return Quietness(
+        quiet=tuple(name for name, one in records.items() if one is not None and one.is_quiet),
+        disturbed=tuple(
+            name for name, one in records.items() if one is not None and not one.is_quiet
+        ),
+        unknown=tuple(name for name, one in records.items() if one is None),
+    )

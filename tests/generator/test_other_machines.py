@@ -1,0 +1,196 @@
+"""Several machines in one book: what each says of the same claims, and what no machine can move."""
+
+import json
+import posixpath
+import re
+
+import pytest
+
+from generator.evidence.evaluation import Evidence
+from generator.evidence.other_machines import other_outcomes
+from generator.evidence.verdicts import judge
+from generator.pages import rendering, sifting
+from generator.website import publish
+
+
+def there(copy, name="desk"):
+    book = copy.load("reference-frozen")
+    return other_outcomes(book, judge(book, Evidence(book)))[name].outcomes
+
+
+@pytest.fixture
+def desk(copy):
+    """The frozen book, shown as the reference machine measured it, with a second machine."""
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    (copy.content / "traces" / "this-machine").unlink()
+    return copy
+
+
+def scaled_times(document, factor):
+    """A trace in which every measured time is another."""
+    if isinstance(document, dict):
+        return {
+            name: scaled_times(one, factor)
+            if not (name.endswith("_seconds") and isinstance(one, float))
+            else one * factor
+            for name, one in document.items()
+        }
+    if isinstance(document, list):
+        return [scaled_times(one, factor) for one in document]
+    return document
+
+
+def test_a_copied_machine_with_other_times_moves_no_law(desk):
+    file = desk.trace("tiny_training", "desk")
+    file.write_text(json.dumps(scaled_times(json.loads(file.read_text()), 0.25)))
+    book = desk.load("reference-frozen")
+    here = judge(book, Evidence(book))
+    laws = {name for name, outcome in here.items() if outcome.claim.kind == "law"}
+    found = there(desk)
+    assert laws & set(found)
+    assert {name: found[name].verdict for name in laws & set(found)} == {
+        name: here[name].verdict for name in laws & set(found)
+    }
+
+
+def test_other_outcomes_on_a_second_machine_are_told_on_both_pages_of_machines(desk):
+    desk.change_run("tiny_memory.halves_budget", machine="desk", status="failed")
+    rendered = rendering.render(desk.load("reference-frozen"))
+    for page in ("machines/desk.md", "machines/reference-frozen.md"):
+        assert "Under the budget the split model completes." in rendered[page], page
+    assert "another verdict" in rendered["evidence.md"]
+    assert rendered["machines/index.md"].count('href="desk.html"') == 1
+
+
+def test_a_claim_is_judged_on_a_machine_only_by_runs_that_are_all_its_own(copy):
+    copy.add_machine("desk", "tiny_memory")
+    (copy.content / "traces" / "this-machine").unlink()
+    found = there(copy)
+    assert found
+    runs = {run.partition(".")[0] for outcome in found.values() for run in outcome.runs}
+    assert runs == {"tiny_memory"}
+    assert "mixes two machines" not in str(found)
+
+
+def test_a_law_that_does_not_apply_on_another_machine_says_so_and_is_not_broken(desk):
+    desk.change_run("tiny_memory.halves", machine="desk", status="skipped", reason="one core")
+    found = [one for one in there(desk).values() if "tiny_memory.halves" in one.runs]
+    assert found
+    assert {one.verdict for one in found} == {"does_not_apply"}
+    assert not any(one.is_broken_law for one in found)
+    text = rendering.render(desk.load("reference-frozen"))["evidence.md"]
+    assert "does not apply" in text
+
+
+def test_a_lesson_compares_its_claims_with_every_other_machine(desk):
+    desk.change_run("tiny_memory.halves_budget", machine="desk", status="failed")
+    alone = {
+        name for name, text in rendering.render(desk.load("desk")).items() if "pb-else" in text
+    }
+    text = rendering.render(desk.load("reference-frozen"))["topics/sharding/experiment.md"]
+    aside = text.split('class="pb-elsewhere"')[1].split("</aside>")[0]
+    assert "desk" in aside
+    assert "Some differ." in aside
+    assert alone, "the second machine's own pages compare too"
+
+
+def test_a_book_of_one_machine_compares_with_nothing(book):
+    assert other_outcomes(book, judge(book, Evidence(book))) == {}
+    assert not any("pb-elsewhere" in text for text in rendering.render(book).values())
+
+
+def test_every_law_stands_with_predicted_observed_error_and_verdict(book):
+    text = rendering.render(book)["evidence.md"]
+    sections = re.findall(r'<section class="pb-claim.*?</section>', text, re.DOTALL)
+    assert len(sections) == len(book.claims)
+    for section in sections:
+        name = re.search(r'id="claim-([a-z0-9@._-]+)"', section)[1]
+        claim = book.claims[name]
+        assert "Predicted" in section
+        assert "Observed" in section
+        assert 'class="pb-verdict' in section
+        assert ("Law" if claim.kind == "law" else "Observation") in section
+        if claim.source:
+            assert book.references[claim.source].url in section
+
+
+def test_the_summary_counts_what_the_verdicts_say(book):
+    outcomes = judge(book, Evidence(book))
+    laws = [one for one in outcomes.values() if one.claim.kind == "law"]
+    holding = sum(one.verdict == "holds" for one in laws)
+    text = rendering.render(book)["evidence.md"].split("## What it comes to")[1].split("<table")[0]
+    words = " ".join(re.sub(r"<[^>]+>", " ", text).split())
+    assert words.startswith(f"{holding} of {len(laws)} laws hold")
+    assert f"{len(outcomes) - len(laws)} observations" in words
+
+
+def test_a_claims_topics_are_those_that_name_it_and_those_of_its_file(copy):
+    from generator.evidence.claim_topics import topics_by_claim
+
+    before = topics_by_claim(copy.load())
+    file = next(iter(sorted((copy.content / "claims").glob("*.yml"))))
+    file.write_text("topics: [asking]\n" + file.read_text())
+    after = topics_by_claim(copy.load())
+    assert any(before.values())
+    moved = {name for name in after if "asking" in after[name]}
+    assert moved > {name for name in before if "asking" in before[name]}
+
+
+def test_a_topic_that_does_not_exist_is_refused_with_its_place(copy):
+    file = next(iter(sorted((copy.content / "claims").glob("*.yml"))))
+    file.write_text("topics: [askin]\n" + file.read_text())
+    (error,) = copy.errors()
+    assert "no topic 'askin'" in error
+    assert "asking" in error
+
+
+def test_every_choice_has_a_rule_that_hides_what_it_leaves_out():
+    css = sifting.css(["ddp"], 2, ["holds", "does_not_hold"])
+    for choice in ("k-law", "t-ddp", "m1", "v-holds", "v-does-not-hold", "v-differs"):
+        assert f'option[value="{choice}"]:checked) .pb-one:not([data-is~="{choice}"])' in css
+    assert '.pb-one:not([data-is~="m1-v-holds"]){display:none}' in css
+
+
+def test_a_thing_bears_the_marks_of_its_topics_kind_and_verdicts():
+    marks = sifting.marks(["ddp"], "law", [("m0", "holds"), ("m1", "does_not_hold")], differs=True)
+    assert set(marks.split()) == {
+        "k-law", "t-ddp", "m0", "v-holds", "m0-v-holds",
+        "m1", "v-does-not-hold", "m1-v-does-not-hold", "v-differs",
+    }  # fmt: skip
+
+
+def test_a_part_of_a_machine_stands_in_the_book_as_a_machine_whose_links_lead_somewhere(copy):
+    part = "desk/1-of-2-cores"
+    copy.add_machine("desk", "tiny_memory")
+    copy.add_machine(part, "tiny_memory", "tiny_training")
+    described = copy.content / "traces" / part / "machine.json"
+    facts = {**json.loads(described.read_text()), "num_cores": 1, "num_installed_cores": 2}
+    described.write_text(json.dumps(facts))
+    book = copy.load()
+    assert list(book.machines) == [part, "reference-frozen", "desk"]
+    files = publish.site_files(book, copy.content)
+    assert f"traces/{part}/tiny_training.json" in files
+    ours = [path for path in files if path.startswith("machines/") or path == "evidence.md"]
+    assert f"machines/{part}.md" in ours
+    for path in ours:
+        links = re.findall(r'href="([^"#:]+\.(?:html|json))', files[path].decode())
+        assert links
+        for link in links:
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+            assert target.replace(".html", ".md") in files, (path, link)
+    text = files[f"machines/{part}.md"].decode()
+    assert "Installed cores, not all of which these ranks may use" in text
+    assert "Installed cores" not in files["machines/desk.md"].decode()
+
+
+def test_a_part_that_was_measured_before_its_whole_is_shown_on_its_own(copy):
+    copy.add_machine("desk/1-of-2-cores", "tiny_memory")
+    assert list(copy.load().machines) == ["desk/1-of-2-cores", "reference-frozen"]
+
+
+def test_a_trace_that_lies_in_the_folder_of_a_part_says_so(copy):
+    copy.add_machine("desk/1-of-2-cores", "tiny_memory")
+    path = copy.content / "traces" / "desk" / "1-of-2-cores" / "machine.json"
+    path.write_text(path.read_text().replace("desk/1-of-2-cores", "desk"))
+    (told,) = copy.errors()
+    assert "name: is 'desk', the folder says 'desk/1-of-2-cores'" in told

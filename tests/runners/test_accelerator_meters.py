@@ -1,0 +1,276 @@
+"""Memory and collectives of an accelerator, without one: a model of its allocator, fake tensors."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch._subclasses import FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from runners.meters.activity import collective_of
+from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
+from runners.meters.fake_memory import FakeMemoryMeter
+from runners.meters.kernel import MeterDisagreesError
+from runners.meters.memory import MemoryMeter
+from runners.meters.refusal import held_bytes_at
+from runners.plans.experiment import RunPlan
+from runners.ranks.heartbeat import Heart
+from runners.ranks.process import failure_of
+from runners.ranks.rank import Rank
+from runners.system import accelerator
+from runners.traces.measured import AllocatorMemory, Memory
+from tests.runners.segments import MIB, CachingAllocator
+
+CUDA = torch.device("cuda", 0)
+
+
+class Mirror(TorchDispatchMode):
+    """Lets a model of the device's allocator see what operations on CPU allocate and free."""
+
+    def __init__(self, model: CachingAllocator) -> None:
+        super().__init__()
+        self.model = model
+        self.known: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            storage = result.untyped_storage()
+            if storage._cdata not in self.known:
+                self.known.add(storage._cdata)
+                number = self.model.allocate(storage.nbytes())
+                weakref.finalize(storage, self._freed, storage._cdata, number)
+        return result
+
+    def _freed(self, address: int, number: int) -> None:
+        self.known.discard(address)
+        self.model.free(number)
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[CachingAllocator]:
+    """The model at the edge where the runners read the device's allocator."""
+    found = CachingAllocator()
+    stood_in = {
+        "allocated": lambda _: accelerator.Allocated(
+            found.allocated, found.peak, len(found.blocks)
+        ),
+        "reset_peak": lambda _: setattr(found, "peak", found.allocated),
+        "free_workspaces": lambda _: 0,
+    }
+    for name, function in stood_in.items():
+        monkeypatch.setattr(accelerator, name, function)
+    with Mirror(found):
+        yield found
+
+
+def floats(num_bytes: int) -> torch.Tensor:
+    """A tensor of so many bytes that are never touched."""
+    return torch.empty(num_bytes // 4)
+
+
+def test_a_run_whose_tensors_fit_the_budget_completes_whatever_segments_they_need(
+    model: CachingAllocator,
+) -> None:
+    budget = 402 * MIB
+    with AllocatorLimit(budget, CUDA) as limit:
+        held = [floats(192 * MIB), floats(192 * MIB), *(floats(6 * MIB) for _ in range(3))]
+        limit.check()
+    assert sum(t.nbytes for t in held) == budget
+    assert model.reserved == (2 * 192 + 20) * MIB  # a limit on reserved bytes would refuse this run
+
+
+def test_a_run_that_needs_more_than_the_budget_is_refused_though_its_segments_are_there(
+    model: CachingAllocator,
+) -> None:
+    first = floats(100 * MIB)
+    del first  # its segment stays, so that no further memory would be reserved below
+    with AllocatorLimit(60 * MIB, CUDA):
+        held = floats(40 * MIB)
+        with pytest.raises(torch.OutOfMemoryError) as refused:
+            floats(30 * MIB)
+    assert model.reserved == 100 * MIB
+    assert held.nbytes == 40 * MIB
+    rank: Any = SimpleNamespace(rank=1, phase_name="forward", step_index=2)
+    status, failure = failure_of(refused.value, rank)
+    assert (status, failure.kind) == ("out_of_memory", "out_of_memory")
+    assert failure.requested_bytes == 30 * MIB
+    assert failure.held_bytes == 40 * MIB  # with the request it is above the budget of 60 MiB
+
+
+def test_memory_that_an_operation_returns_before_it_ends_counts(model: CachingAllocator) -> None:
+    with AllocatorLimit(10 * MIB, CUDA) as limit:
+        model.free(model.allocate(11 * MIB))
+        with pytest.raises(torch.OutOfMemoryError, match="under a budget of 10485760"):
+            limit.check()
+
+
+def test_a_rank_is_refused_at_its_end_where_no_operation_follows(
+    model: CachingAllocator, tmp_path: Path
+) -> None:
+    rank = Rank(0, RunPlan("train"), "budgeted", CUDA, Heart(tmp_path / "heart"))
+    rank.limit_allocator(10 * MIB)
+    model.allocate(11 * MIB)
+    with pytest.raises(torch.OutOfMemoryError) as refused:
+        rank.finish()
+    assert held_bytes_at(refused.value) == 0  # before the operation that was refused
+    rank.lift_limit()
+    floats(20 * MIB)  # nothing is limited any more
+
+
+def test_what_lay_on_the_device_before_is_no_part_of_the_budget(model: CachingAllocator) -> None:
+    before = floats(30 * MIB)
+    with AllocatorLimit(10 * MIB, CUDA):
+        held = floats(10 * MIB)
+    assert model.allocated == before.nbytes + held.nbytes
+
+
+def test_the_meter_counts_tensors_on_the_device_and_those_in_main_memory_apart() -> None:
+    with FakeTensorMode(), FakeMemoryMeter(CUDA) as meter:
+        weight = torch.ones(100, 10, device=CUDA)
+        counters = [torch.zeros(()) for _ in range(3)]  # as Adam keeps its steps
+        product = weight @ weight.t()
+        meter.name([weight], "parameters")
+    memory = meter.memory(None)
+    assert memory.peak_bytes == weight.nbytes + product.nbytes == 4 * (1000 + 10_000)
+    assert memory.largest is not None
+    assert memory.largest.parameters_bytes == 4000
+    assert meter.host_peak_bytes() == 4 * len(counters)
+
+
+def test_the_meter_of_a_rank_on_cpu_counts_every_tensor() -> None:
+    with MemoryMeter() as meter:
+        tensor = torch.ones(100)
+    assert meter.memory(None).peak_bytes == tensor.nbytes
+    assert meter.host_peak_bytes() == 0
+
+
+def metered(peak: int) -> Memory:
+    return Memory(
+        peak_bytes=peak,
+        peak_phase="backward",
+        at_peak=None,
+        largest=None,
+        phases={},
+        kernel_peak_bytes=None,
+    )
+
+
+def counted(peak: int, workspaces: int) -> AllocatorMemory:
+    return AllocatorMemory(peak_bytes=peak, workspace_bytes=workspaces, rounding_bytes=512)
+
+
+@pytest.mark.parametrize("above", [-512, 0, 512, 32 * MIB])
+def test_the_meter_agrees_with_an_allocator_that_also_holds_workspaces(above: int) -> None:
+    found = counted(100 * MIB + above, 32 * MIB)
+    assert checked(metered(100 * MIB), found).allocator == found
+
+
+@pytest.mark.parametrize("above", [-3 * MIB, 35 * MIB])
+def test_the_meter_disagrees_with_an_allocator_beyond_tensors_and_workspaces(above: int) -> None:
+    with pytest.raises(MeterDisagreesError, match="33554432 are cuBLAS workspaces"):
+        checked(metered(100 * MIB), counted(100 * MIB + above, 32 * MIB))
+
+
+def test_the_allocators_peak_lies_above_what_the_warm_up_left(
+    model: CachingAllocator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = floats(5 * MIB)
+    workspace = [model.allocate(8 * MIB)]
+
+    def free(_: torch.device) -> int:
+        before = model.allocated
+        for number in workspace:
+            model.free(number)
+        workspace.clear()
+        return before - model.allocated
+
+    monkeypatch.setattr(accelerator, "free_workspaces", free)
+    peak = AllocatorPeak(CUDA, counts_workspaces=True)
+    held = floats(12 * MIB)
+    workspace.append(model.allocate(8 * MIB))  # cuBLAS takes it at the first product
+    found = peak.read()
+    assert (found.peak_bytes, found.workspace_bytes) == (held.nbytes + 8 * MIB, 8 * MIB)
+    assert model.allocated == left.nbytes + held.nbytes
+
+
+# Names as profilers recorded them: NCCL 2.10 and 2.18 (…Kernel_…_Sum_float), 2.20 (ncclDevKernel_),
+# 2.23 (arguments in storage), 2.27 (symmetric memory); gloo's are those of ProcessGroupGloo.cpp.
+NAMES = {
+    "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)": "all_reduce",
+    "ncclKernel_AllReduce_RING_LL_Sum_half(ncclDevComm*, unsigned long, ncclWork*)": "all_reduce",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)": "all_reduce",
+    "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL(ncclDevKernelArgsStorage<4096ul>)": "all_reduce",
+    "ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)": "all_reduce",
+    "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)": "all_gather",
+    "ncclSymDevKernel_AllGather_LLMC(ncclSymDevArgs)": "all_gather",
+    "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevComm*)": "reduce_scatter",
+    "ncclDevKernel_Broadcast_RING_LL(ncclDevComm*)": "broadcast",
+    "ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevComm*)": "reduce",
+    "gloo:all_reduce": "all_reduce",
+    "gloo:all_gather": "all_gather",
+    "gloo:all_to_all": "all_to_all",
+    "gloo:send": "send",
+    "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm>": None,
+    "nccl:all_reduce": None,  # the call on the CPU, beside the kernel
+    "c10d::allreduce_": None,
+}
+
+
+@pytest.mark.parametrize(("recorded", "name"), NAMES.items())
+def test_a_collective_has_one_name_over_nccl_and_over_gloo(recorded: str, name: str | None) -> None:
+    assert collective_of(recorded) == name
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        ("all_to_allv", "all_to_all"),
+        ("all_to_all", "all_to_all"),
+        ("gather", "gather"),
+        ("", "send"),
+    ],
+)
+def test_nccls_one_kernel_for_sends_is_named_after_the_call(called: str, name: str) -> None:
+    kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    metadata = f'"stream": 20, "Collective name": "{called}", "Group size": 4'
+    assert collective_of(kernel, lambda: metadata) == name
+
+
+def test_the_memory_meter_names_every_collective_as_pytorchs_users_do() -> None:
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        with MemoryMeter() as meter:
+            meter.counting = True
+            whole, share = torch.zeros(8), torch.zeros(4)
+            parts = [torch.zeros(4), torch.zeros(4)]
+            dist.all_to_all_single(torch.zeros(8), whole)
+            dist.all_to_all(parts, [share, share])
+            dist.all_gather_single(whole, share)
+            dist.all_gather(parts, share)
+            dist.reduce_scatter_single(share, whole)
+            dist.all_reduce(whole)
+            dist.broadcast(whole, 0)
+            dist.reduce(whole, 0)
+            dist.send(whole, 1)
+            dist.recv(whole, 1)
+    finally:
+        dist.destroy_process_group()
+    assert {c.operation: (c.count, c.bytes) for c in meter.collective_list()} == {
+        "all_to_all": (2, 64),
+        "all_gather": (2, 64),
+        "reduce_scatter": (1, 32),
+        "all_reduce": (1, 32),
+        "broadcast": (1, 32),
+        "reduce": (1, 32),
+        "send": (1, 32),
+        "recv": (1, 32),
+    }

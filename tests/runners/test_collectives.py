@@ -1,0 +1,72 @@
+"""Which global ranks an operation connects, as the meter saw it in a subgroup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from runners.traces.measured import Collective, Transfer
+from runners.traces.records import Run
+
+pytestmark = pytest.mark.ranks
+BYTES = 1000  # of each tensor
+
+
+@pytest.fixture
+def ranks(run: Callable[[str, str], Run]) -> list[dict[str, Collective]]:
+    """The collectives of each rank, by operation."""
+    found = run("grouped", "grouped")
+    assert found.status == "completed"
+    return [{c.operation: c for c in rank.collectives} for rank in found.ranks]
+
+
+@pytest.mark.parametrize(
+    ("operation", "source", "destination", "root_bytes"),
+    [
+        ("broadcast", 3, None, BYTES),
+        ("scatter", 3, None, 2 * BYTES),
+        ("gather", None, 3, 2 * BYTES),
+        ("reduce", None, 3, BYTES),
+    ],
+)
+def test_the_root_of_a_subgroup_is_named_by_its_global_rank(
+    ranks: list[dict[str, Collective]],
+    operation: str,
+    source: int | None,
+    destination: int | None,
+    root_bytes: int,
+) -> None:
+    for rank, num_bytes in ((1, BYTES), (3, root_bytes)):
+        assert ranks[rank][operation].transfers == [
+            Transfer(source=source, destination=destination, count=1, bytes=num_bytes)
+        ]
+
+
+def test_what_is_sent_names_both_global_ranks_in_any_group(
+    ranks: list[dict[str, Collective]],
+) -> None:
+    sent = Transfer(source=1, destination=3, count=4, bytes=4 * BYTES)
+    assert ranks[1]["send"].transfers == [sent]
+
+
+def test_the_source_of_what_is_received_from_any_rank_stays_unknown(
+    ranks: list[dict[str, Collective]],
+) -> None:
+    assert ranks[3]["recv"].transfers == [
+        Transfer(source=None, destination=3, count=1, bytes=BYTES),
+        Transfer(source=1, destination=3, count=3, bytes=3 * BYTES),
+    ]
+
+
+def test_transfers_add_up_to_the_totals_and_an_all_reduce_has_none(
+    ranks: list[dict[str, Collective]],
+) -> None:
+    for operations in ranks:
+        for operation, found in operations.items():
+            if operation == "all_reduce":
+                assert found.transfers == []
+                assert "transfers" not in found.model_dump()
+            else:
+                assert sum(t.count for t in found.transfers) == found.count
+                assert sum(t.bytes for t in found.transfers) == found.bytes

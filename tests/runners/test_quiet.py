@@ -1,0 +1,317 @@
+"""A quiet machine: the judgement, the load of others, and what a reference set demands.
+
+No test measures how quiet this machine is: readings are injected, and load is only demanded where
+the test makes it.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runners import __main__ as command
+from runners.commands import run as running
+from runners.commands.run import RunRequest
+from runners.measuring import measure, quiet
+from runners.measuring.launch import Launcher
+from runners.measuring.pending import part_of, pending
+from runners.measuring.progress import Progress
+from runners.measuring.quiet import Load, NotIdleError, Reading, Watch
+from runners.traces import machine
+from runners.traces.files import read, read_part
+from runners.traces.quiet_record import Canary, Quiet, least_quiet, quietness
+from tests.conftest import wait_until
+
+STEADY = {"compute": 1e-3, "copy": 5e-3, "messages": 1e-5}
+IDLE = Reading(0.01, STEADY)
+BUSY = Reading(0.4, STEADY)
+SLOWER = Reading(0.01, {**STEADY, "copy": 5.5e-3})
+
+
+def _record(before: Reading = IDLE, after: Reading = IDLE) -> Quiet:
+    return before.until(after)
+
+
+class Readings:
+    """Gives readings in turn; the last of them for ever."""
+
+    def __init__(self, *readings: Reading) -> None:
+        self.readings = list(readings)
+        self.num_taken = 0
+
+    def __call__(self) -> Reading:
+        self.num_taken += 1
+        return self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
+
+
+# --- the judgement
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (IDLE, IDLE, []),
+        (Reading(0.05, STEADY), Reading(0.0, STEADY), []),
+        (Reading(None, STEADY), Reading(None, STEADY), []),
+        (BUSY, IDLE, ["other processes used 40% of the cores before it"]),
+        (IDLE, BUSY, ["other processes used 40% of the cores after it"]),
+        (IDLE, SLOWER, ["the copy canary differed by 10.0% before and after it"]),
+        (SLOWER, IDLE, ["the copy canary differed by 10.0% before and after it"]),
+        (IDLE, Reading(0.0, {**STEADY, "compute": 1.04e-3}), []),
+    ],
+)
+def test_an_experiment_is_quiet_without_load_and_with_equal_canaries(
+    before: Reading, after: Reading, says: list[str]
+) -> None:
+    found = before.until(after)
+    assert found.disturbances == says
+    assert found.is_quiet == (not says)
+    assert (found.disturbance > 1) == bool(says)
+
+
+def test_the_largest_ratio_is_that_of_the_canary_that_moved_most() -> None:
+    assert _record().largest_ratio == 1
+    assert _record(IDLE, SLOWER).largest_ratio == pytest.approx(1.1)
+    assert Canary(before_seconds=2.0, after_seconds=1.0).ratio == 2
+
+
+def test_of_several_sessions_the_least_quiet_counts_and_one_without_a_record_is_unknown() -> None:
+    good, bad, worse = _record(), _record(IDLE, SLOWER), _record(BUSY)
+    assert least_quiet([good, bad]) == bad
+    assert least_quiet([worse, bad, good]) == worse
+    assert least_quiet([good, None]) is None
+    assert least_quiet([]) is None
+
+
+def test_one_line_says_which_experiments_were_measured_on_a_quiet_machine() -> None:
+    good, bad = _record(), _record(BUSY)
+    lines = {
+        "All 2 experiments were measured on a quiet machine.": {"a": good, "b": good},
+        "1 of 3 experiments were measured on a quiet machine; not quiet: b; not recorded: c.": {
+            "a": good, "b": bad, "c": None,
+        },
+        "The traces do not record whether the machine was quiet.": {"a": None},
+        "No experiment has been measured.": {},
+    }  # fmt: skip
+    for line, records in lines.items():
+        assert quietness(records).line() == line
+
+
+def test_one_reading_ends_an_experiment_and_begins_the_next() -> None:
+    readings = Readings(IDLE, SLOWER, BUSY)
+    watch = Watch(readings)
+    assert watch.end(watch.begin()) == _record(IDLE, SLOWER)
+    assert watch.end(watch.begin()) == _record(SLOWER, BUSY)
+    assert readings.num_taken == 3
+    watch.forget()
+    watch.begin()
+    assert readings.num_taken == 4
+
+
+# --- what is read
+
+
+@pytest.fixture
+def two_busy_processes() -> Iterator[None]:
+    """Two processes that compute without end."""
+    program = "print('ready', flush=True)\nwhile True: pass"
+    started = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for one in started:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    yield
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.usefixtures("two_busy_processes")
+def test_load_sees_two_busy_processes_and_names_them() -> None:
+    seen: list[Load] = []
+
+    def is_seen() -> bool:
+        seen.append(quiet.load())
+        return not seen[-1].is_low and bool(seen[-1].names)
+
+    wait_until(is_seen)
+    assert seen[-1].share is not None
+    assert 0.05 < seen[-1].share <= 1
+
+
+def _stat(folder: Path, ticks: str, **processes: int) -> None:
+    (folder / "stat").write_text(f"cpu  {ticks} 0 0\ncpu0 {ticks} 0 0\n")
+    for number, (name, used) in enumerate(processes.items(), 70001):
+        (folder / str(number)).mkdir(exist_ok=True)
+        fields = " ".join(["0"] * 10)
+        (folder / str(number) / "stat").write_text(f"{number} ({name}) S {fields} {used} 0 0\n")
+
+
+def test_load_is_the_share_of_ticks_that_were_not_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    #                user nice system idle iowait irq softirq steal
+    _stat(tmp_path, "100 0 50 800 20 0 0 10", cc1plus=40, idler=7)
+
+    def later(_: float) -> None:
+        _stat(tmp_path, "120 0 55 860 30 0 0 15", cc1plus=65, idler=7)
+
+    monkeypatch.setattr(quiet.time, "sleep", later)
+    assert quiet.load(1.0, tmp_path) == Load(0.3, ("cc1plus",))
+
+
+def test_a_platform_that_does_not_tell_its_load_has_none(tmp_path: Path) -> None:
+    assert quiet.load(0.0, tmp_path / "nowhere") == Load(None)
+    assert Load(None).is_low
+
+
+def test_a_canary_that_the_platform_refuses_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> float:
+        raise OSError("no loopback here")
+
+    refused.__name__ = "messages"
+    monkeypatch.setattr(quiet, "messages", refused)
+    found = quiet.reading()
+    assert set(found.canaries) == {"compute", "copy"}
+    assert found.until(IDLE).canaries.keys() == {"compute", "copy"}
+
+
+def test_each_canary_takes_some_time() -> None:
+    for canary in (quiet.compute, quiet.copy, quiet.messages):
+        assert 0 < canary() < float("inf")
+
+
+# --- what the reference demands
+
+
+def test_a_reference_waits_for_an_idle_machine_and_then_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy, said = Load(0.4, ("cc1plus", "python")), []
+    monkeypatch.setattr(quiet.time, "sleep", lambda _: None)
+    loads = iter([busy, busy, Load(0.01)])
+    Watch(Readings(IDLE), lambda: next(loads)).wait_until_idle(said.append)
+    assert len(said) == 2
+    assert "40% of the cores (cc1plus, python)" in said[0]
+    with pytest.raises(NotIdleError, match=r"not quiet: other .* 40% of the cores \(cc1plus, pyt"):
+        Watch(Readings(IDLE), lambda: busy, 0.0).wait_until_idle(said.append)
+
+
+def test_the_command_refuses_a_busy_machine_in_one_line_with_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def busy(_: RunRequest) -> running.Ran:
+        Watch(Readings(BUSY), lambda: Load(0.4, ("cc1plus",)), 0.0).wait_until_idle(print)
+        raise AssertionError
+
+    monkeypatch.setattr(command, "run", busy)
+    assert command.main(["run", "--as-reference"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cc1plus" in line
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher) -> Path:
+    """The folder of this machine's traces, elsewhere; the reference's lies beside it."""
+    monkeypatch.setattr(machine, "TRACES", tmp_path)
+    monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
+    monkeypatch.setattr(running, "Launcher", lambda _: launcher)
+    monkeypatch.setattr(Launcher, "__exit__", lambda *_: None)
+    machine.describe.cache_clear()
+    return measure.folder()
+
+
+@pytest.fixture
+def reference(folder: Path) -> Path:
+    """The folder of the reference machine."""
+    assert folder.parent.is_dir()
+    return measure.folder(as_reference=True)
+
+
+def _run(*readings: Reading, **request: bool) -> tuple[running.Ran, Readings]:
+    taken = Readings(*readings)
+    wanted = RunRequest(names=("heavier",), full=True, **request)
+    return running.run(wanted, Watch(taken, lambda: Load(0.0))), taken
+
+
+@pytest.mark.ranks
+def test_a_plain_run_records_how_quiet_it_was_and_says_so(folder: Path) -> None:
+    ran, taken = _run(IDLE, SLOWER)
+    assert (ran.exit_code, taken.num_taken) == (0, 2)
+    assert ran.not_quiet == ["heavier: the copy canary differed by 10.0% before and after it"]
+    assert read(folder / "heavier.json").quiet == _record(IDLE, SLOWER)
+    ran, taken = _run(IDLE)
+    assert (ran.num_fresh, ran.not_quiet, taken.num_taken) == (1, [], 0)
+
+
+@pytest.mark.ranks
+def test_a_reference_that_was_not_quiet_is_measured_again(
+    reference: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran, taken = _run(IDLE, SLOWER, SLOWER, as_reference=True)
+    assert (ran.exit_code, ran.not_measured, taken.num_taken) == (0, [], 3)
+    assert "copy canary differed by 10.0%" in capsys.readouterr().err
+    found = read(reference / "heavier.json").quiet
+    assert found == _record(SLOWER, SLOWER)
+    assert found.is_quiet
+
+
+@pytest.mark.ranks
+def test_a_reference_that_is_never_quiet_leaves_the_trace_as_it_was(reference: Path) -> None:
+    _run(IDLE, as_reference=True)
+    before = (reference / "heavier.json").read_bytes()
+    ran, taken = _run(IDLE, BUSY, IDLE, BUSY, as_reference=True, force=True)
+    assert (ran.exit_code, ran.num_measured, taken.num_taken) == (1, 0, 4)
+    (line,) = ran.not_measured
+    assert line.startswith("heavier: not quiet: other processes used 40% of the cores")
+    assert (reference / "heavier.json").read_bytes() == before
+    assert not part_of("heavier", reference).exists()
+
+
+@pytest.mark.ranks
+def test_sessions_of_one_experiment_keep_the_least_quiet_and_a_reference_drops_it(
+    folder: Path, launcher: Launcher
+) -> None:
+    def measured(*readings: Reading, full: bool) -> Quiet | None:
+        one = pending("heavier", folder, full=full)
+        assert one is not None
+        progress = Progress(io.StringIO())
+        return measure.measure(one, launcher, progress, watch=Watch(Readings(*readings))).quiet
+
+    assert measured(IDLE, SLOWER, full=False) == _record(IDLE, SLOWER)
+    rest = pending("heavier", folder, full=True)
+    assert rest is not None
+    assert (rest.measured, rest.with_quiet_runs_only().measured) == (("heavy",), ("light", "heavy"))
+    assert measured(IDLE, full=True) == _record(IDLE, SLOWER)
+
+
+@pytest.mark.ranks
+def test_what_was_interrupted_has_no_record_of_quiet(
+    folder: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole: Callable[..., object] = measure.measure_run
+
+    def stopped(launcher: Launcher, experiment: object, name: str, *more: object) -> object:
+        if name != "light":
+            raise KeyboardInterrupt
+        return whole(launcher, experiment, name, *more)
+
+    one = pending("heavier", folder, full=True)
+    assert one is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(measure, "measure_run", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            measure.measure(one, launcher, Progress(io.StringIO()), watch=Watch(Readings(IDLE)))
+    assert read_part(part_of("heavier", folder)).quiet is None
+    rest = pending("heavier", folder, full=True)
+    assert rest is not None
+    trace = measure.measure(rest, launcher, Progress(io.StringIO()), watch=Watch(Readings(IDLE)))
+    assert trace.quiet is None
