@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from types import MethodType
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -24,7 +25,11 @@ _COMMENT = re.compile(r"<!--(?!pb-)(?:(?!-->).)*-->\s*", re.DOTALL)
 
 def _markdown() -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": True})
-    markdown.validateLink = lambda _: True  # type: ignore[method-assign]
+
+    def validate(_: object, url: str) -> bool:
+        return bool(url)
+
+    markdown.validateLink = MethodType(validate, markdown)  # type: ignore[method-assign]
     return markdown
 
 

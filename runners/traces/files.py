@@ -34,6 +34,8 @@ MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is th
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
+LARGEST = 1e300  # a sum of such numbers, or a share of them in percent, is still one
+_MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
 
@@ -49,6 +51,13 @@ def _whole(text: str) -> int:
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number of {len(text)} digits")
     return int(text)
+
+
+def _real(text: str) -> float:
+    number = float(text)
+    if LARGEST <= abs(number) < math.inf:
+        raise ValueError(f"the number {text[:40]} is beyond what can be calculated with")
+    return number
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -108,7 +117,11 @@ def _text(path: Path) -> str:
 def _loaded(path: Path, text: str) -> object:
     try:
         document = json.loads(
-            text, parse_constant=_refuse_constant, parse_int=_whole, object_pairs_hook=_object
+            text,
+            parse_constant=_refuse_constant,
+            parse_int=_whole,
+            parse_float=_real if _MAY_BE_LARGE.search(text) else None,
+            object_pairs_hook=_object,
         )
         halved = _halved(document) if _ESCAPED_HALF.search(text) else None
     except (ValueError, RecursionError) as error:

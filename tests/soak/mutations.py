@@ -22,10 +22,10 @@ STRINGS = (
     "word " * 40_000, "[" * 5_000, "../../pyproject.toml", "/etc/hostname", "a.b.c", "x" * 201, "",
 )  # fmt: skip
 RAW = (
-    b"\x00", b"\xff", b"\xed\xa0\x80", b"\t", b"\r", b"\x1b", b"&a ", b"*a ", b"<<: ",
-    b"!!python/x ", b"---\n", b"...\n", b"[" * 3_000, b"{" * 3_000, b"- " * 2_000, b"? ",
-    b"\xef\xbb\xbf", b": ", b"NaN", b"1e999", b"-Infinity", b"9" * 50, b'"\\ud800"', b'"a": 1, "a": 2',
-    b"//", b",", b"}",
+    b"\x00", b"\xff", b"\xed\xa0\x80", b"\t", b"\r", b"\x1b", b"&a ", b"*a ", b"<<: ", b"? ",
+    b"!!python/x ", b"---\n", b"...\n", b"[" * 3_000, b"{" * 3_000, b"- " * 2_000, b": ",
+    b"\xef\xbb\xbf", b"NaN", b"1e999", b"1e307", b"-Infinity", b"9" * 50, b'"\\ud800"',
+    b'"a": 1, "a": 2', b"//", b",", b"}",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 10**39, 1.7e308, -0.0, 1e-320, [], {}, [[]], [None], {"": None}, "x", 3.5,
