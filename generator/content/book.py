@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from generator.content import handwritten, laws, tries
+from generator.content import content_files, handwritten, laws, tries
 from generator.content.claim import (  # fmt: skip
     Claim,
     ClaimFile,
@@ -23,6 +23,7 @@ from generator.content.claim import (  # fmt: skip
     Retraction,
     RetractionFile,
 )
+from generator.content.content_files import FileError
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.former_digests import FormerDigests, FormerDigestsFile
@@ -154,12 +155,12 @@ class _Loader:
 
     def read(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
         try:
-            document = read(self.name(path), path.read_text(encoding="utf-8-sig"), model)
+            document = read(self.name(path), content_files.text_of(path, self.content), model)
         except ContentErrors as error:
             self.errors += error.errors
             return None
-        except (OSError, UnicodeDecodeError) as error:
-            self.refuse(path, f"cannot be read: {error}")
+        except FileError as error:
+            self.errors.append(ContentError(self.name(path), error.line, error.column, str(error)))
             return None
         self.documents.append(document)
         return document
@@ -177,7 +178,7 @@ class _Loader:
 
     def claims(self) -> Iterator[Document[ClaimFile]]:
         found: dict[str, Claim] = {}
-        for path in sorted((self.content / "claims").glob("*.yml")):
+        for path in content_files.found_in(self.content / "claims", "*.yml"):
             document = self.read(path, ClaimFile)
             self.parts(document, "claims", found, "claim")
             if document:
@@ -187,15 +188,15 @@ class _Loader:
         self, folder: Path, stem: str, model: type[ModelT]
     ) -> Iterator[Document[ModelT] | None]:
         """A file, `quiz.yml`, and what was set apart from it, `quiz-deep.yml`."""
-        whole, parts = folder / f"{stem}.yml", sorted(folder.glob(f"{stem}-*.yml"))
+        whole, parts = folder / f"{stem}.yml", content_files.found_in(folder, f"{stem}-*.yml")
         for path in (whole, *parts):
-            if path.is_file():
+            if content_files.stands(path):
                 yield self.read(path, model)
 
     def topics(self) -> Iterator[Topic]:
         items: dict[str, Item] = {}
-        for folder in sorted((self.content / "topics").glob("*/")):
-            if not any(folder.glob("*.yml")):
+        for folder in content_files.found_in(self.content / "topics", "*/"):
+            if not content_files.found_in(folder, "*.yml"):
                 continue
             topic = self.topic(folder, items)
             if topic:
@@ -203,13 +204,13 @@ class _Loader:
 
     def topic(self, folder: Path, items: dict[str, Item]) -> Topic | None:
         known = {"topic", "quiz", *MODES}
-        for path in sorted(folder.glob("*.y*ml")):
+        for path in content_files.found_in(folder, "*.y*ml"):
             if path.suffix == ".yml" and path.stem.startswith("quiz-"):
                 continue
             if path.stem not in known or path.suffix != ".yml":
                 hint = nearest(path.name, [f"{stem}.yml" for stem in known])
                 self.refuse(path, f"no mode has this name{hint}")
-        if not (folder / "topic.yml").is_file():
+        if not content_files.stands(folder / "topic.yml"):
             self.refuse(folder, "no topic.yml")
             return None
         file = self.read(folder / "topic.yml", TopicFile)
@@ -229,7 +230,7 @@ class _Loader:
         declared = file.model.modes if file else {}
         for mode, model in MODES.items():
             path = folder / f"{mode}.yml"
-            if not path.is_file():
+            if not content_files.stands(path):
                 if file and mode in declared:
                     message = f"mode {mode!r} has no {self.name(path)}"
                     self.errors.append(file.source.error(("modes", mode), message, at_key=True))
@@ -247,7 +248,7 @@ class _Loader:
         for path in handwritten.files(folder):
             if path.suffix == ".md":
                 try:
-                    yield handwritten.read(folder, path, self.name(path))
+                    yield handwritten.read(folder, path, self.name(path), self.content)
                 except ContentErrors as error:
                     self.errors += error.errors
 
@@ -258,7 +259,7 @@ class _Loader:
 
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
-        if not path.is_file():
+        if not content_files.stands(path):
             self.refuse(path, "no such file; the book needs a home page")
             return None
         document = self.read(path, HomeFile)
@@ -287,6 +288,8 @@ def load(
         ContentErrors: everything wrong with any file.
     """
     loader = _Loader(content.resolve())
+    for path, problem in content_files.strange(loader.content):
+        loader.refuse(path, problem)
     shelf = Shelf(loader.content, is_stale, loader.errors, only)
     home = loader.home()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))

@@ -6,7 +6,7 @@ Also the walk over a model's fields that tells prose from expressions, ids and p
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -19,10 +19,10 @@ from generator.content import names
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.exhibit import Listing
 from generator.content.item_places import named_in
-from generator.content.prose import faults
+from generator.content.prose import Fault, faults, leading_out, plain_faults
 from generator.content.quiz import KINDS
 from generator.content.short_names import given, written_out
-from generator.content.words import Written, marks
+from generator.content.words import MAX_PROSE, Written, marks
 from generator.content.yaml_source import Path, Source, parse
 
 ModelT = TypeVar("ModelT", bound=Written)
@@ -71,8 +71,22 @@ class Document(Generic[WrittenT]):
         """What its texts may not hold, whatever the traces say."""
         for one in self.fields:
             if one.mark in ("line", "prose"):
-                for fault in faults(one.text, inline=one.mark == "line"):
-                    yield self.error(one.path, fault.message, offset=fault.offset)
+                inline = one.mark == "line"
+                found: Iterable[Fault] = (
+                    *faults(one.text, inline=inline),
+                    *leading_out(one.text, self._depth, inline=inline),
+                )
+            else:
+                found = plain_faults(one.text[:MAX_PROSE]) if one.mark is None else ()
+                if len(one.text) > MAX_PROSE:
+                    yield self.error(one.path, f"longer than {MAX_PROSE:,} characters; shorten it")
+            for fault in found:
+                yield self.error(one.path, fault.message, offset=fault.offset)
+
+    @property
+    def _depth(self) -> int:
+        """How many folders below the site's root its texts stand; the fewest, where on several."""
+        return 2 if "/topics/" in f"/{self.source.file}" else 0
 
     def error(self, path: Path, message: str, *, offset: int | None = None) -> ContentError:
         """An error at a value of this file, or at a character of its text."""

@@ -3,7 +3,27 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
+
+MAX_CHARACTERS = 600  # of a message; what it quotes may be a whole file
+_UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, marks of direction, surrogates, breaks
+
+
+def one_line(text: str) -> str:
+    """A message as one line that any terminal shows: nothing in it breaks, hides or turns text."""
+    half = MAX_CHARACTERS // 2  # what it quotes comes first, and what is wrong with that last
+    shown = text if len(text) <= MAX_CHARACTERS else f"{text[:half]} … {text[-half:]}"
+    if shown.isprintable():
+        return shown
+    return "".join(map(_shown, shown))
+
+
+def _shown(letter: str) -> str:
+    if letter == "\n":
+        return " "
+    hidden = unicodedata.category(letter) in _UNPRINTABLE
+    return letter.encode("unicode_escape").decode() if hidden else letter
 
 
 class ContentError(ValueError):
@@ -13,15 +33,15 @@ class ContentError(ValueError):
         file: from the project's root, as people type it.
         line: from 1; 0 where the whole file is meant.
         column: from 1; 0 where the whole line is meant.
-        message: what is wrong and, where it can be known, the fix.
+        message: what is wrong and, where it can be known, the fix; made one line.
     """
 
     def __init__(self, file: str, line: int, column: int, message: str) -> None:
-        super().__init__(message)
-        self.file = file
+        self.file = one_line(file)
         self.line = line
         self.column = column
-        self.message = message
+        self.message = one_line(message)
+        super().__init__(self.message)
 
     @property
     def key(self) -> tuple[str, int, int, str]:

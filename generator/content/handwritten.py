@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.content import documents, prose
+from generator.content import content_files, documents, page_markup, prose
+from generator.content.content_files import FileError
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.prose import Expressed
 from generator.content.words import Line, Written
@@ -58,7 +59,9 @@ class HandWritten:
         """What its text may not hold, whatever the traces say."""
         head = _HEAD.match(self.text)
         begins = head.end() if head else 0
-        for fault in prose.faults(self.text[begins:]):
+        own = self.text[begins:]
+        outward = prose.leading_out(own, self.path.count("/"), inline=False)
+        for fault in (*prose.faults(own, is_page=True), *page_markup.faults(own), *outward):
             yield self.error(begins + fault.offset, fault.message)
 
     def expressions(self) -> Iterator[Expressed]:
@@ -92,21 +95,22 @@ def filled(text: str, fill: Callable[[str], str]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def read(folder: Path, path: Path, name: str) -> HandWritten:
+def read(folder: Path, path: Path, name: str, content: Path) -> HandWritten:
     """Read one page.
 
     Args:
         folder: content/pages.
         path: the file.
         name: as messages name it.
+        content: the folder of content, resolved; nothing outside it is read.
 
     Raises:
         ContentErrors: it cannot be read, or its head has mistakes.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ContentErrors([ContentError(name, 0, 0, f"cannot be read: {error}")]) from None
+        text = content_files.text_of(path, content)
+    except FileError as error:
+        raise ContentErrors([ContentError(name, error.line, error.column, str(error))]) from None
     found = _HEAD.match(text)
     head, begins = Head(), 0
     if found:

@@ -7,6 +7,7 @@ shown that a run did not execute, so nothing outside the project is ever read.
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,16 @@ from pathlib import Path
 from generator.content.errors import nearest
 
 _Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+# Where a run finds what it executes: the programs of topics and sentences, and the experiments.
+_PLACES = re.compile(
+    r"content/(?:(?:topics/[^/]+/)?code|retracted)/.+\.py|runners/experiments/.+\.py"
+)
+WRONG_PLACE = (
+    "no code that a run executes; a listing names a .py file of the topic's code/ or of "
+    "runners/experiments/, by its path from the project's root"
+)
 
 
 @lru_cache(maxsize=256)
@@ -33,13 +44,26 @@ def _definitions(text: str) -> dict[str, _Defined]:
 
 def text(root: Path, path: str) -> str | None:
     """The text of a file of the project, or None where it has none of that name."""
-    file = (root / path).resolve()
-    if not file.is_relative_to(root.resolve()) or not file.is_file():
-        return None
     try:
-        return _text(file, file.stat().st_mtime_ns)
-    except UnicodeDecodeError:
+        file = _file(root, path)
+        return _text(file, file.stat().st_mtime_ns) if file else None
+    except (OSError, RuntimeError, ValueError):  # no text, a link to itself, no name of a file
         return None
+
+
+def _file(root: Path, path: str) -> Path | None:
+    """The plain file at a path, where code of runs stands; links may not lead elsewhere."""
+    if not is_place_of_code(path):
+        return None
+    file, home = (root / path).resolve(), root.resolve()
+    if not file.is_relative_to(home) or not file.is_file():
+        return None
+    return file if is_place_of_code(file.relative_to(home).as_posix()) else None
+
+
+def is_place_of_code(path: str) -> bool:
+    """Whether a path, from the project's root, is one of code that runs execute."""
+    return _PLACES.fullmatch(path) is not None and ".." not in path.split("/")
 
 
 def source(root: Path, path: str, name: str | None) -> str:
@@ -48,6 +72,8 @@ def source(root: Path, path: str, name: str | None) -> str:
     Raises:
         ValueError: there is no such file in the project, or no such object in it.
     """
+    if not is_place_of_code(path):
+        raise ValueError(f"{path!r} is {WRONG_PLACE}")
     whole = text(root, path)
     if whole is None:
         raise ValueError(f"no file {path!r} in the project that is text")
@@ -57,6 +83,8 @@ def source(root: Path, path: str, name: str | None) -> str:
         defined = _definitions(whole)
     except SyntaxError as error:
         raise ValueError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
+    except (RecursionError, MemoryError):
+        raise ValueError(f"{path}: nested too deeply") from None
     if name not in defined:
         raise ValueError(f"{path} defines no {name!r}{nearest(name, defined)}")
     node = defined[name]

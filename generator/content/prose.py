@@ -19,13 +19,27 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 _OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
-_PRIVATE = re.compile("[\ue000-\uf8ff]")
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")  # would hide a spelled quantity
+_PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
+# Would hide a spelled quantity, turn the direction of what follows, or break a line or a file.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff0-\uffff\U000e0000-\U000e0fff]"
+)
+_NESTED = re.compile(r"^(?:[ \t]{12}|(?:[ \t]*(?:[>*+-]|\d{1,2}[.)])){6})", re.MULTILINE)
+_IMAGE = re.compile(r"!\[")
+MAX_LEVEL = (
+    12  # of Markdown's tokens; a list and its item are two, and it drops what is below twenty
+)
 _SLOT = re.compile(f"{_OPEN}([\ue100-\uf0ff]+){_CLOSE}")
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,7}|\w{2,32});")
+NO_IMAGE = "an image; lessons show figures, and pages of content/pages the images beside them"
+_TARGET = re.compile(r"\]\(\s*<?|^ {0,3}\[[^\]]*\]:\s*<?|<", re.MULTILINE)
+_HOST = re.compile(r"[^\W_](?:[\w.-]*[^\W_])?(?::\d{1,5})?")
 _MAY_LINK = re.compile(r"[\[<]")
 _MAY_HIDE = re.compile(r"[&\[<\\]|```|~~~")  # entities, links, escapes, fences
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
@@ -35,7 +49,7 @@ _HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234])\b")
 _UNITS = re.compile(
     r"\d+(?:x|×|k|m|g|b|bn|kb|mb|gb|tb|kib|mib|gib|tib|[kmgt]?bit|[kmgt]bps|ns|us|µs|μs|ms|s|"
     r"secs?|seconds?|mins?|minutes?|h|hrs?|hours?|days?|hz|khz|ghz|mhz|fold|pp|pct|"
-    r"st|nd|rd|th|bits|byte|bytes|%|e\d+)|x\d+",
+    r"st|nd|rd|th|bits|byte|bytes|%|e\d+)|x\d+|0x[\da-f]+|0b[01]+|0o[0-7]+",
     re.IGNORECASE,
 )
 _NUMBER_WORDS = (
@@ -88,23 +102,17 @@ def expressions(text: str) -> list[Expressed]:
 
 
 @lru_cache(maxsize=65536)
-def faults(text: str, *, inline: bool = False) -> tuple[Fault, ...]:
+def faults(text: str, *, inline: bool = False, is_page: bool = False) -> tuple[Fault, ...]:
     """Everything that a text may not hold, apart from what its expressions say.
 
     Args:
         text: Markdown with expressions.
         inline: it renders as one line, so it has no lists whose numbers could be exempt.
+        is_page: it is a page by hand, which may show images.
     """
-    found = [
-        Fault(match.start(), "private-use characters are not allowed in text")
-        for match in _PRIVATE.finditer(text)
-    ]
-    found += [
-        Fault(match.start(), "an invisible character; delete it")
-        for match in _INVISIBLE.finditer(text)
-    ]
-    if not found and _PRIVATE.search(html.unescape(text)):  # as &#xe000;
-        found.append(Fault(max(text.find("&#"), 0), "private-use characters are not allowed"))
+    found = list(hidden(text))
+    if not found:
+        found += _entity_faults(text)
     found += [
         Fault(one.begin, "an expression between {{ and }} is empty")
         for one in expressions(text)
@@ -113,11 +121,47 @@ def faults(text: str, *, inline: bool = False) -> tuple[Fault, ...]:
     plain = masked(text, inline=inline)
     found += _template_faults(plain)
     found += _numeral_faults(plain)
+    if not is_page:
+        found += [Fault(match.start(), NO_IMAGE) for match in _IMAGE.finditer(plain)]
     if _MAY_LINK.search(text):
-        found += _link_faults(text)
+        found += _link_faults(text, inline)
+    if not inline and _NESTED.search(text):
+        found += _nesting_faults(text)
     if not found and _may_print_more(text):
         found += _printed_faults(text, inline)
     return tuple(sorted(found))
+
+
+def hidden(text: str) -> Iterator[Fault]:
+    """The characters that no text may hold, be it Markdown or not."""
+    for match in _PRIVATE.finditer(text):
+        yield Fault(match.start(), "private-use characters are not allowed in text")
+    for match in _INVISIBLE.finditer(text):
+        message = f"an invisible character (U+{ord(match[0]):04X}); delete it"
+        yield Fault(match.start(), message)
+
+
+def plain_faults(text: str) -> Iterator[Fault]:
+    """What a text may not hold that prints as it stands, such as a source's title."""
+    yield from hidden(text)
+    for match in re.finditer(r"\{\{|\{%|\{#", text):
+        yield Fault(match.start(), f"{match[0]} has no meaning here: this text prints as it stands")
+
+
+def _entity_faults(text: str) -> Iterator[Fault]:
+    """The same, written as `&#xe000;` or `&shy;`."""
+    for match in _ENTITY.finditer(text):
+        for fault in hidden(html.unescape(match[0])):
+            yield Fault(match.start(), fault.message)
+
+
+def _nesting_faults(text: str) -> Iterator[Fault]:
+    for token in MARKDOWN.parse(_slotted(text)):
+        if token.level > MAX_LEVEL:
+            line = token.map[0] if token.map else 0
+            offset = sum(map(len, text.splitlines(keepends=True)[:line]))
+            yield Fault(offset, "lists and quotes are nested too deeply; make them flatter")
+            return
 
 
 def code(text: str) -> Iterator[re.Match[str]]:
@@ -182,33 +226,95 @@ def _has_digit(text: str) -> bool:
 
 @cache
 def _is_digit(char: str) -> bool:
-    return unicodedata.category(char) in ("Nd", "Nl", "No")
+    if unicodedata.category(char) in ("Nd", "Nl", "No"):
+        return True
+    return unicodedata.numeric(char, None) is not None  # numerals that are letters of a script
 
 
 def _is_numeral(piece: str) -> bool:
-    if not any(_is_digit(char) for char in piece):
+    digits = [char for char in piece if _is_digit(char)]
+    if not digits:
         return False
+    if not all(map(str.isascii, digits)):  # names such as fp32 are spelled with 0 to 9
+        return True
     return not any(char.isalpha() for char in piece) or _UNITS.fullmatch(piece) is not None
 
 
-def _link_faults(text: str) -> list[Fault]:
-    _refused.clear()
-    MARKDOWN.parseInline(_slotted(text))
-    return [_link_fault(text, link) for link in _refused]
+def _link_faults(text: str, inline: bool) -> list[Fault]:
+    return [_link_fault(text, link) for link in _met(text, inline) if not _may_stand(link)]
+
+
+@lru_cache(maxsize=65536)
+def _met(text: str, inline: bool) -> tuple[str, ...]:
+    """The targets of a text's links; with those that stand below it, as `[name]: target`."""
+    _links.clear()
+    if inline:
+        MARKDOWN.parseInline(_slotted(text))
+    else:
+        MARKDOWN.parse(_slotted(text))
+    return tuple(dict.fromkeys(_links))
+
+
+def leading_out(text: str, depth: int, *, inline: bool) -> Iterator[Fault]:
+    """The links of a text that lead out of the site.
+
+    Args:
+        text: Markdown with expressions.
+        depth: how many folders below the site's root its page stands.
+        inline: it renders as one line.
+    """
+    for link in _met(text, inline) if "](" in text or "]:" in text else ():
+        if _may_stand(link) and climbs(link) > depth:
+            message = f"link to {link!r}; it leads out of the site, whose root is {_up(depth)}"
+            yield Fault(_place_of(text, link), message)
+
+
+def _up(depth: int) -> str:
+    return "../" * depth or "where this page is"
 
 
 def _link_fault(text: str, link: str) -> Fault:
     if _PRIVATE.search(unquote(link)):
         return Fault(max(text.find("]({{") + 2, 0), "a link's target holds no expression")
-    return Fault(max(text.find(link[:20]), 0), f"link to {link!r}; links are relative or https")
+    return Fault(_place_of(text, link), f"link to {link!r}; links are relative or https")
+
+
+def _place_of(text: str, link: str) -> int:
+    """Where a link's target stands, as Markdown decoded it or as it was written."""
+    known = text.find(link[:20])
+    if known >= 0:
+        return known
+    wanted = unquote(link)[:12]
+    for begin in _TARGET.finditer(text):
+        written = html.unescape(text[begin.end() : begin.end() + 200]).replace("\\", "").lstrip()
+        if unquote(written).startswith(wanted):
+            return begin.end()
+    first = _TARGET.search(text)
+    return first.end() if first else 0
 
 
 def is_allowed_link(link: str) -> bool:
-    """Whether a link stays inside the site or goes to https."""
-    lowered = link.strip().lower()
-    if lowered.startswith("https://"):
-        return True
-    return not re.match(r"[a-z][a-z0-9+.-]*:", lowered) and not lowered.startswith(("/", "\\"))
+    """Whether a link is relative, however it is written, or goes to a host by https."""
+    decoded = unquote(link).strip()
+    if _INVISIBLE.search(decoded) or re.search(r"[\\\t\r\n]", decoded):
+        return False
+    if decoded.lower().startswith("https://"):
+        return _HOST.fullmatch(re.split(r"[/?#]", decoded[8:])[0]) is not None
+    return not re.match(r"[a-z][a-z0-9+.-]*:", decoded.lower()) and not decoded.startswith("/")
+
+
+def _may_stand(link: str) -> bool:
+    return is_allowed_link(link) and not _PRIVATE.search(unquote(link))
+
+
+def climbs(link: str) -> int:
+    """How many folders above its page a relative link leads; 0 for one that stays beside it."""
+    path = re.split(r"[?#]", unquote(link))[0]
+    depth = highest = 0
+    for part in path.split("/")[:-1] if not path.endswith("..") else path.split("/"):
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        highest = min(highest, depth)
+    return -highest
 
 
 def _may_print_more(text: str) -> bool:
@@ -222,10 +328,15 @@ def _printed_faults(text: str, inline: bool) -> Iterator[Fault]:
     for token in _tokens(text, inline):
         titled = token.attrGet("title") is not None or _PRIVATE.search(token.info) is not None
         if titled and token.type in ("link_open", "fence"):
+            first = _TARGET.search(text) or _FENCE.search(text)
             yield Fault(
-                0, "a link takes no title, and a code block no expression in its first line"
+                first.start() if first else 0,
+                "a link takes no title, and a code block no expression in its first line",
             )
         content = token.content if token.type == "text" else ""
+        if "](" in content:
+            offset = max(text.find("]("), 0)
+            yield Fault(offset, "a link that cannot be read; its target has no spaces or breaks")
         for _, word in numerals(_SLOT.sub(" ", content)):
             yield Fault(max(text.find(word), 0), f"bare numeral {word!r}")
 
@@ -256,7 +367,7 @@ def _slotted(text: str) -> str:
     return _EXPRESSION.sub(slot, text)
 
 
-_refused: list[str] = []  # the links that `MARKDOWN` met last and would not make
+_links: list[str] = []  # the targets that `MARKDOWN` met last
 
 
 def _markdown() -> MarkdownIt:
@@ -264,10 +375,8 @@ def _markdown() -> MarkdownIt:
     markdown.disable(["image", "html_block", "html_inline", "heading", "lheading", "hr"])
 
     def validate(_: object, link: str) -> bool:
-        allowed = is_allowed_link(link) and not _PRIVATE.search(unquote(link))
-        if not allowed:
-            _refused.append(link)
-        return allowed
+        _links.append(link)
+        return _may_stand(link)
 
     markdown.validateLink = MethodType(validate, markdown)  # type: ignore[method-assign]
     return markdown

@@ -8,12 +8,16 @@ show it, whole from one of these two. What cannot be read is an error of the boo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from generator.content import content_files, prose
+from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
+from generator.content.words import MAX_LINE
 from runners.traces import files as traces
 from runners.traces.files import TraceError
 from runners.traces.machine_records import Machine
@@ -29,6 +33,7 @@ NOT_COMMITTED = (
     "JSON files and commit them, or choose another machine"
 )
 IsStale = Callable[[Trace], bool]
+_NAME = re.compile(r"[a-z0-9_]+")
 REFERENCE = "reference-*"  # what the reference machine's folder is called
 NOT_TRACES = frozenset({"machine", "prediction"})  # what else lies in a machine's folder
 
@@ -108,7 +113,7 @@ class Shelf:
             self._refuse(self.folder, NO_MACHINE if self.only is None else NONE_COMMITTED)
             return {}
         if not self._may_show(name):
-            self._refuse(self.folder / name, NOT_COMMITTED)
+            self._refuse_folder(name, NOT_COMMITTED)
             return {}
         folders = [one for one in traces.machine_folders(self.folder) if self._may_show(one)]
         names = dict.fromkeys((name, *([reference] if reference else []), *folders))
@@ -147,27 +152,32 @@ class Shelf:
         if name:
             return name
         note = self.folder / "this-machine"
-        if note.is_file() and self.only is None:
-            name = note.read_text(encoding="utf-8").strip()
-            if name and (self.folder / name / "machine.json").is_file():
+        if content_files.stands(note) and self.only is None:
+            try:
+                name = content_files.text_of(note, self.content).strip()
+            except FileError as error:
+                place = (self._name(note), error.line, error.column)
+                self.errors.append(ContentError(*place, str(error)))
+            if name in traces.machine_folders(self.folder):
                 return name
         return self._reference_name()
 
     def _measured(self, name: str) -> Measured | None:
         folder = self.folder / name
-        if not (folder / "machine.json").is_file():
+        if name not in traces.machine_folders(self.folder):
             known = ", ".join(traces.machine_folders(self.folder)) or "there is none yet"
-            self._refuse(folder, f"{NO_FOLDER}{known}")
+            self._refuse_folder(name, f"{NO_FOLDER}{known}")
             return None
-        machine = self._trying(traces.read_machine, folder)
+        machine = self._trying(traces.read_machine, folder, "machine.json")
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
-        experiments = sorted({path.stem for path in folder.glob("*.json")} - NOT_TRACES)
+        found_in = content_files.found_in(folder, "*.json")
+        experiments = sorted({path.stem for path in found_in} - NOT_TRACES)
         read_off = {one: self._trace(folder / f"{one}.json") for one in experiments}
         found = {one: trace for one, trace in read_off.items() if trace is not None}
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        prediction = self._trying(traces.read_prediction, folder)
+        prediction = self._trying(traces.read_prediction, folder, "prediction.json")
         if prediction:
             self._check_name(folder / "prediction.json", "machine", prediction.machine)
         return Measured(machine, found, stale, prediction)
@@ -176,6 +186,8 @@ class Shelf:
         trace = self._trying(traces.read, path)
         if trace:
             self._check_name(path, "machine", trace.machine)
+            for problem in _unfit_for_pages(trace):
+                self._refuse(path, problem)
         return trace
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
@@ -184,18 +196,53 @@ class Shelf:
         if name != folder:
             self._refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
 
-    def _refuse(self, path: Path, message: str) -> None:
-        name = path.relative_to(self.content.parent).as_posix()
-        self.errors.append(ContentError(name, 0, 0, message))
+    def _refuse_folder(self, name: str, message: str) -> None:
+        """Refuse a machine that somebody asked for, whatever they called it."""
+        self.errors.append(ContentError(f"{self._name(self.folder)}/{name}", 0, 0, message))
 
-    def _trying(self, read_one: Callable[[Path], RecordT], path: Path) -> RecordT | None:
+    def _refuse(self, path: Path, message: str) -> None:
+        self.errors.append(ContentError(self._name(path), 0, 0, message))
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.content.parent).as_posix()
+
+    def _trying(
+        self, read_one: Callable[[Path], RecordT], path: Path, inside: str = ""
+    ) -> RecordT | None:
+        """What is read from a path; None where that is refused, as is what leads elsewhere.
+
+        Args:
+            read_one: reads it.
+            path: a file, or the folder that the reader looks into.
+            inside: the file that it looks for there.
+        """
+        file = path / inside
+        problem = content_files.stands(file) and content_files.problem(file, self.content)
+        if problem:
+            self._refuse(file, problem)
+            return None
         try:
             return read_one(path)
         except TraceError as error:
             root = f"{self.content.parent.as_posix()}/"
-            file, _, message = str(error).partition(": ")
-            self.errors.append(ContentError(file.removeprefix(root), 0, 0, message))
+            name, _, message = str(error).partition(": ")
+            self.errors.append(ContentError(name.removeprefix(root), 0, 0, message))
             return None
+
+
+def _unfit_for_pages(trace: Trace) -> Iterator[str]:
+    """What a trace says that no page may: its question stands in prose, its names in addresses."""
+    if not _NAME.fullmatch(trace.experiment):
+        yield "experiment: a name is made of small letters, digits and _"
+    for name in trace.runs:
+        if not _NAME.fullmatch(name):
+            yield f"runs.{name}: a run's name is made of small letters, digits and _"
+    if len(trace.question) > MAX_LINE:
+        yield f"question: longer than {MAX_LINE:,} characters"
+    for fault in prose.hidden(trace.question):
+        yield f"question: {fault.message}"
+    for _, word in prose.numerals(trace.question):
+        yield f"question: bare numeral {word!r}; the experiment's QUESTION asks without a number"
 
 
 def on_page(experiment: str, shown: Measured, reference: Measured) -> TraceOnPage:

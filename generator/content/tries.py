@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from generator.content import content_files
 from generator.content.shelf import TraceOnPage
 from runners.traces.files import TraceError, read_try
 from runners.traces.records import Trace
@@ -20,7 +21,7 @@ def read(folder: Path) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
     """The tries of a folder, the oldest first, and why the other files of it are none."""
     found: list[Trace] = []
     lost: list[str] = []
-    for path in sorted(folder.glob("*.json")):
+    for path in content_files.found_in(folder, "*.json"):
         try:
             found.append(read_try(path))
         except (TraceError, OSError) as error:

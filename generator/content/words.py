@@ -19,8 +19,9 @@ class Mark(str):
     """What a string field is: `line`, `prose`, `expression`, `per_run` or `formula`."""
 
 
-Line = Annotated[str, StringConstraints(min_length=1), Mark("line")]
-Prose = Annotated[str, StringConstraints(min_length=1), Mark("prose")]
+MAX_LINE, MAX_PROSE = 1_000, 10_000  # characters; the book's longest have 440 and 1,930
+Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), Mark("line")]
+Prose = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROSE), Mark("prose")]
 Expression = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("expression")]
 PerRun = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("per_run")]
 Formula = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("formula")]

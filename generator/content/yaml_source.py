@@ -19,10 +19,15 @@ from generator.content.errors import ContentError, ContentErrors
 
 Path = tuple[str | int, ...]
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _TAGS = {
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "null", "bool", "int", "float")
 }
+MAX_DEPTH = 40  # of mappings and lists in each other; the book's deepest have seven
+_MANY = 1_000  # the C parser calls itself for each level, and ends the process where they are many
+_LEADING = re.compile(r"^[ \t?:-]*", re.MULTILINE)
+_TOO_DEEP = f"nested more than {MAX_DEPTH} deep; make it flatter"
 _ESCAPES = {"x": 2, "u": 4, "U": 8}
 
 
@@ -159,7 +164,10 @@ class _Reader:
         mark = node.start_mark
         self.errors.append(ContentError(self.file, mark.line + 1, mark.column + 1, message))
 
-    def value(self, node: yaml.Node) -> object:
+    def value(self, node: yaml.Node, depth: int = 0) -> object:
+        if depth > MAX_DEPTH:
+            self.refuse(node, _TOO_DEEP)
+            return None
         if id(node) in self.seen:
             self.refuse(node, "anchors and aliases are not used here; write the value out")
             return None
@@ -168,12 +176,12 @@ class _Reader:
             self.refuse(node, f"the tag {node.tag!r} is not used here")
             return None
         if isinstance(node, yaml.MappingNode):
-            return self.mapping(node)
+            return self.mapping(node, depth + 1)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(child) for child in node.value]
+            return [self.value(child, depth + 1) for child in node.value]
         return self.scalar(node)
 
-    def mapping(self, node: yaml.MappingNode) -> dict[str, object]:
+    def mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, object]:
         found: dict[str, object] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -181,11 +189,17 @@ class _Reader:
                 continue
             if key.value in found:
                 self.refuse(key, f"duplicate key {key.value!r}; it stands above already")
-            found[key.value] = self.value(value)
+            if key.value == "<<":
+                self.refuse(key, "merge keys are not used here; write the keys out")
+                continue
+            found[key.value] = self.value(value, depth)
         return found
 
     def scalar(self, node: yaml.Node) -> object:
         kind, text = str(node.tag).removeprefix("tag:yaml.org,2002:"), str(node.value)
+        if kind in ("map", "seq"):
+            self.refuse(node, f"the tag {node.tag!r} is not used here")
+            return None
         if kind == "null":
             return None
         if kind == "bool":
@@ -216,13 +230,7 @@ def parse(file: str, text: str) -> Source:
     Raises:
         ContentErrors: see `errors.py`; a syntax error comes alone, as one clear line.
     """
-    try:
-        root = yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        raise ContentErrors([_syntax_error(file, error)]) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        first = (str(error).splitlines() or ["nested too deeply"])[0]
-        raise ContentErrors([ContentError(file, 1, 1, f"not YAML: {first}")]) from None
+    root = _composed(file, text)
     if root is None:
         raise ContentErrors([ContentError(file, 1, 1, "the file is empty")])
     reader = _Reader(file)
@@ -235,10 +243,55 @@ def parse(file: str, text: str) -> Source:
     return Source(file=file, text=text, document=document)
 
 
+def _composed(file: str, text: str) -> yaml.Node | None:
+    """The nodes of a text; None where it holds nothing."""
+    try:
+        _refuse_depth(file, text)
+        return yaml.compose(text, Loader=_Loader)
+    except yaml.reader.ReaderError as error:
+        raise ContentErrors([_unreadable(file, text, error)]) from None
+    except yaml.MarkedYAMLError as error:
+        raise ContentErrors([_syntax_error(file, error)]) from None
+    except ContentErrors:
+        raise
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        first = (str(error).splitlines() or ["nested too deeply"])[0]
+        raise ContentErrors([ContentError(file, 1, 1, f"not YAML: {first}")]) from None
+
+
+def _refuse_depth(file: str, text: str) -> None:
+    """Refuse a text that is nested too deeply for the parser, which reads it event by event."""
+    if text.count("[") + text.count("{") < _MANY and not any(
+        len(found[0]) > _MANY for found in _LEADING.finditer(text)
+    ):
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            mark = event.start_mark
+            place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+            raise ContentErrors([ContentError(file, *place, _TOO_DEEP)])
+
+
+def _unreadable(file: str, text: str, error: yaml.reader.ReaderError) -> ContentError:
+    """A character that YAML does not allow, at its place."""
+    found = _UNREADABLE.search(text)
+    if not found:
+        return ContentError(file, 1, 1, f"not YAML: {error.reason}")
+    before = text[: found.start()]
+    column = len(before) - before.rfind("\n")
+    message = f"not YAML: a control character (U+{ord(found[0]):04X}); delete it"
+    return ContentError(file, before.count("\n") + 1, column, message)
+
+
 def _syntax_error(file: str, error: yaml.MarkedYAMLError) -> ContentError:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     problem = error.problem or "cannot be read"
     if "mapping values are not allowed" in problem:
         problem += "; quote text that holds a colon"
+    if "another document" in problem:
+        problem = "a second document begins here; keep one to a file"
     return ContentError(file, line, column, f"not YAML: {problem}")

@@ -6,6 +6,7 @@ and nothing more. Jinja2's compiled templates give the same, at many times the c
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -44,7 +45,10 @@ class Calculation:
 
     def arithmetic(self, node: nodes.BinExpr) -> object:
         """`a + b` and the like."""
-        return _OPERATORS[type(node)](self.result(node.left), self.result(node.right))
+        found = _OPERATORS[type(node)](self.result(node.left), self.result(node.right))
+        if isinstance(found, float) and not math.isfinite(found):  # constants; a Value sees to it
+            raise OverflowError("the result is not finite; use smaller numbers")
+        return found
 
     def negative(self, node: nodes.Neg) -> object:
         """`-a`."""

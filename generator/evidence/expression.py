@@ -22,10 +22,11 @@ from generator.content.errors import nearest
 from generator.evidence.calculation import Calculation
 from generator.evidence.filters import FILTERS, LABELS, described
 from generator.evidence.paths import Node
-from generator.evidence.value import ExpressionError
+from generator.evidence.value import ExpressionError, is_finite
 from runners.plans.closed_forms import LAWS
 
 MAX_CHARACTERS = 240
+BEYOND = "a number beyond what can be calculated with"
 CLAIM_CALLS = ("verdict", "showed", "predicted", "observed")
 FUNCTIONS: dict[str, Callable[..., object]] = {**FILTERS, **LAWS}
 CALLS = (*LABELS, *CLAIM_CALLS, *FUNCTIONS)
@@ -71,8 +72,12 @@ def _check(node: nodes.Node) -> None:
         if isinstance(node, kind):
             check(node)
             return
-    if isinstance(node, nodes.Const) and node.value == float("inf"):
-        raise ExpressionError("a number beyond what can be calculated with")
+    if (
+        isinstance(node, nodes.Const)
+        and isinstance(node.value, float)
+        and not is_finite(node.value)
+    ):
+        raise ExpressionError(BEYOND)
     if not _is_plain(node, (int, float, str)):
         raise ExpressionError(f"{_REFUSED.get(type(node), 'this')} is not allowed")
 
@@ -246,9 +251,16 @@ class Expression:
             raise ExpressionError(f"unknown name {name!r}{nearest(name, known)}")
         try:
             names = {**ENVIRONMENT.globals, **roots, **self._functions}
-            return Calculation(names, _step, FILTERS).result(self._tree)
+            return _finite(Calculation(names, _step, FILTERS).result(self._tree))
         except (TypeError, OverflowError, ZeroDivisionError) as error:
             raise ExpressionError(_arithmetic_said(error)) from None
+
+
+def _finite(result: object) -> object:
+    """A result that is no number beyond what can be calculated with."""
+    if isinstance(result, int | float) and not is_finite(result):
+        raise ExpressionError(BEYOND)
+    return result
 
 
 def _arithmetic_said(error: Exception) -> str:
@@ -272,6 +284,10 @@ def parsed(text: str) -> nodes.Expr:
             raise ExpressionError(f"unexpected {parser.stream.current.value!r}")
     except TemplateSyntaxError as error:
         raise ExpressionError(f"not an expression: {error.message}") from None
+    except SyntaxError:  # of Python's own reader, to which Jinja2 gives what looks like a number
+        raise ExpressionError(
+            "not an expression: a number is written in the digits 0 to 9"
+        ) from None
     except (RecursionError, ValueError, OverflowError) as error:
         if isinstance(error, ExpressionError):
             raise

@@ -35,6 +35,8 @@ def _one(thing: Thing, filter_name: str) -> Value:
 
 def described(thing: Thing) -> str:
     """What a result is, for an error."""
+    if isinstance(thing, Value):
+        return f"{thing.formula} (a single value)"
     if isinstance(thing, Node):
         return f"{thing.formula} (a group of fields; go on to one of them)"
     if isinstance(thing, tuple):

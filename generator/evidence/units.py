@@ -8,6 +8,7 @@ correctly rounded, so the text is the same on every platform.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -153,7 +154,10 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
 
 def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
     if form.way == "percent" or (unit.style == "share" and form.way is None):
-        return f"{_significant(number * 100, digits)}%"
+        share = number * 100
+        if math.isinf(share):
+            return f"{_significant(number, digits)}{NBSP}×{NBSP}100%"
+        return f"{_significant(share, digits)}%"
     if form.way == "times":
         return f"{_count(number, digits)}{NBSP}times"
     if unit.style == "ordinal" and isinstance(number, int):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.content import handwritten
 from generator.content.book import Book, Topic
@@ -60,6 +60,11 @@ _VALUE_AND_MARK = re.compile(
 )
 
 
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+
+
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The templates, autoescaped and strict."""
@@ -86,7 +91,7 @@ class Sheet:
         path: under the site's root.
         template: its template; the frame is shared.
         book: the book, narrowed to what this page may draw upon.
-        heading: the page's title, an author's line.
+        heading: the page's title, an author's line; of what runs measured, plain text.
         about: what it is about, for search engines and previews.
         source: the file that an author edits.
         topic: the topic it belongs to, narrowed likewise.
@@ -158,10 +163,12 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     }  # fmt: skip
     body = _kept_together(environment().get_template(sheet.template).render(context))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
+    # What a trace says is text: no expression, no Markdown.
+    says = escape if sheet.experiment or sheet.machine else folio.line
     found = frame.origins(folio.runs, book, depth)
     minutes = frame.minutes(body, len(folio.items))
-    page = environment().get_template("page.md.j2")
-    content = page.render(
+    content = _rendered(
+        "page.md.j2",
         context,
         body=Markup(body),
         ways=row,
@@ -173,8 +180,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         origins=found,
         machines=frame.machines(found),
         notices=frame.notices(folio, found),
-        title=folio.line(sheet.heading),
-        description=_shortened(plain(folio.line(sheet.about)) if sheet.about else ""),
+        title=says(sheet.heading),
+        description=_shortened(plain(says(sheet.about)) if sheet.about else ""),
     )
     items = topic.items if topic and book.is_reference else {}
     messages = given_away.messages(body, sheet.path, items, judged.evidence) if items else {}
@@ -240,6 +247,12 @@ def _ways_into(topic: Topic, minutes: Mapping[str, int], folio: Folio) -> list[w
     places = {mode: f"topics/{topic.id}/{mode}.md" for mode in topic.items_by_mode}
     read: dict[str, int] = {mode: minutes[path] for mode, path in places.items() if path in minutes}
     return ways.ways(topic, None, folio, read)
+
+
+def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
+    """A template's text, with what a run printed and nobody would see spelled out."""
+    text = environment().get_template(template).render(context, **more)
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _markdown(sheet: Sheet, text: PageText) -> Markup:

@@ -34,11 +34,11 @@ from watchdog.observers.polling import PollingObserver
 from generator.checks import coverage, repeats
 from generator.content import book as books
 from generator.content import committed
-from generator.content.errors import ContentErrors
+from generator.content.errors import ContentErrors, one_line
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages.press import Press
-from generator.website import csp, html_blocks, publish
+from generator.website import csp, html_blocks, page_html, publish
 from runners.traces.digest import forget_code
 
 GENERATOR = Path(__file__).resolve().parents[1]
@@ -173,7 +173,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Read again what somebody may have edited while serving: words, and experiments' code."""
         interface_words.cache_clear()
         folders = (GENERATOR.parent / "runners", GENERATOR.parent / "content")
-        code = {path: path.read_bytes() for one in folders for path in sorted(one.rglob("*.py"))}
+        found = (path for one in folders for path in sorted(one.rglob("*.py")))
+        code = {path: path.read_bytes() for path in found if path.is_file()}  # no pipe
         if code != self.code:
             forget_code()
             self.code = code
@@ -227,10 +228,25 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """While serving, show an author's mistakes on top of the last good page."""
+        """Refuse a page by hand that became what no page may be.
+
+        While serving, show an author's mistakes on top of the last good page.
+        """
+        if page.file.src_uri in self.press.handwritten:
+            html = self._looked_at(html, self.press.sources[page.file.src_uri] or "")
         if not self.mistakes:
             return html
         return f'<pre class="pb-mistakes" role="alert">{escape(self.mistakes)}</pre>{html}'
+
+    def _looked_at(self, html: str, file: str) -> str:
+        problem = page_html.problem(html)
+        if problem is None:
+            return html
+        mistake = f"{file}: {one_line(problem)}"
+        if not self.is_serving:
+            raise ContentAbort(mistake)
+        log.error(mistake)
+        return f'<pre class="pb-mistakes" role="alert">{escape(mistake)}</pre>'
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
         """Put back what was set aside."""

@@ -18,9 +18,10 @@ from typing import NamedTuple, get_args
 
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from generator.content import handwritten
+from generator.content import content_files, handwritten
 from generator.content.book import Book
 from generator.content.claim import Verdict
+from generator.content.content_files import FileError
 from generator.content.errors import ContentError, ContentErrors
 from generator.evidence.folio import interface_words
 from generator.pages import sifting
@@ -149,8 +150,17 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
             if name in files:
                 at = path.relative_to(content.parent).as_posix()
                 raise ContentErrors([ContentError(at, 0, 0, TAKEN)])
-            files[name] = path.read_bytes()
+            files[name] = _image(path, content)
     return files
+
+
+def _image(path: Path, content: Path) -> bytes:
+    """What stands beside a page by hand."""
+    try:
+        return content_files.content_of(path, content.resolve(), content_files.MAX_IMAGE_BYTES)
+    except FileError as error:
+        at = path.relative_to(content.parent).as_posix()
+        raise ContentErrors([ContentError(at, 0, 0, str(error))]) from None
 
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:

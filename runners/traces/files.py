@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
@@ -29,7 +30,12 @@ from runners.traces.schema import Record
 from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, Step, VersionError, upgraded
 
 MAX_TRACE_BYTES = 300_000
+MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is the longest
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
+LARGEST = 1e300  # a sum of such numbers, or a share of them in percent, is still one
+_MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
 
@@ -47,7 +53,55 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _real(text: str) -> float:
+    number = float(text)
+    if LARGEST <= abs(number) < math.inf:
+        raise ValueError(f"the number {text[:40]} is beyond what can be calculated with")
+    return number
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object, in which each key stands once: of two values, one would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for position, name in enumerate(names) if name in names[:position])
+        raise ValueError(f"the key {twice[:100]!r} stands twice in one object")
+    return found
+
+
+def _refuse_strange(path: Path) -> None:
+    """Refuse what is no plain file, such as a folder or a pipe whose end may never come."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read ({error.strerror}); delete it") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise TraceError(f"{path}: not a plain file; delete or rename it")
+    if found.st_size > MAX_READ_BYTES:
+        raise TraceError(f"{path}: longer than {MAX_READ_BYTES:,} bytes; no run records so much")
+
+
+def _halved(thing: object, place: str = "") -> str | None:
+    """The first field that holds half a character (a lone surrogate), which no page can print."""
+    if isinstance(thing, str):
+        return place if _HALF.search(thing) else None
+    parts = list(thing.items()) if isinstance(thing, dict) else []
+    parts += enumerate(thing) if isinstance(thing, list) else ()
+    for name, part in parts:
+        inside = f"{place}.{name}" if place else str(name)
+        if _HALF.search(inside):
+            return inside.encode("ascii", "backslashreplace").decode()
+        found = _halved(part, inside)
+        if found:
+            return found
+    return None
+
+
 def _text(path: Path) -> str:
+    _refuse_strange(path)
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -62,11 +116,21 @@ def _text(path: Path) -> str:
 
 def _loaded(path: Path, text: str) -> object:
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_int=_whole)
+        document = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_int=_whole,
+            parse_float=_real if _MAY_BE_LARGE.search(text) else None,
+            object_pairs_hook=_object,
+        )
+        halved = _halved(document) if _ESCAPED_HALF.search(text) else None
     except (ValueError, RecursionError) as error:
         raise TraceError(
             f"{path}: not a whole JSON file ({error}); delete it and run again"
         ) from None
+    if halved is not None:
+        raise TraceError(f"{path}: {halved}: half a character (a surrogate); delete it")
+    return document
 
 
 RecordT = TypeVar("RecordT", bound=Record)

@@ -94,7 +94,7 @@ def test_deep_nesting_and_an_empty_file_are_errors_not_crashes(copy):
 def test_a_file_that_is_not_utf8_is_named(copy):
     (copy.content / "home.yml").write_bytes(b"title: \xff\n")
     (error,) = copy.errors()
-    assert error.startswith("content/home.yml: cannot be read")
+    assert error.startswith("content/home.yml:1:8: cannot be read: not UTF-8 (byte 0xff)")
 
 
 def test_a_mode_without_its_file_and_a_file_without_its_mode_are_refused(copy):

@@ -57,7 +57,7 @@ def test_output_is_shown_only_below_the_program_that_printed_it(copy):
         (SHARDING, "object: halve", "object: havle", "content/topics", "did you mean 'halve'?"),
         (SHARDING, "code/halve.py", "code/none.py", "content/topics", "no file"),
         (SHARDING, "path: content/topics/sharding/code/halve.py", "path: ../../etc/passwd",
-         "../../etc", "no file '../../etc/passwd' in the project"),
+         "../../etc", "'../../etc/passwd' is no code that a run executes"),
         (AVERAGING, "stage: load", "stage: laod", "laod", "recorded no stage 'laod'; did you"),
         (AVERAGING, "step: forward", "step: forwards", "forwards", "recorded no step 'forwards'"),
         (AVERAGING, "is-it-faster, w", "is-it-equal, w", "is-it-equal, w", "stands above already"),

@@ -36,7 +36,7 @@ def write(copy):
         ("# About {{ x\n", "1:9: {{ without its other half"),
         ("# About\n\n[Home](http://example.org)\n", "3:8: link to 'http://example.org'"),
         ("# Needs {{ tiny_memory.hole }}\n", "1:12: tiny_memory.hole: "),
-        (b"# \xff\n", " cannot be read"),
+        (b"# \xff\n", "1:3: cannot be read: not UTF-8"),
     ],
 )
 def test_mistakes_are_told_with_their_place(copy, write, text, error):

@@ -310,13 +310,15 @@ def test_each_option_explains_itself_and_one_of_them_is_right(rendered):
 
 
 def test_a_listing_is_the_files_own_text(rendered, tmp_path):
-    (tmp_path / "a.py").write_text(
+    shown = "content/code/a.py"
+    (tmp_path / shown).parent.mkdir(parents=True)
+    (tmp_path / shown).write_text(
         "import os\n\n\n@cache\ndef f():\n    return os\n\n\ndef g(): ...\n"
     )
-    assert source(tmp_path, "a.py", "f") == "@cache\ndef f():\n    return os\n"
-    assert source(tmp_path, "a.py", None).startswith("import os")
+    assert source(tmp_path, shown, "f") == "@cache\ndef f():\n    return os\n"
+    assert source(tmp_path, shown, None).startswith("import os")
     with pytest.raises(ValueError, match="defines no 'h'"):
-        source(tmp_path, "a.py", "h")
+        source(tmp_path, shown, "h")
     assert '<span class="k">def</span>' in rendered[EXPERIMENT]
 
 
