@@ -6,6 +6,7 @@ import pytest
 
 from generator.content.errors import ContentErrors
 from generator.pages.press import Press
+from generator.website import page_html
 from generator.website.publish import site_files
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
@@ -101,3 +102,55 @@ def test_a_press_prints_a_page_again_when_its_text_changed(copy, write):
     assert b"Afterwards." in press.printed(copy.load())["about.md"]
     (copy.content / "pages" / "about.md").unlink()
     assert "about.md" not in press.printed(copy.load())
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("<script>alert(x)</script>", "3:1: HTML; write Markdown"),
+        ("A <img src=x onerror=alert(x)> b", "3:3: HTML; write Markdown"),
+        ("<!--pb-aside-0-->", "3:1: HTML; write Markdown"),
+        ("![x](https://example.org/x.png)", "3:1: an image from elsewhere"),
+        ("![x](//example.org/x.png)", "3:6: link to '//example.org/x.png'"),
+        ("![x][y]\n\n[y]: https://example.org/x.png", "3:1: an image from elsewhere"),
+        ("![x](data:image/png;x)", "3:6: link to 'data:image/png;x'"),
+        ("[x][y]\n\n[y]: javascript:x", "5:6: link to 'javascript:x'"),
+        ("[x](java&#115;cript:x)", "3:5: link to 'javascript:x'"),
+        ("[x](java\tscript:x)", "3:3: a link that cannot be read"),
+        ("[x](a.html){: onclick=x }", "3:12: attributes in braces"),
+        ("*x*{ onclick=x }", "3:4: attributes in braces"),
+        ("Text\n{: style=x }", "4:1: attributes in braces"),
+        ("[x](../x.html)", "3:5: link to '../x.html'; it leads out of the site"),
+    ],
+)
+def test_a_page_is_markdown_and_stays_in_the_site(copy, write, line, said):
+    write("about.md", f"# About\n\n{line}\n")
+    assert any(error.startswith(f"content/pages/about.md:{said}") for error in copy.errors())
+
+
+@pytest.mark.parametrize("line", ["![x](x.svg)", "a < b and b > c", "<!-- a note -->", "A {word}."])
+def test_a_page_shows_images_beside_it_and_hides_notes(copy, write, line):
+    write("about.md", f"# About\n\n{line}\n")
+    assert copy.errors() == []
+
+
+@pytest.mark.parametrize(
+    ("html", "said"),
+    [
+        ("<p><script>x</script></p>", "<script> has no place"),
+        ("<a href='JAVA\nSCRIPT:x'>", "link to 'javascript:x'"),
+        ("<a href='java&#115;cript:x'>", "link to 'javascript:x'"),
+        ("<a href='http://example.org'>", "link to 'http://example.org'"),
+        ("<a href='//example.org'>", "link to '//example.org'"),
+        ("<img src='https://example.org/x.png'>", "is loaded from elsewhere"),
+        ("<img src='x.png' onerror='x'>", "the attribute onerror"),
+        ("<p style='x'>", "the attribute style"),
+    ],
+)
+def test_what_markdown_made_of_a_page_is_looked_at_once_more(html, said):
+    assert said in (page_html.problem(html) or "")
+
+
+def test_what_markdown_may_make_of_a_page_is_left():
+    html = '<a href="https://example.org">x</a><a href="../x.html#y">y</a><img src="x.svg" alt="">'
+    assert page_html.problem(html) is None
