@@ -95,7 +95,10 @@ def _is_short(one: Popover, wanted) -> bool:
 
 
 def sample(shown, wanted, num: int) -> list[Popover]:
-    """Popovers on short runs, drawn page by page, so that no page or kind has most of them."""
+    """Popovers on short runs, drawn page by page, so that no page or kind has most of them.
+
+    One of each kind comes first.
+    """
     draw = random.Random(9)
     by_place: dict[tuple[str, str], list[Popover]] = {}
     for one in shown:
@@ -103,6 +106,8 @@ def sample(shown, wanted, num: int) -> list[Popover]:
             by_place.setdefault((one.page, one.kind), []).append(one)
     places = sorted(by_place)
     draw.shuffle(places)
+    firsts = {kind: (page, kind) for page, kind in reversed(places)}.values()
+    places = [*firsts, *(place for place in places if place not in firsts)]
     return [draw.choice(by_place[place]) for place in places[:num]]
 
 

@@ -306,7 +306,7 @@ def messages() -> float:
 @contextmanager
 def _on_one_core(pid: int) -> Iterator[None]:
     """Keep this thread and another process on one core meanwhile."""
-    if not hasattr(os, "sched_setaffinity"):
+    if not (hasattr(os, "sched_getaffinity") and hasattr(os, "sched_setaffinity")):
         yield
         return
     allowed = os.sched_getaffinity(0)

@@ -113,7 +113,7 @@ def test_an_exception_is_the_cause_and_not_the_peer_that_waited_for_it(run: Meas
     assert raised.status == "failed"
     assert raised.error is not None
     assert raised.error.rank == 0
-    assert raised.error.message == "ValueError: labels and rows differ in number"
+    assert raised.error.message == "ValueError: labels and samples differ in number"
     assert [r.failure.kind for r in raised.ranks if r.failure] == ["exception", "peer_lost"]
 
 

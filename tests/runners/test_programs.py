@@ -20,7 +20,7 @@ ACTIVATION_BYTES = 2048 * 256 * 4
 
 def losses(run: Run) -> list[str]:
     """What a program printed after the word loss, line by line."""
-    return re.findall(r"loss (?:on the same rows )?([\d.]+)", "\n".join(run.printed))
+    return re.findall(r"loss (?:on the same samples )?([\d.]+)", "\n".join(run.printed))
 
 
 def test_a_run_s_settings_are_the_program_s_own_constants() -> None:

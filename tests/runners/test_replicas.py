@@ -40,7 +40,7 @@ def test_parts_hand_out_every_row_once(skew: int) -> None:
 
 
 def test_a_skew_that_leaves_a_rank_without_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="leaves rank 0 without rows"):
+    with pytest.raises(ValueError, match="leaves rank 0 without samples"):
         parts(100, 4, 17)
 
 
@@ -81,7 +81,7 @@ def test_a_sampler_repeats_rows_or_drops_them(
     run: Measure, name: str, given: int, distinct: int
 ) -> None:
     sampled = run("replicas", name)
-    facts = shown(sampled, "rows").facts
+    facts = shown(sampled, "samples").facts
     assert (facts["num_given"], facts["num_distinct"]) == (given, distinct)
     orders = shown(sampled, "epochs").facts
     assert (orders["num_orders_without_epoch"], orders["num_orders_with_epoch"]) == (1, 3)
