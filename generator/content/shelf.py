@@ -15,12 +15,13 @@ from typing import TypeVar
 
 from generator.content.errors import ContentError, nearest
 from runners.traces import files as traces
-from runners.traces.files import TraceError
+from runners.traces.files import NOT_TRACES, TraceError
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
+from runners.traces.reruns import Reruns
 
-RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None)
+RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None, Reruns | None)
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
 NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
@@ -30,7 +31,6 @@ NOT_COMMITTED = (
 )
 IsStale = Callable[[Trace], bool]
 REFERENCE = "reference-*"  # what the reference machine's folder is called
-NOT_TRACES = frozenset({"machine", "prediction"})  # what else lies in a machine's folder
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,14 @@ class Measured:
         traces: what it measured itself, by experiment.
         stale: the experiments whose code has changed since.
         prediction: what it predicted of itself before it measured; None where it did not.
+        reruns: which of its runs it measured twice; None where none.
     """
 
     machine: Machine
     traces: dict[str, Trace]
     stale: frozenset[str] = frozenset()
     prediction: Prediction | None = None
+    reruns: Reruns | None = None
 
 
 @dataclass
@@ -170,7 +172,10 @@ class Shelf:
         prediction = self._trying(traces.read_prediction, folder)
         if prediction:
             self._check_name(folder / "prediction.json", "machine", prediction.machine)
-        return Measured(machine, found, stale, prediction)
+        reruns = self._trying(traces.read_reruns, folder)
+        if reruns:
+            self._check_name(folder / "reruns.json", "machine", reruns.machine)
+        return Measured(machine, found, stale, prediction, reruns)
 
     def _trace(self, path: Path) -> Trace | None:
         trace = self._trying(traces.read, path)

@@ -25,10 +25,12 @@ from runners.traces.digest import brought_up, program_digests, source_digest
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
+from runners.traces.reruns import Reruns
 from runners.traces.schema import Record
 from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, Step, VersionError, upgraded
 
 MAX_TRACE_BYTES = 300_000
+NOT_TRACES = frozenset({"machine", "prediction", "reruns"})  # what else a machine's folder holds
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
@@ -77,6 +79,7 @@ VERSIONS: dict[type[Record], tuple[int, Mapping[int, Step]]] = {
     Trace: (TRACE_VERSION, TRACE_STEPS),
     Machine: (1, {}),
     Prediction: (1, {}),
+    Reruns: (1, {}),
 }
 
 
@@ -177,6 +180,19 @@ def read_prediction(folder: Path) -> Prediction | None:
     return prediction
 
 
+def read_reruns(folder: Path) -> Reruns | None:
+    """Read `reruns.json` of a machine's folder; None where nothing was measured twice.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    path = folder / "reruns.json"
+    if not path.exists():
+        return None
+    reruns: Reruns = _parsed(path, _text(path), Reruns)[0]
+    return reruns
+
+
 def is_stale(trace: Trace) -> bool:
     """Whether the experiment's code, a program that it ran, or the schema has changed since."""
     if trace.recorded_as < TRACE_VERSION:
@@ -256,6 +272,11 @@ def write_machine(folder: Path, machine: Machine) -> None:
 def write_prediction(folder: Path, prediction: Prediction) -> None:
     """Write `prediction.json` into a machine's folder."""
     write_json(folder / "prediction.json", prediction.model_dump(mode="json"))
+
+
+def write_reruns(folder: Path, reruns: Reruns) -> None:
+    """Write `reruns.json` into a machine's folder."""
+    write_json(folder / "reruns.json", reruns.model_dump(mode="json"))
 
 
 def finite_or_none(value: float) -> float | None:
