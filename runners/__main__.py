@@ -19,6 +19,7 @@
     python -m runners predict                  what every run will need here, before it runs
     python -m runners rerun [NAME …]           measure what is measured once more: how far times
                                                repeat; traces stay as they are
+    python -m runners fit                      fit the constants of the forecasts' intervals
     python -m runners harmless NAME … --because REASON
                                                measure again, and declare that a change of code
                                                altered no result: traces stay fresh
@@ -63,6 +64,7 @@ from runners.commands.reproduce import ReproduceError, reproduce
 from runners.commands.rerun import RerunError, rerun
 from runners.commands.run import RunRequest, check_names, dry, run, shown
 from runners.commands.try_run import TrialError, named, prepare
+from runners.forecast.fit import FitError, fit, lines, runs_of
 from runners.forecast.predict import PrimitiveError, predict
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
@@ -75,7 +77,15 @@ from runners.plans.settings import SettingsError
 from runners.system.errors import AcceleratorError, LaunchError
 from runners.traces import machine, tries
 from runners.traces.compare import compare, traces_in
-from runners.traces.files import TraceError, json_schema, read, read_reruns, write_machine
+from runners.traces.files import (
+    TraceError,
+    json_schema,
+    read,
+    read_fit,
+    read_reruns,
+    write_fit,
+    write_machine,
+)
 from runners.traces.identity import IdentityError
 from runners.traces.programs import ProgramError
 from runners.traces.quiet_record import quietness
@@ -99,6 +109,7 @@ CAN_BE_MENDED = (
     ReproduceError,
     HarmlessError,
     RerunError,
+    FitError,
 )
 
 
@@ -157,6 +168,10 @@ def _parser() -> argparse.ArgumentParser:
     rerunning = commands.add_parser("rerun", help="measure once more: how far do times repeat?")
     rerunning.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
     rerunning.add_argument(
+        "--as-reference", action="store_true", help="of the committed reference folder"
+    )
+    fitting = commands.add_parser("fit", help="fit the constants of the forecasts' intervals")
+    fitting.add_argument(
         "--as-reference", action="store_true", help="of the committed reference folder"
     )
     declaring = commands.add_parser("harmless", help="declare that a change altered no result")
@@ -340,6 +355,15 @@ def _rerun(wanted: Sequence[str], *, as_reference: bool) -> int:
     return 1 if done.not_measured else 0
 
 
+def _fit(*, as_reference: bool) -> int:
+    where = measure.folder(as_reference=as_reference)
+    before = read_fit(where)
+    found = fit(runs_of(where), machine.name_of(where), measure.now())
+    write_fit(where, found)
+    print("\n".join([*lines(found, before), f"in {shown(where / 'constants.json')}"]))
+    return 0
+
+
 def _harmless(chosen: Sequence[str], reason: str) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
@@ -401,6 +425,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "compare": lambda arguments: _compare(arguments.first, arguments.second),
     "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
     "rerun": lambda arguments: _rerun(arguments.names, as_reference=arguments.as_reference),
+    "fit": lambda arguments: _fit(as_reference=arguments.as_reference),
     "harmless": lambda arguments: _harmless(arguments.names, arguments.because),
     "machine": lambda _: _machine(),
     "schema": lambda _: _schema(),

@@ -16,12 +16,13 @@ from typing import TypeVar
 from generator.content.errors import ContentError, nearest
 from runners.traces import files as traces
 from runners.traces.files import NOT_TRACES, TraceError
+from runners.traces.fit import Fit
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
 from runners.traces.reruns import Reruns
 
-RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None, Reruns | None)
+RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None, Reruns | None, Fit | None)
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
 NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
@@ -67,6 +68,7 @@ class Measured:
         stale: the experiments whose code has changed since.
         prediction: what it predicted of itself before it measured; None where it did not.
         reruns: which of its runs it measured twice; None where none.
+        fit: the constants of its forecasts, and on which runs they were fitted; None: by hand.
     """
 
     machine: Machine
@@ -74,6 +76,7 @@ class Measured:
     stale: frozenset[str] = frozenset()
     prediction: Prediction | None = None
     reruns: Reruns | None = None
+    fit: Fit | None = None
 
 
 @dataclass
@@ -175,7 +178,10 @@ class Shelf:
         reruns = self._trying(traces.read_reruns, folder)
         if reruns:
             self._check_name(folder / "reruns.json", "machine", reruns.machine)
-        return Measured(machine, found, stale, prediction, reruns)
+        fit = self._trying(traces.read_fit, folder)
+        if fit:
+            self._check_name(folder / "constants.json", "machine", fit.machine)
+        return Measured(machine, found, stale, prediction, reruns, fit)
 
     def _trace(self, path: Path) -> Trace | None:
         trace = self._trying(traces.read, path)

@@ -181,6 +181,19 @@ def calibrations(measured: Measured) -> list[Calibration]:
     ]
 
 
+def left_out(measured: Measured) -> dict[Quantity, Coverage]:
+    """The coverage with constants that were fitted without the experiment that is scored."""
+    found = measured.fit.without.values() if measured.fit else ()
+    steps = Coverage(
+        sum(one.num_steps for one in found), sum(one.num_steps_within for one in found)
+    )
+    peaks = Coverage(
+        sum(one.num_peaks for one in found), sum(one.num_peaks_within for one in found)
+    )
+    both: dict[Quantity, Coverage] = {"peak_bytes": peaks, "step_seconds": steps}
+    return {quantity: one for quantity, one in both.items() if one.num_outcomes}
+
+
 def _median(numbers: Iterable[float]) -> float | None:
     known = list(numbers)
     return statistics.median(known) if known else None

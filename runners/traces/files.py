@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from runners.traces.digest import brought_up, program_digests, source_digest
+from runners.traces.fit import Fit
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
@@ -30,7 +31,8 @@ from runners.traces.schema import Record
 from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, Step, VersionError, upgraded
 
 MAX_TRACE_BYTES = 300_000
-NOT_TRACES = frozenset({"machine", "prediction", "reruns"})  # what else a machine's folder holds
+# What else a machine's folder holds.
+NOT_TRACES = frozenset({"machine", "prediction", "reruns", "constants"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
@@ -80,6 +82,7 @@ VERSIONS: dict[type[Record], tuple[int, Mapping[int, Step]]] = {
     Machine: (1, {}),
     Prediction: (1, {}),
     Reruns: (1, {}),
+    Fit: (1, {}),
 }
 
 
@@ -193,6 +196,19 @@ def read_reruns(folder: Path) -> Reruns | None:
     return reruns
 
 
+def read_fit(folder: Path) -> Fit | None:
+    """Read `constants.json` of a machine's folder; None where nothing was fitted.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    path = folder / "constants.json"
+    if not path.exists():
+        return None
+    fit: Fit = _parsed(path, _text(path), Fit)[0]
+    return fit
+
+
 def is_stale(trace: Trace) -> bool:
     """Whether the experiment's code, a program that it ran, or the schema has changed since."""
     if trace.recorded_as < TRACE_VERSION:
@@ -277,6 +293,11 @@ def write_prediction(folder: Path, prediction: Prediction) -> None:
 def write_reruns(folder: Path, reruns: Reruns) -> None:
     """Write `reruns.json` into a machine's folder."""
     write_json(folder / "reruns.json", reruns.model_dump(mode="json"))
+
+
+def write_fit(folder: Path, fit: Fit) -> None:
+    """Write `constants.json` into a machine's folder."""
+    write_json(folder / "constants.json", fit.model_dump(mode="json"))
 
 
 def finite_or_none(value: float) -> float | None:

@@ -376,3 +376,37 @@ def test_a_machines_page_says_which_experiments_were_measured_on_a_quiet_machine
     text = rendering.render(copy.load())[page]
     assert "experiments were measured on a quiet machine. Not quiet: tiny training.</p>" in text
     assert "Not recorded" not in text
+
+
+# --- the constants of the intervals
+
+
+def test_a_machines_page_says_where_the_constants_come_from_and_scores_them_on_others(copy):
+    forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (1, 0, 2)}})
+    assert "set by hand" in page_of(copy)
+    constants = {"computing_error": 0.1, "communication_error": 0.2, "peak_error": 0.01}
+    left_out = {"constants": constants, "num_steps": 10, "num_steps_within": 7}
+    one = {**left_out, "num_peaks": 4, "num_peaks_within": 4}
+    document = {
+        "schema_version": 1, "machine": "reference-frozen", "fitted_at": "2026-01-02T03:04:05Z",
+        "constants": constants, "computing_runs": ["tiny_memory.whole"], "communication_runs": [],
+        "peak_runs": [], "without": {"tiny_memory": one},
+    }  # fmt: skip
+    copy.trace("constants").write_text(json.dumps(document))
+    table = page_of(copy).split("scored on its own")[1].split("</table>")[0]
+    assert "2026-01-02T03:04:05Z" in table
+    assert ">20<" in table.split("short by")[1].split("</strong>")[0]  # seven of ten
+    assert table.count("short by") == 1
+    file = copy.trace("prediction")
+    document = json.loads(file.read_text()) | {"fit": "reference-frozen, 2026-01-02T03:04:05Z"}
+    file.write_text(json.dumps(document))
+    assert "set by hand" not in page_of(copy)
+    assert "fitted on the runs of the others" in page_of(copy)
+
+
+def test_a_machines_page_says_what_decides_the_order_of_forecast_and_run(copy):
+    forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (1, 0, 2)}})
+    told = page_of(copy).split("Where one commit holds both")[1].split("</p>")[0]
+    traces = copy.load().machines["reference-frozen"].traces.values()
+    assert "2000-01-01T00:00:00Z" in told
+    assert min(one.recorded_at for one in traces) in told

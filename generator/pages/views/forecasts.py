@@ -35,6 +35,7 @@ REGRET, REGRET_SAYS = "regret", "measured of the predicted run / least measured 
 SHARED, SHARED_SAYS = "calibration", "from the forecasts and outcomes of this machine"
 FLOOR, FLOOR_SAYS = "floor", "from runs that this machine measured twice (reruns.json)"
 PROMISE, PROMISE_SAYS = "promise", "what an interval of a forecast promises to hold"
+LEFT_OUT, LEFT_OUT_SAYS = "left-out", "from the runs of each experiment, fitted on the others"
 SKILL, SKILL_SAYS = "skill", "1 − mean regret of the forecasts / mean regret of the rule"
 
 
@@ -59,6 +60,17 @@ class CalibrationRow:
     shortfall: Markup | None
     median_error: Markup | None
     floor: FloorInPrint | None
+
+
+@dataclass(frozen=True)
+class LeftOutRow:
+    """Coverage with constants that were fitted without the experiment that is scored."""
+
+    quantity: str
+    num_outcomes: int
+    promised: Markup
+    within: Markup
+    shortfall: Markup | None
 
 
 @dataclass(frozen=True)
@@ -133,13 +145,31 @@ def calibrated(measured: Measured, folio: Folio) -> list[CalibrationRow]:
     return [_calibration(one, folio) for one in calibrating.calibrations(measured)]
 
 
+def left_out(measured: Measured, folio: Folio) -> list[LeftOutRow]:
+    """How the fitted constants do on experiments that they were not fitted on."""
+    return [
+        LeftOutRow(
+            quantity=folio.ui["machines"][quantity],
+            num_outcomes=one.num_outcomes,
+            promised=_promise(folio),
+            within=_percent(one.share, LEFT_OUT, LEFT_OUT_SAYS, folio),
+            shortfall=_shortfall(one, folio),
+        )
+        for quantity, one in calibrating.left_out(measured).items()
+    ]
+
+
+def _promise(folio: Folio) -> Markup:
+    value = Value(PROMISED_SHARE, units.SHARE, "given", PROMISE_SAYS)
+    return folio.text.shown_alike(value, PROMISE, PROMISE_SAYS)
+
+
 def _calibration(one: Calibration, folio: Folio) -> CalibrationRow:
-    promise = Value(PROMISED_SHARE, units.SHARE, "given", PROMISE_SAYS)
     error = one.median_error
     return CalibrationRow(
         quantity=folio.ui["machines"][one.quantity],
         num_outcomes=one.coverage.num_outcomes,
-        promised=folio.text.shown_alike(promise, PROMISE, PROMISE_SAYS),
+        promised=_promise(folio),
         within=_percent(one.coverage.share, SHARED, SHARED_SAYS, folio),
         shortfall=_shortfall(one.coverage, folio),
         median_error=None if error is None else _percent(error, SHARED, SHARED_SAYS, folio),
