@@ -350,6 +350,8 @@ def _rerun(wanted: Sequence[str], *, as_reference: bool) -> int:
             )
     for line in done.stale:
         print(f"left out: {line}", file=sys.stderr)
+    for line in done.not_quiet:
+        print(f"does not count, the machine was not quiet: {line}", file=sys.stderr)
     for line in done.not_measured:
         print(f"not measured: {line}", file=sys.stderr)
     return 1 if done.not_measured else 0

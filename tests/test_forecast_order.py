@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +27,10 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def _versions(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+Version = tuple[str, dict[str, Any]]
+
+
+def _versions(path: Path) -> Iterator[Version]:
     """Each commit that changed a file, the latest first, with the document it left."""
     for commit in _git(path.parent, "log", "--format=%H", "--", path.name).split():
         try:
@@ -37,10 +40,10 @@ def _versions(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield commit, json.loads(text)
 
 
-def _first(path: Path, *keys: str) -> str:
+def _first(versions: Iterable[Version], *keys: str) -> str:
     """The first of the latest commits between which a value stayed as it is now."""
     first, now = "", object()
-    for commit, document in _versions(path):
+    for commit, document in versions:
         value: Any = document
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
@@ -52,29 +55,24 @@ def _first(path: Path, *keys: str) -> str:
 
 def orders(folder: Path) -> dict[str, Order]:
     """For each run that was forecast before it began: the order in history."""
-    prediction = _committed(folder / "prediction.json")
+    predictions = list(_versions(folder / "prediction.json"))
+    if not predictions:
+        return {}
+    prediction = predictions[0][1]
     found: dict[str, Order] = {}
     for path in sorted(folder.glob("*.json")):
-        if path.stem in NOT_TRACES or not (trace := _committed(path)):
+        versions = [] if path.stem in NOT_TRACES else list(_versions(path))
+        if not versions:
             continue
-        measured = _first(path, "recorded_at")
-        since: dict[str, str] = {}
+        trace, measured = versions[0][1], _first(versions, "recorded_at")
         for name in (f"{path.stem}.{run}" for run in trace["runs"]):
             forecast = prediction.get("runs", {}).get(name)
             if forecast is None:
                 continue
             if trace["recorded_at"] < (forecast.get("recorded_at") or prediction["recorded_at"]):
                 continue  # it is listed, and not scored
-            key = json.dumps(forecast, sort_keys=True)
-            if key not in since:
-                since[key] = _first(folder / "prediction.json", "runs", name)
-            found[name] = _order(folder, since[key], measured)
+            found[name] = _order(folder, _first(predictions, "runs", name), measured)
     return found
-
-
-def _committed(path: Path) -> dict[str, Any]:
-    """The last committed version of a file; empty where there is none."""
-    return next((document for _, document in _versions(path)), {})
 
 
 def _order(folder: Path, forecast: str, trace: str) -> Order:

@@ -50,6 +50,8 @@ class Reran:
         num_kept: runs that had been measured twice before.
         stale: experiments whose trace is of other code, each with the reason.
         not_measured: runs that failed for want of the machine, a line each with the cause.
+        not_quiet: experiments around which the machine was not quiet, a line each: their pairs do
+            not count, and the next call measures them again.
     """
 
     where: Path
@@ -57,6 +59,7 @@ class Reran:
     num_kept: int = 0
     stale: list[str] = field(default_factory=list)
     not_measured: list[str] = field(default_factory=list)
+    not_quiet: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,8 @@ def _waiting(wanted: Sequence[str], done: Reran) -> list[_Waiting]:
             done.stale.append(f"{trace.experiment}: {reason}")
             continue
         before = known.experiments.get(trace.experiment) if known else None
-        before = before if before and before.is_of(trace) else None
+        if before and (before.is_disturbed or not before.is_of(trace)):
+            before = None
         plans = as_it_runs_on(find(trace.experiment), machine.device_kind()).runs
         outdated = outdated_programs(trace)
         again = [
@@ -172,6 +176,8 @@ def _measure(
     if kept:
         update = {"runs": dict(kept), "quiet": quiet}
         _keep(done.where, trace.experiment, whole.model_copy(update=update))
+    if quiet and not quiet.is_quiet:
+        done.not_quiet.append(f"{trace.experiment}: {'; '.join(quiet.disturbances)}")
 
 
 def _shorter(waiting: _Waiting, launcher: Launcher) -> Experiment:

@@ -54,6 +54,11 @@ class ExperimentReruns(Record):
     quiet: Quiet | None = Field(description="around the reruns; null: not recorded, or interrupted")
     runs: dict[str, Rerun]
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether the machine was not quiet: its pairs tell of other processes and are left out."""
+        return self.quiet is not None and not self.quiet.is_quiet
+
     def is_of(self, trace: Trace) -> bool:
         """Whether this trace holds the first half of each pair."""
         return (self.first_at, self.digest) == (trace.recorded_at, trace.code.digest)
@@ -109,12 +114,12 @@ def rerun_of(first: Run, second: Run) -> Rerun:
 
 
 def pairs(reruns: Reruns | None, traces: Mapping[str, Trace]) -> dict[str, Rerun]:
-    """The reruns whose first half is in these traces, by `experiment.run`."""
+    """The quiet reruns whose first half is in these traces, by `experiment.run`."""
     found = reruns.experiments if reruns else {}
     return {
         f"{name}.{run}": rerun
         for name, one in found.items()
-        if name in traces and one.is_of(traces[name])
+        if name in traces and one.is_of(traces[name]) and not one.is_disturbed
         for run, rerun in one.runs.items()
         if run in traces[name].runs
     }

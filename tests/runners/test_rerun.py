@@ -168,13 +168,20 @@ def test_an_interruption_costs_one_run_and_the_next_call_measures_on(
 
 
 @pytest.mark.ranks
-def test_a_busy_machine_is_recorded_as_such(folder: Path) -> None:
-    rerun(["heavier"], _quietly(), watch=_watch(BUSY))
+def test_pairs_of_a_busy_machine_do_not_count_and_are_measured_again(folder: Path) -> None:
+    done = rerun(["heavier"], _quietly(), watch=_watch(BUSY))
+    (line,) = done.not_quiet
+    assert line.startswith("heavier: other processes used 40% of the cores")
     reruns = read_reruns(folder)
     assert reruns is not None
     quiet = reruns.experiments["heavier"].quiet
     assert quiet is not None
     assert not quiet.is_quiet
+    trace = read(folder / "heavier.json")
+    assert pairs(reruns, {"heavier": trace}) == {}
+    done = rerun(["heavier"], _quietly(), watch=_watch())
+    assert (done.num_measured, done.num_kept, done.not_quiet) == (2, 0, [])
+    assert len(pairs(read_reruns(folder), {"heavier": trace})) == 2
 
 
 @pytest.mark.ranks
