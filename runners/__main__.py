@@ -17,6 +17,9 @@
     python -m runners compare A B              what two machines measured otherwise, and which
                                                claims changed their verdict
     python -m runners predict                  what every run will need here, before it runs
+    python -m runners rerun [NAME …]           measure what is measured once more: how far times
+                                               repeat; traces stay as they are
+    python -m runners fit                      fit the constants of the forecasts' intervals
     python -m runners harmless NAME … --because REASON
                                                measure again, and declare that a change of code
                                                altered no result: traces stay fresh
@@ -58,8 +61,10 @@ if importlib.util.find_spec("torch") is None:  # `make pages` sets up without it
 from runners.commands import show
 from runners.commands.harmless import HarmlessError, declare
 from runners.commands.reproduce import ReproduceError, reproduce
+from runners.commands.rerun import RerunError, rerun
 from runners.commands.run import RunRequest, check_names, dry, run, shown
 from runners.commands.try_run import TrialError, named, prepare
+from runners.forecast.fit import FitError, fit, lines, runs_of
 from runners.forecast.predict import PrimitiveError, predict
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
@@ -72,10 +77,19 @@ from runners.plans.settings import SettingsError
 from runners.system.errors import AcceleratorError, LaunchError
 from runners.traces import machine, tries
 from runners.traces.compare import compare, traces_in
-from runners.traces.files import TraceError, json_schema, read, write_machine
+from runners.traces.files import (
+    TraceError,
+    json_schema,
+    read,
+    read_fit,
+    read_reruns,
+    write_fit,
+    write_machine,
+)
 from runners.traces.identity import IdentityError
 from runners.traces.programs import ProgramError
 from runners.traces.quiet_record import quietness
+from runners.traces.reruns import NEAR_SHARE, QUANTITIES, errors, floor, pairs
 from runners.traces.summary import how_it_ended, summary_lines
 
 # What a person can mend: one line, and exit code 2.
@@ -94,6 +108,8 @@ CAN_BE_MENDED = (
     NotIdleError,
     ReproduceError,
     HarmlessError,
+    RerunError,
+    FitError,
 )
 
 
@@ -148,6 +164,15 @@ def _parser() -> argparse.ArgumentParser:
     predicting = commands.add_parser("predict", help="what every run will need, before it runs")
     predicting.add_argument(
         "--as-reference", action="store_true", help="write into the committed reference folder"
+    )
+    rerunning = commands.add_parser("rerun", help="measure once more: how far do times repeat?")
+    rerunning.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
+    rerunning.add_argument(
+        "--as-reference", action="store_true", help="of the committed reference folder"
+    )
+    fitting = commands.add_parser("fit", help="fit the constants of the forecasts' intervals")
+    fitting.add_argument(
+        "--as-reference", action="store_true", help="of the committed reference folder"
     )
     declaring = commands.add_parser("harmless", help="declare that a change altered no result")
     declaring.add_argument("names", nargs="+", metavar="NAME", help="experiments to measure again")
@@ -308,6 +333,39 @@ def _predict(*, as_reference: bool) -> int:
     return 0
 
 
+def _rerun(wanted: Sequence[str], *, as_reference: bool) -> int:
+    done = rerun(wanted, Progress(), as_reference=as_reference)
+    path = done.where / "reruns.json"
+    print(
+        f"{done.num_measured} runs measured again, {done.num_kept} had been before; "
+        f"in {shown(path)}"
+    )
+    found = pairs(read_reruns(done.where), traces_in(done.where, machine.TRACES))
+    for quantity in QUANTITIES:
+        one = floor(errors(found, quantity).values())
+        if one:
+            print(
+                f"{quantity}: median error of predicting a rerun {one.median_error:.1%}; "
+                f"{one.num_near} of {one.num_pairs} are within ±{NEAR_SHARE:.0%}"
+            )
+    for line in done.stale:
+        print(f"left out: {line}", file=sys.stderr)
+    for line in done.not_quiet:
+        print(f"does not count, the machine was not quiet: {line}", file=sys.stderr)
+    for line in done.not_measured:
+        print(f"not measured: {line}", file=sys.stderr)
+    return 1 if done.not_measured else 0
+
+
+def _fit(*, as_reference: bool) -> int:
+    where = measure.folder(as_reference=as_reference)
+    before = read_fit(where)
+    found = fit(runs_of(where), machine.name_of(where), measure.now())
+    write_fit(where, found)
+    print("\n".join([*lines(found, before), f"in {shown(where / 'constants.json')}"]))
+    return 0
+
+
 def _harmless(chosen: Sequence[str], reason: str) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
@@ -368,6 +426,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "show": lambda arguments: show.show(arguments.name, arguments.grep),
     "compare": lambda arguments: _compare(arguments.first, arguments.second),
     "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
+    "rerun": lambda arguments: _rerun(arguments.names, as_reference=arguments.as_reference),
+    "fit": lambda arguments: _fit(as_reference=arguments.as_reference),
     "harmless": lambda arguments: _harmless(arguments.names, arguments.because),
     "machine": lambda _: _machine(),
     "schema": lambda _: _schema(),

@@ -19,12 +19,14 @@ from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
 from generator.content.words import MAX_LINE
 from runners.traces import files as traces
-from runners.traces.files import TraceError
+from runners.traces.files import NOT_TRACES, TraceError
+from runners.traces.fit import Fit
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
+from runners.traces.reruns import Reruns
 
-RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None)
+RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None, Reruns | None, Fit | None)
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
 NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
@@ -35,7 +37,6 @@ NOT_COMMITTED = (
 IsStale = Callable[[Trace], bool]
 _NAME = re.compile(r"[a-z0-9_]+")
 REFERENCE = "reference-*"  # what the reference machine's folder is called
-NOT_TRACES = frozenset({"machine", "prediction"})  # what else lies in a machine's folder
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,16 @@ class Measured:
         traces: what it measured itself, by experiment.
         stale: the experiments whose code has changed since.
         prediction: what it predicted of itself before it measured; None where it did not.
+        reruns: which of its runs it measured twice; None where none.
+        fit: the constants of its forecasts, and on which runs they were fitted; None: by hand.
     """
 
     machine: Machine
     traces: dict[str, Trace]
     stale: frozenset[str] = frozenset()
     prediction: Prediction | None = None
+    reruns: Reruns | None = None
+    fit: Fit | None = None
 
 
 @dataclass
@@ -180,7 +185,13 @@ class Shelf:
         prediction = self._trying(traces.read_prediction, folder, "prediction.json")
         if prediction:
             self._check_name(folder / "prediction.json", "machine", prediction.machine)
-        return Measured(machine, found, stale, prediction)
+        reruns = self._trying(traces.read_reruns, folder)
+        if reruns:
+            self._check_name(folder / "reruns.json", "machine", reruns.machine)
+        fit = self._trying(traces.read_fit, folder)
+        if fit:
+            self._check_name(folder / "constants.json", "machine", fit.machine)
+        return Measured(machine, found, stale, prediction, reruns, fit)
 
     def _trace(self, path: Path) -> Trace | None:
         trace = self._trying(traces.read, path)

@@ -1,23 +1,29 @@
-"""What a machine predicted of itself, held against what its runs then measured. Pure.
+"""What a machine predicted, compared with what its runs then measured. Pure.
 
-In: a machine's folder, with `prediction.json` and its traces. Out: for every run that was predicted
-its expectation, its interval and its outcome; for every choice the run that was expected to be best
-and the run that was; and how well the machine's word was worth taking.
+In: a machine's folder, with `prediction.json`, `reruns.json` and its traces. Out: for every run
+that was predicted its forecast, its interval and its outcome; and, for peaks and for step times
+apart, how many outcomes lie within their intervals, the median error, and the floor of that error.
+Which strategy was expected to be best is judged in `choices.py`.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from generator.content.shelf import Measured
-from runners.traces.prediction import ChoiceForecast, Interval, RunForecast
-from runners.traces.records import Run, Trace
+from runners.traces.prediction import Interval, RunForecast
+from runners.traces.records import Run
+from runners.traces.reruns import QUANTITIES, Floor, Quantity, errors, floor, pairs
+from runners.traces.schema import Nature
 
-Quantity = Literal["peak_bytes", "step_seconds"]
-QUANTITIES: tuple[Quantity, ...] = ("peak_bytes", "step_seconds")
+PROMISED_SHARE = 0.9  # of the outcomes, within their intervals
+# Why a run that is not real says nothing about a forecast.
+NOT_REAL: dict[Nature, str] = {
+    "simulated": "simulated: nothing ran",
+    "paced": "paced: its stages last as long as the settings say",
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Predicted:
 
     @property
     def counts(self) -> bool:
-        """Whether it is held against the machine's word."""
+        """Whether the forecast is scored on it."""
         return self.outcome is not None and self.is_before and self.left_out is None
 
     @property
@@ -61,28 +67,38 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """One choice: which run was expected to be best, and which was; None where none measured."""
+class Coverage:
+    """How many outcomes lie within their intervals, against the promise of the intervals."""
 
-    forecast: ChoiceForecast
-    best: str | None
-    is_before: bool
+    num_outcomes: int
+    num_within: int
 
     @property
-    def is_right(self) -> bool:
-        """Whether the run expected to be best was best."""
-        return self.best == self.forecast.expected
+    def share(self) -> float:
+        """The share of the outcomes that lie within their intervals."""
+        return self.num_within / self.num_outcomes
+
+    @property
+    def shortfall(self) -> float:
+        """By how much the share falls short of the promise; 0 where it keeps it."""
+        return max(0.0, PROMISED_SHARE - self.share)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well a machine's word was worth taking; shares and errors are None without outcomes."""
+    """How good the forecasts of one quantity were on a machine.
 
-    num_outcomes: int
-    within_share: float | None
-    errors: dict[Quantity, float | None]  # median of absolute relative errors
-    num_choices: int
-    num_correct: int
+    Attributes:
+        quantity: peaks, or step times.
+        coverage: of their intervals.
+        median_error: the median of the absolute relative errors; None where no outcome has one.
+        floor: the same of predicting reruns from their predecessors; None where none was measured.
+    """
+
+    quantity: Quantity
+    coverage: Coverage
+    median_error: float | None
+    floor: Floor | None
 
 
 def predicted(measured: Measured) -> list[Predicted]:
@@ -130,55 +146,54 @@ def outcome_of(run: Run, quantity: Quantity) -> tuple[float | None, str]:
 
 
 def _left_out(run: Run, outcome: float | None) -> str | None:
-    """Why an outcome, or its absence, is not held against the forecast."""
+    """Why an outcome, or its absence, is not scored."""
     if run.status == "skipped":
         return run.reason or "the run was skipped"
-    if run.nature == "simulated":
-        return "simulated: nothing ran"
+    if run.nature != "real":
+        return NOT_REAL[run.nature]
     if outcome is None:
         return f"the run ended {run.status.replace('_', ' ')} and measured none"
     return None
 
 
-def chosen(measured: Measured) -> list[Chosen]:
-    """Every choice whose runs the machine has measured, all of them."""
-    if measured.prediction is None:
-        return []
-    found = []
-    for forecast in measured.prediction.choices:
-        trace = measured.traces.get(forecast.experiment)
-        if trace is not None:
-            is_before = trace.recorded_at >= measured.prediction.recorded_at
-            found.append(Chosen(forecast, _best(forecast, trace), is_before))
-    return found
+def rerun_errors(measured: Measured, quantity: Quantity) -> dict[str, float]:
+    """The signed error of predicting each rerun from its predecessor, by `experiment.run`."""
+    return errors(pairs(measured.reruns, measured.traces), quantity)
 
 
-def _best(forecast: ChoiceForecast, trace: Trace) -> str | None:
-    outcomes: list[tuple[float, str]] = []
-    for name in forecast.runs:
-        run = trace.runs.get(name)
-        outcome = outcome_of(run, forecast.by)[0] if run else None
-        if outcome is None:
-            return None
-        outcomes.append((outcome, name))
-    return min(outcomes)[1] if outcomes else None
+def floor_of(measured: Measured, quantity: Quantity) -> Floor | None:
+    """The floor of a machine's errors; None where nothing was measured twice."""
+    return floor(rerun_errors(measured, quantity).values())
 
 
-def calibration(outcomes: Sequence[Predicted], choices: Sequence[Chosen]) -> Calibration:
-    """How well a machine's word was worth taking, over what it said before it knew."""
-    counted = [one for one in outcomes if one.counts]
-    decided = [one for one in choices if one.best is not None and one.is_before]
-    return Calibration(
-        num_outcomes=len(counted),
-        within_share=sum(one.is_within for one in counted) / len(counted) if counted else None,
-        errors={quantity: _median_error(counted, quantity) for quantity in QUANTITIES},
-        num_choices=len(decided),
-        num_correct=sum(one.is_right for one in decided),
-    )
-
-
-def _median_error(outcomes: Sequence[Predicted], quantity: Quantity) -> float | None:
-    errors = [
-        abs(one.error) for one in outcomes if one.quantity == quantity and one.error is not None
+def calibrations(measured: Measured) -> list[Calibration]:
+    """How good a machine's forecasts were, for peaks and for step times apart."""
+    counted = [one for one in predicted(measured) if one.counts]
+    return [
+        Calibration(
+            quantity=quantity,
+            coverage=Coverage(len(own), sum(one.is_within for one in own)),
+            median_error=_median(abs(one.error) for one in own if one.error is not None),
+            floor=floor_of(measured, quantity),
+        )
+        for quantity in QUANTITIES
+        if (own := [one for one in counted if one.quantity == quantity])
     ]
-    return statistics.median(errors) if errors else None
+
+
+def left_out(measured: Measured) -> dict[Quantity, Coverage]:
+    """The coverage with constants that were fitted without the experiment that is scored."""
+    found = measured.fit.without.values() if measured.fit else ()
+    steps = Coverage(
+        sum(one.num_steps for one in found), sum(one.num_steps_within for one in found)
+    )
+    peaks = Coverage(
+        sum(one.num_peaks for one in found), sum(one.num_peaks_within for one in found)
+    )
+    both: dict[Quantity, Coverage] = {"peak_bytes": peaks, "step_seconds": steps}
+    return {quantity: one for quantity, one in both.items() if one.num_outcomes}
+
+
+def _median(numbers: Iterable[float]) -> float | None:
+    known = list(numbers)
+    return statistics.median(known) if known else None

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from runners.plans.experiment import UnknownExperimentError, check_name
 from runners.traces import machine
-from runners.traces.files import TraceError, read
+from runners.traces.files import NOT_TRACES, TraceError, read
 from runners.traces.records import Run, Trace
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
@@ -137,7 +137,7 @@ def _paths() -> list[Path]:
     found: dict[str, Path] = {}
     for folder in _folders():
         for path in sorted(folder.glob("*.json")):
-            if path.stem not in ("machine", "prediction"):
+            if path.stem not in NOT_TRACES:
                 found.setdefault(path.name, path)
     return [found[name] for name in sorted(found)]
 

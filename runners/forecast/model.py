@@ -8,7 +8,8 @@ interpolated on logarithms; beyond the last it stays.
 
 Intervals should hold nine of ten outcomes. Their width is the spread of the primitives that weigh
 most, and beside it what the model itself is wrong by, since it adds its parts up as if they never
-disturbed one another: `COMPUTING_ERROR`, `COMMUNICATION_ERROR` and `PEAK_ERROR`.
+disturbed one another: `Constants`, which `fit.py` fits on measured runs. `BY_HAND` holds those that
+were set without such a fit.
 """
 
 from __future__ import annotations
@@ -28,14 +29,13 @@ from runners.forecast.primitive_sizes import (
     SMOOTH_VALUES,
 )
 from runners.plans.work import Communication, Work
+from runners.traces.fit import Constants
 from runners.traces.measured import SampledSeconds
 from runners.traces.prediction import Interval, RunForecast
 
-# One standard deviation of the logarithm of outcome over forecast, beyond the primitives' spread:
-# of what a rank does by itself, of what it waits for, and of bytes.
-COMPUTING_ERROR = 0.15
-COMMUNICATION_ERROR = 0.3
-PEAK_ERROR = 0.005
+# Where no fit is known. They were set after a look at runs of the reference machine; which runs is
+# not recorded, so that they should not be scored on that machine.
+BY_HAND = Constants(computing_error=0.15, communication_error=0.3, peak_error=0.005)
 # What is set to last so long lasts longer by the time that waking up takes.
 SET_SHARE = 0.03
 NINE_OF_TEN = 1.645  # standard deviations to either side
@@ -60,13 +60,59 @@ class _Part:
     communicates: bool = False
 
 
-def forecast_run(work: Work | None, primitives: Primitives, num_places: int) -> RunForecast:
+@dataclass(frozen=True)
+class Step:
+    """A step as predicted, before the constants say how wide its interval is.
+
+    Attributes:
+        once_seconds: what passes one after another, without what is set.
+        num_sequential: how many times that passes.
+        set_seconds: what is set rather than measured.
+        communication_share: of the work, what waits for communication, 0 to 1.
+        spread: of the primitives, as one standard deviation of the logarithm.
+    """
+
+    once_seconds: float
+    num_sequential: float
+    set_seconds: float
+    communication_share: float
+    spread: float
+
+    @property
+    def expected(self) -> float:
+        """Seconds of the whole step."""
+        return self.once_seconds * self.num_sequential + self.set_seconds
+
+    def interval(self, constants: Constants) -> Interval:
+        """The interval that holds nine of ten outcomes, where the constants are right."""
+        step = self.once_seconds * self.num_sequential
+        factor = math.exp(NINE_OF_TEN * self._deviation(constants))
+        return Interval(
+            expected=_rounded(self.expected),
+            low=_rounded(step / factor + self.set_seconds),
+            high=_rounded(step * factor + (1 + SET_SHARE) * self.set_seconds),
+        )
+
+    def _deviation(self, constants: Constants) -> float:
+        """Errors of primitives are independent; the model's error is shared by runs of a kind."""
+        share = self.communication_share
+        return math.hypot(
+            constants.computing_error * (1 - share),
+            constants.communication_error * share,
+            self.spread,
+        )
+
+
+def forecast_run(
+    work: Work | None, primitives: Primitives, num_places: int, constants: Constants = BY_HAND
+) -> RunForecast:
     """What a run will need.
 
     Args:
         work: of one step; None where the experiment predicts nothing.
         primitives: of this machine.
         num_places: ranks that can compute at once, each on a core or an accelerator of its own.
+        constants: what the model is wrong by.
     """
     if work is None:
         return RunForecast(
@@ -74,38 +120,43 @@ def forecast_run(work: Work | None, primitives: Primitives, num_places: int) -> 
             step_seconds=None,
             reason="no closed form says what its steps need, or it has none",
         )
-    peak = None if work.peak_bytes is None else _peak(work.peak_bytes)
-    if any(one.num_ranks > 1 and not _known_ranks(one, primitives) for one in work.communication):
+    peak = None if work.peak_bytes is None else peak_interval(work.peak_bytes, constants)
+    if _lacks_ranks(work, primitives):
         reason = "how fast ranks communicate could not be measured here"
         return RunForecast(peak_bytes=peak, step_seconds=None, reason=reason)
+    step = step_of(work, primitives, num_places)
+    return RunForecast(peak_bytes=peak, step_seconds=step.interval(constants) if step else None)
+
+
+def step_of(work: Work, primitives: Primitives, num_places: int) -> Step | None:
+    """The step of some work; None where nothing of it takes time, or it cannot be known here."""
+    if _lacks_ranks(work, primitives):
+        return None
     parts = _parts(work, primitives, num_places)
-    step = _interval(parts, work) if sum(p.seconds for p in parts) > 0 else None
-    return RunForecast(peak_bytes=peak, step_seconds=step)
-
-
-def _peak(num_bytes: int) -> Interval:
-    slack = NINE_OF_TEN * PEAK_ERROR * num_bytes + LEAST_BYTES
-    low, high = max(0.0, num_bytes - slack), num_bytes + slack
-    return Interval(expected=float(num_bytes), low=low, high=high)
-
-
-def _interval(parts: Sequence[_Part], work: Work) -> Interval:
-    once = sum(p.seconds for p in parts)
-    step = once * work.num_sequential
-    factor = math.exp(NINE_OF_TEN * _deviation(parts, once))
-    set_seconds = work.extra_seconds
-    return Interval(
-        expected=_rounded(step + set_seconds),
-        low=_rounded(step / factor + set_seconds),
-        high=_rounded(step * factor + (1 + SET_SHARE) * set_seconds),
+    once = sum(part.seconds for part in parts)
+    if once <= 0:
+        return None
+    return Step(
+        once_seconds=once,
+        num_sequential=work.num_sequential,
+        set_seconds=work.extra_seconds,
+        communication_share=sum(p.seconds for p in parts if p.communicates) / once,
+        spread=math.hypot(*(part.seconds * part.spread / once for part in parts)),
     )
 
 
-def _deviation(parts: Sequence[_Part], once: float) -> float:
-    """Of a step's logarithm: primitives err each for itself, the model alike for all of a kind."""
-    share = sum(p.seconds for p in parts if p.communicates) / once
-    model = math.hypot(COMPUTING_ERROR * (1 - share), COMMUNICATION_ERROR * share)
-    return math.hypot(model, *(p.seconds * p.spread / once for p in parts))
+def _lacks_ranks(work: Work, primitives: Primitives) -> bool:
+    """Whether communication among so many ranks could not be measured here."""
+    return any(
+        one.num_ranks > 1 and not _known_ranks(one, primitives) for one in work.communication
+    )
+
+
+def peak_interval(num_bytes: int, constants: Constants) -> Interval:
+    """The interval of a peak."""
+    slack = NINE_OF_TEN * constants.peak_error * num_bytes + LEAST_BYTES
+    low, high = max(0.0, num_bytes - slack), num_bytes + slack
+    return Interval(expected=float(num_bytes), low=low, high=high)
 
 
 def _rounded(seconds: float) -> float:

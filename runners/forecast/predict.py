@@ -12,13 +12,15 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runners.forecast.model import best, forecast_run
+from runners.forecast.fit import known_fit
+from runners.forecast.model import BY_HAND, best, forecast_run
 from runners.forecast.primitive_sizes import needed
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import PRIMITIVES, Experiment, RunPlan, find, names, on_device
 from runners.traces import machine
 from runners.traces.files import read_prediction, write_prediction
+from runners.traces.fit import Constants, Fit
 from runners.traces.measured import SampledSeconds
 from runners.traces.prediction import ChoiceForecast, Prediction, RunForecast
 
@@ -91,10 +93,11 @@ def predicted_run(
     plan: RunPlan,
     primitives: Mapping[str, SampledSeconds | float],
     places: int,
+    constants: Constants = BY_HAND,
 ) -> RunForecast:
     """What one run will need, of that which its passes measure."""
     work = experiment.forecast(plan) if experiment.forecast else None
-    told = forecast_run(work, primitives, places)
+    told = forecast_run(work, primitives, places, constants)
     peak = told.peak_bytes if "metered" in plan.passes else None
     step = told.step_seconds if "timed" in plan.passes else None
     reason = told.reason
@@ -104,14 +107,21 @@ def predicted_run(
 
 
 def predicted(
-    experiments: Iterable[Experiment], primitives: Mapping[str, SampledSeconds | float], places: int
+    experiments: Iterable[Experiment],
+    primitives: Mapping[str, SampledSeconds | float],
+    places: int,
+    fit: Fit | None = None,
 ) -> tuple[dict[str, RunForecast], list[ChoiceForecast]]:
-    """Forecasts of all runs of some experiments, and what is best among those asked about."""
+    """Forecasts of all runs of some experiments, and what is best among those asked about.
+
+    Each experiment gets the constants that were fitted without its own runs.
+    """
     runs: dict[str, RunForecast] = {}
     choices = []
     for experiment in experiments:
+        constants = fit.constants_for(experiment.name) if fit else BY_HAND
         own = {
-            name: predicted_run(experiment, plan, primitives, places)
+            name: predicted_run(experiment, plan, primitives, places, constants)
             for name, plan in experiment.runs.items()
         }
         runs |= {f"{experiment.name}.{name}": told for name, told in own.items()}
@@ -146,7 +156,8 @@ def predict(launcher: Launcher, where: Path, progress: Progress) -> Prediction:
     """
     primitives = measured_primitives(launcher, progress)
     experiments = [on_device(find(name), launcher.device) for name in names()]
-    runs, choices = predicted(experiments, primitives, machine.num_places(launcher.device))
+    fit = known_fit(where, _references())
+    runs, choices = predicted(experiments, primitives, machine.num_places(launcher.device), fit)
     prediction = Prediction(
         schema_version=1,
         machine=machine.name_of(where),
@@ -154,9 +165,19 @@ def predict(launcher: Launcher, where: Path, progress: Progress) -> Prediction:
         primitives=primitives,
         runs=runs,
         choices=choices,
+        fit=_name_of(fit),
     )
     write_prediction(where, prediction)
     return prediction
+
+
+def _references() -> list[Path]:
+    """The folders of reference machines, whose fit serves machines that have none."""
+    return sorted(machine.TRACES.glob("reference-*"))
+
+
+def _name_of(fit: Fit | None) -> str | None:
+    return f"{fit.machine}, {fit.fitted_at}" if fit else None
 
 
 def bring_up_to_date(
@@ -176,7 +197,9 @@ def bring_up_to_date(
         predict(launcher, where, progress)
         return
     waiting = [on_device(one, launcher.device) for one in experiments]
-    runs, choices = predicted(waiting, before.primitives, machine.num_places(launcher.device))
+    fit = known_fit(where, _references())
+    places = machine.num_places(launcher.device)
+    runs, choices = predicted(waiting, before.primitives, places, fit)
     now = _now()
     new = {
         name: told.model_copy(update={"recorded_at": now})

@@ -23,9 +23,11 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from runners.traces.digest import brought_up, program_digests, source_digest
+from runners.traces.fit import Fit
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
+from runners.traces.reruns import Reruns
 from runners.traces.schema import Record
 from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, Step, VersionError, upgraded
 
@@ -33,6 +35,8 @@ MAX_TRACE_BYTES = 300_000
 MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is the longest
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
+# What else a machine's folder holds.
+NOT_TRACES = frozenset({"machine", "prediction", "reruns", "constants"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 LARGEST = 1e300  # a sum of such numbers, or a share of them in percent, is still one
 _MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
@@ -141,6 +145,8 @@ VERSIONS: dict[type[Record], tuple[int, Mapping[int, Step]]] = {
     Trace: (TRACE_VERSION, TRACE_STEPS),
     Machine: (1, {}),
     Prediction: (1, {}),
+    Reruns: (1, {}),
+    Fit: (1, {}),
 }
 
 
@@ -241,6 +247,32 @@ def read_prediction(folder: Path) -> Prediction | None:
     return prediction
 
 
+def read_reruns(folder: Path) -> Reruns | None:
+    """Read `reruns.json` of a machine's folder; None where nothing was measured twice.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    path = folder / "reruns.json"
+    if not path.exists():
+        return None
+    reruns: Reruns = _parsed(path, _text(path), Reruns)[0]
+    return reruns
+
+
+def read_fit(folder: Path) -> Fit | None:
+    """Read `constants.json` of a machine's folder; None where nothing was fitted.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    path = folder / "constants.json"
+    if not path.exists():
+        return None
+    fit: Fit = _parsed(path, _text(path), Fit)[0]
+    return fit
+
+
 def is_stale(trace: Trace) -> bool:
     """Whether the experiment's code, a program that it ran, or the schema has changed since."""
     if trace.recorded_as < TRACE_VERSION:
@@ -320,6 +352,16 @@ def write_machine(folder: Path, machine: Machine) -> None:
 def write_prediction(folder: Path, prediction: Prediction) -> None:
     """Write `prediction.json` into a machine's folder."""
     write_json(folder / "prediction.json", prediction.model_dump(mode="json"))
+
+
+def write_reruns(folder: Path, reruns: Reruns) -> None:
+    """Write `reruns.json` into a machine's folder."""
+    write_json(folder / "reruns.json", reruns.model_dump(mode="json"))
+
+
+def write_fit(folder: Path, fit: Fit) -> None:
+    """Write `constants.json` into a machine's folder."""
+    write_json(folder / "constants.json", fit.model_dump(mode="json"))
 
 
 def finite_or_none(value: float) -> float | None:

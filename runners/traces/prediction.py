@@ -54,3 +54,8 @@ class Prediction(Record):
     )
     runs: dict[str, RunForecast] = Field(description="by `experiment.run`")
     choices: list[ChoiceForecast]
+    fit: str | None = Field(
+        default=None,
+        description="machine and time of the fit of the intervals' constants, each experiment's "
+        "without its own runs; null: they were set by hand",
+    )

@@ -1,0 +1,360 @@
+"""The forecasts of a machine's page: predicted, measured, error, and the scores of all of them.
+
+In: a machine's folder as read. Out: rows for the tables of the template. Each forecast stands
+beside the floor: the error of predicting a rerun from its predecessor on the same machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from generator.content.shelf import Measured
+from generator.evidence import calibration as calibrating
+from generator.evidence import choices as choosing
+from generator.evidence import units
+from generator.evidence.calibration import PROMISED_SHARE, Calibration, Coverage, Predicted
+from generator.evidence.choices import Chosen, RuleScore, Score
+from generator.evidence.folio import Folio
+from generator.evidence.units import Unit
+from generator.evidence.value import Kind, Origin, Value
+from generator.figures.drawings import predicted as drawing
+from generator.figures.drawings.predicted import Dot
+from runners.traces.reruns import NEAR_SHARE, QUANTITIES, Floor, Quantity
+
+UNITS: dict[Quantity, Unit] = {"peak_bytes": units.BYTES, "step_seconds": units.SECONDS}
+SCALES: dict[Quantity, tuple[str, float]] = {
+    "peak_bytes": ("MiB", 2.0**20),
+    "step_seconds": ("ms", 1e-3),
+}
+ERROR, ERROR_SAYS = "predicted-off", "(predicted − measured) / measured"
+RERUN, RERUN_SAYS = "rerun-off", "(first measurement − rerun) / rerun"
+REGRET, REGRET_SAYS = "regret", "measured of the predicted run / least measured − 1"
+SHARED, SHARED_SAYS = "calibration", "from the forecasts and outcomes of this machine"
+FLOOR, FLOOR_SAYS = "floor", "from runs that this machine measured twice (reruns.json)"
+PROMISE, PROMISE_SAYS = "promise", "what an interval of a forecast promises to hold"
+LEFT_OUT, LEFT_OUT_SAYS = "left-out", "from the runs of each experiment, fitted on the others"
+SKILL, SKILL_SAYS = "skill", "1 − mean regret of the forecasts / mean regret of the rule"
+
+
+@dataclass(frozen=True)
+class FloorInPrint:
+    """How well reruns are predicted from their predecessors."""
+
+    num_pairs: int
+    median_error: Markup
+    near_share: Markup
+    near: Markup
+
+
+@dataclass(frozen=True)
+class CalibrationRow:
+    """How good the forecasts of one quantity were; `shortfall` is None where none is."""
+
+    quantity: str
+    num_outcomes: int
+    promised: Markup
+    within: Markup
+    shortfall: Markup | None
+    median_error: Markup | None
+    floor: FloorInPrint | None
+
+
+@dataclass(frozen=True)
+class LeftOutRow:
+    """Coverage with constants that were fitted without the experiment that is scored."""
+
+    quantity: str
+    num_outcomes: int
+    promised: Markup
+    within: Markup
+    shortfall: Markup | None
+
+
+@dataclass(frozen=True)
+class PredictedRow:
+    """A number that was predicted, beside its outcome; `rerun` is the error of a rerun."""
+
+    run: str
+    quantity: str
+    predicted: Markup
+    measured: Markup
+    error: Markup | None
+    rerun: Markup | None
+    is_within: bool
+    counts: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class PredictedGroup:
+    """What was predicted of one experiment."""
+
+    experiment: str
+    rows: tuple[PredictedRow, ...]
+    num_within: int
+    num_outcomes: int
+
+
+@dataclass(frozen=True)
+class ChoiceRow:
+    """A choice among runs: which was expected to be best, which was, and what it cost."""
+
+    experiment: str
+    question: str
+    by: str
+    predicted: str
+    best: str | None
+    regret: Markup | None
+    verdict: str
+    counts: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """The picks of the forecasts, or of a trivial rule; `skill` is that of the forecasts."""
+
+    name: str
+    num: int
+    num_right: int
+    num_decided: int
+    median_regret: Markup
+    worst_regret: Markup
+    skill: Markup | None
+    is_worse: bool
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """The picks by one quantity: of the forecasts first, then of each trivial rule."""
+
+    quantity: str
+    rows: tuple[ScoreRow, ...]
+
+
+def _percent(number: float, name: str, says: str, folio: Folio) -> Markup:
+    value = Value(number, units.RATIO, "computed", says).shown(digits=2, way="percent")
+    return folio.text.shown_alike(value, name, says)
+
+
+def calibrated(measured: Measured, folio: Folio) -> list[CalibrationRow]:
+    """How good a machine's forecasts were; empty where none can be scored."""
+    return [_calibration(one, folio) for one in calibrating.calibrations(measured)]
+
+
+def left_out(measured: Measured, folio: Folio) -> list[LeftOutRow]:
+    """How the fitted constants do on experiments that they were not fitted on."""
+    return [
+        LeftOutRow(
+            quantity=folio.ui["machines"][quantity],
+            num_outcomes=one.num_outcomes,
+            promised=_promise(folio),
+            within=_percent(one.share, LEFT_OUT, LEFT_OUT_SAYS, folio),
+            shortfall=_shortfall(one, folio),
+        )
+        for quantity, one in calibrating.left_out(measured).items()
+    ]
+
+
+def _promise(folio: Folio) -> Markup:
+    value = Value(PROMISED_SHARE, units.SHARE, "given", PROMISE_SAYS)
+    return folio.text.shown_alike(value, PROMISE, PROMISE_SAYS)
+
+
+def _calibration(one: Calibration, folio: Folio) -> CalibrationRow:
+    error = one.median_error
+    return CalibrationRow(
+        quantity=folio.ui["machines"][one.quantity],
+        num_outcomes=one.coverage.num_outcomes,
+        promised=_promise(folio),
+        within=_percent(one.coverage.share, SHARED, SHARED_SAYS, folio),
+        shortfall=_shortfall(one.coverage, folio),
+        median_error=None if error is None else _percent(error, SHARED, SHARED_SAYS, folio),
+        floor=_floor(one.floor, folio),
+    )
+
+
+def _shortfall(coverage: Coverage, folio: Folio) -> Markup | None:
+    """In percentage points; None where the promise is kept."""
+    if not coverage.shortfall:
+        return None
+    value = Value(100 * coverage.shortfall, units.PLAIN, "computed", SHARED_SAYS).shown(digits=2)
+    return folio.text.shown_alike(value, SHARED, SHARED_SAYS)
+
+
+def _floor(one: Floor | None, folio: Folio) -> FloorInPrint | None:
+    if one is None:
+        return None
+    near = Value(NEAR_SHARE, units.SHARE, "given", FLOOR_SAYS)
+    return FloorInPrint(
+        num_pairs=one.num_pairs,
+        median_error=_percent(one.median_error, FLOOR, FLOOR_SAYS, folio),
+        near_share=_percent(one.near_share, FLOOR, FLOOR_SAYS, folio),
+        near=folio.text.shown_alike(near, "near", FLOOR_SAYS),
+    )
+
+
+def floors(measured: Measured, folio: Folio) -> list[tuple[str, FloorInPrint]]:
+    """The floor of peaks and of step times, as far as runs were measured twice."""
+    found = [(one, calibrating.floor_of(measured, one)) for one in QUANTITIES]
+    printed = [(folio.ui["machines"][name], _floor(one, folio)) for name, one in found]
+    return [(name, one) for name, one in printed if one is not None]
+
+
+def predicted(measured: Measured, folio: Folio) -> list[PredictedGroup]:
+    """What a machine predicted, by experiment, beside the outcomes."""
+    groups: dict[str, list[Predicted]] = {}
+    for one in calibrating.predicted(measured):
+        groups.setdefault(one.path.partition(".")[0], []).append(one)
+    reruns = {one: calibrating.rerun_errors(measured, one) for one in QUANTITIES}
+    return [
+        PredictedGroup(
+            experiment=name,
+            rows=tuple(
+                _row(one, reruns[one.quantity].get(one.path), measured, folio) for one in outcomes
+            ),
+            num_within=sum(one.is_within for one in outcomes if one.counts),
+            num_outcomes=sum(one.counts for one in outcomes),
+        )
+        for name, outcomes in sorted(groups.items())
+    ]
+
+
+def _row(one: Predicted, rerun: float | None, measured: Measured, folio: Folio) -> PredictedRow:
+    words = folio.ui["machines"]
+    is_scored = one.error is not None and one.counts
+    return PredictedRow(
+        run=one.path.partition(".")[2],
+        quantity=words[one.quantity],
+        predicted=folio.show(expected_value(one, measured, words["between"])),
+        measured=Markup("–") if one.outcome is None else folio.show(_outcome(one, measured)),
+        error=_percent(one.error or 0.0, ERROR, ERROR_SAYS, folio) if is_scored else None,
+        rerun=None if rerun is None else _percent(rerun, RERUN, RERUN_SAYS, folio),
+        is_within=one.is_within,
+        counts=one.counts,
+        why=one.left_out or ("" if one.is_before else words["afterwards"]),
+    )
+
+
+def expected_value(one: Predicted, measured: Measured, between: str) -> Value:
+    """What was expected and its interval, as a text with the forecast as its source."""
+    unit, interval = UNITS[one.quantity], one.expected
+    low, middle, high = (
+        units.printed(float(number), unit, units.AS_RULED)
+        for number in (interval.low, interval.expected, interval.high)
+    )
+    field = f"prediction.runs[{one.path!r}].{one.quantity}"
+    text = between.format(expected=middle, low=low, high=high)
+    return Value(
+        text, units.TEXT, "computed", field, origin=Origin(measured.machine.name, field=field)
+    )
+
+
+def _outcome(one: Predicted, measured: Measured) -> Value:
+    experiment, _, run = one.path.partition(".")
+    trace = measured.traces[experiment]
+    nature = trace.runs[run].nature
+    origin = Origin(
+        measured.machine.name, experiment, run, one.field, trace.recorded_at,
+        trace.circumstances.torch, nature=nature,
+    )  # fmt: skip
+    assert one.outcome is not None
+    kind: Kind = "simulated" if nature == "simulated" else "measured"
+    return Value(one.outcome, UNITS[one.quantity], kind, f"{one.path}.{one.field}", origin=origin)
+
+
+def choices(measured: Measured, folio: Folio) -> list[ChoiceRow]:
+    """Which runs a machine expected to be best, and which were."""
+    return [_choice(one, folio) for one in choosing.chosen(measured)]
+
+
+def _choice(one: Chosen, folio: Folio) -> ChoiceRow:
+    words, picked = folio.ui["machines"], one.forecast.expected
+    regret = one.regret_of(picked) if one.outcomes else None
+    return ChoiceRow(
+        experiment=one.forecast.experiment,
+        question=one.forecast.question,
+        by=words[one.forecast.by],
+        predicted=picked,
+        best=one.best,
+        regret=None if regret is None else _percent(regret, REGRET, REGRET_SAYS, folio),
+        verdict=one.verdict_of(picked),
+        counts=one.counts,
+        why=one.left_out or ("" if one.is_before else words["afterwards"]),
+    )
+
+
+def scores(measured: Measured, folio: Folio) -> list[ScoreTable]:
+    """The forecasts' picks beside those of trivial rules, for times and peaks apart."""
+    found, words = choosing.chosen(measured), folio.ui["machines"]
+    tables = []
+    for by in ("step_seconds", "peak_bytes"):
+        ours = choosing.score_of(found, by)
+        if ours is not None:
+            rules = (_rule(one, folio) for one in choosing.rule_scores(found, by))
+            rows = (_score(words["rules"]["forecast"], ours, None, folio), *rules)
+            tables.append(ScoreTable(words[by], rows))
+    return tables
+
+
+def _rule(one: RuleScore, folio: Folio) -> ScoreRow:
+    return _score(folio.ui["machines"]["rules"][one.rule], one.score, one.skill, folio)
+
+
+def _score(name: str, one: Score, skill: float | None, folio: Folio) -> ScoreRow:
+    in_print = None
+    if skill is not None:
+        value = Value(skill, units.RATIO, "computed", SKILL_SAYS).shown(digits=2)
+        in_print = folio.text.shown_alike(value, SKILL, SKILL_SAYS)
+    return ScoreRow(
+        name=name,
+        num=one.num,
+        num_right=one.num_right,
+        num_decided=one.num_decided,
+        median_regret=_percent(one.median_regret, REGRET, REGRET_SAYS, folio),
+        worst_regret=_percent(one.worst_regret, REGRET, REGRET_SAYS, folio),
+        skill=in_print,
+        is_worse=skill is not None and skill < 0,
+    )
+
+
+def charts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
+    """A panel for memory and one for time: what was expected across, what was measured up."""
+    words = folio.ui["machines"]
+    outcomes = calibrating.predicted(measured)
+    found = []
+    for quantity in QUANTITIES:
+        unit, size = SCALES[quantity]
+        dots = [_dot(one, size) for one in outcomes if one.quantity == quantity and one.counts]
+        dots = [one for one in dots if min(one.expected, one.measured) > 0]
+        if dots:
+            drawn = drawing.predicted(
+                dots, f"{words['expected']}, {unit}", f"{words['measured']}, {unit}"
+            )
+            name = f"predicted-{quantity.partition('_')[0]}"
+            described = _described(dots, words)
+            svg = drawn.svg(name, words[quantity], described, "pb-panel")
+            found.append((words[quantity], svg))
+    return found
+
+
+def _dot(one: Predicted, size: float) -> Dot:
+    unit = UNITS[one.quantity]
+    assert one.outcome is not None
+    expected, outcome = (
+        units.printed(number, unit, units.AS_RULED)
+        for number in (one.expected.expected, one.outcome)
+    )
+    return Dot(
+        one.expected.expected / size,
+        one.outcome / size,
+        one.is_within,
+        f"{one.path}: {expected}, {outcome}",
+    )
+
+
+def _described(dots: Sequence[Dot], words: dict[str, str]) -> str:
+    return words["chart"].format(n=len(dots), m=sum(one.is_within for one in dots))
