@@ -22,6 +22,8 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from runners.traces.digest import brought_up, program_digests, source_digest
+from runners.traces.invariants import violations
+from runners.traces.lines import line_of
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
@@ -98,16 +100,26 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> tuple[RecordT, int]:
         return model.model_validate(present), recorded_as
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "(whole file)"
         others = error.error_count() - 1
-        more = f" (and {others} more)" if others else ""
-        raise TraceError(f"{path}: {field}: {first['msg'].lower()}{more}") from None
+        raise _of_field(path, text, first["loc"], first["msg"].lower(), others) from None
+
+
+def _of_field(
+    path: Path, text: str, field: tuple[str | int, ...], message: str, others: int
+) -> TraceError:
+    """An error that names file, line and field, and how many others there are."""
+    place = f"{path}:{line_of(text, field)}: {'.'.join(map(str, field))}"
+    more = f" (and {others} more)" if others else ""
+    return TraceError(f"{place}: {message}{more}" if field else f"{path}: {message}{more}")
 
 
 @lru_cache(maxsize=512)
 def _parsed_trace(path: Path, text: str) -> Trace:
     trace: Trace
     trace, recorded_as = _parsed(path, text, Trace)
+    broken = list(violations(trace))
+    if broken:
+        raise _of_field(path, text, broken[0].path, broken[0].message, len(broken) - 1)
     return trace.recorded_with(recorded_as)
 
 
@@ -116,7 +128,8 @@ def read(path: Path) -> Trace:
 
     Raises:
         TraceError: the file is missing, torn, of an unknown schema, or a field is malformed,
-            unknown or not finite; the message names file and field.
+            unknown, not finite, or contradicts another (`invariants.py`); the message names file,
+            line and field.
     """
     trace = _parsed_trace(path, _text(path))
     if trace.experiment != path.stem:
