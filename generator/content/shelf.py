@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from generator.content.errors import ContentError, nearest
+from runners.plans.declarations import difference
 from runners.traces import files as traces
-from runners.traces.files import TraceError
+from runners.traces import values
+from runners.traces.files import NOT_TRACES, TraceError
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
 
-RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None)
+RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None, tuple[str, ...])
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
 NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
@@ -30,7 +32,11 @@ NOT_COMMITTED = (
 )
 IsStale = Callable[[Trace], bool]
 REFERENCE = "reference-*"  # what the reference machine's folder is called
-NOT_TRACES = frozenset({"machine", "prediction"})  # what else lies in a machine's folder
+
+
+def is_stale(trace: Trace) -> bool:
+    """Whether the code of a trace's experiment has changed since, or what it declares differs."""
+    return traces.is_stale(trace) or difference(trace) is not None
 
 
 @dataclass(frozen=True)
@@ -64,14 +70,18 @@ class Measured:
     Attributes:
         machine: what it is.
         traces: what it measured itself, by experiment.
-        stale: the experiments whose code has changed since.
+        stale: the experiments whose code has changed since, or that declare otherwise.
         prediction: what it predicted of itself before it measured; None where it did not.
+        altered: files that are not as they were measured, each with why, as lines.
+        unlisted: the experiments whose digest nobody kept, so that no edit of theirs is noticed.
     """
 
     machine: Machine
     traces: dict[str, Trace]
     stale: frozenset[str] = frozenset()
     prediction: Prediction | None = None
+    altered: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
 
 
 @dataclass
@@ -170,7 +180,14 @@ class Shelf:
         prediction = self._trying(traces.read_prediction, folder)
         if prediction:
             self._check_name(folder / "prediction.json", "machine", prediction.machine)
-        return Measured(machine, found, stale, prediction)
+        altered = self._trying(self._altered, folder) or ()
+        unlisted = self._trying(_unlisted, folder) or ()
+        return Measured(machine, found, stale, prediction, altered, unlisted)
+
+    def _altered(self, folder: Path) -> tuple[str, ...]:
+        """The files of a folder that are not as they were measured, each with why."""
+        place = folder.relative_to(self.content.parent).as_posix()
+        return tuple(f"{place}/{file}: {why}" for file, why in values.faults(folder))
 
     def _trace(self, path: Path) -> Trace | None:
         trace = self._trying(traces.read, path)
@@ -196,6 +213,10 @@ class Shelf:
             file, _, message = str(error).partition(": ")
             self.errors.append(ContentError(file.removeprefix(root), 0, 0, message))
             return None
+
+
+def _unlisted(folder: Path) -> tuple[str, ...]:
+    return tuple(values.lacks_list(folder))
 
 
 def on_page(experiment: str, shown: Measured, reference: Measured) -> TraceOnPage:

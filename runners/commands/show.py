@@ -18,8 +18,9 @@ from pathlib import Path
 
 from runners.plans.experiment import UnknownExperimentError, check_name
 from runners.traces import machine
-from runners.traces.files import TraceError, read
+from runners.traces.files import NOT_TRACES, TraceError, read
 from runners.traces.records import Run, Trace
+from runners.traces.values import edited
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
 _SHAPES = ("weight_shape", "shape_in", "shape_out")
@@ -115,7 +116,10 @@ def _shown(name: str | None, word: str | None) -> Iterator[str]:
 
 
 def _trace(experiment: str, run: str) -> Trace:
-    trace = read(_path(experiment))
+    path = _path(experiment)
+    trace = read(path)
+    if problem := edited(path):
+        raise TraceError(f"{path}: {problem}")
     if run and run not in trace.runs:
         known = ", ".join(trace.runs)
         raise UnknownExperimentError(f"{experiment} has no run {run!r}; there are: {known}")
@@ -137,7 +141,7 @@ def _paths() -> list[Path]:
     found: dict[str, Path] = {}
     for folder in _folders():
         for path in sorted(folder.glob("*.json")):
-            if path.stem not in ("machine", "prediction"):
+            if path.stem not in NOT_TRACES:
                 found.setdefault(path.name, path)
     return [found[name] for name in sorted(found)]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from runners.traces.digest import brought_up
 from runners.traces.fields import is_of_time
-from runners.traces.files import TraceError, machine_folders, read
+from runners.traces.files import NOT_TRACES, TraceError, machine_folders, read
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
 
@@ -87,7 +87,7 @@ def traces_in(folder: Path, traces: Path | None = None) -> dict[str, Trace]:
         name, known = folder.relative_to(traces).as_posix(), machine_folders(traces)
         raise TraceError(f"no machine {name!r}; there are: {', '.join(known) or 'none'}")
     paths = sorted(folder.glob("*.json"))
-    return {p.stem: read(p) for p in paths if p.stem not in ("machine", "prediction")}
+    return {p.stem: read(p) for p in paths if p.stem not in NOT_TRACES}
 
 
 def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Difference:

@@ -31,6 +31,9 @@ from runners.traces.schema import Record
 from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, Step, VersionError, upgraded
 
 MAX_TRACE_BYTES = 300_000
+VALUES = "values.json"  # the digests of a folder's traces (`values.py`)
+# What else lies in a machine's folder, without `.json`.
+NOT_TRACES = frozenset({"machine", "prediction", "values"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 

@@ -11,6 +11,7 @@ import pytest
 from runners.traces.compare import compare, traces_in
 from runners.traces.files import TraceError
 from runners.traces.measured import SampledSeconds
+from tests.recorded import as_recorded
 
 FROZEN = Path(__file__).parents[1] / "book" / "content" / "traces" / "reference-frozen"
 
@@ -27,6 +28,7 @@ def _change(folder, experiment, run, change):
     path = folder / f"{experiment}.json"
     document = json.loads(path.read_text())
     change(document["runs"][run])
+    as_recorded(document["runs"][run])
     path.write_text(json.dumps(document))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runners.plans.experiment import find
-from runners.traces.files import is_stale, read
+from runners.traces.files import NOT_TRACES, is_stale, read
 from runners.traces.records import Run, Trace
 
 pytestmark = pytest.mark.ranks
@@ -30,7 +30,7 @@ def peaks(run: Run) -> list[int]:
 def committed(root: Path) -> dict[str, Trace]:
     """The reference machine's traces."""
     paths = sorted((root / "content" / "traces").glob("reference-*/*.json"))
-    return {p.stem: read(p) for p in paths if p.stem not in ("machine", "prediction")}
+    return {p.stem: read(p) for p in paths if p.stem not in NOT_TRACES}
 
 
 def test_every_experiment_has_a_committed_trace_of_the_code_as_it_stands(

@@ -21,7 +21,7 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import PRIMITIVES, find
 from runners.plans.work import Choice, Work
 from runners.traces import files as trace
-from runners.traces.files import read, read_prediction
+from runners.traces.files import NOT_TRACES, read, read_prediction
 from runners.traces.records import Run, Trace
 from tests.runners.test_forecast_model import machine_of_laws
 
@@ -32,7 +32,7 @@ NEAR = 0.03  # the aim for memory
 def committed(root) -> dict[str, Trace]:
     """The reference machine's traces of experiments that predict something."""
     paths = sorted((root / "content" / "traces").glob("reference-*/*.json"))
-    return {p.stem: read(p) for p in paths if p.stem not in ("machine", "prediction")}
+    return {p.stem: read(p) for p in paths if p.stem not in NOT_TRACES}
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.traces import files as trace
-from runners.traces.files import TraceError, read, write, write_json
+from runners.traces.files import NOT_TRACES, TraceError, read, write, write_json
 from runners.traces.measured import SampledSeconds
 from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, upgraded
 
 REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
-TRACES = [p for p in REFERENCES if p.stem not in ("machine", "prediction")]
+TRACES = [p for p in REFERENCES if p.stem not in NOT_TRACES]
 
 
 @pytest.fixture

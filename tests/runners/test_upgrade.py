@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runners.measuring.pending import staleness
-from runners.traces.files import is_stale, read, write
+from runners.traces.files import NOT_TRACES, is_stale, read, write
 from runners.traces.records import Trace
 from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, VersionError, upgraded
 
@@ -116,7 +116,6 @@ def test_a_trace_of_version_1_is_stale_whatever_code_measured_it(old_trace: Trac
 
 def test_every_committed_trace_can_be_read(root: Path) -> None:
     folder = root / "content" / "traces"
-    names = {"machine", "prediction"}
-    paths = [p for p in folder.glob("reference-*/*.json") if p.stem not in names]
+    paths = [p for p in folder.glob("reference-*/*.json") if p.stem not in NOT_TRACES]
     assert paths
     assert {read(path).recorded_as for path in paths} <= {1, TRACE_VERSION}
