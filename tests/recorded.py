@@ -37,9 +37,7 @@ def as_recorded(run: dict[str, Any]) -> None:
             rank["failure"] = None
         rank["status"] = run["status"] if rank["failure"] else "completed"
         _settle_memory(rank["memory"])
-    for times in (timing["step"], *timing.get("measures", {}).values()):
-        if times:
-            times.update(SampledSeconds.of(times["samples"]).model_dump())
+    _settle_times(timing, run["world_size"])
 
 
 def _bare(rank: int) -> dict[str, Any]:
@@ -75,3 +73,12 @@ def _settle_memory(memory: dict[str, Any] | None) -> None:
     }
     memory["phases"] = {name: min(peak, size) for name, size in memory["phases"].items()}
     memory["phases"][memory["peak_phase"]] = peak
+
+
+def _settle_times(timing: dict[str, Any], world_size: int) -> None:
+    """Let summaries follow from samples, and leave out the timeline of other ranks."""
+    if len(timing["ranks"]) != world_size:
+        timing.update(timeline=[], ranks=[], clocks=[])
+    for times in (timing["step"], *timing.get("measures", {}).values()):
+        if times:
+            times.update(SampledSeconds.of(times["samples"]).model_dump())

@@ -55,6 +55,14 @@ def test_a_folder_as_it_was_measured_has_no_fault(folder: Path) -> None:
     assert lacks_list(folder) == []
 
 
+def test_every_committed_trace_is_as_it_was_measured(root: Path) -> None:
+    folders = sorted((root / "content" / "traces").glob("reference-*"))
+    assert folders
+    for one in folders:
+        assert lacks_list(one) == [], "list the digests of the set that was measured"
+        assert list(faults(one)) == []
+
+
 def test_one_edited_number_is_noticed(folder: Path) -> None:
     _edit(folder / "tiny_training.json")
     assert list(faults(folder)) == [("tiny_training.json", EDITED)]
