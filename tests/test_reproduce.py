@@ -16,11 +16,11 @@ from runners.commands.reproduce import requested
 from runners.plans.experiment import find
 from runners.traces.fields import at, in_words
 from runners.traces.files import read
-from tests.recorded import as_recorded
 from runners.traces.summary import bytes_in_words
 from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import Popover, popovers
+from tests.recorded import as_recorded
 
 pytestmark = pytest.mark.builds
 
