@@ -91,6 +91,7 @@ from runners.traces.programs import ProgramError
 from runners.traces.quiet_record import quietness
 from runners.traces.reruns import NEAR_SHARE, QUANTITIES, errors, floor, pairs
 from runners.traces.summary import how_it_ended, summary_lines
+from runners.traces.values import faults
 
 # What a person can mend: one line, and exit code 2.
 CAN_BE_MENDED = (
@@ -199,7 +200,14 @@ def _list() -> int:
         print(f"    {', '.join(experiment.runs)}")
     known = shown(where) if where.exists() else "none yet; `python -m runners run` measures them"
     print(f"traces of this machine: {known}")
-    return 0
+    altered = [
+        f"{shown(folder / file)}: {why}"
+        for folder in sorted(machine.TRACES.glob("reference-*"))
+        for file, why in faults(folder)
+    ]
+    for line in altered:
+        print(line, file=sys.stderr)
+    return 1 if altered else 0
 
 
 def _state(name: str, where: Path) -> str:

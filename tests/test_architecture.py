@@ -1,9 +1,9 @@
 """The directions that imports may take, and the names that files may have.
 
-generator → `runners/traces`, `runners.plans.closed_forms`, and `runners.system.stopping` for its
-commands; nothing under generator imports torch; only `generator/website/plugin.py` imports MkDocs;
-runners never import generator; only what handles tensors needs torch; rooms import in one direction
-only.
+generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.declarations`, and
+`runners.system.stopping` for its commands; nothing under generator imports torch; only
+`generator/website/plugin.py` imports MkDocs; runners never import generator; only what handles
+tensors needs torch; rooms import in one direction only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "data", "info", "misc", "common"}
-ALSO_FOR_THE_GENERATOR = {"runners.system", "runners.plans", "runners.plans.closed_forms"}
+ALSO_FOR_THE_GENERATOR = {
+    "runners.system",
+    "runners.plans",
+    "runners.plans.closed_forms",
+    "runners.plans.declarations",
+}
 NEED_TORCH = (
     *(f"runners.{room}" for room in ("meters", "ranks", "training", "experiments")),
     "runners.forecast.primitives",

@@ -19,9 +19,9 @@ from generator.content.book import Book, Topic
 from generator.content.claim import ClaimFile
 from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
+from generator.content.shelf import is_stale
 from generator.evidence.claim_topics import topics_by_claim
 from generator.evidence.evaluation import Evidence
-from runners.traces import files as traces
 
 
 class UnknownTopicError(ValueError):
@@ -45,7 +45,7 @@ def load(content: Path, machine: str | None, topic: str) -> Book:
     return replace(
         book,
         traces={
-            name: replace(shown, is_stale=name in used and traces.is_stale(shown.trace))
+            name: replace(shown, is_stale=name in used and is_stale(shown.trace))
             for name, shown in book.traces.items()
         },
     )

@@ -32,10 +32,9 @@ from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
 from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.content.quiz import Item, QuizFile
-from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage
+from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale
 from generator.content.words import Written
 from generator.content.yaml_source import Source
-from runners.traces import files as traces
 from runners.traces.machine_records import Machine
 from runners.traces.records import Run, Trace
 
@@ -269,7 +268,7 @@ class _Loader:
 def load(
     content: Path,
     machine: str | None = None,
-    is_stale: IsStale = traces.is_stale,
+    is_stale: IsStale = is_stale,
     *,
     with_tries: bool = False,
     only: Collection[str] | None = None,

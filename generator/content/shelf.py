@@ -18,7 +18,9 @@ from generator.content import content_files, prose
 from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
 from generator.content.words import MAX_LINE
+from runners.plans.declarations import difference
 from runners.traces import files as traces
+from runners.traces import values
 from runners.traces.files import NOT_TRACES, TraceError
 from runners.traces.fit import Fit
 from runners.traces.machine_records import Machine
@@ -26,7 +28,9 @@ from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
 from runners.traces.reruns import Reruns
 
-RecordT = TypeVar("RecordT", Machine, Trace, Prediction | None, Reruns | None, Fit | None)
+RecordT = TypeVar(
+    "RecordT", Machine, Trace, Prediction | None, Reruns | None, Fit | None, tuple[str, ...]
+)
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
 NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
@@ -37,6 +41,11 @@ NOT_COMMITTED = (
 IsStale = Callable[[Trace], bool]
 _NAME = re.compile(r"[a-z0-9_]+")
 REFERENCE = "reference-*"  # what the reference machine's folder is called
+
+
+def is_stale(trace: Trace) -> bool:
+    """Whether the code of a trace's experiment has changed since, or what it declares differs."""
+    return traces.is_stale(trace) or difference(trace) is not None
 
 
 @dataclass(frozen=True)
@@ -70,10 +79,12 @@ class Measured:
     Attributes:
         machine: what it is.
         traces: what it measured itself, by experiment.
-        stale: the experiments whose code has changed since.
+        stale: the experiments whose code has changed since, or that declare otherwise.
         prediction: what it predicted of itself before it measured; None where it did not.
         reruns: which of its runs it measured twice; None where none.
         fit: the constants of its forecasts, and on which runs they were fitted; None: by hand.
+        altered: files that are not as they were measured, each with why, as lines.
+        unlisted: the experiments whose digest nobody kept, so that no edit of theirs is noticed.
     """
 
     machine: Machine
@@ -82,6 +93,8 @@ class Measured:
     prediction: Prediction | None = None
     reruns: Reruns | None = None
     fit: Fit | None = None
+    altered: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
 
 
 @dataclass
@@ -185,13 +198,20 @@ class Shelf:
         prediction = self._trying(traces.read_prediction, folder, "prediction.json")
         if prediction:
             self._check_name(folder / "prediction.json", "machine", prediction.machine)
-        reruns = self._trying(traces.read_reruns, folder)
+        reruns = self._trying(traces.read_reruns, folder, "reruns.json")
         if reruns:
             self._check_name(folder / "reruns.json", "machine", reruns.machine)
-        fit = self._trying(traces.read_fit, folder)
+        fit = self._trying(traces.read_fit, folder, "constants.json")
         if fit:
             self._check_name(folder / "constants.json", "machine", fit.machine)
-        return Measured(machine, found, stale, prediction, reruns, fit)
+        altered = self._trying(self._altered, folder) or ()
+        unlisted = self._trying(_unlisted, folder) or ()
+        return Measured(machine, found, stale, prediction, reruns, fit, altered, unlisted)
+
+    def _altered(self, folder: Path) -> tuple[str, ...]:
+        """The files of a folder that are not as they were measured, each with why."""
+        place = folder.relative_to(self.content.parent).as_posix()
+        return tuple(f"{place}/{file}: {why}" for file, why in values.faults(folder))
 
     def _trace(self, path: Path) -> Trace | None:
         trace = self._trying(traces.read, path)
@@ -254,6 +274,10 @@ def _unfit_for_pages(trace: Trace) -> Iterator[str]:
         yield f"question: {fault.message}"
     for _, word in prose.numerals(trace.question):
         yield f"question: bare numeral {word!r}; the experiment's QUESTION asks without a number"
+
+
+def _unlisted(folder: Path) -> tuple[str, ...]:
+    return tuple(values.lacks_list(folder))
 
 
 def on_page(experiment: str, shown: Measured, reference: Measured) -> TraceOnPage:

@@ -25,8 +25,8 @@ def read(folder: Path) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
         try:
             found.append(read_try(path))
         except (TraceError, OSError) as error:
-            message = str(error).removeprefix(f"{path}: ").splitlines()[0]
-            lost.append(f"tries/{path.name}: {message}")
+            message = str(error).removeprefix(str(path)).removeprefix(": ").splitlines()[0]
+            lost.append(f"tries/{path.name}{'' if message.startswith(':') else ': '}{message}")
     return tuple(sorted(found, key=lambda one: one.recorded_at)), tuple(lost)
 
 

@@ -17,9 +17,12 @@ from generator.content.shelf import TraceOnPage
 from generator.evidence import units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import ExpressionError, Value, numeric
+from runners.plans.declarations import difference
+from runners.traces import files as traces
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Trace
 from runners.traces.upgrade import TRACE_VERSION
+from runners.traces.values import UNLISTED_FOLDER
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
@@ -319,8 +322,12 @@ def sentence(claim: Claim, outcome: Outcome) -> str:
 
 
 def problems(book: Book, evidence: Evidence) -> list[str]:
-    """What fails a strict build though the content is sound: surprises, broken laws, staleness."""
-    found = []
+    """What fails a strict build though the content is sound.
+
+    Surprises, broken laws, stale traces of the reference machine, and traces that are not as they
+    were measured.
+    """
+    found = [line for measured in book.machines.values() for line in measured.altered]
     for experiment, shown in book.traces.items():
         if shown.is_stale and shown.machine.name == book.reference.name:
             found.append(f"{experiment}: the reference machine's trace is {_age(shown.trace)}")
@@ -336,10 +343,23 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
     return found
 
 
+def unlisted(book: Book) -> list[str]:
+    """A line for each machine with traces whose digest nobody kept: they may have been edited."""
+    return [
+        f"{name}: {len(measured.unlisted)} traces {UNLISTED_FOLDER}"
+        for name, measured in book.machines.items()
+        if measured.unlisted
+    ]
+
+
 def _why_stale(trace: Trace) -> str:
     """Why a trace of any other machine is stale, without a numeral."""
     is_old = trace.recorded_as < TRACE_VERSION
-    return "its schema is an earlier one" if is_old else "its experiment's code has changed"
+    if is_old:
+        return "its schema is an earlier one"
+    if not traces.is_stale(trace) and difference(trace):
+        return "it differs from what its experiment declares"
+    return "its experiment's code has changed"
 
 
 def _age(trace: Trace) -> str:
@@ -349,6 +369,9 @@ def _age(trace: Trace) -> str:
             f"of schema version {trace.recorded_as}, which is no evidence any more; run "
             f"`python -m runners run {trace.experiment} --as-reference --full`"
         )
+    differs = None if traces.is_stale(trace) else difference(trace)
+    if differs:
+        return f"stale: {differs}; restore it from git, or run it again"
     return "stale; run it again"
 
 

@@ -163,7 +163,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         lacks = [] if self.is_serving else [*coverage.lacks(evidence), *repeats.lacks(book)]
         for problem in (*verdicts.problems(book, evidence), *lacks):
             log.warning(problem)
-        for line in published.rerun:
+        for line in (*verdicts.unlisted(book), *published.rerun):
             log.info(line)
 
     def _is_published(self) -> bool:

@@ -58,6 +58,7 @@ from runners.traces.files import TraceError, read, read_part, write, write_machi
 from runners.traces.machine_records import Machine
 from runners.traces.records import Run, Trace
 from runners.traces.summary import how_it_ended
+from runners.traces.values import edited, list_values
 
 LOST, STOPPED = 3, 130  # exit codes: a node was lost; a signal stopped this process
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -203,7 +204,8 @@ def _kept(path: Path, read_it: Callable[[Path], Trace] = read) -> dict[str, Run]
         trace = read_it(path) if path.exists() else None
     except TraceError:
         return {}
-    if trace is None or staleness(trace) is not None:
+    is_edited = path.suffix == ".json" and edited(path) is not None
+    if trace is None or is_edited or staleness(trace) is not None:
         return {}
     return {n: r for n, r in trace.runs.items() if r.status != "skipped"}
 
@@ -234,6 +236,7 @@ def _measure(nodes: Nodes, name: str, runs: set[str] | None, *, full: bool) -> l
     if here is not None and where is not None:
         write_machine(where, here)
         write(where / f"{name}.json", trace_of(experiment, code, here, results, since))
+        list_values(where, name)
         part_of(name, where).unlink(missing_ok=True)
         _say(f"kept in {where / name}.json")
     return [f"{name}.{n}: {how_it_ended(r)}" for n, r in results.items() if r.is_surprise]

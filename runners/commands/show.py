@@ -20,6 +20,7 @@ from runners.plans.experiment import UnknownExperimentError, check_name
 from runners.traces import machine
 from runners.traces.files import NOT_TRACES, TraceError, read
 from runners.traces.records import Run, Trace
+from runners.traces.values import edited
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
 _SHAPES = ("weight_shape", "shape_in", "shape_out")
@@ -115,7 +116,10 @@ def _shown(name: str | None, word: str | None) -> Iterator[str]:
 
 
 def _trace(experiment: str, run: str) -> Trace:
-    trace = read(_path(experiment))
+    path = _path(experiment)
+    trace = read(path)
+    if problem := edited(path):
+        raise TraceError(f"{path}: {problem}")
     if run and run not in trace.runs:
         known = ", ".join(trace.runs)
         raise UnknownExperimentError(f"{experiment} has no run {run!r}; there are: {known}")

@@ -30,6 +30,7 @@ from runners.traces.files import sweep_torn, write, write_machine, write_part
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quiet, least_quiet
 from runners.traces.records import Circumstances, Code, Run, Trace
+from runners.traces.values import list_values
 
 
 class BusyError(RuntimeError):
@@ -219,6 +220,7 @@ def measure(
         write_machine(where, here)
         trace = whole(runs, quiet)
         write(where / f"{name}.json", trace)
+        list_values(where, name)  # before the part file goes, from which an interruption is made up
         part_of(name, where).unlink(missing_ok=True)
         if not as_reference:
             machine.remember(here.name)

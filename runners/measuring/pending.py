@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
+from runners.plans.declarations import difference
 from runners.plans.experiment import Experiment, RunPlan, find, whole_is_full
 from runners.traces.digest import brought_up, program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read, read_part
@@ -23,6 +24,7 @@ from runners.traces.machine import name_of
 from runners.traces.quiet_record import Quiet
 from runners.traces.records import Run, Trace
 from runners.traces.upgrade import TRACE_VERSION
+from runners.traces.values import edited
 
 NEEDS_FULL = "a heavier run, left out here; "
 
@@ -43,8 +45,8 @@ class Pending:
 
     Attributes:
         experiment: as loaded.
-        reason: missing, stale, of another torch, unreadable, unfinished, forced, or that its full
-            runs are missing.
+        reason: missing, stale, of another torch, unreadable, edited, unfinished, forced, or that
+            its full runs are missing.
         measured: the runs that will be, in their order.
         left_out: the runs that only `--full` measures.
         kept: what was measured already by this code and this torch, each with its circumstances.
@@ -133,9 +135,10 @@ def _trace(path: Path) -> tuple[Trace | None, str | None]:
     if not path.exists():
         return None, None
     try:
-        return read(path), None
+        trace, is_edited = read(path), edited(path) is not None
     except TraceError:
         return None, "unreadable"
+    return (None, "edited after it was measured") if is_edited else (trace, None)
 
 
 def _part(name: str, where: Path) -> Trace | None:
@@ -164,6 +167,8 @@ def staleness(trace: Trace) -> str | None:
     installed = metadata.version("torch")
     if _release(trace.circumstances.torch) != _release(installed):
         return f"measured with torch {trace.circumstances.torch}; {installed} is installed"
+    if not outdated_programs(trace) and (differs := difference(trace)):
+        return f"stale: {differs}"
     return None
 
 

@@ -24,6 +24,8 @@ from pydantic import ValidationError
 
 from runners.traces.digest import brought_up, program_digests, source_digest
 from runners.traces.fit import Fit
+from runners.traces.invariants import violations
+from runners.traces.lines import line_of
 from runners.traces.machine_records import Machine
 from runners.traces.prediction import Prediction
 from runners.traces.records import Trace
@@ -32,11 +34,12 @@ from runners.traces.schema import Record
 from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, Step, VersionError, upgraded
 
 MAX_TRACE_BYTES = 300_000
+VALUES = "values.json"  # the digests of a folder's traces (`values.py`)
 MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is the longest
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 # What else a machine's folder holds.
-NOT_TRACES = frozenset({"machine", "prediction", "reruns", "constants"})
+NOT_TRACES = frozenset({"machine", "prediction", "reruns", "constants", "values"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 LARGEST = 1e300  # a sum of such numbers, or a share of them in percent, is still one
 _MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
@@ -168,16 +171,26 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> tuple[RecordT, int]:
         return model.model_validate(present), recorded_as
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "(whole file)"
         others = error.error_count() - 1
-        more = f" (and {others} more)" if others else ""
-        raise TraceError(f"{path}: {field}: {first['msg'].lower()}{more}") from None
+        raise _of_field(path, text, first["loc"], first["msg"].lower(), others) from None
+
+
+def _of_field(
+    path: Path, text: str, field: tuple[str | int, ...], message: str, others: int
+) -> TraceError:
+    """An error that names file, line and field, and how many others there are."""
+    place = f"{path}:{line_of(text, field)}: {'.'.join(map(str, field))}"
+    more = f" (and {others} more)" if others else ""
+    return TraceError(f"{place}: {message}{more}" if field else f"{path}: {message}{more}")
 
 
 @lru_cache(maxsize=512)
 def _parsed_trace(path: Path, text: str) -> Trace:
     trace: Trace
     trace, recorded_as = _parsed(path, text, Trace)
+    broken = list(violations(trace))
+    if broken:
+        raise _of_field(path, text, broken[0].path, broken[0].message, len(broken) - 1)
     return trace.recorded_with(recorded_as)
 
 
@@ -186,7 +199,8 @@ def read(path: Path) -> Trace:
 
     Raises:
         TraceError: the file is missing, torn, of an unknown schema, or a field is malformed,
-            unknown or not finite; the message names file and field.
+            unknown, not finite, or contradicts another (`invariants.py`); the message names file,
+            line and field.
     """
     trace = _parsed_trace(path, _text(path))
     if trace.experiment != path.stem:

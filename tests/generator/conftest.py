@@ -10,6 +10,7 @@ from generator.checks.content_checks import check
 from generator.content.book import load
 from generator.content.errors import ContentErrors
 from generator.evidence.evaluation import Evidence
+from tests.recorded import as_recorded
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
 
@@ -49,11 +50,12 @@ class Copy:
         return self.content / "traces" / machine / f"{experiment}.json"
 
     def change_run(self, path, machine="reference-frozen", **fields):
-        """Overwrite fields of a run in a trace's JSON."""
+        """Overwrite fields of a run in a trace's JSON, and what follows from them."""
         experiment, run = path.split(".")
         file = self.trace(experiment, machine)
         document = json.loads(file.read_text())
         document["runs"][run].update(fields)
+        as_recorded(document["runs"][run])
         file.write_text(json.dumps(document))
 
     def add_machine(self, name, *experiments):

@@ -11,6 +11,7 @@ from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import judge
 from generator.pages import rendering, sifting
 from generator.website import publish
+from runners.traces.measured import SampledSeconds
 
 
 def there(copy, name="desk"):
@@ -29,6 +30,8 @@ def desk(copy):
 def scaled_times(document, factor):
     """A trace in which every measured time is another."""
     if isinstance(document, dict):
+        if "samples" in document:
+            return SampledSeconds.of([factor * one for one in document["samples"]]).model_dump()
         return {
             name: scaled_times(one, factor)
             if not (name.endswith("_seconds") and isinstance(one, float))

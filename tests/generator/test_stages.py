@@ -95,9 +95,10 @@ def test_an_operation_of_all_ranks_has_a_head_where_a_rank_receives(
 
 def test_ranks_that_differ_stand_in_a_table_and_ranks_that_do_not_do_not(page, copy):
     assert "<table" not in _stage(page, "train")
-    _change_stages(copy, lambda stages: stages["train"]["ranks"][1].update(shape_out=[20, 9]))
+    wider = {"shape_out": [20, 9], "bytes": 720}
+    _change_stages(copy, lambda stages: stages["train"]["ranks"][1].update(wider))
     stage = _stage(rendering.render(copy.load())[TRACE], "train")
-    assert "rank 1 20 × 8 20 × 9 320 B" in _text(stage[stage.index("<tbody>") :])
+    assert "rank 1 20 × 8 20 × 9 720 B" in _text(stage[stage.index("<tbody>") :])
 
 
 def test_a_stage_that_is_a_whole_step_shows_what_ranks_exchanged_in_one(copy):

@@ -10,6 +10,7 @@ from generator.pages import rendering
 from generator.pages.press import Press
 from generator.pages.views import trials
 from runners.traces.summary import summary_lines
+from tests.recorded import as_recorded
 
 TRY = "topics/averaging/try.md"
 RUN = "tiny_training.averaged"
@@ -28,6 +29,7 @@ def keep(copy, name="tiny_training.averaged-1", **changes):
     run = document["runs"]["averaged"]
     run["settings"] |= changes.pop("settings", {})
     run |= changes
+    as_recorded(run)
     document |= {
         "runs": {"averaged": run}, "machine": "cpu-of-a-reader",
         "recorded_at": "2026-02-03T04:05:06Z",

@@ -14,6 +14,7 @@ from runners.measuring.pending import pending
 from runners.ranks import rank
 from runners.traces import machine
 from runners.traces.prediction import Interval, Prediction, RunForecast
+from tests.recorded import as_recorded
 
 
 @pytest.fixture
@@ -32,6 +33,7 @@ def _trace(root, folder, name, seconds):
     run = document["runs"]["single"]
     run["timing"]["wall_seconds"] = seconds
     run["ranks"][0]["memory"]["peak_bytes"] = 5 << 20
+    as_recorded(run)
     document |= {"experiment": name, "runs": {"light": run}, "machine": folder.name}
     (folder / f"{name}.json").write_text(json.dumps(document))
 

@@ -1,0 +1,72 @@
+"""Compare a trace with what its experiment declares: what differs makes the trace stale. No torch.
+
+In: a trace whose code is unchanged. Out: the first field that the experiment's file declares
+otherwise, in words. A digest of code tells that the file is the same; this tells that the trace
+says what the file says: an edited budget, or an expectation that was made to fit an outcome.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from runners.plans.experiment import Experiment, RunPlan, find, on_device
+from runners.traces.digest import program_digests, source_digest
+from runners.traces.records import Run, Trace
+
+# The code of each experiment when this process loaded it. A module is loaded once, and a server of
+# pages lives longer than the code; a strict build is a new process.
+_LOADED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
+
+
+def difference(trace: Trace) -> str | None:
+    """What a trace says otherwise than its experiment's file; None where they agree.
+
+    Runs that a trace lacks are no difference: `run` measures them. Nor is an experiment that
+    cannot be loaded, or whose file was edited since this process loaded it: its digest tells.
+    """
+    code = (source_digest(trace.experiment), tuple(program_digests(trace.experiment).items()))
+    if _LOADED.setdefault(trace.experiment, code) != code:
+        return None
+    device = "cuda" if any(run.device == "cuda" for run in trace.runs.values()) else "cpu"
+    try:
+        declared = _declared(trace.experiment, device)
+    except (ValueError, SyntaxError, ImportError):  # unknown, or somebody is typing: no evidence
+        return None
+    if trace.question != declared.question:
+        return "question differs from the experiment's declaration"
+    for name, run in trace.runs.items():
+        plan = declared.runs.get(name)
+        if plan is None:
+            return f"run {name} is not declared by the experiment"
+        field = _differing(run, plan)
+        if field:
+            return f"{field} of run {name} differs from the experiment's declaration"
+    return None
+
+
+@lru_cache(maxsize=128)
+def _declared(experiment: str, device: str) -> Experiment:
+    """An experiment as it runs on a kind of device, where its models may be larger."""
+    return on_device(find(experiment), device)
+
+
+def _differing(run: Run, plan: RunPlan[Any]) -> str | None:
+    """The first field that a run records otherwise than its plan declares it."""
+    declared = {
+        "strategy": plan.strategy,
+        "world_size": plan.world_size,
+        "seed": plan.seed,
+        "budget_bytes": plan.budget_bytes,
+        "nature": plan.nature,
+        "expected_status": plan.expected,
+        "expected_death": plan.expected_death,
+    }
+    for field, value in declared.items():
+        if getattr(run, field) != value:
+            return field
+    settings = plan.settings.as_json()
+    for name in sorted({*settings, *run.settings}):
+        if name not in settings or name not in run.settings or run.settings[name] != settings[name]:
+            return f"settings.{name}"
+    return None

@@ -1,0 +1,84 @@
+"""Make a run that a test has changed one that the recorder could have written.
+
+In: a run of a trace as plain JSON. Out: the same run in place, with what follows from its status,
+its peaks and its samples, so that reading it meets no contradiction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runners.traces.measured import SampledSeconds
+
+RECORDED = ("ranks", "stages", "epochs", "step_losses", "passes", "prediction", "printed")
+
+
+def as_recorded(run: dict[str, Any]) -> None:
+    """Change what contradicts the status of a run, its ranks' peaks, and its samples."""
+    timing = run["timing"]
+    if run["status"] == "skipped":
+        run.update({name: [] for name in RECORDED})
+        run.update(error=None, reason=run["reason"] or "not here")
+        timing.update(stages={}, prediction={}, step=None)
+        return
+    run["reason"] = None
+    missing = range(len(run["ranks"]), run["world_size"])
+    run["ranks"] = [*run["ranks"], *(_bare(rank) for rank in missing)]
+    ended = run["status"] in ("completed", "diverged")
+    if ended:
+        run["error"] = None
+        nan = [{"field": "loss", "step": 0, "kind": "nan"}]
+        run["non_finite"] = (run["non_finite"] or nan) if run["status"] == "diverged" else []
+    elif run["error"] is None or not any(r["failure"] == run["error"] for r in run["ranks"]):
+        run["error"] = run["error"] or _failure(run["status"])
+        run["ranks"][0]["failure"] = run["error"] = {**run["error"], "rank": 0}
+    for rank in run["ranks"]:
+        if ended:
+            rank["failure"] = None
+        rank["status"] = run["status"] if rank["failure"] else "completed"
+        _settle_memory(rank["memory"])
+    _settle_times(timing, run["world_size"])
+
+
+def _bare(rank: int) -> dict[str, Any]:
+    """A rank that has recorded nothing."""
+    unknown = (
+        "failure", "num_parameters", "num_samples", "first_parameter_digest",
+        "start_parameter_digest", "parameter_digest", "memory",
+    )  # fmt: skip
+    return {"rank": rank, "status": "completed", "collectives": [], **dict.fromkeys(unknown)}
+
+
+def _failure(status: str) -> dict[str, Any]:
+    kinds = {"out_of_memory": "out_of_memory", "died": "signal", "deadlocked": "hang"}
+    return {
+        "kind": kinds.get(status, "exception"),
+        "message": "made up by a test",
+        "requested_bytes": None,
+        "phase": "forward",
+        "step": 0,
+    }
+
+
+def _settle_memory(memory: dict[str, Any] | None) -> None:
+    """Let the classes and phases of a rank follow its peak."""
+    if memory is None or memory["peak_bytes"] is None:
+        return
+    peak, classes = memory["peak_bytes"], memory["at_peak"]
+    if sum(classes.values()) != peak:
+        memory["at_peak"] = {**dict.fromkeys(classes, 0), "activations_bytes": peak}
+    memory["largest"] = {
+        name: min(peak, max(size, memory["at_peak"][name]))
+        for name, size in memory["largest"].items()
+    }
+    memory["phases"] = {name: min(peak, size) for name, size in memory["phases"].items()}
+    memory["phases"][memory["peak_phase"]] = peak
+
+
+def _settle_times(timing: dict[str, Any], world_size: int) -> None:
+    """Let summaries follow from samples, and leave out the timeline of other ranks."""
+    if len(timing["ranks"]) != world_size:
+        timing.update(timeline=[], ranks=[], clocks=[])
+    for times in (timing["step"], *timing.get("measures", {}).values()):
+        if times:
+            times.update(SampledSeconds.of(times["samples"]).model_dump())

@@ -1,0 +1,116 @@
+"""A trace that says otherwise than its experiment's file is stale, and says in which field."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.content.shelf import is_stale
+from runners.measuring.pending import staleness
+from runners.plans import declarations
+from runners.plans.declarations import difference
+from runners.plans.experiment import find, on_device
+from runners.traces import files
+from runners.traces.digest import program_digests, source_digest
+from runners.traces.files import NOT_TRACES, read
+from runners.traces.records import Death, Trace
+
+REFERENCE = Path("content/traces/reference-cpu-2c")
+
+
+@pytest.fixture
+def ddp(root: Path) -> Trace:
+    """The reference trace of an experiment, as if it had been measured with what is here now."""
+    trace = read(root / REFERENCE / "ddp.json")
+    code = trace.code.model_copy(
+        update={"digest": source_digest("ddp"), "programs": program_digests("ddp")}
+    )
+    torch = {"torch": metadata.version("torch")}
+    under = trace.circumstances.model_copy(update=torch)
+    return trace.model_copy(update={"code": code, "circumstances": under}).recorded_with(2)
+
+
+def _with(trace: Trace, **fields: Any) -> Trace:
+    run = trace.runs["ddp"].model_copy(update=fields)
+    return trace.model_copy(update={"runs": {**trace.runs, "ddp": run}})
+
+
+def test_no_fresh_reference_trace_differs_from_its_declaration(root: Path) -> None:
+    paths = [p for p in (root / REFERENCE).glob("*.json") if p.stem not in NOT_TRACES]
+    traces = [read(path) for path in paths]
+    fresh = [trace for trace in traces if not files.is_stale(trace)]
+    assert {one.experiment: difference(one) for one in fresh if difference(one)} == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"strategy": "single"}, "strategy"),
+        ({"world_size": 8}, "world_size"),
+        ({"seed": 1}, "seed"),
+        ({"budget_bytes": 10**9}, "budget_bytes"),
+        ({"nature": "simulated"}, "nature"),
+        ({"expected_status": "failed"}, "expected_status"),
+        ({"expected_death": Death(rank=0, phase="step", signal="SIGKILL")}, "expected_death"),
+        ({"settings": {}}, "settings."),
+    ],
+)
+def test_what_differs_from_the_declaration_makes_a_trace_stale(
+    ddp: Trace, changes: dict[str, Any], field: str
+) -> None:
+    assert difference(ddp) is None
+    assert not is_stale(ddp)
+    assert staleness(ddp) is None
+    other = _with(ddp, **changes)
+    assert str(difference(other)).startswith(field)
+    assert "of run ddp differs from the experiment's declaration" in str(difference(other))
+    assert is_stale(other)
+    assert str(staleness(other)).startswith(f"stale: {field}")
+
+
+def test_one_setting_that_differs_is_named(ddp: Trace) -> None:
+    name = next(iter(ddp.runs["ddp"].settings))
+    settings = {**ddp.runs["ddp"].settings, name: "another"}
+    assert str(difference(_with(ddp, settings=settings))).startswith(f"settings.{name} of run ddp")
+    more = {**ddp.runs["ddp"].settings, "of_nobody": 1}
+    assert str(difference(_with(ddp, settings=more))).startswith("settings.of_nobody of run ddp")
+
+
+def test_another_question_and_an_unknown_run_are_differences(ddp: Trace) -> None:
+    asked = ddp.model_copy(update={"question": "Is it faster?"})
+    assert difference(asked) == "question differs from the experiment's declaration"
+    runs = {**ddp.runs, "of_nobody": ddp.runs["ddp"]}
+    more = ddp.model_copy(update={"runs": runs})
+    assert difference(more) == "run of_nobody is not declared by the experiment"
+
+
+def test_a_trace_that_lacks_a_run_and_one_of_no_experiment_differ_in_nothing(ddp: Trace) -> None:
+    one = ddp.model_copy(update={"runs": {"ddp": ddp.runs["ddp"]}})
+    assert difference(one) is None
+    assert difference(ddp.model_copy(update={"experiment": "of_nobody"})) is None
+
+
+def test_on_an_accelerator_the_larger_settings_are_the_declared_ones(root: Path) -> None:
+    found = next(e for p in sorted((root / REFERENCE).glob("*.json")) if p.stem not in NOT_TRACES
+                 for e in [find(p.stem)] if e.on_cuda and not e.full)  # fmt: skip
+    trace = read(root / REFERENCE / f"{found.name}.json")
+    plans = on_device(found, "cuda").runs
+    runs = {
+        name: run.model_copy(update={"device": "cuda", "settings": plans[name].settings.as_json()})
+        for name, run in trace.runs.items()
+    }
+    assert difference(trace.model_copy(update={"runs": runs})) is None
+    small = {n: r.model_copy(update={"device": "cuda"}) for n, r in trace.runs.items()}
+    assert "settings." in str(difference(trace.model_copy(update={"runs": small})))
+
+
+def test_code_that_was_edited_after_it_was_loaded_is_not_compared(
+    ddp: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = _with(ddp, seed=1)
+    assert difference(other) is not None
+    monkeypatch.setattr(declarations, "source_digest", lambda _: "edited")
+    assert difference(other) is None
