@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from generator.checks import calculator_checks, claim_checks, lesson_checks, repeats
+from generator.checks import (
+    calculator_checks,
+    claim_checks,
+    lesson_checks,
+    repeats,
+)
 from generator.content import listed_code, prose
 from generator.content.book import Book, Topic
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
