@@ -13,6 +13,7 @@ from generator.checks import (
     claim_checks,
     lesson_checks,
     repeats,
+    sentence_checks,
 )
 from generator.content import listed_code, prose
 from generator.content.book import Book, Topic
@@ -239,6 +240,7 @@ def _at(model: object, path: tuple[str | int, ...]) -> object:
 _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
+    (ClaimFile, sentence_checks.mistakes),
     (QuizFile, _items),
     (MisconceptionFile, _backed),
     (ReferenceFile, _cited),

@@ -137,10 +137,18 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
 def sides(evidence: Evidence, claim: Claim) -> tuple[Evaluation, Evaluation]:
     """What a claim predicts, and what it observes."""
     predicted, observed = (
-        evidence.evaluate(side, claim.run, claim.other)
-        for side in (claim.predicted, claim.observed)
+        _side(evidence, claim, side) for side in (claim.predicted, claim.observed)
     )
     return predicted, observed
+
+
+def _side(evidence: Evidence, claim: Claim, expression: str) -> Evaluation:
+    """What comes of one side; a list of a rule with a quantifier is read element by element."""
+    found = evidence.evaluate(expression, claim.run, claim.other)
+    is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
+    if claim.quantifier and is_list:
+        return evidence.evaluate(f"{expression}[:]", claim.run, claim.other)
+    return found
 
 
 def _shelf(evidence: Evidence, run: str) -> bool:
