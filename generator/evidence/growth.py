@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from generator.content.exhibit import Growth
 from generator.evidence import quantifier, units
@@ -63,19 +63,10 @@ def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
 
 def _value(expression: str, run: str, evidence: Evidence) -> Value | None:
     try:
-        found = _in_one(evidence.value(expression, run))
+        found = quantifier.in_one(evidence.value(expression, run))
     except AbsentError:
         return None
     return found if isinstance(found, Value) and not found.absent else None
-
-
-def _in_one(found: object) -> object:
-    """A list, which a law with a quantifier observes, as the one value of its elements."""
-    return quantifier.collected(found) if _is_list_of_values(found) else found
-
-
-def _is_list_of_values(found: object) -> TypeGuard[tuple[Value, ...]]:
-    return isinstance(found, tuple) and all(isinstance(one, Value) for one in found)
 
 
 def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
@@ -109,7 +100,7 @@ def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tup
         if expression is None:
             continue
         found = evidence.evaluate(expression, run)
-        found = replace(found, result=_in_one(found.result))
+        found = replace(found, result=quantifier.in_one(found.result))
         problem = evidence.unprintable(found)
         if problem:
             yield field, "expression", problem

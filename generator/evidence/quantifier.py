@@ -116,6 +116,14 @@ def collected(values: Sequence[Value]) -> Value:
     return computed(_written(values), units.TEXT, formula, inputs)
 
 
+def in_one(found: object) -> object:
+    """What an expression gives; a list, which a law with a quantifier observes, as one value."""
+    if not isinstance(found, tuple) or not found:
+        return found
+    values = [one for one in found if isinstance(one, Value)]
+    return collected(values) if len(values) == len(found) else found
+
+
 def _written(values: Sequence[Value]) -> str:
     if len(values) <= MOST_WRITTEN_OUT:
         return ", ".join(map(str, values))
