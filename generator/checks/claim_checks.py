@@ -6,6 +6,7 @@ wrong on several runs of a claim is told once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,15 +23,35 @@ if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
 
+DECLARED = re.compile(r"\bexpected_(?:status|death)\b")
+
+
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
     """Claims that cannot be judged, or whose own change cannot be applied."""
     for position, written in enumerate(document.model.claims):
+        yield from _declared(document, position, written)
         reported: set[str] = set()
         for claim in _judged(evidence.book, written):
             for at, problem in _problems(evidence, claim):
                 if at not in reported:
                     reported.add(at)
                     yield document.error(("claims", position, *at.split(".")), problem)
+
+
+def _declared(
+    document: Document[ClaimFile], position: int, written: Claim
+) -> Iterator[ContentError]:
+    """Rules that lean on the outcome which an experiment declares for its own run."""
+    for side, text in (("predicted", written.predicted), ("observed", written.observed)):
+        found = DECLARED.search(text)
+        if found:
+            yield document.error(
+                ("claims", position, side),
+                f"{found[0]} is what the experiment declares, and proves nothing of its own run; "
+                "predict the outcome in words, and observe ended(run): "
+                "predicted: \"'out of memory in forward'\"",
+                offset=found.start(),
+            )
 
 
 def _judged(book: Book, written: Claim) -> list[Claim]:

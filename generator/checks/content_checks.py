@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from generator.checks import calculator_checks, claim_checks, lesson_checks, repeats
+from generator.checks import (
+    calculator_checks,
+    claim_checks,
+    lesson_checks,
+    repeats,
+    sentence_checks,
+)
 from generator.content import listed_code, prose
 from generator.content.book import Book, Topic
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
@@ -234,6 +240,7 @@ def _at(model: object, path: tuple[str | int, ...]) -> object:
 _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
+    (ClaimFile, sentence_checks.mistakes),
     (QuizFile, _items),
     (MisconceptionFile, _backed),
     (ReferenceFile, _cited),

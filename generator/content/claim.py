@@ -121,6 +121,10 @@ class Claim(Written):
     `faster` and `slower` compare two `timing.step` samples and may end undecided. `predicted`
     comes from settings and a formula or from another run, never from the observed field.
 
+    With `quantifier: each` a side may be a list, such as `run.ranks | each('num_parameters')`. The
+    relation must then hold for each of its elements: two lists are compared element by element,
+    and a single value with each element of the other side.
+
     With `for`, the rule is judged once a run, and `run` stands for it in expressions and texts; the
     verdict's id is `law@experiment.run`. `was` maps the ids that such verdicts once had to runs. In
     its texts, `{{ predicted }}` and `{{ observed }}` are the claim's own.
@@ -132,18 +136,21 @@ class Claim(Written):
         BeforeValidator(_listed, json_schema_input_type=list[RunPath | Case] | RunPath | Case),
         Field(alias="for", min_length=1),
     ] = []
-    was: dict[Id, RunPath] = {}
+    was: dict[ClaimId, RunPath] = {}
     kind: Literal["law", "observation"] = "law"
     says: Line
     predicted: Expression
     relation: Relation = "equals"
     observed: Expression
+    quantifier: Literal["each"] | None = None
     tolerance: Tolerance | None = None
     formula: Line | None = None
     source: Id | None = None  # of references.yml
     domain: Domain | None = None
     falsified_by: Falsifier | None = None  # derived from the rule where it is not stated
     showed: Showed | None = None
+    cause: ClaimId | None = None  # the claim that shows what its sentence gives as the reason
+    accepts: dict[Literal["quantifier", "because"], Line] = {}  # what it breaks, and why it may
 
     @property
     def run(self) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from generator.content import names
 from generator.content.laws import short_names
 from generator.content.modes.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
-from generator.evidence import units
+from generator.evidence import quantifier, units
 from generator.evidence.difference import relative_difference
 from generator.evidence.formula import Parsed, parse
 from generator.evidence.law_sides import observed_run
@@ -185,7 +185,7 @@ def bound(written: float | str, evidence: Evidence) -> Value | None:
 
 def _value(expression: str, evidence: Evidence) -> Value | None:
     try:
-        found = evidence.value(expression)
+        found = quantifier.in_one(evidence.value(expression))
     except AbsentError:
         return None
     return found if isinstance(found, Value) and not found.absent else None

@@ -246,11 +246,11 @@ class Evidence:
             self._texts[key] = make()
         return self._texts[key]
 
-    def comparable(self, found: Evaluation) -> Value | Node | None:
-        """A result that a claim can be judged on: a value, a constant, or samples."""
+    def comparable(self, found: Evaluation) -> verdicts.Side:
+        """A result that a claim can be judged on: a value, a constant, samples, or a list."""
         if isinstance(found.result, int | float | str) and not isinstance(found.result, bool):
             return constant(found.result)
-        if isinstance(found.result, Value | Node):
+        if isinstance(found.result, Value | Node | tuple):
             return found.result
         return None
 

@@ -31,6 +31,7 @@ CLAIM_CALLS = ("verdict", "showed", "predicted", "observed")
 FUNCTIONS: dict[str, Callable[..., object]] = {**FILTERS, **LAWS}
 CALLS = (*LABELS, *CLAIM_CALLS, *FUNCTIONS)
 _WITH_ARGUMENT = ("digits", "each")  # filters that take one beside what they are applied to
+_MAY_TAKE_ARGUMENT = ("ended",)
 _REFUSED: dict[type[nodes.Node], str] = {
     nodes.Pow: "a power (**)",
     nodes.Mod: "a remainder (%)",
@@ -138,7 +139,7 @@ def _check_filter(node: nodes.Filter) -> None:
         raise ExpressionError("a filter needs something before it")
     _check_arguments(node.name, node)
     expected = 1 if node.name in _WITH_ARGUMENT else 0
-    if len(node.args) != expected:
+    if len(node.args) not in (expected, expected + (node.name in _MAY_TAKE_ARGUMENT)):
         raise ExpressionError(f"|{node.name} takes {'an' if expected else 'no'} argument")
     _check(node.node)
 
@@ -168,11 +169,12 @@ def _check_function(name: str, node: nodes.Call) -> None:
     """A filter written as a function, `mean(a)`, or a law, `ring_bytes(payload, ranks)`."""
     _check_named_arguments(name, node)
     expected = num_arguments(LAWS[name]) if name in LAWS else 1 + (name in _WITH_ARGUMENT)
-    if len(node.args) != expected:
+    if len(node.args) not in (expected, expected + (name in _MAY_TAKE_ARGUMENT)):
         raise ExpressionError(f"{name}(…) takes {expected} argument{'s' * (expected > 1)}")
-    if name in _WITH_ARGUMENT and not _is_plain(node.args[1], (int, str)):
+    is_filter = name not in LAWS
+    if is_filter and not all(_is_plain(one, (int, str)) for one in node.args[1:]):
         raise ExpressionError(f"{name} takes a plain word or number")
-    for argument in node.args[:1] if name in _WITH_ARGUMENT else node.args:
+    for argument in node.args[:1] if is_filter else node.args:
         (_check_operand if name in LAWS else _check)(argument)
 
 

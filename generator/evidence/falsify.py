@@ -28,6 +28,10 @@ __all__ = ["falsified_problem", "falsifier", "falsify", "steps_of"]
 
 TOO_SLOW, TOO_FAST = 99.0, 1e-9  # seconds that no step here takes
 WORDS = ("completed", "out_of_memory", "deadlocked", "0123456789ab", "another word")
+KINDS = {
+    "out_of_memory": "out_of_memory", "deadlocked": "hang", "diverged": "diverged",
+    "failed": "exception", "died": "signal",
+}  # fmt: skip
 
 
 def falsifier(evidence: Evidence, claim: Claim) -> Falsifier | None:
@@ -57,11 +61,18 @@ def changes(evidence: Evidence, claim: Claim) -> Iterator[Falsifier]:
     """Changes worth trying, of the fields that a claim observes first."""
     predicted, observed = sides(evidence, claim)
     fields = dict.fromkeys(observed.measured + predicted.measured)
-    for field in fields:
-        experiment, run, *steps = steps_of(field)
-        shown = evidence.book.traces[str(experiment)]
-        for value in _other_values(at(shown.trace.runs[str(run)], steps)):
-            yield Falsifier(field=field, value=value)
+    values = {field: _value(evidence, field) for field in fields}
+    words = dict.fromkeys(one for one in values.values() if isinstance(one, str))
+    for field, value in values.items():
+        for other in _other_values(value):
+            yield Falsifier(field=field, value=other)
+        if isinstance(value, str):  # what must differ is made the same
+            yield from (Falsifier(field=field, value=word) for word in words if word != value)
+
+
+def _value(evidence: Evidence, field: str) -> object:
+    experiment, run, *steps = steps_of(field)
+    return at(evidence.book.traces[str(experiment)].trace.runs[str(run)], steps)
 
 
 def _other_values(value: object) -> Iterator[int | float | str | list[float]]:
@@ -79,7 +90,8 @@ def _other_values(value: object) -> Iterator[int | float | str | list[float]]:
 def falsify(traces: Mapping[str, TraceOnPage], change: Falsifier) -> dict[str, TraceOnPage]:
     """The traces with one field changed.
 
-    SampledSeconds are given as a list of seconds; their quartiles follow.
+    SampledSeconds are given as a list of seconds; their quartiles follow. With the status of a run
+    its declared outcome, its error and the status of its ranks change, as if it had been meant so.
 
     Raises:
         ValueError: the path leads nowhere, or the trace would not be a trace any more.
@@ -89,7 +101,11 @@ def falsify(traces: Mapping[str, TraceOnPage], change: Falsifier) -> dict[str, T
     if shown is None or run not in shown.trace.runs:
         raise ValueError(f"no run {experiment}.{run}")
     document = shown.trace.runs[str(run)].model_dump(mode="json")
-    _put(document, steps, _new_value(shown.trace, change))
+    value = _new_value(shown.trace, change)
+    if steps == ["status"]:
+        _end_as(document, str(value))
+    else:
+        _put(document, steps, value)
     try:
         changed = Run.model_validate(document)
     except ValidationError as error:
@@ -113,6 +129,24 @@ def _new_value(trace: Trace, falsifier: Falsifier) -> Any:  # noqa: ANN401
     for key in steps:
         holder = holder[_place(holder, key)]
     return holder
+
+
+def _end_as(run: Any, status: str) -> None:  # noqa: ANN401
+    """Let a run end otherwise, as a record that agrees with itself and with its declaration."""
+    run["status"] = run["expected_status"] = status
+    run.pop("expected_death", None)
+    run["error"] = None
+    if status in KINDS:
+        run["error"] = {
+            "kind": KINDS[status], "message": "changed", "requested_bytes": None, "rank": 0,
+            "phase": "another phase", "step": None,
+        }  # fmt: skip
+        if status == "died":
+            run["error"]["signal"] = "SIGKILL"
+    for rank in run["ranks"]:
+        is_root = rank["rank"] == 0 or status not in KINDS
+        rank["status"] = status if is_root else rank["status"]
+        rank["failure"] = run["error"] if is_root else rank["failure"]
 
 
 def _put(run: Any, steps: list[Key], value: Any) -> None:  # noqa: ANN401

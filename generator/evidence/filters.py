@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from generator.evidence import units
+from generator.evidence.ending import ended
 from generator.evidence.paths import Node, field_name
 from generator.evidence.value import ExpressionError, Kind, Value, computed, numeric, quotient
 from runners.traces.measured import SampledSeconds
@@ -128,6 +129,36 @@ def _each(thing: Thing, path: object) -> tuple[Thing, ...]:
     return tuple(_followed(one, path) for one in elements(thing))
 
 
+def _flat(thing: Thing) -> tuple[Thing, ...]:
+    """The elements of the lists in a list, one after the other."""
+    return tuple(inner for one in elements(thing) for inner in elements(one))
+
+
+def _num_distinct(thing: Thing) -> Value:
+    values = _values(thing, "num_distinct")
+    number = len({_present(value) for value in values})
+    return computed(number, units.COUNT, _listed("num_distinct", values, thing), values)
+
+
+def _present(value: Value) -> int | float | str:
+    """The number or word of a value that this machine has."""
+    return value.number if isinstance(value.number, str) and not value.absent else numeric(value)
+
+
+def _neighbours(thing: Thing) -> tuple[Value, ...]:
+    """The ranks next to each rank of a chain, in order: for three ranks 1, then 0 and 2, then 1."""
+    value = _one(thing, "neighbours")
+    num = numeric(value)
+    if not isinstance(num, int) or num < 2:
+        raise ExpressionError("neighbours(…) wants the number of ranks in a chain, at least two")
+    return tuple(
+        computed(next_to, units.ORDINAL, f"neighbours({value.formula})", (value,))
+        for rank in range(num)
+        for next_to in (rank - 1, rank + 1)
+        if 0 <= next_to < num
+    )
+
+
 def _followed(thing: Thing, path: str) -> Thing:
     for name in path.split("."):
         if not isinstance(thing, Node) or name.startswith("_"):
@@ -181,11 +212,15 @@ FILTERS: dict[str, Callable[..., Thing]] = {
     "mean": _gathered("mean", lambda numbers: quotient(sum(numbers), len(numbers))),
     "count": _count,
     "each": _each,
+    "flat": _flat,
+    "num_distinct": _num_distinct,
+    "neighbours": _neighbours,
     "first": lambda thing: elements(thing)[0],
     "last": lambda thing: elements(thing)[-1],
     "shape": _shape,
     "median": _median,
     "word": _word,
+    "ended": ended,
 }
 
 

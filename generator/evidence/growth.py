@@ -8,11 +8,11 @@ wrong is reported where it is written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from generator.content.exhibit import Growth
-from generator.evidence import units
+from generator.evidence import quantifier, units
 from generator.evidence.value import AbsentError, ExpressionError, Value, numeric
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
 
 def _value(expression: str, run: str, evidence: Evidence) -> Value | None:
     try:
-        found = evidence.value(expression, run)
+        found = quantifier.in_one(evidence.value(expression, run))
     except AbsentError:
         return None
     return found if isinstance(found, Value) and not found.absent else None
@@ -100,6 +100,7 @@ def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tup
         if expression is None:
             continue
         found = evidence.evaluate(expression, run)
+        found = replace(found, result=quantifier.in_one(found.result))
         problem = evidence.unprintable(found)
         if problem:
             yield field, "expression", problem

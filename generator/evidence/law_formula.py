@@ -60,7 +60,8 @@ def shown(claim: Claim) -> str | None:
 
 def printed(claim: Claim) -> str | None:
     """A claim's rule as a Line, where its prediction is worked out of what the run was given."""
-    return _printed(claim.predicted, claim.relation, claim.observed, _is_rough(claim.tolerance))
+    sides = (claim.predicted, claim.relation, claim.observed)
+    return _printed(*sides, _is_rough(claim.tolerance))
 
 
 @lru_cache(maxsize=4096)
@@ -112,6 +113,9 @@ def _called(name: str, arguments: list[nodes.Expr], *, is_given: bool) -> Tree:
         return found.tree
     if name in FORMS:
         return _tree(arguments[0], is_given=is_given)
+    if name == "each" and not is_given:
+        path = nodes.Call(nodes.Name(name, "load"), arguments, [], None, None)
+        return f"each {_word(path, is_given=False)}"
     if name in OVER_RANKS and not is_given:
         is_count = _steps(arguments[0])[-1].startswith("num_")
         over = OF_COUNTS.get(name) if is_count else None

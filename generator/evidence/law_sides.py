@@ -29,6 +29,9 @@ class LawOnRun:
 
 def on_run(claim: Claim, evidence: Evidence) -> LawOnRun:
     """What a claim predicts of its run, and what was measured there."""
+    if claim.quantifier:
+        outcome = evidence.outcome(claim.id)
+        return LawOnRun(observed_run(claim, evidence), outcome.predicted, outcome.observed)
     predicted, measured = sides(evidence, claim)
     return LawOnRun(observed_run(claim, evidence), _present(predicted), _present(measured))
 
@@ -47,6 +50,12 @@ def _present(found: Evaluation) -> Value | None:
 
 def not_a_number(claim: Claim, evidence: Evidence) -> str | None:
     """Why a claim cannot stand beside its measurement as a number, or None."""
+    if claim.quantifier:
+        outcome = evidence.outcome(claim.id)
+        shown = (outcome.predicted, outcome.observed)
+        if any(one is not None and isinstance(one.number, str) for one in shown):
+            return f"{claim.id} compares lists whose elements differ"
+        return None
     for side, found in zip(("predicted", "observed"), sides(evidence, claim), strict=True):
         if found.error or found.absent:
             continue  # told where the claim is written, or for this machine alone

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Tolerance, Verdict
 from generator.content.shelf import TraceOnPage
-from generator.evidence import units
+from generator.evidence import quantifier, units
 from generator.evidence.paths import Evaluation, Node
-from generator.evidence.value import ExpressionError, Value, numeric
+from generator.evidence.quantifier import Scope
+from generator.evidence.value import AbsentError, ExpressionError, Value, numeric
 from runners.plans.declarations import difference
 from runners.traces import files as traces
 from runners.traces.measured import SampledSeconds
@@ -35,6 +36,7 @@ WORDS: dict[Verdict, str] = {
     "no_evidence": "no evidence here",
 }
 LACKS = "a run that ended as declared lacks a value here"
+Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
 _UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
 _TIMED = ("faster", "slower")
 
@@ -48,6 +50,7 @@ class Outcome:
         observed: what was measured; the median where samples are compared.
         explanation: why this verdict, as a Line without a numeral of its own.
         runs: the runs that the verdict rests on, as `experiment.run`.
+        scope: what the elements of a rule with a quantifier are, and how many; else None.
         reason: what the trace itself says of a skipped run, as a text Value; else None.
         on_reference: whether all of it was measured on the reference machine.
         lacks_value: whether a run that ended as declared lacks what the claim looks at.
@@ -61,6 +64,7 @@ class Outcome:
     observed: Value | None
     explanation: str
     runs: tuple[str, ...]
+    scope: Scope | None = None
     reason: Value | None = None
     on_reference: bool = True
     lacks_value: bool = False
@@ -92,7 +96,7 @@ class Evidence(Protocol):
     def outcome(self, claim: str) -> Outcome:
         """A claim's verdict, judged once."""
 
-    def comparable(self, found: Evaluation) -> Value | Node | None:
+    def comparable(self, found: Evaluation) -> Side:
         """A result that a claim can be judged on."""
 
 
@@ -108,9 +112,13 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
     left, right = evidence.comparable(predicted), evidence.comparable(observed)
     verdict, explanation, reason = _settle(evidence, claim, predicted, observed)
     error, at = _mistake(claim, predicted, observed)
+    scope: Scope | None = None
     if verdict is None and error is None:
         try:
-            verdict, explanation = _compare(claim, left, right)
+            if claim.quantifier:
+                verdict, explanation, scope = _compare_each(claim, left, right)
+            else:
+                verdict, explanation = _compare(claim, left, right)
         except (ExpressionError, units.UnitError) as problem:
             error = str(problem)
     return Outcome(
@@ -120,6 +128,7 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         observed=_shown(right),
         explanation=explanation or "the claim cannot be judged",
         runs=runs,
+        scope=scope,
         reason=reason,
         on_reference=all(_shelf(evidence, run) for run in runs),
         lacks_value=explanation == LACKS,
@@ -131,10 +140,18 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
 def sides(evidence: Evidence, claim: Claim) -> tuple[Evaluation, Evaluation]:
     """What a claim predicts, and what it observes."""
     predicted, observed = (
-        evidence.evaluate(side, claim.run, claim.other)
-        for side in (claim.predicted, claim.observed)
+        _side(evidence, claim, side) for side in (claim.predicted, claim.observed)
     )
     return predicted, observed
+
+
+def _side(evidence: Evidence, claim: Claim, expression: str) -> Evaluation:
+    """What comes of one side; a list of a rule with a quantifier is read element by element."""
+    found = evidence.evaluate(expression, claim.run, claim.other)
+    is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
+    if claim.quantifier and is_list:
+        return evidence.evaluate(f"{expression}[:]", claim.run, claim.other)
+    return found
 
 
 def _shelf(evidence: Evidence, run: str) -> bool:
@@ -148,7 +165,7 @@ def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple
         if found.error:
             return found.error, at
     shared = sorted(set(predicted.measured) & set(observed.measured))
-    if shared:
+    if shared and claim.quantifier is None:  # with one, each pair is looked at by itself
         return f"predicts from {shared[0]}, the very field that it observes", "predicted"
     if not observed.measured and not observed.absent:
         return "observes nothing that a run measured", "observed"
@@ -214,18 +231,39 @@ def _said(evidence: Evidence, run: str | None) -> Value | None:
     return found if isinstance(found, Value) else None
 
 
-def _shown(side: Value | Node | None) -> Value | None:
-    if isinstance(side, Node):
-        if not isinstance(side.thing, SampledSeconds):
+def _shown(side: Side) -> Value | None:
+    """What a page prints of a side: one value, also of a list."""
+    if not isinstance(side, Value):
+        try:
+            values = quantifier.listed(side)
+        except (ExpressionError, AbsentError):
+            return None
+        if values is not None:
+            return quantifier.collected(values)
+        if not isinstance(side, Node) or not isinstance(side.thing, SampledSeconds):
             return None
         median = side.step("median_seconds")
         return median if isinstance(median, Value) else None
     return side
 
 
-def _compare(
-    claim: Claim, predicted: Value | Node | None, observed: Value | Node | None
-) -> tuple[Verdict, str]:
+def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str, Scope]:
+    """The verdict of a rule that must hold for each element."""
+    if claim.relation in _TIMED:
+        raise ExpressionError(f"{claim.relation} compares two samples, without a quantifier")
+    pairs = quantifier.paired(predicted, observed)
+    shared = quantifier.shared_field(pairs)
+    if shared:
+        raise ExpressionError(f"predicts from {shared}, the very field that it observes")
+    scope = quantifier.scope(pairs, predicted)
+    for left, right in pairs:
+        verdict, explanation = _compare(claim, left, right)
+        if verdict != "holds":
+            return verdict, f"not for each {scope.one}: {explanation}", scope
+    return "holds", f"for each {scope.one}, {explanation}", scope
+
+
+def _compare(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str]:
     if claim.relation in _TIMED:
         return _compare_times(claim, _samples(predicted), _samples(observed))
     if not isinstance(predicted, Value) or not isinstance(observed, Value):
@@ -296,7 +334,7 @@ def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Ver
     return _decided(same == (claim.relation == "equals"), claim.relation)
 
 
-def _samples(side: Value | Node | None) -> SampledSeconds:
+def _samples(side: Side) -> SampledSeconds:
     if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
         return side.thing
     raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")

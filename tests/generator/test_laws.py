@@ -14,7 +14,8 @@ LAW = """\
   - id: ends-as-declared
     for: [tiny_memory.whole_budget, tiny_memory.halves_budget]
     says: "Under its budget, {{ run.world_size }} ranks end as declared."
-    predicted: run.expected_status
+    predicted: "'deadlocked'"
+    relation: differs
     observed: run.status
     was: {whole-ended: tiny_memory.whole_budget, halves-ended: tiny_memory.halves_budget}
 """
@@ -157,8 +158,7 @@ def test_a_selection_finds_runs_by_what_they_are(copy, selection, runs):
         ("run.world_size", "run.worlds", "run.worlds", "no field 'worlds'"),
         ("run.world_size", "other.world_size", "other.world_size", "unknown name 'other'"),
         ("run.world_size", "called", "called", "has no called:"),
-        ("predicted: run.expected_status", "predicted: run.expected", "run.expected",
-         "on tiny_memory.whole_budget"),
+        ("observed: run.status", "observed: run.state", "run.state", "on tiny_memory.whole_budget"),
     ],
 )  # fmt: skip
 def test_each_mistake_in_a_law_is_one_line_at_its_place(copy, old, new, at, said):

@@ -59,7 +59,7 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
         outcome=outcome,
         says=folio.line(claim.says),
         predicted=Markup("{}{}").format(relation, side(predicted, folio)),
-        observed=side(observed, folio),
+        observed=observed_of(outcome, observed, folio),
         words=folio.ui["verdicts"][outcome.verdict],
         css=css_of(outcome),
         verdict=outcome.verdict,
@@ -69,6 +69,17 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
         domain=domain_of(claim, folio),
         formula=formula_of(claim, folio),
         source=claim.source,
+    )
+
+
+def observed_of(outcome: Outcome, observed: Value | None, folio: Folio) -> Markup:
+    """What was observed; of a rule with a quantifier also for how many ranks, steps or values."""
+    shown = side(observed, folio)
+    if outcome.scope is None:
+        return shown
+    num = folio.show(outcome.scope.num)
+    return Markup('{} <span class="pb-said">for each of {} {}</span>').format(
+        shown, num, outcome.scope.several
     )
 
 

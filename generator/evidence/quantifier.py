@@ -1,0 +1,174 @@
+"""`quantifier: each`: a rule that holds for each element of a list, such as each rank or each step.
+
+In: both sides of a claim. Out: the pairs of elements that its relation compares, one value for each
+side that a page can print, and what the elements are: ranks, pairs of neighbours, steps. A single
+value stands beside each element of the other side's list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from generator.evidence import units
+from generator.evidence.filters import elements
+from generator.evidence.paths import Node
+from generator.evidence.value import ExpressionError, Value, computed
+from runners.traces.measured import SampledSeconds
+
+MOST_WRITTEN_OUT = 4  # elements that a page lists one by one
+NOUNS = {
+    "ranks": ("rank", "ranks"),
+    "epochs": ("epoch", "epochs"),
+    "step_losses": ("step", "steps"),
+    "stages": ("stage", "stages"),
+}
+NEIGHBOURS = ("pair of neighbours", "pairs of neighbours")
+VALUE = ("value", "values")
+_INDEX = re.compile(r"(\w+)\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the elements are.
+
+    Attributes:
+        one: what one of them is called: `rank`.
+        several: what several of them are called.
+        num: how many there are, with what they are made of.
+    """
+
+    one: str
+    several: str
+    num: Value
+
+
+def listed(side: object) -> tuple[Value, ...] | None:
+    """The elements of a side that is a list of values; None for any other side.
+
+    Raises:
+        ExpressionError: it is a list of something else.
+    """
+    if isinstance(side, Node):
+        if isinstance(side.thing, SampledSeconds) or not isinstance(side.thing, list | dict):
+            return None
+    elif not isinstance(side, tuple):
+        return None
+    found = elements(side)
+    values = tuple(one for one in found if isinstance(one, Value))
+    if len(values) != len(found):
+        raise ExpressionError("quantifier: each compares values; go on to one field of each")
+    return values
+
+
+def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
+    """The pairs that a rule compares.
+
+    Raises:
+        ExpressionError: no side is a list, or the two are not as long as each other.
+    """
+    left, right = listed(predicted), listed(observed)
+    if right is None:
+        raise ExpressionError(
+            "quantifier: each observes a list, such as run.ranks | each('num_parameters')"
+        )
+    if left is None:
+        if not isinstance(predicted, Value):
+            raise ExpressionError("quantifier: each compares with one value, or with a list")
+        left = (predicted,) * len(right)
+    if len(left) != len(right):
+        raise ExpressionError(
+            f"predicted is a list of {len(left)} and observed one of {len(right)}; "
+            "quantifier: each compares them one by one"
+        )
+    return list(zip(left, right, strict=True))
+
+
+def shared_field(pairs: Sequence[tuple[Value, Value]]) -> str | None:
+    """A measured field that a pair compares with itself, or None."""
+    for predicted, observed in pairs:
+        both = set(_fields(predicted)) & set(_fields(observed))
+        if both:
+            return sorted(both)[0]
+    return None
+
+
+def _fields(value: Value) -> list[str]:
+    return [
+        f"{one.origin.experiment}.{one.origin.run}.{one.origin.field}"
+        for one in value.leaves
+        if one.origin and one.kind != "given" and one.origin.run
+    ]
+
+
+def collected(values: Sequence[Value]) -> Value:
+    """One value for all of them: the common one, else what they are, or from which to which."""
+    first = values[0]
+    is_alike = len({(one.number, one.unit) for one in values}) == 1
+    if is_alike and (all(one is first for one in values) or not any(one.leaves for one in values)):
+        return first
+    inputs = tuple(dict.fromkeys(values))
+    shown = ", ".join(dict.fromkeys(one.formula for one in values[:MOST_WRITTEN_OUT]))
+    formula = shown + (", …" if len(values) > MOST_WRITTEN_OUT else "")
+    if is_alike:
+        return computed(first.number, first.unit, formula, inputs)
+    return computed(_written(values), units.TEXT, formula, inputs)
+
+
+def in_one(found: object) -> object:
+    """What an expression gives; a list, which a law with a quantifier observes, as one value."""
+    if not isinstance(found, tuple) or not found:
+        return found
+    values = [one for one in found if isinstance(one, Value)]
+    return collected(values) if len(values) == len(found) else found
+
+
+def _written(values: Sequence[Value]) -> str:
+    if len(values) <= MOST_WRITTEN_OUT:
+        return ", ".join(map(str, values))
+    numbers = [one for one in values if not isinstance(one.number, str)]
+    if len(numbers) < len(values):
+        return f"{values[0]}, …, {values[-1]}"
+    low = min(numbers, key=lambda one: one.number)
+    high = max(numbers, key=lambda one: one.number)
+    return f"{low} … {high}"
+
+
+def scope(pairs: Sequence[tuple[Value, Value]], predicted: object) -> Scope:
+    """What the elements of a rule are: named by the part of their paths that differs.
+
+    Args:
+        pairs: what is compared.
+        predicted: the side that they come from; two lists of ranks may be neighbours.
+    """
+    observed = [one for _, one in pairs]
+    one, several = _nouns([_indices(value) for value in observed])
+    offsets = {_offset(_indices(left), _indices(right)) for left, right in pairs}
+    if listed(predicted) is not None and len(offsets) == 1 and offsets <= {1, -1}:
+        one, several = NEIGHBOURS
+    inputs = tuple(dict.fromkeys(observed))
+    num = computed(len(pairs), units.COUNT, f"number of {several}", inputs)
+    return Scope(one, several, num)
+
+
+def _indices(value: Value) -> dict[str, int]:
+    """The lists on a value's path, with its place in each; empty for what has no single path."""
+    leaves = value.leaves
+    if len(leaves) != 1 or leaves[0].origin is None:
+        return {}
+    return {name: int(place) for name, place in _INDEX.findall(leaves[0].origin.field)}
+
+
+def _nouns(places: Sequence[dict[str, int]]) -> tuple[str, str]:
+    for name in places[0]:
+        if len(places) == 1 or len({one.get(name) for one in places}) > 1:
+            return NOUNS.get(name, VALUE)
+    return VALUE
+
+
+def _offset(left: dict[str, int], right: dict[str, int]) -> int | None:
+    """How far apart in the list of ranks two values lie."""
+    if "ranks" not in left or "ranks" not in right:
+        return None
+    return right["ranks"] - left["ranks"]

@@ -1,0 +1,130 @@
+"""Outcomes: predicted in words, explained by the recorded bytes, and never by a declaration."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generator.content.book import load
+from generator.content.claim import Claim, Falsifier
+from generator.evidence.evaluation import Evidence
+from generator.evidence.falsify import falsifier, falsify
+
+CONTENT = Path(__file__).parents[2] / "content"
+RUN = "tiny_memory.whole_budget"
+ERROR = {
+    "kind": "out_of_memory", "message": "no", "phase": "backward", "rank": 0, "step": 0,
+    "requested_bytes": 40_000, "held_bytes": 100_000,
+}  # fmt: skip
+CLAIMS = "claims/tiny_memory.yml"
+
+
+def words(copy, detail="", **fields):
+    copy.change_run(RUN, **fields)
+    return str(Evidence(copy.load()).evaluate(f"ended({RUN}{detail})").result)
+
+
+def test_a_run_that_completed_says_no_more(copy):
+    assert words(copy, status="completed", error=None) == "completed"
+
+
+def test_memory_is_the_reason_where_what_was_held_fits_and_the_request_does_not(copy):
+    assert words(copy, error=ERROR, budget_bytes=120_000) == "out of memory in backward"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"budget_bytes": 1_200_000},  # there was room
+        {"budget_bytes": 140_000},  # it would have fitted to the byte
+        {"budget_bytes": 99_999},  # more was held than allowed
+        {"budget_bytes": None},
+        {"error": {**ERROR, "held_bytes": None}},
+        {"error": {**ERROR, "kind": "exception"}},
+    ],
+)
+def test_a_refusal_that_the_budget_does_not_explain_is_not_called_one(copy, fields):
+    told = words(copy, **{"error": ERROR, **fields})
+    assert told == "out of memory in backward, not explained by the budget"
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "detail", "told"),
+    [
+        ("died", {"kind": "signal", "signal": "SIGKILL"}, "", "died in step by SIGKILL"),
+        ("died", {"kind": "signal", "exit_code": 3}, "", "died in step with exit code 3"),
+        ("deadlocked", {"kind": "hang", "rank": None}, ", 'rank'", "deadlocked in step"),
+        ("deadlocked", {"kind": "timed_out"}, ", 'rank'",
+         "deadlocked in step on rank 1 by a time-out"),
+        ("failed", {"kind": "exception"}, "", "failed in step by an exception"),
+        ("failed", {"kind": "peer_lost"}, "", "failed in step by a lost peer"),
+    ],
+)  # fmt: skip
+def test_other_outcomes_name_their_phase_and_cause(copy, status, error, detail, told):
+    error = {"message": "", "phase": "step", "rank": 1, "step": 2, "requested_bytes": None, **error}
+    assert words(copy, detail, status=status, error=error) == told
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (f"ended({RUN}.ranks)", "takes a run"),
+        (f"ended({RUN}, 'step')", "adds 'rank'"),
+        (f"ended({RUN}, 'rank', 1)", "takes 1 argument"),
+    ],
+)
+def test_only_a_run_has_an_ending(evidence, written, said):
+    assert said in str(evidence.evaluate(written).error)
+
+
+def test_a_declared_outcome_predicts_nothing(copy):
+    copy.append(CLAIMS, (
+        "  - id: as-declared\n    says: It ends as declared.\n"
+        f"    predicted: {RUN}.expected_status | word\n    observed: {RUN}.status | word\n"
+    ))  # fmt: skip
+    text = (copy.content / CLAIMS).read_text()
+    before = text[: text.index("expected_status")].split("\n")
+    (error,) = [one for one in copy.errors() if "expected_status" in one]
+    assert error.startswith(f"content/{CLAIMS}:{len(before)}:{len(before[-1]) + 1}: ")
+    assert "observe ended(run)" in error
+
+
+def claim(name, predicted, observed):
+    return Claim(id=name, says="It is so.", predicted=predicted, observed=observed)
+
+
+def test_the_falsifier_changes_outcome_and_declaration_together(copy):
+    copy.change_run(RUN, error=ERROR)
+    one = claim("runs-out", "'out of memory in backward'", f"ended({RUN})")
+    book = replace(copy.load(), claims={one.id: one})
+    change = falsifier(Evidence(book), one)
+    assert change.field == f"{RUN}.status"
+    run = falsify(book.traces, change)["tiny_memory"].trace.runs["whole_budget"]
+    assert (run.status, run.expected_status, run.is_surprise) == (change.value,) * 2 + (False,)
+    assert {rank.status for rank in run.ranks if rank.rank == 0} == {change.value}
+
+
+@pytest.fixture(scope="module")
+def real():
+    (folder,) = (path.parent for path in CONTENT.glob("traces/reference-*/machine.json"))
+    return load(CONTENT, folder.name, is_stale=lambda _: False)
+
+
+@pytest.mark.parametrize("factor", [None, 10])
+def test_neither_a_declaration_nor_a_larger_budget_saves_a_law_about_memory(real, factor):
+    run, law = "large_model.wide_fsdp_budget", "lm-out-of-memory-in-forward@"
+    change = Falsifier(field=f"{run}.status", value="completed")
+    if factor:
+        budget = real.run(run).budget_bytes
+        change = Falsifier(field=f"{run}.budget_bytes", value=factor * budget)
+    assert Evidence(real).outcome(law + run).verdict == "holds"
+    changed = Evidence(replace(real, traces=falsify(real.traces, change)))
+    assert changed.outcome(law + run).is_broken_law
+
+
+def test_every_refusal_of_memory_that_a_law_predicts_is_explained_by_its_budget(real):
+    evidence = Evidence(real)
+    predicted = [one for one in real.claims.values() if "'out of memory in" in one.predicted]
+    assert len(predicted) > 5
+    for one in predicted:
+        assert evidence.outcome(one.id).verdict == "holds", one.id

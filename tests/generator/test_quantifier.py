@@ -1,0 +1,132 @@
+"""`quantifier: each`: a rule for every rank, step or pair of neighbours, refuted by any of them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from generator.content.claim import Claim
+from generator.evidence.evaluation import Evidence
+from generator.evidence.falsify import falsifier, falsify
+from generator.pages.rendering import render
+
+RUN = "tiny_memory.halves"
+PARTS = f"{RUN}.ranks | each('num_parameters')"
+DIGESTS = f"{RUN}.ranks | each('parameter_digest')"
+
+
+def claim(predicted, observed, relation="equals", quantifier="each", **fields):
+    return Claim(
+        id="a-claim", says="It is so.", predicted=predicted, observed=observed, relation=relation,
+        quantifier=quantifier, **fields,
+    )  # fmt: skip
+
+
+def judged(book, one):
+    return Evidence(replace(book, claims={one.id: one})).outcome(one.id)
+
+
+def with_ranks(copy, field, values):
+    """The copy's run with one value of a field for each rank."""
+    ranks = json.loads(copy.trace("tiny_memory").read_text())["runs"]["halves"]["ranks"]
+    assert len(ranks) == len(values)
+    changed = [{**rank, field: value} for rank, value in zip(ranks, values, strict=True)]
+    copy.change_run(RUN, ranks=changed)
+    return copy.load()
+
+
+@pytest.mark.parametrize(
+    ("values", "predicted", "relation", "fields", "holds"),
+    [
+        ([7, 7], "7", "equals", {}, True),
+        ([7, 8], "7", "equals", {}, False),
+        ([8, 7], "7", "equals", {}, False),
+        ([7, 8], "7", "equals", {"tolerance": {"absolute": 1}}, True),
+        ([7, 9], "7", "equals", {"tolerance": {"absolute": 1}}, False),
+        ([7, 8], "6", "above", {}, True),
+        ([7, 6], "6", "above", {}, False),
+    ],
+)
+def test_a_rule_holds_where_it_holds_for_each(copy, values, predicted, relation, fields, holds):
+    book = with_ranks(copy, "num_parameters", values)
+    outcome = judged(book, claim(predicted, PARTS, relation, **fields))
+    assert outcome.verdict == ("holds" if holds else "does_not_hold")
+    assert (outcome.scope.one, outcome.scope.num.number) == ("rank", 2)
+    assert "for each rank" in outcome.explanation
+
+
+def test_two_lists_are_compared_element_by_element(copy):
+    book = with_ranks(copy, "num_parameters", [7, 8])
+    start = with_ranks(copy, "num_samples", [7, 8])
+    samples = PARTS.replace("num_parameters", "num_samples")
+    assert judged(start, claim(samples, PARTS)).verdict == "holds"
+    assert str(judged(book, claim("7", PARTS)).observed) == "7, 8"
+    assert str(judged(start, claim(samples, PARTS)).observed) == "7, 8"
+
+
+def test_neighbours_are_two_slices_of_one_list(copy):
+    book = with_ranks(copy, "num_parameters", [7, 7])
+    before, after = (PARTS.replace(".ranks", f".ranks{part}") for part in ("[:-1]", "[1:]"))
+    outcome = judged(book, claim(before, after))
+    assert outcome.verdict == "holds"
+    assert outcome.scope.several == "pairs of neighbours"
+
+
+def test_all_equal_and_all_different_are_counts_of_distinct_values(copy):
+    same, other = with_ranks(copy, "parameter_digest", ["aa", "aa"]), None
+    alike = claim("1", f"{DIGESTS} | num_distinct", quantifier=None)
+    apart = claim(f"{RUN}.world_size", f"{DIGESTS} | num_distinct", quantifier=None)
+    assert (judged(same, alike).verdict, judged(same, apart).verdict) == ("holds", "does_not_hold")
+    other = with_ranks(copy, "parameter_digest", ["aa", "bb"])
+    assert (judged(other, alike).verdict, judged(other, apart).verdict) == (
+        "does_not_hold", "holds",
+    )  # fmt: skip
+    for measured, one in ((same, alike), (other, apart)):
+        book = replace(measured, claims={one.id: one})
+        change = falsifier(Evidence(book), one)
+        changed = replace(book, traces=falsify(book.traces, change))
+        assert Evidence(changed).outcome(one.id).verdict == "does_not_hold"
+
+
+def test_the_neighbours_of_a_chain_are_listed_rank_by_rank(evidence):
+    found = evidence.evaluate(f"neighbours({RUN}.world_size * 2)").result
+    assert [one.number for one in found] == [1, 0, 2, 1, 3, 2]
+    assert "at least two" in evidence.evaluate(f"neighbours({RUN}.world_size / 2)").error
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_the_falsifier_changes_one_element(copy, position):
+    book = with_ranks(copy, "num_parameters", [7, 7])
+    one = claim("7", PARTS)
+    book = replace(book, claims={one.id: one})
+    change = falsifier(Evidence(book), one)
+    change = change.model_copy(update={"field": f"{RUN}.ranks[{position}].num_parameters"})
+    changed = replace(book, traces=falsify(book.traces, change))
+    assert Evidence(changed).outcome(one.id).verdict == "does_not_hold"
+
+
+@pytest.mark.parametrize(
+    ("predicted", "observed", "relation", "said"),
+    [
+        ("7", f"{RUN}.world_size", "equals", "observes"),
+        ("7", f"{RUN}.ranks[0].num_parameters", "equals", "observes a list"),
+        (f"{RUN}.ranks[:1] | each('num_samples')", PARTS, "equals", "one by one"),
+        (PARTS, PARTS, "equals", "the very field that it observes"),
+        (PARTS, f"{RUN}.ranks | each('num_samples')", "faster", "without a quantifier"),
+    ],
+)
+def test_what_cannot_be_compared_one_by_one_is_said(copy, predicted, observed, relation, said):
+    book = with_ranks(copy, "num_samples", [7, 7])
+    assert said in judged(book, claim(predicted, observed, relation)).error
+
+
+def test_pages_say_for_how_many_a_rule_was_judged(copy):
+    copy.append("claims/tiny_memory.yml", (
+        "  - id: of-each\n    says: Every rank holds parameters.\n"
+        f"    predicted: \"0\"\n    relation: above\n    quantifier: each\n    observed: {PARTS}\n"
+    ))  # fmt: skip
+    copy.edit("topics/averaging/quiz.yml", "claim: replicas-drift}", "claim: of-each}")
+    assert copy.errors() == []
+    page = render(copy.load())["evidence.md"]
+    assert "for each of " in page
+    assert " ranks</span>" in page
