@@ -204,8 +204,8 @@ class Shelf:
         fit = self._trying(traces.read_fit, folder, "constants.json")
         if fit:
             self._check_name(folder / "constants.json", "machine", fit.machine)
-        altered = self._trying(self._altered, folder) or ()
-        unlisted = self._trying(_unlisted, folder) or ()
+        altered = self._trying(self._altered, folder, traces.VALUES) or ()
+        unlisted = self._trying(_unlisted, folder, traces.VALUES) or ()
         return Measured(machine, found, stale, prediction, reruns, fit, altered, unlisted)
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
