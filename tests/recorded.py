@@ -29,6 +29,8 @@ def as_recorded(run: dict[str, Any]) -> None:
         run["error"] = None
         nan = [{"field": "loss", "step": 0, "kind": "nan"}]
         run["non_finite"] = (run["non_finite"] or nan) if run["status"] == "diverged" else []
+    elif run["error"] and run["error"].get("rank") is None:  # they hang, and none is behind
+        run["ranks"][0]["failure"] = {**run["error"], "rank": 0}
     elif run["error"] is None or not any(r["failure"] == run["error"] for r in run["ranks"]):
         run["error"] = run["error"] or _failure(run["status"])
         run["ranks"][0]["failure"] = run["error"] = {**run["error"], "rank": 0}

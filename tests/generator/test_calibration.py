@@ -7,6 +7,7 @@ import pytest
 from generator.evidence.calibration import calibrations, floor_of, predicted
 from generator.evidence.choices import chosen, rule_scores, score_of
 from generator.pages import rendering
+from tests.recorded import as_recorded
 
 
 def forecast_run(
@@ -131,14 +132,15 @@ def steps(copy, run, seconds, spread=0.0, ranks=None):
     document = json.loads(file.read_text())
     document["runs"][run]["timing"]["step"] = {
         "unit": "seconds",
-        "samples": [seconds - spread, seconds, seconds + spread],
-        "num_samples": 3,
+        "samples": [seconds + place * spread for place in (-2, -1, 0, 1, 2)],
+        "num_samples": 5,
         "first_quartile_seconds": seconds - spread,
         "median_seconds": seconds,
         "third_quartile_seconds": seconds + spread,
     }
     if ranks is not None:
         document["runs"][run]["world_size"] = ranks
+    as_recorded(document["runs"][run])
     file.write_text(json.dumps(document))
 
 

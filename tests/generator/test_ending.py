@@ -55,7 +55,7 @@ def test_a_refusal_that_the_budget_does_not_explain_is_not_called_one(copy, fiel
         ("died", {"kind": "signal", "exit_code": 3}, "", "died in step with exit code 3"),
         ("deadlocked", {"kind": "hang", "rank": None}, ", 'rank'", "deadlocked in step"),
         ("deadlocked", {"kind": "timed_out"}, ", 'rank'",
-         "deadlocked in step on rank 1 by a time-out"),
+         "deadlocked in step on rank 0 by a time-out"),
         ("failed", {"kind": "exception"}, "", "failed in step by an exception"),
         ("failed", {"kind": "peer_lost"}, "", "failed in step by a lost peer"),
     ],

@@ -67,7 +67,7 @@ def test_json_that_would_mislead_is_one_line(copy, spoil, capsys, old, new, said
     spoil(old, new)
     assert main(["check", "--content", str(copy.content)]) == 2
     line, *_ = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"content/{TRACE}: ")
+    assert re.match(rf"content/{TRACE}(:\d+)?: ", line)
     assert said in line
 
 
@@ -143,7 +143,11 @@ def test_no_text_of_a_trace_is_evaluated_wherever_it_stands(copy, spoil):
             return {name: spoilt(one, name) for name, one in thing.items()}
         if isinstance(thing, list):
             return [spoilt(one, key) for one in thing]
-        return f"{thing} {ASKING} \x1b\u202e" if key in ("reason", "message", "cpu") else thing
+        return (
+            f"{thing} {ASKING} \x1b\u202e"
+            if thing and key in ("reason", "message", "cpu")
+            else thing
+        )
 
     for path in (copy.content / "traces" / "reference-frozen").glob("*.json"):
         path.write_text(json.dumps(spoilt(json.loads(path.read_text()))))
@@ -173,7 +177,7 @@ def test_a_number_that_arithmetic_would_leave_is_refused(copy, spoil, number):
 
 def test_the_largest_numbers_that_a_trace_may_hold_are_printed_and_drawn(copy):
     path = copy.content / "traces" / "reference-frozen" / "tiny_training.json"
-    text = re.sub(r'"(accuracy|loss)": [\d.]+', r'"\1": 9.9e299', path.read_text())
+    text = re.sub(r'"loss": [\d.]+', '"loss": 9.9e299', path.read_text())
     path.write_text(text)
     assert not [error for error in copy.errors() if error.startswith("content/traces")]
     with contextlib.suppress(ContentErrors):  # an item may now give its key away
