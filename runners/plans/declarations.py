@@ -7,12 +7,16 @@ says what the file says: an edited budget, or an expectation that was made to fi
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
 from runners.plans.experiment import Experiment, RunPlan, find, on_device
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.records import Run, Trace
+from runners.traces.schema import Setting
+
+ROUNDING = 1e-12  # relative, of settings that are computed
 
 # The code of each experiment when this process loaded it. A module is loaded once, and a server of
 # pages lives longer than the code; a strict build is a new process.
@@ -67,6 +71,19 @@ def _differing(run: Run, plan: RunPlan[Any]) -> str | None:
             return field
     settings = plan.settings.as_json()
     for name in sorted({*settings, *run.settings}):
-        if name not in settings or name not in run.settings or run.settings[name] != settings[name]:
+        both = name in settings and name in run.settings
+        if not both or not _is_same(run.settings[name], settings[name]):
             return f"settings.{name}"
     return None
+
+
+def _is_same(recorded: Setting, declared: Setting) -> bool:
+    """Whether two settings are equal, numbers but for rounding.
+
+    Some follow from others by a sum, which Python adds more exactly since 3.12.
+    """
+    if isinstance(recorded, list) and isinstance(declared, list):
+        return len(recorded) == len(declared) and all(map(_is_same, recorded, declared))
+    if isinstance(recorded, float) and isinstance(declared, float):
+        return math.isclose(recorded, declared, rel_tol=ROUNDING)
+    return type(recorded) is type(declared) and recorded == declared

@@ -114,3 +114,14 @@ def test_code_that_was_edited_after_it_was_loaded_is_not_compared(
     assert difference(other) is not None
     monkeypatch.setattr(declarations, "source_digest", lambda _: "edited")
     assert difference(other) is None
+
+
+def test_a_computed_setting_may_differ_by_rounding_between_pythons(root: Path) -> None:
+    trace = read(root / "content/traces/reference-cpu-2c/stragglers.json")
+    run = trace.runs["sometimes"]
+    seconds = run.settings["busiest_rank_seconds"]
+    assert isinstance(seconds, float)
+    for factor, differs in ((1 + 1e-15, False), (1 + 1e-6, True)):
+        settings = {**run.settings, "busiest_rank_seconds": seconds * factor}
+        runs = {**trace.runs, "sometimes": run.model_copy(update={"settings": settings})}
+        assert bool(difference(trace.model_copy(update={"runs": runs}))) == differs
