@@ -179,9 +179,18 @@ def test_a_canary_that_the_platform_refuses_is_left_out(monkeypatch: pytest.Monk
 
     refused.__name__ = "messages"
     monkeypatch.setattr(quiet, "messages", refused)
+    monkeypatch.setattr(quiet, "load", lambda *_: Load(0.0))
     found = quiet.reading()
     assert set(found.canaries) == {"compute", "copy"}
     assert found.until(IDLE).canaries.keys() == {"compute", "copy"}
+
+
+def test_a_plainly_busy_machine_is_read_by_its_load_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "load", lambda *_: Load(0.5))
+    found = quiet.reading()
+    assert found == Reading(0.5, {})
+    assert not found.until(IDLE).is_quiet
+    assert not IDLE.until(found).is_quiet
 
 
 def test_each_canary_takes_some_time() -> None:
