@@ -2,20 +2,10 @@
 
 import pytest
 
+from tests.generator.explained_program import PROGRAM
+
 LEARN, WHY, TRY, COST = (f"topics/averaging/{name}.yml" for name in ("learn", "why", "try", "cost"))
 CHALLENGE, DEEP = "topics/asking/challenge.yml", "topics/sharding/deep.yml"
-PROGRAM = """\
-    program:
-      path: content/topics/averaging/code/mean.py
-      run: tiny_training.averaged
-      title: The mean by hand
-      walkthrough:
-        - code: total = sum(gradients)
-          says: The gradients of all ranks are added.
-        - code: return total / world_size
-          says: The sum is divided by the number of ranks.
-      output_says: Both ranks apply the same update.
-"""
 
 
 @pytest.mark.parametrize(

@@ -14,23 +14,11 @@ from generator.evidence import law_sides, units, verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.units import AS_RULED
 from generator.pages import rendering
+from tests.generator.explained_program import PROGRAM
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
 TOPIC = FROZEN / "topics" / "averaging"
 LEARN, WHY, TRY, COST = (f"topics/averaging/{mode}.md" for mode in ("learn", "why", "try", "cost"))
-
-PROGRAM = """\
-    program:
-      path: content/topics/averaging/code/mean.py
-      run: tiny_training.averaged
-      title: The mean by hand
-      walkthrough:
-        - code: total = sum(gradients)
-          says: The gradients of all ranks are added.
-        - code: return total / world_size
-          says: The sum is divided by the number of ranks.
-      output_says: Both ranks apply the same update.
-"""
 
 
 @pytest.fixture(scope="module")
