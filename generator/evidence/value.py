@@ -10,13 +10,14 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from generator.evidence import units
 from generator.evidence.units import AS_RULED, Form, Unit, UnitError, Way
 from runners.traces.schema import Nature
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _NOT_REAL: tuple[Nature, ...] = ("simulated", "paced")
 _SUM, _PRODUCT, _ATOM = 1, 2, 3  # how strongly a formula holds together
 

@@ -21,6 +21,7 @@ from generator.content import handwritten
 from generator.content.book import Book, Topic
 from generator.content.exhibit import Figure
 from generator.content.lesson import Mode
+from generator.evidence.claim_topics import Lesson
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
@@ -55,12 +56,13 @@ from generator.pages.views import (
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 _VALUE_AND_MARK = re.compile(
-    r'((?:[(\[“"]|&#34;)?<button type="button" class="pb-value[^>]*>[^<]*'
-    r"(?:<small[^<]*</small>)?</button>"
+    r'((?:[(\[“"]|&#34;)?<a class="pb-value[^>]*>[^<]*'
+    r"(?:<small[^<]*</small>)?</a>"
     r"(?:[.,;:!?)\]”%]|’s)+)"
 )
 
 
+_LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
@@ -102,10 +104,10 @@ class Sheet:
         text: for a page that somebody writes by hand, its Markdown.
         claim_groups: for the page of all claims: claims by experiment.
         claim_topics: for pages with filters: the topics of every claim.
+        claim_lessons: for the page of one experiment: the lessons that use its claims.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
         styles: style sheets that this page needs beyond the one of all pages.
-        is_brief: whether its values leave their command and trace to their experiment's page.
         has_toc: whether a table of contents stands beside it.
     """
 
@@ -122,10 +124,10 @@ class Sheet:
     text: str = ""
     claim_groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     claim_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    claim_lessons: Mapping[str, tuple[Lesson, ...]] = field(default_factory=dict)
     machine: str | None = None
     experiment: str | None = None
     styles: tuple[str, ...] = ()
-    is_brief: bool = False
     has_toc: bool = False
 
 
@@ -150,7 +152,7 @@ class Judged:
 def printed(sheet: Sheet, judged: Judged) -> Printed:
     """Print one page: the template's body inside the frame."""
     depth = sheet.path.count("/")
-    text = PageText(judged.evidence, depth, is_brief=sheet.is_brief)
+    text = PageText(judged.evidence, depth)
     folio = Folio(
         sheet.book, judged.evidence, judged.outcomes, environment(), text,
         other_outcomes=judged.other_outcomes,
@@ -162,7 +164,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, text),
         **_tools(folio, topic, lesson, sheet.minutes), **_of_the_book(folio, sheet),
     }  # fmt: skip
-    body = _kept_together(environment().get_template(sheet.template).render(context))
+    body = _kept_together(_unnested(environment().get_template(sheet.template).render(context)))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     # What a trace says is text: no expression, no Markdown.
     says = escape if sheet.experiment or sheet.machine else folio.line
@@ -237,7 +239,12 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
         "retractions": lambda: retractions.retractions(topics, folio),
         "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),
-        "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", folio),
+        "predicted_of": lambda name: machine_forecasts.predicted_of(
+            sheet.experiment or "", folio.book.machines[name], folio
+        ),
+        "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", sheet.claim_lessons, folio),
+        "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
+        "claim_place": folio.claim_place,
         "machines": machines,
         "forecasts": machine_forecasts,
         "folio": folio,
@@ -263,8 +270,21 @@ def _markdown(sheet: Sheet, text: PageText) -> Markup:
 
 
 def _kept_together(html: str) -> str:
-    """Punctuation stays on the line of the value it follows; browsers break after any button."""
+    """Punctuation stays on the line of the value it follows; browsers may break behind a link."""
     return _VALUE_AND_MARK.sub(r'<span class="pb-keep">\1</span>', html)
+
+
+def _unnested(html: str) -> str:
+    """Values that stand in a link of something else are plain text there: links do not nest."""
+    stack: list[bool] = []  # whether each open link became a <span>
+
+    def tag(found: re.Match[str]) -> str:
+        if found[0] == "</a>":
+            return "</span>" if stack.pop() else "</a>"
+        stack.append(bool(stack))
+        return '<span class="pb-label">' if stack[-1] else found[0]
+
+    return _LINK_TAG.sub(tag, html)
 
 
 def _shortened(text: str) -> str:

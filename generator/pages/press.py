@@ -25,7 +25,7 @@ from generator.content.errors import ContentError, ContentErrors
 from generator.content.lesson import HomeFile
 from generator.content.quiz import QuizFile
 from generator.evidence import verdicts
-from generator.evidence.claim_topics import topics_by_claim
+from generator.evidence.claim_topics import lessons_by_claim, topics_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
@@ -259,7 +259,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
     yield Sheet(
         "evidence.md", "evidence.md.j2", named, words["evidence"]["title"],
         words["evidence"]["lede"], "content/claims", claim_groups=_by_experiment(judged.outcomes),
-        claim_topics=claim_topics, styles=(SIFT,), is_brief=True,
+        claim_topics=claim_topics, styles=(SIFT,),
         has_toc=True,
     )  # fmt: skip
     first = _NO_HOME.model_copy(update={"statements": book.home.statements})
@@ -269,11 +269,14 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
         words["retracted"]["title"], words["retracted"]["lede"], "content/retracted.yml",
         claim_topics=claim_topics, code=files.code(sentences), styles=(SIFT,),
     )  # fmt: skip
+    lessons = lessons_by_claim(book)
+    resting = dict(_by_experiment(judged.outcomes))
     for name, shown in book.traces.items():
         yield Sheet(
-            f"evidence/{name}.md", "runs.md.j2", bare,
+            f"evidence/{name}.md", "runs.md.j2", named,
             words["runs"]["title"].format(experiment=name.replace("_", " ")),
             shown.trace.question, None, experiment=name,
+            claim_lessons={one: lessons[one] for one in resting.get(name, ()) if one in lessons},
         )  # fmt: skip
     yield Sheet(
         "machines/index.md", "machines.md.j2", bare, words["machines"]["title"],
@@ -283,7 +286,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
         yield Sheet(
             f"machines/{name}.md", "machine.md.j2", bare,
             words["machines"]["one"].format(name=name), words["machines"]["about"], None,
-            machine=name, is_brief=True,
+            machine=name,
         )  # fmt: skip
 
 

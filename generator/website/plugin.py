@@ -220,7 +220,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if page.parent or "navigation.tabs" not in config.theme.get("features", ()):
             page.meta["hide"] = [one for one in page.meta["hide"] if one != "navigation"]
         by_hand = page.file.src_uri in self.press.handwritten
-        begins = markdown.rfind('<div class="pb-provenances"') if by_hand else 0
+        begins = markdown.rfind('<script type="application/json"') if by_hand else 0
         aside = html_blocks.set_aside(markdown[begins:])
         self.asides[page.file.src_uri] = aside.blocks
         return markdown[:begins] + aside.text

@@ -58,6 +58,7 @@ COMPONENTS = (
     "print",
 )
 SPEAKING = "assets/proofbook.js"
+SOURCES = "assets/sources.js"
 VENDORED = "iframe-worker"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 OCCUPIED = (
@@ -140,7 +141,9 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     files[SIFT] = sifting.css(
         [topic.id for topic in book.topics], len(book.machines), [*get_args(Verdict), *STANDINGS]
     ).encode()
-    files[SPEAKING] = words_for_scripts(interface_words()["script"]) + files[SPEAKING]
+    words = interface_words()
+    files[SPEAKING] = words_for_scripts("words", words["script"]) + files[SPEAKING]
+    files[SOURCES] = words_for_scripts("source", words["source"]) + files[SOURCES]
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
     folder = content / "pages"
@@ -193,12 +196,11 @@ def style() -> bytes:
     return "".join(f"{line.strip()}\n" for line in lines if line.strip()).encode()
 
 
-def words_for_scripts(words: Mapping[str, object]) -> bytes:
-    """The interface's words as the first line of the script that all others come after."""
-    script_words = json.dumps(
-        {"words": words}, ensure_ascii=True, sort_keys=True, separators=(",", ":")
-    )
-    return b"window.proofbook=" + script_words.replace("<", r"\u003c").encode() + b";\n"
+def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
+    """Words of the interface as the first line of a script, under a name of `window.proofbook`."""
+    text = json.dumps(words, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    text = text.replace("<", r"\u003c")
+    return f"(window.proofbook=window.proofbook||{{}}).{name}={text};\n".encode()
 
 
 def bring_to(

@@ -4,8 +4,6 @@
 (function () {
   "use strict";
 
-  var words = window.proofbook.words;
-
   function all(root, selector) {
     return Array.from(root.querySelectorAll(selector));
   }
@@ -16,6 +14,7 @@
     this.links = all(root, ".pb-steps a");
     this.buttons = all(controls, "button");
     this.status = controls.querySelector("[role=status]");
+    this.words = { all: controls.dataset.all, one: controls.dataset.one };
     this.at = 0;
     this.isWhole = false;
     controls.hidden = false;
@@ -80,8 +79,8 @@
       else button.setAttribute("aria-pressed", String(this.isWhole));
     }, this);
     this.status.textContent = this.isWhole
-      ? words.all_stages
-      : words.stage.replace("{n}", this.at + 1).replace("{of}", last + 1);
+      ? this.words.all
+      : this.words.one.replace("{n}", this.at + 1).replace("{of}", last + 1);
   };
 
   all(document, "[data-stepper]").forEach(function (root) {
@@ -135,18 +134,10 @@
     return best;
   }
 
-  // A mark that has a source opens it below itself, or as near as the window allows.
+  // A mark that has a source opens it (sources.js).
   function open(mark) {
-    var source = mark && document.getElementById(mark.dataset.opens);
-    if (!source) return;
-    source.showPopover();
-    var place = mark.getBoundingClientRect();
-    var top = Math.max(0, Math.min(place.bottom, innerHeight - source.offsetHeight));
-    var left = Math.max(0, Math.min(place.left, innerWidth - source.offsetWidth));
-    source.style.inset = top + "px auto auto " + left + "px";
-    source.onbeforetoggle = function () {
-      source.removeAttribute("style");
-    };
+    if (!mark || !mark.dataset.opens || !window.proofbook.open) return;
+    window.proofbook.open(mark, mark.dataset.opens);
     return true;
   }
 
