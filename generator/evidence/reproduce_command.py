@@ -52,8 +52,8 @@ def arguments_for(value: Value, reference: str) -> str | None:
 
 
 def is_own_path(said: str, origin: Origin) -> bool:
-    """Whether arguments name nothing but where a value was read off, and no shell would read it."""
-    return said == _path(origin)
+    """Whether arguments name nothing but where a value was read off, in plain quotes or none."""
+    return said in (_path(origin), f"'{_path(origin)}'")
 
 
 def _path(origin: Origin) -> str:

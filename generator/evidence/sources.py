@@ -100,7 +100,7 @@ class Sources:
         """One value: the columns that `sources.js` names, without empty ones at the end."""
         if isinstance(value, str):
             return ["", KINDS.index("computed"), self.formulas[value]]
-        nature = 0 if value.nature == "real" else value.nature
+        nature = None if value.nature == "real" else value.nature
         return _short(
             [str(value), KINDS.index(value.kind), *self._made(value, runs), value.absent, nature]
         )
@@ -110,10 +110,10 @@ class Sources:
         again = arguments_for(value, self._evidence.book.reference.name)
         origin = value.origin
         if origin is None:
-            return [value.formula, [self.number(leaf) for leaf in value.leaves], again, 0]
+            return [value.formula, [self.number(leaf) for leaf in value.leaves], again, None]
         if origin.reference:
-            return [self._evidence.citation(origin.reference), 0, 0, 0]
-        exact = 0 if isinstance(value.number, str) else str(value.shown(way="exact"))
+            return [self._evidence.citation(origin.reference), None, None, None]
+        exact = None if isinstance(value.number, str) else str(value.shown(way="exact"))
         own = 1 if again and is_own_path(again, origin) else again
         return [origin.field, runs.number(origin), own, 1 if exact == str(value) else exact]
 
@@ -138,8 +138,8 @@ class _Runs:
 
 
 def _short(row: Row) -> Row:
-    """A row without its last empty cells, and zero for each other empty one."""
-    cells = [one or 0 if not isinstance(one, list) else one for one in row]
-    while not cells[-1]:
+    """A row without its last empty cells, and zero for each other empty one; a zero is not empty."""
+    cells = list(row)
+    while cells[-1] in (None, ""):
         cells.pop()
-    return cells
+    return [0 if one in (None, "") else one for one in cells]

@@ -59,7 +59,6 @@ COMPONENTS = (
 )
 SPEAKING = "assets/proofbook.js"
 SOURCES = "assets/sources.js"
-VENDORED = "iframe-worker"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 OCCUPIED = (
     "a page of the book belongs here, and this file was written or edited by hand; move it to "
@@ -178,8 +177,8 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
 
 
 def _asset(path: Path) -> bytes:
-    """A file as pages load it: scripts of ours without comments and idle space."""
-    if path.suffix != ".js" or path.name.startswith(VENDORED):
+    """A file as pages load it: scripts without comments and idle space."""
+    if path.suffix != ".js":
         return path.read_bytes()
     return _lean(path.read_text(encoding="utf-8"))
 

@@ -19,7 +19,8 @@ SCRIPTS = {
     "sources": ('data-v="', "<table"),
     "quiz": ('class="pb-item',),
     "recall": ("data-recall=",),
-    "figures": ('class="pb-figure', "data-stepper"),
+    "stepper": ("data-stepper",),
+    "figures": ('class="pb-figure',),
     "calculator": ("data-calculator",),
 }
 _KEPT = "data-items="

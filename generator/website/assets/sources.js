@@ -18,72 +18,60 @@
     return element;
   }
 
-  // As generator/evidence/sources.py writes them.
-  const run = (at) => {
-    const [machine, experiment, name, recorded, torch, elsewhere] = data.runs[at];
-    return { machine, experiment, name, recorded, torch, elsewhere };
-  };
-  const value = (at) => {
-    const [text, kind, formula, of, again, exact, absent, nature] = data.values[at];
-    return { text, kind, formula, of, again, exact, absent, nature };
-  };
-  const isRead = (one) => typeof one.of === "number";
-  const path = (one) => {
-    const { experiment, name } = run(one.of);
-    return [experiment, name, one.formula].filter(Boolean).join(".");
-  };
+  const isRun = (of) => typeof of === "number";
+  const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
 
-  function rowsOf(one) {
+  // The rows of a value: a name and what it says. Columns as generator/evidence/sources.py has them.
+  function rowsOf([text, kind, formula, of, again, exact, absent, nature]) {
     const rows = [];
-    const code = (name, text) => rows.push([name, made("code", text)]);
-    const traces = new Map();
-    const trace = ({ machine, experiment }) => {
-      if (!experiment) return;
-      const href = `${data.root}traces/${machine}/${experiment}.json`;
-      traces.set(href, made("a", `${experiment}.json`, href));
+    const traces = {};
+    const add = (name, said) => said && rows.push([name, said]);
+    const from = (one) => {
+      const [machine, experiment] = data.runs[one];
+      if (experiment) traces[`traces/${machine}/${experiment}.json`] = `${experiment}.json`;
+      return machine;
     };
-    if (one.absent) rows.push([words.why, one.absent]);
-    if (one.nature) rows.push([words.nature, words.natures[one.nature]]);
-    if (one.exact) rows.push([words.exactly, one.exact === 1 ? one.text : one.exact]);
-    if (isRead(one)) {
-      const { machine, experiment, name, recorded, torch, elsewhere } = run(one.of);
+    add(words.why, absent);
+    add(words.nature, words.natures[nature]);
+    add(words.exactly, exact === 1 ? text : exact);
+    if (isRun(of) && kind < 4) {
+      const [machine, experiment, name, recorded, torch, elsewhere] = data.runs[of];
       const place = `${data.root}evidence/${experiment}.html#run-${experiment}-${name}${elsewhere || ""}`;
-      code(words.from, [experiment, name, one.formula].filter(Boolean).join(" · "));
-      rows.push([words.on, experiment ? `${machine}, ${recorded}, torch ${torch}` : machine]);
-      if (name) rows.push([words.run, made("a", name, place)]);
-      trace(run(one.of));
-    } else if (one.kind === 4) {
-      rows.push([words.source, one.formula]);
+      add(words.from, made("code", path(of, formula, " · ")));
+      add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
+      add(words.run, name && made("a", name, place));
+    } else if (kind === 4) {
+      add(words.source, formula);
     } else {
-      const inputs = (one.of || []).map(value);
       const machines = new Set();
-      code(words.formula, one.formula);
-      inputs.forEach((input) => {
-        const row = document.createElement("span");
-        row.append(made("code", isRead(input) ? path(input) : input.formula));
-        row.append(` = ${input.text} (${words.kinds[input.kind].split(/\W/)[0]})`);
-        rows.push([words.from, row]);
-        if (!isRead(input)) return;
-        machines.add(run(input.of).machine);
-        trace(run(input.of));
+      add(words.formula, made("code", formula));
+      (of || []).forEach((at) => {
+        const [shown, one, field, run] = data.values[at];
+        const row = made("span", made("code", isRun(run) ? path(run, field, ".") : field));
+        row.append(` = ${shown} (${words.kinds[one].split(/\W/)[0]})`);
+        add(words.from, row);
+        if (isRun(run)) machines.add(from(run));
       });
-      machines.forEach((machine) => rows.push([words.on, machine]));
+      machines.forEach((machine) => add(words.on, machine));
     }
-    if (one.again) {
-      const name = made("a", isRead(one) ? words.repeat : words.repeat_inputs, `${data.root}index.html#repeat`);
-      code(name, `${data.command} ${one.again === 1 ? path(one) : one.again}`);
+    if (again) {
+      const own = again === 1 ? path(of, formula, ".") : "";
+      const named = again === 1 ? (/^[\w.-]+$/.test(own) ? own : `'${own}'`) : again;
+      const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}index.html#repeat`);
+      add(name, made("code", `${data.command} ${named}`));
     }
-    traces.forEach((link) => rows.push([words.trace, link]));
+    Object.keys(traces).forEach((place) => add(words.trace, made("a", traces[place], data.root + place)));
     return rows;
   }
 
   function fill(number, shown) {
-    const one = value(number);
+    const value = data.values[number];
     const list = document.createElement("dl");
-    const head = made("p", made("b", one.text || shown));
-    head.append(`: ${words.kinds[one.kind]}`);
-    rowsOf(one).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
+    const head = made("p", made("b", value[0] || shown));
+    head.append(`: ${words.kinds[value[1]]}`);
+    rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
     box.replaceChildren(head, list);
+    box.setAttribute("aria-label", head.textContent);
   }
 
   // Below its number where the window allows; on a phone, a sheet at its foot (values.css).
@@ -113,22 +101,16 @@
     box.popover = "auto";
     box.tabIndex = -1;
     box.setAttribute("role", "dialog");
-    box.setAttribute("aria-label", words.title);
     window.proofbook.open = open;
-    document.addEventListener(
-      "pointerdown",
-      (event) => (wasOpen = box.matches(":popover-open") && opener === event.target.closest("[data-v]")),
-      true
-    );
+    document.addEventListener("pointerdown", ({ target }) => {
+      wasOpen = box.matches(":popover-open") && opener === target.closest("[data-v]");
+    }, true);
     document.addEventListener("click", (event) => {
       const link = event.target.closest("a[data-v]");
       if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
       if (!wasOpen) open(link, link.dataset.v);
       wasOpen = false;
-    });
-    box.addEventListener("toggle", (event) => {
-      if (event.newState === "closed" && opener && box.contains(document.activeElement)) opener.focus();
     });
   }
 
