@@ -138,7 +138,7 @@ class _Runs:
 
 
 def _short(row: Row) -> Row:
-    """A row without its last empty cells, and zero for each other empty one; a zero is not empty."""
+    """A row without its last empty cells, and with zero for each other one."""
     cells = list(row)
     while cells[-1] in (None, ""):
         cells.pop()

@@ -77,20 +77,14 @@ def test_every_value_opens_to_its_provenance(readings):
             opens = tag.attributes.get("data-v", tag.attributes.get("data-opens"))
             if opens is not None:
                 one = sources[int(opens)]
-                assert one.formula or one.source, (page, tag)
-                assert one.command or one.kind not in ("measured", "simulated") or (
-                    one.source or ""
-                ).startswith("machine."), (page, tag)
+                assert one.formula or (one.source and one.on), (page, tag)
                 num_opened += 1
     assert num_opened > 100
 
 
-def test_no_link_stands_in_a_link_and_no_value_in_a_button(readings):
+def test_no_link_or_button_stands_in_another(readings):
     for page, reading in readings.items():
-        for tag, ancestors in reading.nested:
-            if tag.name in ("a", "button"):
-                above = {one.name for one in ancestors}
-                assert not above & {"a", "button"}, (page, tag)
+        assert not reading.nested, page
 
 
 # Where a digit may stand: in a value that opens, in what it opens to, in code, in a drawing whose
