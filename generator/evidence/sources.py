@@ -39,7 +39,7 @@ class Sources:
         self.formulas: dict[str, str] = {}  # that several values share, by name
         self._numbers: dict[object, int] = {}
         self._values: list[Value | str] = []  # or the name of a shared formula
-        self._places: dict[Origin | None, str] = {}
+        self._places: dict[object, str] = {}
 
     def number(self, value: Value) -> int:
         """The number of a value on this page; equal ones have the same."""
@@ -61,9 +61,9 @@ class Sources:
         """Where the source of a value stands in the book."""
         origins = [leaf.origin for leaf in value.leaves if leaf.origin]
         first = next((one for one in origins if one.experiment), origins[0] if origins else None)
-        key = first._replace(field="") if first else None
+        key = first and (first.machine, first.experiment, first.run, first.reference)
         if key not in self._places:
-            self._places[key] = str(escape(self._root + self._place(key)))
+            self._places[key] = str(escape(self._root + self._place(first)))
         return self._places[key]
 
     def _place(self, origin: Origin | None) -> str:
@@ -124,10 +124,10 @@ class _Runs:
     def __init__(self, elsewhere: Callable[[Origin], str]) -> None:
         self.rows: list[Row] = []
         self._elsewhere = elsewhere
-        self._numbers: dict[Origin, int] = {}
+        self._numbers: dict[object, int] = {}
 
     def number(self, origin: Origin) -> int:
-        key = origin._replace(field="")
+        key = (origin.machine, origin.experiment, origin.run)
         if key not in self._numbers:
             self._numbers[key] = len(self.rows)
             self.rows.append(

@@ -56,10 +56,9 @@ from generator.pages.views import (
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 _VALUE_AND_MARK = re.compile(
-    r'((?:[(\[“"]|&#34;)?<a class="pb-value[^>]*>[^<]*'
-    r"(?:<small[^<]*</small>)?</a>"
-    r"(?:[.,;:!?)\]”%]|’s)+)"
+    r'<a class="pb-value[^>]*>[^<]*(?:<small[^<]*</small>)?</a>(?:[.,;:!?)\]”%]|’s)+'
 )
+_BEFORE_A_VALUE = ("(", "[", "“", '"', "&#34;")
 
 
 _LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
@@ -271,7 +270,14 @@ def _markdown(sheet: Sheet, text: PageText) -> Markup:
 
 def _kept_together(html: str) -> str:
     """Punctuation stays on the line of the value it follows; browsers may break behind a link."""
-    return _VALUE_AND_MARK.sub(r'<span class="pb-keep">\1</span>', html)
+    parts, done = [], 0
+    for found in _VALUE_AND_MARK.finditer(html):
+        start = found.start()
+        opening = next((one for one in _BEFORE_A_VALUE if html.endswith(one, done, start)), "")
+        start -= len(opening)
+        parts += [html[done:start], f'<span class="pb-keep">{html[start : found.end()]}</span>']
+        done = found.end()
+    return "".join([*parts, html[done:]])
 
 
 def _unnested(html: str) -> str:

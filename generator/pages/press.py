@@ -31,7 +31,8 @@ from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import Outcome
 from generator.items import given_away
-from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment, printed
+from generator.pages import hands
+from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment
 
 _SHARED = (
     "root", "traces", "machine", "reference", "machines", "claims", "laws",
@@ -69,7 +70,13 @@ def _base(book: Book) -> Base:
 class Press:
     """Prints one book after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_processes: int = 1) -> None:
+        """Begin.
+
+        Args:
+            num_processes: that print at the same time; with several, what they evaluate is lost.
+        """
+        self._num_processes = num_processes
         self._base: Base | None = None
         self._judged: Judged | None = None
         self._found: dict[str, tuple[object, list[ContentError]]] = {}
@@ -153,25 +160,31 @@ class Press:
         pages: dict[str, Printed] = {}
         minutes: dict[str, int] = {}
         errors: list[ContentError] = []
-        for sheet in _sheets(files, judged, minutes):
-            if sheet.path in pages:
-                errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
-                continue
-            try:
-                pages[sheet.path] = self._print(sheet, judged)
-                minutes[sheet.path] = pages[sheet.path].minutes
-            except ContentErrors as found:
-                errors += found.errors
+        for sheets in (_sheets(files, judged), _indexes(files, minutes)):
+            wanted: dict[str, Sheet] = {}
+            for sheet in sheets:
+                if sheet.path in pages or sheet.path in wanted:
+                    errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
+                else:
+                    wanted[sheet.path] = sheet
+            errors += self._print(wanted, judged)
+            pages |= {path: self._pages[path][1] for path in wanted if path in self._pages}
+            minutes |= {path: page.minutes for path, page in pages.items()}
         _raise_any(errors)
         self._pages = {path: kept for path, kept in self._pages.items() if path in pages}
         return pages
 
-    def _print(self, sheet: Sheet, judged: Judged) -> Printed:
-        known = self._pages.get(sheet.path)
-        if known is None or known[0] != sheet:
-            known = (sheet, printed(sheet, judged))
-            self._pages[sheet.path] = known
-        return known[1]
+    def _print(self, sheets: Mapping[str, Sheet], judged: Judged) -> Iterator[ContentError]:
+        """Print what has changed; gives the mistakes for which a page cannot be printed."""
+        kept = {path: known[0] for path, known in self._pages.items()}
+        fresh = [sheet for path, sheet in sheets.items() if kept.get(path) != sheet]
+        found = hands.print_all(fresh, judged, self._num_processes)
+        for sheet, one in zip(fresh, found, strict=True):
+            if isinstance(one, Printed):
+                self._pages[sheet.path] = (sheet, one)
+            else:
+                self._pages.pop(sheet.path, None)
+                yield from one.errors
 
 
 def _raise_any(errors: Iterable[ContentError]) -> None:
@@ -216,33 +229,52 @@ def _listed(document: Document[Any]) -> Iterator[str]:
         yield from (repeats.path_of(name) for name in named if name)
 
 
-def _sheets(files: _Files, judged: Judged, minutes: Mapping[str, int]) -> Iterator[Sheet]:
-    """The sheets of a book, each after those whose minutes it tells.
+def _sheets(files: _Files, judged: Judged) -> Iterator[Sheet]:
+    """The sheets of a book, but for those of `_indexes`."""
+    bare = _bare(files.book)
+    for topic in files.book.topics:
+        yield from _of_topic(files, bare, topic)
+    yield from _of_the_book(files, bare, judged)
 
-    Args:
-        files: the book's.
-        judged: what its evidence says.
-        minutes: of each page, filled in by whoever prints the sheets in this order.
-    """
-    book, words = files.book, interface_words()
-    bare = replace(
+
+def _bare(book: Book) -> Book:
+    """A book without what only some of its pages draw upon."""
+    return replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
         handwritten=(),
     )  # fmt: skip
-    for topic in book.topics:
-        yield from _of_topic(files, bare, topic, minutes)
-    outlined = replace(bare, topics=tuple(replace(topic, lessons={}) for topic in book.topics))
+
+
+def _indexes(files: _Files, minutes: Mapping[str, int]) -> Iterator[Sheet]:
+    """The index of each topic, the home page and the list of topics; then pages by hand.
+
+    All tell how long others take, or give way to the others where they have the same name.
+
+    Args:
+        files: the book's.
+        minutes: of each page that stands in `_sheets`.
+    """
+    book, words, bare = files.book, interface_words(), _bare(files.book)
     about_items = files.code(one for topic in book.topics for one in files.questions(topic))
+    for topic in book.topics:
+        folder, own = f"topics/{topic.id}/", replace(topic, lessons={})
+        yield Sheet(
+            f"{folder}index.md", "topic.md.j2", replace(bare, topics=(own,)), topic.file.title,
+            topic.file.summary, f"content/topics/{topic.id}/topic.yml", topic=own,
+            code=files.code(files.questions(topic)),
+            minutes={path: taken for path, taken in minutes.items() if path.startswith(folder)},
+        )  # fmt: skip
+    outlined = replace(bare, topics=tuple(replace(topic, lessons={}) for topic in book.topics))
+    lessons = {path: taken for path, taken in minutes.items() if path.startswith("topics/")}
     yield Sheet(
         "index.md", "home.md.j2", replace(outlined, home=book.home), book.home.title,
-        book.home.about, "content/home.yml", code=about_items, minutes=dict(minutes),
+        book.home.about, "content/home.yml", code=about_items, minutes=lessons,
     )  # fmt: skip
     yield Sheet(
         "topics/index.md", "topics.md.j2", outlined, words["topics"]["title"],
-        words["topics"]["lede"], None, code=about_items, minutes=dict(minutes),
+        words["topics"]["lede"], None, code=about_items, minutes=lessons,
     )  # fmt: skip
-    yield from _of_the_book(files, bare, judged)
-    for page in book.handwritten:
+    for page in files.book.handwritten:
         yield Sheet(
             page.path, "handwritten.md.j2", bare, page.title, page.description, page.file,
             text=page.body or "\n", has_toc=True,
@@ -290,11 +322,9 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
         )  # fmt: skip
 
 
-def _of_topic(
-    files: _Files, bare: Book, topic: Topic, minutes: Mapping[str, int]
-) -> Iterator[Sheet]:
-    """The sheets of one topic, its index last: it tells how long each of the others takes."""
-    about_items, folder = files.code(files.questions(topic)), f"topics/{topic.id}/"
+def _of_topic(files: _Files, bare: Book, topic: Topic) -> Iterator[Sheet]:
+    """The sheets of one topic's lessons."""
+    about_items = files.code(files.questions(topic))
     for mode, lesson in topic.lessons.items():
         own = replace(topic, lessons={mode: lesson})
         listed = files.code([files.by_name[lesson.source.file]])
@@ -302,16 +332,10 @@ def _of_topic(
         if mode == "try":
             shown = replace(shown, tries=files.book.tries, lost_tries=files.book.lost_tries)
         yield Sheet(
-            f"{folder}{mode}.md", f"{mode}.md.j2", shown,
+            f"topics/{topic.id}/{mode}.md", f"{mode}.md.j2", shown,
             lesson.model.title, topic.file.modes[mode], lesson.source.file, topic=own, mode=mode,
             code=(*listed, *about_items),
         )  # fmt: skip
-    own = replace(topic, lessons={})
-    yield Sheet(
-        f"{folder}index.md", "topic.md.j2", replace(bare, topics=(own,)), topic.file.title,
-        topic.file.summary, f"content/topics/{topic.id}/topic.yml", topic=own, code=about_items,
-        minutes={path: taken for path, taken in minutes.items() if path.startswith(folder)},
-    )  # fmt: skip
 
 
 def _by_experiment(outcomes: Mapping[str, Outcome]) -> tuple[tuple[str, tuple[str, ...]], ...]:

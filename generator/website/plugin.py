@@ -37,6 +37,7 @@ from generator.content import committed
 from generator.content.errors import ContentErrors, one_line
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
+from generator.pages import hands
 from generator.pages.press import Press
 from generator.website import banner, csp, html_blocks, page_html, publish
 from runners.traces.digest import forget_code
@@ -147,7 +148,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def _publish(self, folder: Path) -> None:
         """Print what has changed since the last build; only while serving is there any."""
         if not self.is_serving:
-            self.press, self.seen = Press(), {}
+            self.press, self.seen = Press(hands.every_core()), {}
         self._forget_edited()
         book = books.load(
             self.content,
