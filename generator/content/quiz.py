@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
-from generator.content.claim import Tolerance, Verdict
+from generator.content.claim import SEVERAL, Tolerance, Verdict
 from generator.content.exhibit import Listing
 from generator.content.words import ClaimId, Expression, Id, Line, Prose, RunPath, Written
 
@@ -37,6 +37,8 @@ class Option(Written):
     """One answer: a text that explains itself, or a slip, which is computed and explains itself.
 
     One that can be wrong names its misconception and, wherever a run can, what claim refutes it.
+    What `right_if` or `refuted_by` names decides whether it is right; where neither stands, or
+    more claims are needed to tell, `decides` names them.
     """
 
     text: Line | None = None
@@ -45,6 +47,14 @@ class Option(Written):
     right_if: RightIf | None = None
     misconception: Id | None = None
     refuted_by: ClaimId | None = None  # a claim that must hold; shown as the evidence
+    decides: Annotated[list[ClaimId], SEVERAL] = []  # whatever their verdict; not shown
+
+    @property
+    def deciders(self) -> tuple[ClaimId, ...]:
+        """The claims that decide whether it is right."""
+        right = (self.right_if.claim,) if self.right_if else ()
+        wrong = (self.refuted_by,) if self.refuted_by else ()
+        return tuple(dict.fromkeys((*right, *wrong, *self.decides)))
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -69,6 +79,8 @@ class _Item(Written):
         claims: evidence shown with the answer, beside what options name.
         misconceptions: what a wrong answer shows, where no option or slip names it.
         accepts: rules of item writing that this item breaks knowingly, each with the reason.
+        about: `this_table`, where the stem shows the times that it asks about: such an item may
+            hang on a difference of times, which comes out otherwise on another machine.
     """
 
     id: Id
@@ -80,6 +92,7 @@ class _Item(Written):
     claims: list[ClaimId] = []
     misconceptions: list[Id] = []
     accepts: dict[str, str] = {}
+    about: Literal["this_table"] | None = None
 
 
 class Choice(_Item):

@@ -24,6 +24,7 @@ from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.lesson import HomeFile
 from generator.content.quiz import QuizFile
+from generator.content.readings import ClaimReadingsFile
 from generator.evidence import verdicts
 from generator.evidence.claim_topics import topics_by_claim
 from generator.evidence.evaluation import Evidence
@@ -227,7 +228,7 @@ def _sheets(files: _Files, judged: Judged, minutes: Mapping[str, int]) -> Iterat
     book, words = files.book, interface_words()
     bare = replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
-        handwritten=(),
+        handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(),
     )  # fmt: skip
     for topic in book.topics:
         yield from _of_topic(files, bare, topic, minutes)
