@@ -156,7 +156,10 @@ def _candidates(item: Number | Predict | Complete) -> list[str]:
 
 
 def _question(item: Item, evidence: Evidence) -> Iterator[str]:
-    yield f"question: {evidence.plain(item.stem)}"
+    yield "question:"
+    for block in item.stem.strip().split("\n\n"):
+        lines = block.splitlines() if block.lstrip().startswith("|") else [block]
+        yield from (f"  {evidence.plain(line)}" for line in lines)
     if item.listing:
         yield from _code(item.listing, evidence)
     if isinstance(item, Match):
