@@ -51,9 +51,12 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
         KeyError, IndexError, AttributeError, TypeError: one of them has no such field.
     """
     one, other = at(page, steps), at(here, steps)
+    samples = _samples(steps, page), _samples(steps, here)
+    if steps[-1] == "samples" and samples[0] and samples[1]:
+        medians = samples[0].median_seconds, samples[1].median_seconds
+        return _by_samples(samples[0], samples[1], *medians)
     if isinstance(one, list | dict) and isinstance(other, list | dict):
         return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
-    samples = _samples(steps, page), _samples(steps, here)
     if steps[0] == "timing" and _are_numbers(one, other):
         if samples[0] and samples[1] and steps[-1] != "num_samples":
             return _by_samples(samples[0], samples[1], one, other)
