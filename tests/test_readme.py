@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from runners.traces import values
 from tests.conftest import ROOT, copy_of_the_book
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -84,6 +85,7 @@ def measured_copy(tmp_path_factory) -> Path:
         elif isinstance(trace.get("machine"), str):
             trace["machine"] = here["name"]
         (own / path.name).write_text(json.dumps(trace), encoding="utf-8")
+    values.list_all(own)
     return copy
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from generator.evidence import units
-from generator.evidence.ending import ended
+from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node, field_name
 from generator.evidence.value import ExpressionError, Kind, Value, computed, numeric, quotient
 from runners.traces.measured import SampledSeconds

@@ -34,10 +34,10 @@ from generator.pages.views import (
     claims,
     costs,
     decisions,
-    forecasts,
     frame,
     home,
     listing,
+    machine_forecasts,
     machines,
     other_machines,
     proof,
@@ -239,7 +239,7 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),
         "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", folio),
         "machines": machines,
-        "forecasts": forecasts,
+        "forecasts": machine_forecasts,
         "folio": folio,
     }
 

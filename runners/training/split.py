@@ -21,7 +21,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from runners.training.transformer import Transformer
+from runners.training.transformer_model import Transformer
 
 BY_COLUMNS = ("attention.query", "attention.key", "attention.value", "mlp.up")
 BY_ROWS = ("attention.out", "mlp.down")

@@ -14,7 +14,7 @@ from runners.meters.fake_memory import FakeMemoryMeter
 from runners.traces.measured import Memory
 from runners.traces.records import Run
 from runners.training.shape import TransformerShape
-from runners.training.transformer import Block, Transformer
+from runners.training.transformer_model import Block, Transformer
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

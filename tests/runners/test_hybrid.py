@@ -12,7 +12,7 @@ import torch
 from runners.experiments.hybrid.forecast import forecast
 from runners.plans.experiment import find
 from runners.traces.records import Run
-from runners.training.transformer import Transformer, TransformerShape
+from runners.training.transformer_model import Transformer, TransformerShape
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

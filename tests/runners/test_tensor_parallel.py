@@ -11,7 +11,7 @@ import torch
 from runners.experiments.tensor_parallel import RUNS
 from runners.experiments.tensor_parallel.forecast import forecast
 from runners.traces.records import Run
-from runners.training.transformer import Block, TransformerShape
+from runners.training.transformer_model import Block, TransformerShape
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]

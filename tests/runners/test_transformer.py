@@ -25,7 +25,7 @@ from runners.training.text import (
     read_text,
     windows,
 )
-from runners.training.transformer import Transformer, TransformerShape, next_token_loss
+from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
 
 Measure = Callable[[str, str], Run]
 SMALL = TransformerShape(vocabulary=256, context=16, width=8, num_heads=2, num_layers=2, hidden=32)

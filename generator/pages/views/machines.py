@@ -1,6 +1,6 @@
 """A machine's own page: what it is, what it measured, and how it compares with the others.
 
-What it predicted, and the outcomes, are in `forecasts.py`.
+What it predicted, and the outcomes, are in `machine_forecasts.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.experiments.accumulation import GradientSettings
 from runners.ranks.rank import Rank
 from runners.training.networks import mlp
-from runners.training.transformer import Transformer, TransformerShape, next_token_loss
+from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
 
 NUM_SEQUENCES = 4  # in each part of tokens
 IGNORED = -100  # what cross-entropy leaves out of its mean

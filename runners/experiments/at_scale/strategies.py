@@ -20,7 +20,7 @@ from runners.meters.memory import local
 from runners.ranks.rank import Rank
 from runners.training.shape import TransformerShape
 from runners.training.split import groups_of_a_kind, split_transformer
-from runners.training.transformer import Transformer, next_token_loss
+from runners.training.transformer_model import Transformer, next_token_loss
 
 
 def fake(rank: Rank[Settings]) -> None:

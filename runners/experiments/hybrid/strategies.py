@@ -15,7 +15,7 @@ from runners.experiments.hybrid.training import samples_of, train, whole_step
 from runners.experiments.hybrid.values import fill, unfilled
 from runners.ranks.rank import Rank
 from runners.training.split import blocks_plan
-from runners.training.transformer import Transformer, next_token_loss
+from runners.training.transformer_model import Transformer, next_token_loss
 
 
 def hsdp(rank: Rank[Settings]) -> None:

@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from runners.experiments.hybrid import Settings
 from runners.meters.axes import AxisMeter
 from runners.ranks.rank import NUM_METERED_STEPS, Rank
-from runners.training.transformer import next_token_step
+from runners.training.transformer_model import next_token_step
 
 Step = Callable[[], float | None]
 

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 
 from runners.experiments.hybrid import Settings
 from runners.ranks.rank import Rank
-from runners.training.transformer import Transformer
+from runners.training.transformer_model import Transformer
 
 
 def unfilled(rank: Rank[Settings]) -> Transformer:

@@ -15,7 +15,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 from runners.experiments.tensor_parallel import Settings
 from runners.ranks.rank import Rank
 from runners.traces.records import Layer, Model
-from runners.training.transformer import Block
+from runners.training.transformer_model import Block
 
 
 def describe(rank: Rank[Settings], block: Block) -> None:

@@ -11,7 +11,7 @@ from runners.experiments.tensor_parallel import Settings
 from runners.experiments.tensor_parallel.shown import compare, describe
 from runners.ranks.rank import Rank
 from runners.training.split import block_plan, groups_of_a_kind
-from runners.training.transformer import Block
+from runners.training.transformer_model import Block
 
 
 def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:

@@ -13,7 +13,7 @@ from runners.experiments.transformer.training import on_device
 from runners.ranks.rank import Rank
 from runners.traces.records import Layer, Model
 from runners.training.text import Text, windows
-from runners.training.transformer import next_token_loss
+from runners.training.transformer_model import next_token_loss
 
 
 def count_operations(rank: Rank[Settings], model: nn.Module, text: Text) -> None:

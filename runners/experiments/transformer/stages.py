@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from runners.experiments.transformer import PipelinedSettings, Settings
 from runners.ranks.rank import Rank
 from runners.training.networks import grade
-from runners.training.transformer import Transformer, next_token_loss
+from runners.training.transformer_model import Transformer, next_token_loss
 
 
 class Stage:

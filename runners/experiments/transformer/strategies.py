@@ -16,7 +16,7 @@ from runners.experiments.transformer.training import train
 from runners.experiments.transformer.writing import write
 from runners.ranks.rank import Rank
 from runners.training.split import blocks_plan
-from runners.training.transformer import Transformer
+from runners.training.transformer_model import Transformer
 
 
 def ddp(rank: Rank[Settings]) -> None:

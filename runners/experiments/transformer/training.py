@@ -16,7 +16,7 @@ from runners.ranks.rank import Rank
 from runners.training.networks import grade
 from runners.training.steps import of_all_ranks
 from runners.training.text import Text, batch_starts, held_out_starts, read_text, record, windows
-from runners.training.transformer import next_token_step
+from runners.training.transformer_model import next_token_step
 
 NATS_PER_BIT = 0.6931471805599453
 WHOLE = slice(None)
