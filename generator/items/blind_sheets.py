@@ -284,7 +284,7 @@ def _value(found: Evaluation) -> str:
 
 def _number(value: Value) -> str:
     """A value as pages print it, and exactly where that says more."""
-    exact = f"{value.number:.6g}" if isinstance(value.number, float) else f"{value.number}"
+    exact = f"{value.number:.9g}" if isinstance(value.number, float) else f"{value.number}"
     shown = " ".join(str(value).split())
     is_alike = exact == shown or value.unit == units.TEXT or isinstance(value.number, str)
     return shown if is_alike else f"{shown} ({exact})"

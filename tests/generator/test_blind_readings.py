@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from generator import __main__ as commands
 from generator.checks import reading_checks
+from generator.content.book import load
 from generator.content.quiz import Order
 from generator.evidence.evaluation import Evidence
 from generator.items import blind_readings, blind_sheets, rules
@@ -326,3 +328,49 @@ def test_progress_counts_what_nobody_has_read(read_copy):
 def test_a_readings_file_of_another_form_is_refused_at_its_line(copy):
     (copy.content / READINGS).write_text("items:\n  is-it-equal: {rule: 12}\n", encoding="utf-8")
     assert any(error.startswith(f"content/{READINGS}:2:") for error in copy.errors())
+
+
+# ---- the command ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blind(copy, capsys, monkeypatch):
+    """Call the command over a copy of the frozen book, whose traces count as fresh."""
+    monkeypatch.setattr(commands, "load", lambda *asked: load(*asked, is_stale=lambda _: False))
+
+    def call(*arguments):
+        code = commands.main(["blind", *arguments, "--content", str(copy.content)])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def sheets(text):
+    return re.findall(r"^=== (\S+) ", text, re.MULTILINE)
+
+
+def test_batches_hold_each_item_of_the_book_once(blind, copy):
+    found = [name for part in "123" for name in sheets(blind("--batch", f"{part}/3")[1])]
+    assert sorted(found) == sorted(items_of(copy.load()))
+    assert len(sheets(blind("--claims")[1])) == len(blind_readings.claims_of_book(copy.load()))
+
+
+def test_an_item_that_was_read_is_missing_no_more(blind, copy):
+    letter = letter_of(copy, "is-it-equal", "Yes")
+    code, said, _ = blind("--record", str(answers(copy, f"items: {{is-it-equal: {letter}}}\n")))
+    assert (code, said) == (0, "1 answers agree and are kept, 0 with a doubt\n")
+    missing = sheets(blind("--missing")[1])
+    assert set(items_of(copy.load())) - set(missing) == {"is-it-equal"}
+
+
+def test_what_cannot_be_asked_or_recorded_ends_with_two_and_one_line(blind, copy):
+    code, _, said = blind("is-it-equel")
+    assert (code, said) == (2, "no item 'is-it-equel'; did you mean 'is-it-equal'?\n")
+    code, _, said = blind("--record", str(answers(copy, "itmes: {}\n")))
+    assert code == 2
+    assert "unknown key 'itmes'" in said
+    code, _, said = blind("--record", str(copy.content / "nowhere.yml"))
+    assert code == 2
+    assert "nowhere.yml" in said
+    assert "Traceback" not in said
