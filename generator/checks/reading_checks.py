@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from generator.content import prose
 from generator.content.documents import Document
 from generator.content.errors import ContentError
 from generator.content.quiz import Item, Predict, QuizFile
@@ -53,26 +52,20 @@ def _timed(item: Item, evidence: Evidence) -> Iterator[Found]:
         return
     times = dict.fromkeys(time for part in parts(item) for time in _times_of_part(part, evidence))
     if not times:
-        if item.about:
-            yield ("about",), "no difference of times decides this item; delete this line"
         return
-    if item.about is None:
-        first = next(iter(times))
+    if item.this_table is None:
         yield (
             ("id",),
-            f"its key hangs on times ({first}), which another machine may turn round; ask for what "
-            "a law says, make it kind: predict, or show the times in the stem, with "
-            "about: this_table",
+            f"its key hangs on times ({next(iter(times))}), which another machine may turn round; "
+            "ask for what a law says, make it kind: predict, or ask about the times themselves, "
+            "shown in this_table:",
         )
         return
-    shown = {
-        field
-        for one in prose.expressions(item.stem)
-        for field in evidence.evaluate(one.text).measured
-    }
+    cells = (cell for row in item.this_table.rows for cell in row.cells)
+    shown = {field for cell in cells for field in evidence.evaluate(cell).measured}
     for time in times:
         if not any(field.startswith(time) for field in shown):
-            yield ("stem",), f"about: this_table, but its stem does not show {time}"
+            yield ("this_table",), f"the key hangs on {time}, which this table does not show"
 
 
 def _times_of_part(part: Part, evidence: Evidence) -> Iterator[str]:

@@ -65,6 +65,26 @@ class Option(Written):
         return self
 
 
+class TableRow(Written):
+    """A row of a table of values."""
+
+    title: Line
+    cells: Annotated[list[Expression], Field(min_length=1)]
+
+
+class Table(Written):
+    """A table of values, whole."""
+
+    columns: Annotated[list[Line], Field(min_length=1)]
+    rows: Annotated[list[TableRow], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _is_full(self) -> Self:
+        if any(len(row.cells) != len(self.columns) for row in self.rows):
+            raise ValueError("each row needs as many cells as there are columns")
+        return self
+
+
 class _Item(Written):
     """What every question has.
 
@@ -79,8 +99,9 @@ class _Item(Written):
         claims: evidence shown with the answer, beside what options name.
         misconceptions: what a wrong answer shows, where no option or slip names it.
         accepts: rules of item writing that this item breaks knowingly, each with the reason.
-        about: `this_table`, where the stem shows the times that it asks about: such an item may
-            hang on a difference of times, which comes out otherwise on another machine.
+        this_table: values that the question is about, shown below the stem. A graded item may hang
+            on a difference of times only if it shows them here: on another machine both the times
+            and the key are others.
     """
 
     id: Id
@@ -92,7 +113,7 @@ class _Item(Written):
     claims: list[ClaimId] = []
     misconceptions: list[Id] = []
     accepts: dict[str, str] = {}
-    about: Literal["this_table"] | None = None
+    this_table: Table | None = None
 
 
 class Choice(_Item):
@@ -186,13 +207,6 @@ class FaultyLine(_Item):
     wrong: Listing
     right: Listing
     lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
-
-
-class TableRow(Written):
-    """A row of a table of values."""
-
-    title: Line
-    cells: Annotated[list[Expression], Field(min_length=1)]
 
 
 class Blank(Written):

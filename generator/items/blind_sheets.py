@@ -18,6 +18,7 @@ from generator.content.errors import ContentError
 from generator.content.exhibit import Listing
 from generator.content.listed_code import source
 from generator.content.quiz import (
+    Blank,
     Choice,
     Complete,
     FaultyLine,
@@ -27,6 +28,7 @@ from generator.content.quiz import (
     Order,
     Predict,
     Several,
+    Table,
 )
 from generator.evidence import law_formula, quantifier, units
 from generator.evidence.paths import Evaluation, Node
@@ -157,9 +159,9 @@ def _candidates(item: Number | Predict | Complete) -> list[str]:
 
 def _question(item: Item, evidence: Evidence) -> Iterator[str]:
     yield "question:"
-    for block in item.stem.strip().split("\n\n"):
-        lines = block.splitlines() if block.lstrip().startswith("|") else [block]
-        yield from (f"  {evidence.plain(line)}" for line in lines)
+    yield f"  {evidence.plain(item.stem)}"
+    if item.this_table:
+        yield from _table(item.this_table, evidence)
     if item.listing:
         yield from _code(item.listing, evidence)
     if isinstance(item, Match):
@@ -167,19 +169,22 @@ def _question(item: Item, evidence: Evidence) -> Iterator[str]:
     elif isinstance(item, Order) and item.ends:
         yield f"from {item.ends[0]} to {item.ends[1]}"
     elif isinstance(item, Complete):
-        yield from _table(item, evidence)
+        yield from _table(item, evidence, item.blank)
     elif isinstance(item, FaultyLine):
         yield from _code(item.wrong, evidence)
 
 
-def _table(item: Complete, evidence: Evidence) -> Iterator[str]:
-    yield f"  | {' | '.join(('', *map(evidence.plain, item.columns)))} |"
-    for row, one in enumerate(item.rows, 1):
+def _table(
+    table: Table | Complete, evidence: Evidence, blank: Blank | None = None
+) -> Iterator[str]:
+    yield f"  | {' | '.join(('', *map(evidence.plain, table.columns)))} |"
+    for row, one in enumerate(table.rows, 1):
         cells = [
-            "?" if (row, column) == (item.blank.row, item.blank.column)
+            "?"
+            if blank and (row, column) == (blank.row, blank.column)
             else _value(evidence.evaluate(cell))
             for column, cell in enumerate(one.cells, 1)
-        ]  # fmt: skip
+        ]
         yield f"  | {' | '.join((evidence.plain(one.title), *cells))} |"
 
 

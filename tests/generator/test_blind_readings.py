@@ -11,6 +11,7 @@ from generator.content.quiz import Order
 from generator.evidence.evaluation import Evidence
 from generator.items import blind_readings, blind_sheets, rules
 from generator.items.keys import key_of
+from generator.pages.rendering import render
 
 QUIZ = "topics/averaging/quiz.yml"
 READINGS = "topics/averaging/readings.yml"
@@ -72,23 +73,37 @@ def test_a_claim_that_decides_must_exist(copy):
 
 
 def test_a_graded_question_about_times_is_refused_unless_it_shows_them(copy):
-    copy.edit(QUIZ, "    about: this_table\n", "")
+    text = (copy.content / QUIZ).read_text(encoding="utf-8")
+    table = text[
+        text.index("    this_table:") : text.index("    options:\n      - text: The averaged")
+    ]
+    copy.edit(QUIZ, table, "")
     (error,) = copy.errors()
     assert "hangs on times (tiny_training.single.timing.step)" in error
 
 
-def test_about_this_table_without_the_times_is_refused(copy):
-    copy.edit(QUIZ, "{{ tiny_training.averaged.timing.step|median }} |", "long |")
-    (error,) = copy.errors()
-    assert "its stem does not show tiny_training.averaged.timing.step" in error
-
-
-def test_about_this_table_stands_only_where_times_decide(copy):
+def test_a_table_without_the_times_that_decide_is_refused(copy):
     copy.edit(
-        QUIZ, "  - id: without-averaging\n", "  - id: without-averaging\n    about: this_table\n"
+        QUIZ, "cells: [tiny_training.averaged.timing.step|median]", "cells: [machine.num_cores]"
     )
     (error,) = copy.errors()
-    assert "no difference of times decides this item" in error
+    assert "hangs on tiny_training.averaged.timing.step, which this table does not show" in error
+
+
+def test_a_table_with_a_cell_too_few_is_refused(copy):
+    copy.edit(QUIZ, "columns: [Median]", "columns: [Median, Samples]")
+    (error,) = copy.errors()
+    assert "each row needs as many cells as there are columns" in error
+
+
+def test_the_table_that_a_question_is_about_stands_on_its_page_and_on_its_sheet(book):
+    evidence = Evidence(book)
+    printed = evidence.plain("{{ tiny_training.averaged.timing.step|median }}")
+    sheet = blind_sheets.of_item(items_of(book)["is-it-faster"], evidence)
+    assert any(line.startswith(f"  | averaged | {printed}") for line in sheet.lines)
+    page = render(book)["topics/averaging/trace.md"]
+    row = re.search(r'<tr><th scope="row">averaged</th><td class="pb-number">(.*?)</td>', page)
+    assert printed in row[1].replace("&nbsp;", " ").replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_pieces_in_the_order_of_their_times_are_refused(copy):
