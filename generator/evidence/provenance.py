@@ -166,10 +166,7 @@ class PageText:
         if value.absent:
             yield "why", escape(value.absent)
         origin = value.origin
-        if value.nature != "real":
-            yield "nature", escape(NATURES[value.nature])
-        if value.is_crowded:
-            yield "ranks", escape(CROWDED_SAYS)
+        yield from _circumstances(value)
         if origin is None:
             yield "formula", _code(value.formula)
             return
@@ -234,6 +231,14 @@ def _mark(value: Value) -> Markup:
     if word == "real" or value.absent:
         return Markup("")
     return Markup(' <small class="pb-nature">{}</small>').format(word)
+
+
+def _circumstances(value: Value) -> Iterator[tuple[str, str]]:
+    """What sets a number apart from those of ordinary runs, as HTML."""
+    if value.nature != "real":
+        yield "nature", escape(NATURES[value.nature])
+    if value.is_crowded:
+        yield "ranks", escape(CROWDED_SAYS)
 
 
 def _code(text: str) -> str:

@@ -15,6 +15,7 @@ from runners.traces.records import Run
 _OF_BYTES = {8: "float64", 4: "float32", 2: "bfloat16"}
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam"}
 CROWDED = "more than cores"
+SPELLED = {2: "two", 3: "three", 4: "four", 8: "eight"}
 STATE = "mostly model state"  # parameters, gradients, optimizer state and buckets
 ACTIVATIONS = "mostly activations"
 SAMPLES = "mostly samples"
@@ -60,7 +61,11 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
     for name, run in runs.items():
         kinds.setdefault((run.strategy, run.world_size, is_crowded(run)), name)
     yield _joined(f"{strategy(runs[one])} {_ranks(one, runs[one])}" for one in kinds.values())
-    yield _joined(_where(run) for run in runs.values())
+    places = {run.device for run in runs.values() if run.world_size > 1}
+    yield _joined(
+        _where(run) for run in runs.values() if run.world_size > 1 or run.device not in places
+    )
+    yield from sorted({run.nature for run in runs.values()} - {"real"})
     dtypes = [dtype_of(run) or claim.regime.dtype for run in runs.values()]
     yield from filter(None, [_joined(f"`{one}`" for one in dtypes if one)])
     optimizers = [optimizer_of(run) or claim.regime.optimizer for run in runs.values()]
@@ -73,11 +78,11 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
 
 
 def _ranks(name: str, run: Run) -> str:
-    """Over how many ranks a run went: `{{ … }}` prints them as the run's own setting."""
+    """Over how many ranks a run went, in a word, or as the run's own setting where it has none."""
     if run.world_size == 1:
         return "on one rank"
     crowd = f", {CROWDED}" if is_crowded(run) else ""
-    return f"over {{{{ {name}.world_size }}}} ranks{crowd}"
+    return f"over {SPELLED.get(run.world_size, f'{{{{ {name}.world_size }}}}')} ranks{crowd}"
 
 
 def _dominant(run: Run) -> str | None:
@@ -101,9 +106,7 @@ def _dominant(run: Run) -> str | None:
 
 
 def _where(run: Run) -> str:
-    nature = "" if run.nature == "real" else f" ({run.nature})"
-    over = f"{run.backend} on " if run.world_size > 1 else ""
-    return f"{over}{run.device}{nature}"
+    return f"{run.backend} on {run.device}" if run.world_size > 1 else run.device
 
 
 def _joined(parts: Iterable[str]) -> str:

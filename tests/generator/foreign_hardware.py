@@ -1,8 +1,8 @@
 """The committed reference traces as other hardware might have written them.
 
-In: the traces of a book. Out: the same, with one thing changed that hardware changes: all times, how
-the allocator rounds its blocks, the last digits of floating-point training, or what the device is
-called. Fields that depend on each other change together, so that the invariants still hold.
+In: the traces of a book. Out: the same, with one thing changed that hardware changes: all times,
+how the allocator rounds its blocks, the last digits of floating-point training, or what the device
+is called. Fields that depend on each other change together, so that the invariants still hold.
 
 Tensor bytes, payloads, counts, settings and digests stay. A digest stands for equality to the bit
 on one machine, which other arithmetic moves on both sides alike.
@@ -77,33 +77,36 @@ def _is_time(key: str, value: Any) -> bool:
 def allocator(block: int) -> Change:
     """Allocator bytes in whole blocks, as an allocator with blocks of this size gives them out."""
 
-    def up(size: int) -> int:
-        return -(-size // block) * block
-
-    def of_failure(failure: Document | None, budget: int | None) -> None:
-        if failure is None or failure.get("requested_bytes") is None:
-            return
-        failure["requested_bytes"] = up(failure["requested_bytes"])
-        held = failure.get("held_bytes")
-        if held is not None and budget is not None:  # it never gives out more than the budget
-            failure["held_bytes"] = min(up(held), budget // block * block)
-
     def change(document: Document, run: Run, name: str) -> None:
-        of_failure(document["error"], run.budget_bytes)
-        for rank in document["ranks"]:
-            of_failure(rank["failure"], run.budget_bytes)
-            memory = rank["memory"] or {}
-            peak = memory.get("kernel_peak_bytes")
-            if peak is not None:
-                memory["kernel_peak_bytes"] = up(peak)
-            if memory.get("peak_bytes") is not None:
-                peak = memory["peak_bytes"]
-                memory["allocator"] = {
-                    "peak_bytes": up(peak), "workspace_bytes": 0,
-                    "rounding_bytes": up(peak) - peak, "host_peak_bytes": None,
-                }  # fmt: skip
+        failures = [document["error"], *(rank["failure"] for rank in document["ranks"])]
+        for failure in filter(None, failures):
+            _refused(failure, run.budget_bytes or 0, block)
+        for memory in filter(None, (rank["memory"] for rank in document["ranks"])):
+            _given_out(memory, block)
 
     return change
+
+
+def _refused(failure: Document, budget: int, block: int) -> None:
+    """An allocator never gives out more than the budget."""
+    failure["requested_bytes"] = _up(failure["requested_bytes"], block)
+    if "held_bytes" in failure:
+        failure["held_bytes"] = min(_up(failure["held_bytes"], block), budget // block * block)
+
+
+def _given_out(memory: Document, block: int) -> None:
+    memory["kernel_peak_bytes"] = _up(memory["kernel_peak_bytes"], block)
+    if memory["peak_bytes"] is not None:
+        peak = _up(memory["peak_bytes"], block)
+        rounding = peak - memory["peak_bytes"]
+        memory["allocator"] = {
+            "peak_bytes": peak, "workspace_bytes": 0, "rounding_bytes": rounding,
+            "host_peak_bytes": None,
+        }  # fmt: skip
+
+
+def _up(size: Any, block: int) -> Any:
+    return None if size is None else -(-size // block) * block
 
 
 def noise(seed: int, dtypes: Mapping[str, str]) -> Change:
