@@ -24,6 +24,33 @@ Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs",
 
 
 class Tolerance(Written):
+    """How far a number may lie from another one; give one of the two."""
+
+    relative: Annotated[float, Field(ge=0)] | None = None
+    absolute: Annotated[float, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.relative is None) == (self.absolute is None):
+            raise ValueError("give relative or absolute, one of the two")
+        return self
+
+    @property
+    def share(self) -> float | None:
+        """How far off it may be as a share of the other number; None where it is an amount."""
+        return self.relative
+
+    @property
+    def amount(self) -> float | None:
+        """How far off it may be in the other number's unit; None where it is a share."""
+        return self.absolute
+
+    def slack(self, around: float) -> float:
+        """How far from a number another one may lie."""
+        return abs(around) * (self.share or 0) + (self.amount or 0)
+
+
+class RuleTolerance(Tolerance):
     """How far observed may lie from predicted; give one of the four.
 
     Attributes:
@@ -34,36 +61,30 @@ class Tolerance(Written):
         blocks: for allocator bytes: blocks to which a caching allocator rounds.
     """
 
-    relative: Annotated[float, Field(ge=0)] | None = None
-    absolute: Annotated[float, Field(ge=0)] | None = None
     epsilons: Annotated[int, Field(ge=1)] | None = None
     dtype: Dtype | None = None
     blocks: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
-    def _one_of_four(self) -> Self:
+    def _one_way(self) -> Self:
         given = (self.relative, self.absolute, self.epsilons, self.blocks)
         if sum(one is not None for one in given) != 1:
-            raise ValueError("give relative, absolute, epsilons or blocks, one of the four")
+            raise ValueError("give relative or absolute, epsilons or blocks, one of the four")
         if (self.epsilons is None) != (self.dtype is None):
             raise ValueError("epsilons are those of a dtype; give both")
         return self
 
     @property
     def share(self) -> float | None:
-        """The share of the prediction that observed may be off; None where it is an amount."""
+        """As of a tolerance; epsilons are a share."""
         if self.epsilons is not None and self.dtype is not None:
             return self.epsilons * EPSILONS[self.dtype]
         return self.relative
 
     @property
     def amount(self) -> float | None:
-        """The amount that observed may be off; None where it is a share of the prediction."""
+        """As of a tolerance; blocks are an amount of bytes."""
         return self.blocks * BLOCK_BYTES if self.blocks is not None else self.absolute
-
-    def slack(self, around: float) -> float:
-        """How far a number may lie from another one."""
-        return abs(around) * (self.share or 0) + (self.amount or 0)
 
 
 class Regime(Written):
@@ -202,7 +223,7 @@ class Claim(Written):
     relation: Relation = "equals"
     observed: Expression
     quantifier: Literal["each"] | None = None
-    tolerance: Tolerance | None = None
+    tolerance: RuleTolerance | None = None
     formula: Line | None = None
     source: Id | None = None  # of references.yml
     domain: Domain | None = None
@@ -302,6 +323,6 @@ class ReferenceFile(Written):
 
 __all__ = [
     "Case", "Claim", "ClaimFile", "Domain", "Falsifier", "Misconception", "MisconceptionFile",
-    "Reference", "ReferenceFile", "Regime", "Relation", "Retraction", "RetractionFile", "RunPath",
-    "Showed", "Tolerance", "Verdict",
+    "Reference", "ReferenceFile", "Regime", "Relation", "Retraction", "RetractionFile", "RuleTolerance",
+    "RunPath", "Showed", "Tolerance", "Verdict",
 ]  # fmt: skip
