@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from generator.checks import (
+    byte_checks,
     calculator_checks,
     claim_checks,
     lesson_checks,
     reading_checks,
+    regime_checks,
     repeats,
+    rule_checks,
     sentence_checks,
 )
 from generator.content import listed_code, prose
@@ -242,6 +245,9 @@ _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (ClaimFile, sentence_checks.mistakes),
+    (ClaimFile, byte_checks.mistakes),
+    (ClaimFile, rule_checks.mistakes),
+    (ClaimFile, regime_checks.mistakes),
     (QuizFile, _items),
     (QuizFile, reading_checks.mistakes),
     (MisconceptionFile, _backed),
