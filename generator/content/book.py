@@ -27,6 +27,7 @@ from generator.content.content_files import FileError
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.former_digests import FormerDigests, FormerDigestsFile
+from generator.content.glossary import GlossaryFile, SynonymsFile, Term
 from generator.content.handwritten import HandWritten
 from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
@@ -88,6 +89,8 @@ class Book:
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
         former_digests: by the id of an item, what readers' answers to it were once kept with.
+        terms: those of the glossary, in the order of the alphabet.
+        synonyms: groups of words that the search takes for one another.
     """
 
     root: Path
@@ -107,6 +110,8 @@ class Book:
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
     former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
+    terms: tuple[Term, ...] = ()
+    synonyms: tuple[tuple[str, ...], ...] = ()
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -251,6 +256,16 @@ class _Loader:
                 except ContentErrors as error:
                     self.errors += error.errors
 
+    def terms(self) -> tuple[Term, ...]:
+        found: dict[str, Term] = {}
+        for document in self.split(self.content, "glossary", GlossaryFile):
+            self.parts(document, "terms", found, "term")
+        return tuple(sorted(found.values(), key=lambda one: one.term.lower()))
+
+    def synonyms(self) -> tuple[tuple[str, ...], ...]:
+        documents = self.split(self.content, "synonyms", SynonymsFile)
+        return tuple(tuple(group) for one in documents if one for group in one.model.synonyms)
+
     def former_digests(self) -> dict[str, FormerDigests]:
         path = self.content / "former_digests.yml"
         document = self.read(path, FormerDigestsFile) if path.is_file() else None
@@ -305,6 +320,7 @@ def load(
     first = [name for name in home.statements if name in retractions] if home else []
     retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
     former = loader.former_digests()
+    terms, synonyms = loader.terms(), loader.synonyms()
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -320,5 +336,5 @@ def load(
         retractions=retractions, misconceptions=misconceptions, references=references,
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
-        lost_tries=lost, former_digests=former,
+        lost_tries=lost, former_digests=former, terms=terms, synonyms=synonyms,
     )  # fmt: skip

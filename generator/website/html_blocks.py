@@ -45,6 +45,17 @@ def put_back(html: str, blocks: tuple[str, ...]) -> str:
     return _MARK.sub(lambda mark: blocks[int(mark[1])], html)
 
 
+def without(html: str, opening: re.Pattern[str]) -> str:
+    """A page without the elements that begin so; the pattern's only group names the element."""
+    kept, done = [], 0
+    found = opening.search(html)
+    while found:
+        kept.append(html[done : found.start()])
+        done = _closed(html, found.start(), next(name for name in found.groups() if name))
+        found = opening.search(html, done)
+    return "".join([*kept, html[done:]])
+
+
 @cache
 def _tags(name: str) -> re.Pattern[str]:
     return re.compile(rf"<(/?){name}\b")

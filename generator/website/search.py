@@ -1,0 +1,81 @@
+"""What Material's search indexes: which parts of a page, and which other words find them.
+
+Flow: the HTML of a page in, the part of it that the search may show out; then the entries that
+Material made of it in, with the synonyms of `content/synonyms.yml` out. Material's own search does
+the rest in the browser, over http and from disk alike. How pages rank among each other stands in
+`generator/pages/search_rank.py`, how fields weigh and which words are ignored in `mkdocs.yml`.
+
+Material's search has no synonyms of its own. It searches every field that `mkdocs.yml` gives it,
+and shows only title and text; so synonyms are fields of the index beside those two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from html import unescape
+from typing import Any
+
+from generator.website import html_blocks
+
+# What waits for an answer, is part of one, or is a control: folded text, what follows a question,
+# hints, keys, options, buttons that are not values.
+_KEPT_BACK = re.compile(
+    r"<(?:(details|svg|table|select|noscript|pre)\b"
+    r'|(button)\b(?![^<>]*\bclass="pb-value\b)'
+    r"|(\w+)\b[^<>]*\sdata-(?:search-exclude|after)\b"
+    r'|(\w+)\b[^<>]*\sclass="(?:[^"]*\s)?pb-(?:option|pieces|end|typed|actions|sure|status|'
+    r'waits|listing|listing-title|printed|suggestions|claim|apart|eyebrow|level|step-controls)'
+    r'[\s"])'
+)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+# A place that a link leads to without being a heading: a retracted sentence, a term.
+_SENTENCE = re.compile(
+    r'<section class="pb-retraction[^<>]*\sid="([^"]+)"[^<>]*>\s*'
+    r'<blockquote class="pb-sentence"><p>(.*?)</p></blockquote>.*?</section>',
+    re.DOTALL,
+)
+_TERM = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
+
+
+def searchable(html: str) -> str:
+    """The part of a page that the search may find and show.
+
+    Retracted sentences and terms become headings here, so that each is an entry of its own.
+    """
+    text = _SENTENCE.sub(r'<h3 id="\1">“\2”</h3>', html)
+    text = _TERM.sub(r'<h3 id="\1">\2</h3>', text)
+    return html_blocks.without(_COMMENT.sub("", text), _KEPT_BACK)
+
+
+def add_synonyms(entries: Iterable[dict[str, Any]], groups: Sequence[Sequence[str]]) -> None:
+    """Give each entry of the index the other words for what its title and its text say.
+
+    Args:
+        entries: of Material's index; each gets `title_synonyms` and `text_synonyms`.
+        groups: words and phrases that mean the same.
+    """
+    patterns = [[(form, _pattern(form)) for form in group] for group in groups]
+    for entry in entries:
+        for name in ("title", "text"):
+            plain = unescape(_TAG.sub(" ", entry[name]))
+            found = dict.fromkeys(_others(plain, patterns))
+            entry.pop(f"{name}_synonyms", None)
+            if found:
+                entry[f"{name}_synonyms"] = " ".join(found)
+
+
+def _others(text: str, groups: list[list[tuple[str, re.Pattern[str]]]]) -> Iterator[str]:
+    for group in groups:
+        said = [bool(pattern.search(text)) for _, pattern in group]
+        if any(said):
+            yield from (form for (form, _), is_said in zip(group, said, strict=True) if not is_said)
+
+
+@lru_cache(maxsize=4096)
+def _pattern(form: str) -> re.Pattern[str]:
+    """A phrase as whole words, however its words are joined."""
+    words = [re.escape(word) for word in re.split(r"[\s_-]+", form)]
+    return re.compile(rf"(?<!\w){'[ _-]'.join(words)}s?(?!\w)", re.IGNORECASE)
