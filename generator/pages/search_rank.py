@@ -7,8 +7,12 @@ counts in a heading than in the text.
 
 from __future__ import annotations
 
-LESSON = 1.0
+LESSON = 1.0  # pages that explain; those that mostly ask rank lower
 _BY_TEMPLATE = {
+    "deep.md.j2": 1.05,
+    "cost.md.j2": 0.8,
+    "try.md.j2": 0.6,
+    "challenge.md.j2": 0.6,
     "glossary.md.j2": 0.6,
     "home.md.j2": 0.3,
     "topics.md.j2": 0.3,

@@ -280,10 +280,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(50)
     def _before_the_index(self, *, config: MkDocsConfig) -> None:
-        """Give the entries of the search their synonyms, before it writes its index."""
+        """Give the entries of the search their further words, before it writes its index."""
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
-            search.add_synonyms(of_material.search_index.entries, self.synonyms)
+            search.add_words(of_material.search_index.entries, self.synonyms)
 
     @event_priority(-200)
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:

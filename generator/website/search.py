@@ -12,7 +12,7 @@ and shows only title and text; so synonyms are fields of the index beside those 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import unescape
 from typing import Any
@@ -36,6 +36,7 @@ _SENTENCE = re.compile(
     r'<blockquote class="pb-sentence"><p>(.*?)</p></blockquote>.*?</section>',
     re.DOTALL,
 )
+_NUMBER = re.compile(r'(<h[1-6][^<>]*>)\s*<span class="pb-label">\d+</span>\s*')
 _TERM = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
 
@@ -44,27 +45,46 @@ def searchable(html: str) -> str:
     """The part of a page that the search may find and show.
 
     Retracted sentences and terms become headings here, so that each is an entry of its own.
+    Headings lose their numbers, and what precedes the first heading stays out, so that the page's
+    own entry holds its introduction.
     """
+    html = html[max(html.find("<h1"), 0) :]
     text = _SENTENCE.sub(r'<h3 id="\1">“\2”</h3>', html)
+    text = _NUMBER.sub(r"\1", text)
     text = _TERM.sub(r'<h3 id="\1">\2</h3>', text)
     return html_blocks.without(_COMMENT.sub("", text), _KEPT_BACK)
 
 
-def add_synonyms(entries: Iterable[dict[str, Any]], groups: Sequence[Sequence[str]]) -> None:
-    """Give each entry of the index the other words for what its title and its text say.
+def add_words(entries: Sequence[dict[str, Any]], groups: Sequence[Sequence[str]]) -> None:
+    """Give each entry of the index other words by which it is found, and which nobody sees.
 
     Args:
-        entries: of Material's index; each gets `title_synonyms` and `text_synonyms`.
+        entries: of Material's index. Each gets `title_synonyms` and `text_synonyms`, the other
+            words for what its title and its text say, and `above`, the titles of its page and its
+            topic.
         groups: words and phrases that mean the same.
     """
     patterns = [[(form, _pattern(form)) for form in group] for group in groups]
+    titles = {entry["location"]: entry["title"] for entry in entries}
     for entry in entries:
+        above = " ".join(_above(entry["location"], titles))
+        entry["above"] = " ".join([above, *_others(above, patterns)])
         for name in ("title", "text"):
             plain = unescape(_TAG.sub(" ", entry[name]))
             found = dict.fromkeys(_others(plain, patterns))
             entry.pop(f"{name}_synonyms", None)
             if found:
                 entry[f"{name}_synonyms"] = " ".join(found)
+
+
+def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
+    """The titles of the page and of the topic that an entry belongs to."""
+    page, _, anchor = location.partition("#")
+    if anchor:
+        yield titles.get(page, "")
+    topic = f"{page.rpartition('/')[0]}/index.html"
+    if page.startswith("topics/") and page != topic:
+        yield titles.get(topic, "")
 
 
 def _others(text: str, groups: list[list[tuple[str, re.Pattern[str]]]]) -> Iterator[str]:
