@@ -42,7 +42,7 @@ from runners.traces.records import Run, Trace
 __all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
 
 ModelT = TypeVar("ModelT", bound=Written)
-PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item)
+PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item, Term)
 
 
 class Lesson(NamedTuple):

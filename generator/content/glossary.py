@@ -1,4 +1,4 @@
-"""The words of the field: content/glossary.yml and content/synonyms.yml, as an author writes them."""
+"""The words of the field, as an author writes them: content/glossary.yml, synonyms.yml."""
 
 from __future__ import annotations
 

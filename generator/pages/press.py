@@ -21,8 +21,8 @@ from generator.content import listed_code
 from generator.content.book import Book, Topic
 from generator.content.claim import RetractionFile
 from generator.content.documents import Document
-from generator.content.glossary import GlossaryFile
 from generator.content.errors import ContentError, ContentErrors
+from generator.content.glossary import GlossaryFile
 from generator.content.lesson import HomeFile
 from generator.content.quiz import QuizFile
 from generator.evidence import verdicts
@@ -191,7 +191,7 @@ def _unused_terms(book: Book, pages: Mapping[str, Printed]) -> Iterator[ContentE
         if isinstance(document.model, GlossaryFile):
             for position, term in enumerate(document.model.terms):
                 if term.id not in used:
-                    message = f"no lesson uses {term.term!r} in its prose; delete the term, or use it"
+                    message = f"no lesson uses {term.term!r}; delete the term, or use it"
                     yield document.error(("terms", position, "id"), message)
 
 

@@ -21,7 +21,7 @@ from typing import Literal
 from jinja2 import BytecodeCache, Environment
 from jinja2.bccache import Bucket
 from markupsafe import escape
-from material.plugins.search.plugin import SearchPlugin
+from material.plugins.search.plugin import SearchPlugin  # type: ignore[import-untyped]
 from mkdocs.config import config_options
 from mkdocs.config.base import Config
 from mkdocs.config.defaults import MkDocsConfig
@@ -103,6 +103,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.code: dict[Path, bytes] = {}
         self.compiled = CompiledTemplates()
         self.asides: dict[str, tuple[str, ...]] = {}
+        self.waiting: dict[str, frozenset[str]] = {}
         self.shown: str | None = None  # a page's HTML while the search reads a part of it
         self.copied: set[str] = set()
 
@@ -261,7 +262,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Show the search no more of a page of the book than it may show."""
         if page.file.src_uri in self.press.sources:
             self.shown = page.content
-            page.content = search.searchable(page.content or "")
+            part = search.part_of(page.content or "", self.asides.get(page.file.src_uri, ()))
+            page.content, self.waiting[page.file.src_uri] = part
 
     @event_priority(-50)
     def _after_the_search(
@@ -283,7 +285,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Give the entries of the search their further words, before it writes its index."""
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
-            search.add_words(of_material.search_index.entries, self.synonyms)
+            entries = of_material.search_index.entries
+            search.take_out(entries, frozenset().union(*self.waiting.values()))
+            search.add_words(entries, self.synonyms)
 
     @event_priority(-200)
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:

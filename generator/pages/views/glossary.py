@@ -42,4 +42,7 @@ def _page(path: str, folio: Folio) -> UsedIn:
     _, topic_id, page = path.split("/")
     topic = next(one for one in folio.book.topics if one.id == topic_id)
     mode = str(folio.ui["modes"][page.removesuffix(".md")])
-    return UsedIn(f"{path.removesuffix('.md')}.html", Markup("{}, {}").format(folio.line(topic.file.title), mode))
+    return UsedIn(
+        f"{path.removesuffix('.md')}.html",
+        Markup("{}, {}").format(folio.line(topic.file.title), mode),
+    )
