@@ -19,12 +19,13 @@ from generator.checks import (
     rule_checks,
     sentence_checks,
 )
-from generator.content import listed_code, prose
+from generator.content import glossary, listed_code, prose
 from generator.content.book import Book, Topic
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
+from generator.content.glossary import GlossaryFile
 from generator.content.handwritten import HandWritten
 from generator.content.lesson import MODES, HomeFile
 from generator.content.quiz import QuizFile
@@ -202,6 +203,10 @@ def _backed(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
             yield document.error(("misconceptions", position), message)
 
 
+def _terms(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    yield from glossary.mistakes(document)
+
+
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
     """Code that is to be shown, by lessons and items alike, and is not there."""
     for one in document.fields:
@@ -254,5 +259,6 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (ReferenceFile, _cited),
     (RetractionFile, repeats.mistakes),
     (HomeFile, _home),
+    (GlossaryFile, _terms),
     (tuple(MODES.values()), _lesson),
 )

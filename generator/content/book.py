@@ -27,6 +27,7 @@ from generator.content.content_files import FileError
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.former_digests import FormerDigests, FormerDigestsFile
+from generator.content.glossary import GlossaryFile, SynonymsFile, Term
 from generator.content.handwritten import HandWritten
 from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
@@ -42,7 +43,7 @@ from runners.traces.records import Run, Trace
 __all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
 
 ModelT = TypeVar("ModelT", bound=Written)
-PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item)
+PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item, Term)
 
 
 class Lesson(NamedTuple):
@@ -91,6 +92,8 @@ class Book:
         former_digests: by the id of an item, what readers' answers to it were once kept with.
         item_readings: by topic, who chose the keys of its items blind.
         claim_readings: who found that rules entail their claims' sentences.
+        terms: those of the glossary, in the order of the alphabet.
+        synonyms: groups of words that the search takes for one another.
     """
 
     root: Path
@@ -112,6 +115,8 @@ class Book:
     former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
     item_readings: dict[str, ItemReadingsFile] = field(default_factory=dict, repr=False)
     claim_readings: ClaimReadingsFile = field(default_factory=ClaimReadingsFile, repr=False)
+    terms: tuple[Term, ...] = ()
+    synonyms: tuple[tuple[str, ...], ...] = ()
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -264,6 +269,16 @@ class _Loader:
         """A file that a book may lack."""
         return self.read(path, model) if content_files.stands(path) else None
 
+    def terms(self) -> tuple[Term, ...]:
+        found: dict[str, Term] = {}
+        for document in self.split(self.content, "glossary", GlossaryFile):
+            self.parts(document, "terms", found, "term")
+        return tuple(sorted(found.values(), key=lambda one: one.term.lower()))
+
+    def synonyms(self) -> tuple[tuple[str, ...], ...]:
+        documents = self.split(self.content, "synonyms", SynonymsFile)
+        return tuple(tuple(group) for one in documents if one for group in one.model.synonyms)
+
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
         if not content_files.stands(path):
@@ -314,6 +329,7 @@ def load(
     retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
     former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
     read_claims = loader.if_there(loader.content / "readings.yml", ClaimReadingsFile)
+    terms, synonyms = loader.terms(), loader.synonyms()
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -330,6 +346,6 @@ def load(
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
         lost_tries=lost, former_digests=former.model.items if former else {},
-        item_readings=loader.item_readings,
+        item_readings=loader.item_readings, terms=terms, synonyms=synonyms,
         claim_readings=read_claims.model if read_claims else ClaimReadingsFile(),
     )  # fmt: skip
