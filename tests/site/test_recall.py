@@ -115,6 +115,15 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
     assert days["how-many-bytes"] == 7
 
 
+def test_a_question_is_once_more_only_where_it_was_answered(page):
+    _press(page, "Take new ones")
+    eyebrow = page.locator("[data-recall] .pb-eyebrow").filter(visible=True)
+    assert eyebrow.inner_text().lower() == "question"
+    _answer(page, {})
+    _press(page, "Practise anyway")
+    assert eyebrow.inner_text().lower() == "once more"
+
+
 def test_each_interval_is_longer_than_the_one_before_over_a_change_of_clocks(page, frozen_site):
     found = []
     _press(page, "Take new ones")

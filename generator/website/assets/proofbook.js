@@ -83,26 +83,35 @@
   // Interface words with their {slots} filled.
   const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key) => values[key]);
 
-  // `data-items="id:digest …"`, each with its former digests: how many of these questions are answered,
-  // and how many due.
+  // `data-items="id:digest …"`, each with its former digests: how many of these questions are answered
+  // and how many rightly; how many are due, of those that come back (the others begin with `!`).
   function mark() {
     all(document, ".pb-progress").forEach((place) => {
       const holder = place.closest("[data-items]");
       const items = holder.dataset.items.split(" ").map((item) => item.split(":"));
-      const done = items
-        .map(([id, ...digests]) => store.of(id, digests))
-        .filter((record) => record && record.done);
-      const due = done.filter((record) => record.due <= Date.now());
-      const counts = { n: done.length, m: items.length, due: due.length };
-      const isAll = done.length === items.length;
+      const records = items.map(([id, ...digests]) => store.of(id.replace("!", ""), digests));
+      const done = records.filter((record) => record && record.done);
+      const isDue = (record, position) =>
+        record && record.done && items[position][0][0] !== "!" && record.due <= Date.now();
+      const counts = {
+        n: done.length,
+        m: items.length,
+        due: records.filter(isDue).length,
+        right: done.filter(isRight).length,
+      };
       const isRecall = /\/recall$/.test(holder.dataset.page);
+      const isAll = counts.n === counts.m && !isRecall;
       place.textContent = "";
-      if (isAll && !isRecall) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
-      else if (done.length && !holder.dataset.page) place.append(say("answered", counts));
+      if (isAll && counts.right === counts.m) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
+      else if (isAll) place.append(" ", say("all_right", counts));
+      else if (counts.n && !holder.dataset.page) place.append(say("answered", counts));
       const mark = place.hasChildNodes() ? ", " : " ";
-      if (due.length && (isRecall || !holder.dataset.page)) place.append(mark, say("due", counts));
+      if (counts.due && (isRecall || !holder.dataset.page)) place.append(mark, say("due", counts));
     });
   }
+
+  // Whether the last answer was right; a prediction is not graded.
+  const isRight = ({ kind, attempts }) => kind === "predict" || attempts[attempts.length - 1].is_right;
 
   // On paper everything is open, also what waits for an answer.
   const SHUT =

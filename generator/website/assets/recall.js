@@ -60,6 +60,7 @@
     const question = queue[at].renew();
     asked[asked.findIndex((one) => one.id === question.id)] = question;
     show(question);
+    if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words.seen_before;
     actions.textContent = "";
     said.textContent = say("n_of_m", { n: at + 1, m: queue.length });
     question.box.tabIndex = -1;
