@@ -219,6 +219,7 @@ def _tools(
         "cell": folio.cell,
         "strategy": folio.strategy,
         "ways_into": lambda one: _ways_into(one, minutes, folio),
+        "recalled_in": lambda one: ways.marks(one.items_by_mode["recall"], one, folio.evidence),
         "marks_of": lambda one: ways.marks(ways.asked_anywhere(one), one, folio.evidence),
     }
 

@@ -5,36 +5,10 @@
   "use strict";
 
   const book = window.proofbook;
-  const { words, store, say, made, all, place, chosen, ordered, KINDS } = book;
+  const { words, store, say, made, all, place, chosen, ordered, KINDS, memoryOf, schedule } = book;
   const NUM_KEPT = 20; // attempts of one item
 
-  // When an answered item comes back:
-  //
-  //           sure           fairly sure, or unsaid       a guess
-  //   right   interval       interval                     once more in this sitting, then a day
-  //   wrong   a week         once more in this sitting, then a day
-  //
-  // Each right answer moves on by one interval; before its day it moves nothing. Days begin at the
-  // reader's own midnight.
-  const INTERVALS = [1, 3, 7, 21, 60];
-  const A_WEEK = 7;
   const A_SITTING = 4 * 36e5; // milliseconds
-
-  function inDays(num, time) {
-    const day = new Date(time);
-    day.setHours(0, 0, 0, 0);
-    day.setDate(day.getDate() + num);
-    return day.getTime();
-  }
-
-  function schedule({ step, due, again }, isRight, confidence, isGraded, now) {
-    if (!isRight && confidence === 2) return { step: 0, due: inDays(A_WEEK, now), again: false };
-    const isUnsure = !isRight || confidence === 0;
-    if (isGraded && isUnsure && !again) return { step: 0, due: now, again: true };
-    if (isRight && due > now) return { step, due, again: false };
-    const next = isRight ? Math.min(step, INTERVALS.length - 1) : 0;
-    return { step: isRight ? next + 1 : 0, due: inDays(INTERVALS[next], now), again: false };
-  }
 
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
@@ -191,21 +165,22 @@
     }
 
     keep(answer, isRight, done) {
-      const at = Date.now();
+      const now = Date.now();
       const sure = this.form.querySelector(".pb-sure input:checked");
       const confidence = sure ? Number(sure.value) : null;
-      const before = store.of(this.id, this.digests);
-      const record = before || { attempts: [], step: 0, due: 0, again: false, done: false };
-      record.digest = this.digest;
-      const gave_up = answer === null;
+      const record = store.of(this.id, this.digests) || { attempts: [], due: 0, again: false, done: false };
       const nth = this.tries + 1;
       const last = record.attempts[record.attempts.length - 1];
-      if (nth === 1) this.first = { isRight, confidence };
-      if (last && at - last.at > A_SITTING) record.again = false;
-      record.kind = this.kind;
-      record.attempts.push({ at, answer, is_right: isRight, confidence, gave_up, nth });
+      if (nth === 1) this.first = { isRight, confidence, memory: memoryOf(record) };
+      if (last && now - last.at > A_SITTING) record.again = false;
+      Object.assign(record, { digest: this.digest, kind: this.kind });
+      record.attempts.push({ at: now, answer, is_right: isRight, confidence, gave_up: answer === null, nth });
       if (record.attempts.length > NUM_KEPT) record.attempts.splice(1, 1);
-      if (done) Object.assign(record, { done }, schedule(record, this.first.isRight, this.first.confidence, this.isGraded, at));
+      if (done) {
+        const { memory } = this.first;
+        Object.assign(record, { done }, schedule(memory, record, { ...this.first, isGraded: this.isGraded, now }));
+        delete record.step; // of an earlier version
+      }
       const isKept = store.put(this.id, record);
       const isSaid = document.querySelector(".pb-unkept");
       if (!isKept && !isSaid) this.box.append(made("p", "pb-aside pb-unkept", words.unkept));
@@ -241,5 +216,4 @@
   const forms = all(document, "form.pb-item:not([data-open])");
   book.questions = forms.map((form) => new Question(form));
   book.questions.filter((one) => !one.form.closest("[data-recall]")).forEach((one) => one.restore());
-  book.inDays = inDays;
 })();
