@@ -133,11 +133,11 @@ def test_of_several_the_first_try_tells_no_option(page):
 
 def test_a_second_try_may_be_right_and_counts_as_a_second(page):
     item = Asking(page, "how-many-bytes")
-    item.give(1, sure="sure")
+    item.give(1)
     assert item.give(0).startswith(RIGHT)
     first, second = kept(page)["how-many-bytes"]["attempts"]
     assert (first["is_right"], first["answer"], first["confidence"], first["nth"]) == (
-        False, 1, 2, 1,
+        False, 1, None, 1,
     )  # fmt: skip
     assert (second["is_right"], second["answer"], second["nth"]) == (True, 0, 2)
 
@@ -419,7 +419,7 @@ def test_no_state_of_an_item_breaks_a_rule_of_accessibility(frozen_site, open_pa
     page = open_page(frozen_site / CHALLENGE, color_scheme=scheme)
     assert _broken_rules(page, rules) == []
     for one in ITEMS:
-        Asking(page, one.id).give(one.wrong, None if one.kind == "predict" else "sure")
+        Asking(page, one.id).give(one.wrong)
     assert _broken_rules(page, rules) == []
     for one in ITEMS:
         if one.kind != "predict":

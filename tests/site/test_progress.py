@@ -259,7 +259,7 @@ def test_answers_go_out_as_a_file_that_the_generator_reads(
 ):
     page = open_page(frozen_site / CHALLENGE)
     for one in ITEMS[:4]:
-        Asking(page, one.id).give(one.right, sure="sure")
+        Asking(page, one.id).give(one.right)
     Asking(page, "where-is-the-fault").give(0)
     Asking(page, "where-is-the-fault").press("Show the answer")
     page.goto((frozen_site / RECALL).as_uri())

@@ -29,7 +29,6 @@
       this.options = all(form, ".pb-option");
       this.key = all(this.box, ".pb-answers > li");
       this.hints = all(this.box, ".pb-hint");
-      this.after = all(document, "[data-after]").filter((one) => one.dataset.after === item);
       this.status = form.querySelector(".pb-status");
       this.answers = this.box.querySelector(".pb-answer");
       this.prepare(form.querySelector(".pb-actions"));
@@ -43,7 +42,7 @@
       Object.assign(this, { check, retry, giveUp, showHint: showHint || made("button") });
       check.disabled = false;
       all(this.form, ".pb-sure, .pb-actions > :not(.pb-retry)").forEach((one) => (one.hidden = false));
-      [this.answers].concat(this.hints, this.after).forEach((one) => (one.hidden = true));
+      [this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
       this.showHint.addEventListener("click", () => this.hint());
       giveUp.addEventListener("click", () => this.end(null));
       retry.addEventListener("click", () => this.renew().form.querySelector("input, select, button").focus());
@@ -109,8 +108,8 @@
       all(this.form, "input, select").forEach((one) => (one.disabled = one !== focused));
       this.check.setAttribute("aria-disabled", "true");
       this.giveUp.hidden = this.showHint.hidden = true;
-      this.hints.concat(this.after).forEach((one) => (one.hidden = false));
-      this.after.forEach((one) => (one.open = true));
+      this.hints.forEach((one) => (one.hidden = false));
+      open();
     }
 
     // Explanations in their places, with values that open from now on.
@@ -209,11 +208,35 @@
     // The same question, as if it had never been answered.
     renew() {
       this.box.replaceWith(this.pristine);
-      return new Question(this.pristine.querySelector("form"));
+      const again = new Question(this.pristine.querySelector("form"));
+      open();
+      return again;
     }
   }
+
+  // Shows what waits for an answer: once it is there, or where the reader wants to see everything.
+  function open() {
+    const isAsked = (name) => document.querySelector(`form.pb-item[data-item="${name}"]:not([data-open])`);
+    const isDone = (name) => document.querySelector(`.pb-question[data-done] form[data-item="${name}"]`);
+    all(document, "[data-after]").forEach((one) => {
+      const { after } = one.dataset;
+      const waits = Boolean(isAsked(after)) && !isDone(after) && !store.chosen("show-all");
+      if (waits !== one.hidden) one.open = !waits;
+      one.hidden = waits;
+    });
+  }
+
+  all(document, "[data-show-all]").forEach((box) => {
+    box.closest("[hidden]").hidden = false;
+    box.checked = Boolean(store.chosen("show-all"));
+    box.addEventListener("change", () => {
+      store.set("show-all", box.checked);
+      open();
+    });
+  });
 
   const forms = all(document, "form.pb-item:not([data-open])");
   book.questions = forms.map((form) => new Question(form));
   book.questions.filter((one) => !one.form.closest("[data-recall]")).forEach((one) => one.restore());
+  open();
 })();
