@@ -211,6 +211,7 @@ def _tools(
     return {
         "figure": lambda name: figures.draw(drawn[name], folio),
         "drawn": lambda figure: figures.draw(figure, folio),
+        "in_short": lambda name: question.in_short(items[name], folio),
         "question": lambda name, kind: question.question(items[name], folio, kind),
         "listing": lambda written: listing.listing(written, folio),
         "stages": lambda flow: stages.stages(flow, folio),
@@ -230,6 +231,7 @@ def _tools(
         "cell": folio.cell,
         "strategy": folio.strategy,
         "ways_into": lambda one: _ways_into(one, minutes, folio),
+        "recalled_in": lambda one: ways.marks(one.items_by_mode["recall"], one, folio.evidence),
         "marks_of": lambda one: ways.marks(ways.asked_anywhere(one), one, folio.evidence),
     }
 

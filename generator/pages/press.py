@@ -326,6 +326,9 @@ def _of_topic(
         shown = replace(bare, topics=(own,), terms=files.book.terms)
         if mode == "try":
             shown = replace(shown, tries=files.book.tries, lost_tries=files.book.lost_tries)
+        if mode == "recall":  # it leads on to the questions of other topics
+            outlined = tuple(replace(one, lessons={}) for one in files.book.topics)
+            shown = replace(shown, topics=outlined)
         yield Sheet(
             f"{folder}{mode}.md", f"{mode}.md.j2", shown,
             lesson.model.title, topic.file.modes[mode], lesson.source.file, topic=own, mode=mode,
