@@ -323,6 +323,6 @@ class ReferenceFile(Written):
 
 __all__ = [
     "Case", "Claim", "ClaimFile", "Domain", "Falsifier", "Misconception", "MisconceptionFile",
-    "Reference", "ReferenceFile", "Regime", "Relation", "Retraction", "RetractionFile", "RuleTolerance",
-    "RunPath", "Showed", "Tolerance", "Verdict",
+    "Reference", "ReferenceFile", "Regime", "Relation", "Retraction", "RetractionFile",
+    "RuleTolerance", "RunPath", "Showed", "Tolerance", "Verdict",
 ]  # fmt: skip
