@@ -12,6 +12,7 @@ from generator.checks import (
     calculator_checks,
     claim_checks,
     lesson_checks,
+    reading_checks,
     repeats,
     sentence_checks,
 )
@@ -247,6 +248,7 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (ClaimFile, sentence_checks.mistakes),
     (QuizFile, _items),
+    (QuizFile, reading_checks.mistakes),
     (MisconceptionFile, _backed),
     (ReferenceFile, _cited),
     (RetractionFile, repeats.mistakes),

@@ -33,6 +33,7 @@ from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
 from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.content.quiz import Item, QuizFile
+from generator.content.readings import ClaimReadingsFile, ItemReadingsFile
 from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale
 from generator.content.words import Written
 from generator.content.yaml_source import Source
@@ -91,6 +92,8 @@ class Book:
         former_digests: by the id of an item, what readers' answers to it were once kept with.
         terms: those of the glossary, in the order of the alphabet.
         synonyms: groups of words that the search takes for one another.
+        item_readings: by topic, who chose the keys of its items blind.
+        claim_readings: who found that rules entail their claims' sentences.
     """
 
     root: Path
@@ -112,6 +115,8 @@ class Book:
     former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
     terms: tuple[Term, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
+    item_readings: dict[str, ItemReadingsFile] = field(default_factory=dict, repr=False)
+    claim_readings: ClaimReadingsFile = field(default_factory=ClaimReadingsFile, repr=False)
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -150,6 +155,7 @@ class _Loader:
     content: Path
     errors: list[ContentError] = field(default_factory=list)
     documents: list[Document[Any]] = field(default_factory=list)
+    item_readings: dict[str, ItemReadingsFile] = field(default_factory=dict)
 
     def name(self, path: Path) -> str:
         return path.relative_to(self.content.parent).as_posix()
@@ -207,7 +213,7 @@ class _Loader:
                 yield topic
 
     def topic(self, folder: Path, items: dict[str, Item]) -> Topic | None:
-        known = {"topic", "quiz", *MODES}
+        known = {"topic", "quiz", "readings", *MODES}
         for path in content_files.found_in(folder, "*.y*ml"):
             if path.suffix == ".yml" and path.stem.startswith("quiz-"):
                 continue
@@ -223,6 +229,9 @@ class _Loader:
             self.parts(quiz, "items", items, "item")
             own |= {item.id: item for item in quiz.model.items} if quiz else {}
         lessons = self.lessons(folder, file)
+        readings = self.if_there(folder / "readings.yml", ItemReadingsFile)
+        if readings:
+            self.item_readings[folder.name] = readings.model
         if file is None:
             return None
         asks = {mode: items_asked_by(one.model, own, one.named) for mode, one in lessons.items()}
@@ -258,18 +267,18 @@ class _Loader:
 
     def terms(self) -> tuple[Term, ...]:
         found: dict[str, Term] = {}
-        for document in self.split(self.content, "glossary", GlossaryFile):
-            self.parts(document, "terms", found, "term")
+        self.parts(
+            self.if_there(self.content / "glossary.yml", GlossaryFile), "terms", found, "term"
+        )
         return tuple(sorted(found.values(), key=lambda one: one.term.lower()))
 
     def synonyms(self) -> tuple[tuple[str, ...], ...]:
-        documents = self.split(self.content, "synonyms", SynonymsFile)
-        return tuple(tuple(group) for one in documents if one for group in one.model.synonyms)
+        document = self.if_there(self.content / "synonyms.yml", SynonymsFile)
+        return tuple(map(tuple, document.model.synonyms)) if document else ()
 
-    def former_digests(self) -> dict[str, FormerDigests]:
-        path = self.content / "former_digests.yml"
-        document = self.read(path, FormerDigestsFile) if path.is_file() else None
-        return document.model.items if document else {}
+    def if_there(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
+        """A file that a book may lack."""
+        return self.read(path, model) if content_files.stands(path) else None
 
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
@@ -319,8 +328,9 @@ def load(
         loader.parts(cited, "references", references, "reference")
     first = [name for name in home.statements if name in retractions] if home else []
     retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
-    former = loader.former_digests()
     terms, synonyms = loader.terms(), loader.synonyms()
+    former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
+    read_claims = loader.if_there(loader.content / "readings.yml", ClaimReadingsFile)
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -336,5 +346,8 @@ def load(
         retractions=retractions, misconceptions=misconceptions, references=references,
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
-        lost_tries=lost, former_digests=former, terms=terms, synonyms=synonyms,
+        lost_tries=lost, former_digests=former.model.items if former else {},
+        item_readings=loader.item_readings,
+        claim_readings=read_claims.model if read_claims else ClaimReadingsFile(),
+        terms=terms, synonyms=synonyms,
     )  # fmt: skip

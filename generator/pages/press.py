@@ -25,6 +25,7 @@ from generator.content.errors import ContentError, ContentErrors
 from generator.content.glossary import GlossaryFile
 from generator.content.lesson import HomeFile
 from generator.content.quiz import QuizFile
+from generator.content.readings import ClaimReadingsFile
 from generator.evidence import verdicts
 from generator.evidence.claim_topics import topics_by_claim
 from generator.evidence.evaluation import Evidence
@@ -248,7 +249,8 @@ def _sheets(
     book, words = files.book, interface_words()
     bare = replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
-        handwritten=(), terms=(), synonyms=(),
+        handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(),
+        synonyms=(),
     )  # fmt: skip
     for topic in book.topics:
         yield from _of_topic(files, bare, topic, minutes)

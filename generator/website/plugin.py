@@ -34,7 +34,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
-from generator.checks import coverage, repeats
+from generator.checks import coverage, reading_checks, repeats
 from generator.content import book as books
 from generator.content import committed
 from generator.content.errors import ContentErrors, one_line
@@ -170,7 +170,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         lacks = [] if self.is_serving else [*coverage.lacks(evidence), *repeats.lacks(book)]
         for problem in (*verdicts.problems(book, evidence), *lacks):
             log.warning(problem)
-        for line in (*verdicts.unlisted(book), *published.rerun):
+        unread = reading_checks.lacks(evidence)
+        for problem in () if self.is_serving else unread:
+            log.warning(problem)
+        notes = unread if self.is_serving else ()
+        for line in (*verdicts.unlisted(book), *published.rerun, *notes):
             log.info(line)
 
     def _is_published(self) -> bool:
