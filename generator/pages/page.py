@@ -131,11 +131,15 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Printed:
-    """A page: its bytes, the minutes that it takes, the items whose answer it gives away."""
+    """A page: its bytes, the minutes that it takes, the items whose answer it gives away.
+
+    `assets` are the files that only this page loads, by their path under the site's root.
+    """
 
     content: bytes
     minutes: int
     messages: Mapping[str, str]
+    assets: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     text = PageText(judged.evidence, depth, is_brief=sheet.is_brief)
     folio = Folio(
         sheet.book, judged.evidence, judged.outcomes, environment(), text,
-        other_outcomes=judged.other_outcomes,
+        other_outcomes=judged.other_outcomes, path=sheet.path,
     )  # fmt: skip
     topic, book = sheet.topic, sheet.book
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
@@ -186,7 +190,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     )
     items = topic.items if topic and book.is_reference else {}
     messages = given_away.messages(body, sheet.path, items, judged.evidence) if items else {}
-    return Printed(content.encode(), minutes, messages)
+    return Printed(content.encode(), minutes, messages, folio.assets)
 
 
 def _tools(

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from generator.evidence import units
 from generator.evidence.calibration import outcome_of
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.trace_events import clock_error_seconds
 from generator.evidence.value import Kind, Origin, Value
 from runners.traces.records import Run, Trace
 
@@ -30,6 +31,8 @@ class RunRow:
     seconds: Markup
     step: Markup
     peak: Markup
+    timeline: str | None  # its timeline for Perfetto, under the site's root
+    clock_error: str  # of that timeline
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Run
         torch=trace.circumstances.torch,
         digest=trace.code.digest,
         backends=_backends(trace),
-        rows=tuple(_rows(trace, is_shown, folio)),
+        rows=tuple(_rows(trace, name, is_shown, folio)),
     )
 
 
@@ -83,7 +86,7 @@ def _backends(trace: Trace) -> tuple[str, ...]:
     return tuple(f"{backend}: {', '.join(names)}" for backend, names in several)
 
 
-def _rows(trace: Trace, is_shown: bool, folio: Folio) -> Iterator[RunRow]:
+def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[RunRow]:
     words = folio.ui["statuses"]
     for name, run in sorted(trace.runs.items()):
         place = f"run-{trace.experiment}-{name}"
@@ -104,6 +107,10 @@ def _rows(trace: Trace, is_shown: bool, folio: Folio) -> Iterator[RunRow]:
             ),
             step=_cell(step, units.SECONDS, "timing.step.median_seconds", trace, name, folio),
             peak=_cell(most, units.BYTES, at, trace, name, folio),
+            timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
+            if run.timing.timeline
+            else None,
+            clock_error=units.printed(clock_error_seconds(run), units.SECONDS, units.AS_RULED),
         )
 
 
