@@ -1,8 +1,8 @@
 """Bars of several parts under a budget line that readers move: what a rank holds at its peak.
 
-The line is drawn as one stroke a bar, never through words, which stand at the side or above. The
-group around the strokes says how far they may go: play.js moves them, and nothing else is drawn
-there.
+The line runs behind the bars, one stroke for each, so that it crosses no words: these stand on the
+bars, at the side or above. The group around the strokes says how far they may go; play.js moves
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOKS = (
 )
 THICK, ROW, APART, SWATCH = 18, 27, 9, 14
 BESIDE = 14  # from the end of the axis to the words
-OVER = 5  # how far the line stands out of a bar
+OVER = 3  # how far the line stands out of a bar
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,12 @@ def stacks(
         y, group = y + APART * (row.group != group), row.group
         y += LINE if layout.labels_above else 0
         uppers.append(y)
-        _bar(drawing, row, y, x)
-        _words(drawing, row, y, x, layout)
         y += THICK + GAP if layout.labels_above else ROW
-    bottom = uppers[-1] + THICK + 8
     _line(drawing, uppers, x, budget)
+    for row, upper in zip(rows, uppers, strict=True):
+        _bar(drawing, row, upper, x)
+        _words(drawing, row, upper, x, layout)
+    bottom = uppers[-1] + THICK + 8
     across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
     drawing.height = bottom + BELOW
     return drawing
@@ -114,7 +115,7 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     else:
         drawing.word(x.start - GAP, middle, row.label, anchor="end")
     at = f'x="{number(place)}" y="{number(middle)}"{side}'
-    drawing.parts.append(f'<text data-need="{row.size:.4g}" {at}>{row.words}</text>')
+    drawing.parts.append(f'<text data-need="{row.size:.3f}" {at}>{row.words}</text>')
 
 
 def _line(drawing: Drawing, uppers: Sequence[float], x: Scale, budget: float) -> None:

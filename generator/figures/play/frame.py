@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
+from generator.evidence import units
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.trace_events import clock_error_seconds
 from generator.evidence.value import AbsentError, Value, numeric
 from generator.figures.picture import Picture, Table, plain
 from generator.figures.play.memory_view import memory
@@ -45,13 +47,15 @@ class Row:
     nature: str
     source: str
     timeline: str | None
+    clock_error: str  # of that timeline
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The line that readers move: in the unit of the axis."""
+    """The line that readers move, in the unit of the axis; from `low`, steps lead to `start`."""
 
     start: float
+    low: float
     top: float
     step: float
     unit: str
@@ -66,7 +70,8 @@ class Played:
     script: str
     controls: Sequence[Control]
     first: State
-    head: Sequence[str]
+    words: Sequence[str]  # heads of the columns that name a row
+    head: Sequence[str]  # and of those with its numbers
     rows: Sequence[Row]
     drawn: Markup
     budget: Budget | None
@@ -83,12 +88,13 @@ def play(figure: Figure, folio: Folio) -> Picture:
     drawn = [_drawn(figure, position, seen, folio) for position in range(len(found))]
     name = f"{FOLDER}/{folio.path.removesuffix('.md').replace('/', '-')}-{figure.id}.js"
     folio.assets[name] = _packed(figure.id, found, drawn)
-    head, rows = _table(figure, controls, found, seen, folio)
+    words, head, rows = _table(figure, controls, found, seen, folio)
     played = Played(
         task=folio.line(figure.play.task),
         script=name,
         controls=controls,
         first=found[0],
+        words=words,
         head=head,
         rows=rows,
         drawn=drawn[0],
@@ -131,15 +137,15 @@ def _table(
     found: Sequence[State],
     seen: Mapping[View, Sequence[Seen]],
     folio: Folio,
-) -> tuple[list[str], list[Row]]:
+) -> tuple[list[str], list[str], list[Row]]:
     """A row for each run of every state: its options, its facts, and what the views drew."""
     assert figure.play is not None
     facts, beside = figure.play.facts, figure.play.beside
     has_labels = any(one.label for state in found for one in state.runs)
-    head = [one.label for one in controls]
+    words = [one.label for one in controls]
     if has_labels:
-        head.append(folio.evidence.plain(beside.label) if beside else folio.ui["figure"]["run"])
-    head += [plain(folio.line(fact.label)) for fact in facts]
+        words.append(folio.evidence.plain(beside.label) if beside else folio.ui["figure"]["run"])
+    head = [plain(folio.line(fact.label)) for fact in facts]
     drawn = [[_drawn_of(position, number, seen) for number in range(len(state.runs))]
              for position, state in enumerate(found)]  # fmt: skip
     names = list(dict.fromkeys(name for one in drawn for cells in one for name in cells))
@@ -147,13 +153,13 @@ def _table(
     for position, state in enumerate(found):
         options = [one.options[at] for one, at in zip(controls, state.at, strict=True)]
         for one, known in zip(state.runs, drawn[position], strict=True):
-            words = (*options, *([one.label] if has_labels else []))
+            named = (*options, *([one.label] if has_labels else []))
             cells = (
                 *(_fact(fact.value, one, folio) for fact in facts),
                 *(known.get(name, ABSENT) for name in names),
             )
-            rows.append(_row(position, words, cells, one, folio))
-    return head + names, rows
+            rows.append(_row(position, named, cells, one, folio))
+    return words, head + names, rows
 
 
 def _drawn_of(position: int, number: int, seen: Mapping[View, Sequence[Seen]]) -> dict[str, str]:
@@ -179,6 +185,7 @@ def _row(
         nature=one.run.nature,
         source=f"evidence/{experiment}.html#run-{experiment}-{name}",
         timeline=f"timelines/{folder}/{one.path}.json" if one.run.timing.timeline else None,
+        clock_error=units.printed(clock_error_seconds(one.run), units.SECONDS, units.AS_RULED),
     )
 
 
@@ -203,4 +210,5 @@ def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> Budget | No
     unit, size = byte_unit(max(peaks))
     top = max(*peaks, numeric(written)) * 1.05 / size
     step = next(one for one in STEPS if top / one <= MOST_STEPS)
-    return Budget(round(numeric(written) / size, 3), round(top, 3), step, unit, folio.show(written))
+    start = round(numeric(written) / size, 3)
+    return Budget(start, round(start % step, 3), round(top, 3), step, unit, folio.show(written))

@@ -14,7 +14,7 @@ from generator.content.exhibit import Figure
 from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.units import AS_RULED
-from generator.evidence.value import numeric
+from generator.evidence.value import Value, numeric
 from generator.figures.drawings.chunks import Cell
 from generator.figures.drawings.chunks import chunks as drawn
 from generator.figures.play.seen import Seen, both
@@ -90,8 +90,8 @@ def _start(chunk: str, path: str, num: int, folio: Folio) -> list[list[float]]:
         row = []
         for position in range(num):
             expression = chunk.replace("{rank}", str(rank)).replace("{chunk}", str(position))
-            value = folio.value(expression.replace("run.", f"{path}.", 1))
-            assert value is not None, expression
+            value = folio.evidence.value(expression, path)
+            assert isinstance(value, Value), expression
             row.append(float(numeric(value)))
         rows.append(row)
     return rows

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from generator.content.exhibit import Figure, Play, PlayControl
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.value import AbsentError, Value
+from generator.evidence.value import AbsentError, Value, numeric
 from runners.traces.records import Run
 
 
@@ -119,6 +119,9 @@ def _faults_of_run(
     ]
     if play.beside and play.beside.reads:
         read.append((("play", "beside", "reads"), play.beside.reads))
+    if play.chunk:
+        chunk = play.chunk.replace("{rank}", "0").replace("{chunk}", "0")
+        read.append((("play", "chunk"), chunk))
     for at, expression in read:
         problem = evidence.unprintable(evidence.evaluate(expression, path))
         if problem:
@@ -126,7 +129,19 @@ def _faults_of_run(
 
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:
-    return list(dict.fromkeys(option_of(control, path, evidence) for path in paths))
+    """The options of a control: numbers by size, all else in the order of the runs."""
+    found = {option_of(control, path, evidence): path for path in reversed(paths)}
+    words = sorted(found, key=lambda word: paths.index(found[word]))
+    if control.reads is None:
+        listed = [evidence.plain(one.label) for one in control.options]
+        return [word for word in listed if word in found]
+    values = [evidence.value(control.reads, found[word]) for word in words]
+    sizes = {
+        word: numeric(value)
+        for word, value in zip(words, values, strict=True)
+        if isinstance(value, Value) and not isinstance(value.number, str)
+    }
+    return sorted(words, key=sizes.__getitem__) if len(sizes) == len(words) else words
 
 
 def _with_reference(

@@ -66,26 +66,31 @@
     this.groups.forEach((group, n) => {
       group.querySelector('[value="' + best[0][n] + '"]').checked = true;
     });
-    const shown = this.root.querySelector(".pb-shown");
+    const shown = this.root.querySelector(".pb-states-drawn");
     shown.innerHTML = best[1];
     all(shown, "svg").forEach(book.chart);
     this.list();
     this.limit(false);
     this.status.textContent = (isOther ? book.words.no_such_state + " " : "") + this.said();
+    this.status.classList.toggle("pb-hidden", !isOther);
   };
 
-  // The state in words: the first row's options and its first number.
+  // The state in words: its options, and the first number of its first row.
   Figure.prototype.said = function () {
-    const row = this.rows.find((one) => one.dataset.state === String(this.at));
-    const head = all(this.root, "thead th");
-    const names = all(row, "th").map((cell) => cell.textContent);
-    const fact = row.querySelector("td");
-    return names.join(", ") + ". " + head[names.length].textContent + ": " + fact.textContent;
+    const row = this.rows.find((one) => !one.classList.contains("pb-other"));
+    const head = all(this.root, "thead th").map((cell) => cell.textContent);
+    const cells = Array.from(row.children).map((cell) => cell.textContent);
+    const named = this.groups.length;
+    const names = head.slice(0, named).map((name, n) => name + ": " + cells[n]);
+    const fact = all(row, "th").length + 1;
+    return names.concat(head[fact] + ": " + cells[fact]).join("; ");
   };
 
+  // The rows of this state; its options stand above, so their columns come with all rows only.
   Figure.prototype.list = function () {
+    this.root.classList.toggle("pb-one", !this.isWhole());
     this.rows.forEach((row) => {
-      row.hidden = !this.isWhole() && row.dataset.state !== String(this.at);
+      row.classList.toggle("pb-other", row.dataset.state !== String(this.at));
     });
   };
 
@@ -95,14 +100,14 @@
     const budget = Number(this.budget.value);
     let fitting = 0;
     let bars = 0;
-    all(this.root, ".pb-shown svg").forEach((svg) => {
-      const [start, end, top] = svg.querySelector("[data-scale]").dataset.scale.split(" ").map(Number);
-      const x = start + (Math.min(budget / top, 1)) * (end - start);
-      all(svg, "[data-scale] line").forEach((line) => {
-        line.setAttribute("x1", x);
-        line.setAttribute("x2", x);
+    all(this.root, "[data-scale]").forEach((line) => {
+      const [start, end, top] = line.dataset.scale.split(" ").map(Number);
+      const x = start + Math.min(budget / top, 1) * (end - start);
+      all(line, "line").forEach((stroke) => {
+        stroke.setAttribute("x1", x);
+        stroke.setAttribute("x2", x);
       });
-      const needs = all(svg, "[data-need]");
+      const needs = all(line.parentNode, "[data-need]");
       bars = needs.length;
       fitting = needs.filter((need) => {
         const fits = Number(need.dataset.need) <= budget;
@@ -113,7 +118,7 @@
       }).length;
     });
     const unit = this.budget.dataset.unit;
-    const said = book.say("num_fit", { budget: String(budget), unit, n: fitting, m: bars });
+    const said = book.say("num_fit", { budget: String(Number(budget.toPrecision(3))), unit, n: fitting, m: bars });
     this.budget.setAttribute("aria-valuetext", said);
     this.form.querySelector("output").textContent = said;
   };
@@ -133,7 +138,7 @@
   );
   all(document, "[data-play]").forEach((root) => {
     if (!isAble) {
-      all(root, "[data-state]").forEach((row) => (row.hidden = false));
+      root.classList.remove("pb-one");
       all(root, ".pb-controls").forEach((one) => (one.hidden = true));
       return;
     }
