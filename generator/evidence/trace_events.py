@@ -12,7 +12,7 @@ All ranks are on the clock of rank 0. How far a rank's events may be off stands 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from runners.traces.measured import RankClock
 from runners.traces.records import Run, Trace
@@ -21,6 +21,7 @@ from runners.traces.records import Run, Trace
 def exported(trace: Trace, name: str) -> bytes:
     """The timeline of one run as JSON."""
     run = trace.runs[name]
+    worst = worst_clock(run)
     document = {
         "displayTimeUnit": "ms",
         "otherData": {
@@ -31,22 +32,39 @@ def exported(trace: Trace, name: str) -> bytes:
             "torch": trace.circumstances.torch,
             "nature": run.nature,
             "clock": "rank 0",
-            "clock_error_microseconds": _microseconds(clock_error_seconds(run)),
+            "clock_error_microseconds": _microseconds(worst.seconds if worst else 0.0),
         },
         "traceEvents": [*_named(run), *_spans(run)],
     }
     return json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
 
 
-def clock_error_seconds(run: Run) -> float:
-    """How far any two ranks' events may be off against rank 0, at the most."""
-    return max(map(_error, run.timing.clocks), default=0.0)
+class WorstClock(NamedTuple):
+    """The clock whose rank's events may be furthest off.
+
+    An offset below its own error was not corrected (`Timing.clocks`), and then adds to the error.
+    """
+
+    position: int
+    adds_offset: bool
+    seconds: float
+
+
+def worst_clock(run: Run) -> WorstClock | None:
+    """How far two ranks' events may be off against rank 0, at the most; None with one clock."""
+    clocks = [
+        WorstClock(position, _adds(clock), _error(clock))
+        for position, clock in enumerate(run.timing.clocks)
+    ]
+    return max(clocks, key=lambda one: one.seconds, default=None)
+
+
+def _adds(clock: RankClock) -> bool:
+    return 0 < abs(clock.offset_seconds) <= clock.error_seconds
 
 
 def _error(clock: RankClock) -> float:
-    """The bound of one rank: an offset below its own error was not corrected, and adds to it."""
-    offset = abs(clock.offset_seconds)
-    return clock.error_seconds + (offset if offset <= clock.error_seconds else 0.0)
+    return clock.error_seconds + (abs(clock.offset_seconds) if _adds(clock) else 0.0)
 
 
 def _named(run: Run) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ LOOKS = (
     ("series-a faint", ""),
     ("series-e faint", ""),
     ("series-b", "ground"),
-    ("series-c faint", ""),
+    ("series-c hollow", ""),
 )
 THICK, ROW, APART, SWATCH = 18, 27, 9, 14
 BESIDE = 14  # from the end of the axis to the words

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
-from generator.evidence import units
+from generator.evidence import trace_events
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.trace_events import clock_error_seconds
 from generator.evidence.value import AbsentError, Value, numeric
 from generator.figures.picture import Picture, Table, plain
 from generator.figures.play.memory_view import memory
@@ -47,7 +46,7 @@ class Row:
     nature: str
     source: str
     timeline: str | None
-    clock_error: str  # of that timeline
+    clock_error: Markup | None  # of that timeline
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def _table(
     return words, head + names, rows
 
 
-def _drawn_of(position: int, number: int, seen: Mapping[View, Sequence[Seen]]) -> dict[str, str]:
+def _drawn_of(position: int, number: int, seen: Mapping[View, Sequence[Seen]]) -> dict[str, Markup]:
     """What all views say of one run of a state."""
     cells = [found[position].cells for found in seen.values()]
     return {name: said for one in cells if one for name, said in one[number].items()}
@@ -185,8 +184,18 @@ def _row(
         nature=one.run.nature,
         source=f"evidence/{experiment}.html#run-{experiment}-{name}",
         timeline=f"timelines/{folder}/{one.path}.json" if one.run.timing.timeline else None,
-        clock_error=units.printed(clock_error_seconds(one.run), units.SECONDS, units.AS_RULED),
+        clock_error=_clock_error(one, folio),
     )
+
+
+def _clock_error(one: ShownRun, folio: Folio) -> Markup | None:
+    """How far the ranks of a timeline may be apart; None where there is one clock."""
+    worst = trace_events.worst_clock(one.run)
+    if worst is None:
+        return None
+    clock = f"{one.path}.timing.clocks[{worst.position}]"
+    offset = f" + ({clock}.offset_seconds | absolute)" if worst.adds_offset else ""
+    return folio.cell(f"{clock}.error_seconds{offset}")
 
 
 def _fact(expression: str, one: ShownRun, folio: Folio) -> Markup:

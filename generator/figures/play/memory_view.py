@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from markupsafe import Markup
+
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.evidence.value import numeric
@@ -40,7 +42,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
             Seen(
                 both(partial(stacks, rows, names, title, top, start / size)),
                 "; ".join(f"{row.label}: {_said(row)}" for row in rows),
-                tuple(_cells(one, folio) for one in state.runs),
+                tuple(_cells(one, folio) if _peaks(one) else {} for one in state.runs),
             )
         )
     return found
@@ -79,10 +81,14 @@ def _said(row: Stack) -> str:
     return f"{row.words} ({', '.join(part.say.rpartition(', ')[2] for part in row.parts)})"
 
 
-def _cells(one: ShownRun, folio: Folio) -> dict[str, str]:
+def _cells(one: ShownRun, folio: Folio) -> dict[str, Markup]:
     """What the rank with the largest peak held then."""
-    peaks = [peak for _, peak in _peaks(one)]
-    largest = max(peaks, key=lambda peak: peak.peak_bytes or 0, default=None)
-    if largest is None:
-        return {}
-    return {name: said_bytes(held) for name, held in _held(largest, folio).items()}
+    peaks = [(position, record.memory) for position, record in enumerate(one.run.ranks)]
+    known = [(n, peak) for n, peak in peaks if peak and peak.at_peak and peak.peak_bytes]
+    at, largest = max(known, key=lambda pair: pair[1].peak_bytes or 0)
+    words = folio.ui["play"]["classes"]
+    return {
+        words[name]: folio.cell(f"{one.path}.ranks[{at}].memory.at_peak.{name}_bytes")
+        for name in CLASSES
+        if getattr(largest.at_peak, f"{name}_bytes")
+    }

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from markupsafe import Markup
+
 from generator.content.exhibit import Figure
-from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.evidence.units import AS_RULED
-from generator.evidence.value import Value, numeric
+from generator.evidence.value import Value
 from generator.figures.drawings.chunks import Cell
 from generator.figures.drawings.chunks import chunks as drawn
 from generator.figures.play.seen import Seen, both
@@ -25,12 +25,12 @@ from generator.figures.play.states import State
 class Held:
     """A chunk on a rank: the sum of so many ranks' values, and whether the last step brought it."""
 
-    value: float
+    value: Value
     num_summed: int = 1
     has_arrived: bool = False
 
 
-def after(start: Sequence[Sequence[float]], num_steps: int) -> list[list[Held]]:
+def after(start: Sequence[Sequence[Value]], num_steps: int) -> list[list[Held]]:
     """What each rank holds after some steps of the ring.
 
     Args:
@@ -69,21 +69,25 @@ def chunks(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
             [_cell(held, rank, chunk, len(rows), folio) for chunk, held in enumerate(row)]
             for rank, row in enumerate(rows)
         ]
+        names = [f"{ranks_words['rank']} {rank}" for rank in range(len(rows))]
         table = {
-            f"{ranks_words['rank']} {rank}": ", ".join(cell.words for cell in row)
-            for rank, row in enumerate(cells)
+            name: Markup(", ").join(folio.show(held.value) for held in row)
+            for name, row in zip(names, rows, strict=True)
         }
         found.append(
             Seen(
                 both(partial(drawn, cells, ranks_words["rank"], words["chunk"])),
-                "; ".join(f"{name}: {said}" for name, said in table.items()),
+                "; ".join(
+                    f"{name}: {', '.join(cell.words for cell in row)}"
+                    for name, row in zip(names, cells, strict=True)
+                ),
                 (table,) * len(state.runs),
             )
         )
     return found
 
 
-def _start(chunk: str, path: str, num: int, folio: Folio) -> list[list[float]]:
+def _start(chunk: str, path: str, num: int, folio: Folio) -> list[list[Value]]:
     """The values that the run recorded, a chunk each on every rank."""
     rows = []
     for rank in range(num):
@@ -92,13 +96,13 @@ def _start(chunk: str, path: str, num: int, folio: Folio) -> list[list[float]]:
             expression = chunk.replace("{rank}", str(rank)).replace("{chunk}", str(position))
             value = folio.evidence.value(expression, path)
             assert isinstance(value, Value), expression
-            row.append(float(numeric(value)))
+            row.append(value)
         rows.append(row)
     return rows
 
 
 def _cell(held: Held, rank: int, chunk: int, num: int, folio: Folio) -> Cell:
     words = folio.ui["play"]
-    shown = units.printed(held.value, units.LOSS, AS_RULED)
+    shown = str(held.value)
     say = words["holds"].format(rank=rank, chunk=chunk, value=shown, n=held.num_summed, of=num)
     return Cell(shown, held.num_summed, held.has_arrived, say)

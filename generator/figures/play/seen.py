@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from markupsafe import Markup
+
 from generator.evidence import units
 from generator.evidence.units import AS_RULED
 from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
@@ -14,11 +16,11 @@ SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 
 @dataclass(frozen=True)
 class Seen:
-    """A state as a view shows it; `cells` has a dict of words for each run of the state."""
+    """A state as a view shows it; `cells` has, for each of its runs, the values in the drawing."""
 
     drawings: tuple[Drawing, Drawing]
     says: str
-    cells: tuple[dict[str, str], ...] = field(default_factory=tuple)
+    cells: tuple[dict[str, Markup], ...] = field(default_factory=tuple)
 
 
 def both(draw: Callable[[Layout], Drawing]) -> tuple[Drawing, Drawing]:
@@ -27,8 +29,8 @@ def both(draw: Callable[[Layout], Drawing]) -> tuple[Drawing, Drawing]:
 
 
 def byte_unit(largest: float) -> tuple[str, int]:
-    """The unit of an axis of bytes, so that its numbers have two digits or more."""
-    return next(((name, size) for name, size in SIZES if largest >= 10 * size), SIZES[-1])
+    """The unit of an axis of bytes, the largest that its longest bar reaches."""
+    return next(((name, size) for name, size in SIZES if largest >= size), SIZES[-1])
 
 
 def said_bytes(number: float) -> str:

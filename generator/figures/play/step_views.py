@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from markupsafe import Markup
+
 from generator.content.exhibit import Figure
 from generator.evidence import units
 from generator.evidence.folio import Folio
@@ -50,10 +52,20 @@ def timeline(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
                     )
                 ),
                 says,
-                (dict(rows),) * len(state.runs),
+                tuple(_waiting(one, folio) for one in state.runs),
             )
         )
     return found
+
+
+def _waiting(one: ShownRun, folio: Folio) -> dict[str, Markup]:
+    words = folio.ui["figure"]
+    return {
+        f"{words['rank']} {rank.rank} {words['waits']}": folio.cell(
+            f"{one.path}.timing.ranks[{position}].waiting_share"
+        )
+        for position, rank in enumerate(one.run.timing.ranks)
+    }
 
 
 def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
@@ -69,7 +81,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         rule = "gpipe" if microbatches == 1 else run.strategy
         all_rows.append(schedule_rule.rows(rule, run.world_size, microbatches, ratio))
     longest = max(one.end for rows in all_rows for row in rows for one in row)
-    for state, rows in zip(states, all_rows, strict=True):
+    for rows in all_rows:
         idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
         found.append(
             Seen(
@@ -84,7 +96,6 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
                     )
                 ),
                 f"{words['idle_by_rule']}: {idle}",
-                ({words["idle_by_rule"]: idle},) * len(state.runs),
             )
         )
     return found
@@ -103,7 +114,7 @@ def payload(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             Seen(
                 both(partial(bars_drawing.memory_bars, bars, title, "", least_top=most / size)),
                 "; ".join(f"{bar.label}: {bar.words}" for bar in bars),
-                tuple(_payload_cells(busiest[one.path]) for one in state.runs),
+                tuple(_payload_cells(one, busiest[one.path], folio) for one in state.runs),
             )
         )
     return found
@@ -129,8 +140,12 @@ def _bars(one: ShownRun, rank: RankRecord, size: int, folio: Folio) -> list[Bar]
     return bars or [nothing]
 
 
-def _payload_cells(rank: RankRecord) -> dict[str, str]:
-    return {c.operation: f"{said_bytes(c.bytes)}, ×{c.count}" for c in rank.collectives}
+def _payload_cells(one: ShownRun, rank: RankRecord, folio: Folio) -> dict[str, Markup]:
+    at = f"{one.path}.ranks[{one.run.ranks.index(rank)}]"
+    return {
+        c.operation: folio.cell(f"{at}.collectives['{c.operation}'].bytes")
+        for c in rank.collectives
+    }
 
 
 def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from generator.evidence import units
 from generator.evidence.calibration import outcome_of
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.trace_events import clock_error_seconds
+from generator.evidence.trace_events import worst_clock
 from generator.evidence.value import Kind, Origin, Value
 from runners.traces.records import Run, Trace
 
@@ -32,7 +32,7 @@ class RunRow:
     step: Markup
     peak: Markup
     timeline: str | None  # its timeline for Perfetto, under the site's root
-    clock_error: str  # of that timeline
+    clock_error: Markup | None  # of that timeline
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
             timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
             if run.timing.timeline
             else None,
-            clock_error=units.printed(clock_error_seconds(run), units.SECONDS, units.AS_RULED),
+            clock_error=_clock_error(trace, name, folio),
         )
 
 
@@ -121,12 +121,32 @@ def _cell(
     run = trace.runs[name]
     if number is None or (run.status == "skipped" and field != "world_size"):
         return ABSENT
+    return folio.show(_value(number, unit, field, trace, name))
+
+
+def _value(number: float, unit: units.Unit, field: str, trace: Trace, name: str) -> Value:
+    """A number of a run, read off its trace."""
+    run = trace.runs[name]
     origin = Origin(
         trace.machine, trace.experiment, name, field, trace.recorded_at, trace.circumstances.torch,
         nature=run.nature,
     )  # fmt: skip
     formula = f"{trace.experiment}.{name}.{field}"
-    return folio.show(Value(number, unit, _kind(field, run), formula, origin=origin))
+    return Value(number, unit, _kind(field, run), formula, origin=origin)
+
+
+def _clock_error(trace: Trace, name: str, folio: Folio) -> Markup | None:
+    """How far the ranks of a timeline may be apart; None where there is one clock."""
+    timing = trace.runs[name].timing
+    worst = worst_clock(trace.runs[name])
+    if worst is None:
+        return None
+    clock, place = timing.clocks[worst.position], f"timing.clocks[{worst.position}]"
+    error = _value(clock.error_seconds, units.SECONDS, f"{place}.error_seconds", trace, name)
+    if not worst.adds_offset:
+        return folio.show(error)
+    size = abs(clock.offset_seconds)
+    return folio.show(error + _value(size, units.SECONDS, f"{place}.offset_seconds", trace, name))
 
 
 def _kind(field: str, run: Run) -> Kind:
