@@ -303,7 +303,7 @@ def said(run: Run, steps: tuple[Key, ...]) -> str:
     exact = in_words(value, steps)
     measure = measure_of(steps)
     if isinstance(value, str | bool | list | dict) or measure is None:
-        return exact
+        return exact or "none"
     round_one = bytes_in_words(value) if measure == "bytes" else seconds_in_words(value)
     return f"{round_one} = {exact}"
 
