@@ -24,6 +24,7 @@ LOOKS = (
 )
 THICK, ROW, APART, SWATCH = 18, 27, 9, 14
 BESIDE = 14  # from the end of the axis to the words
+LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
 OVER = 3  # how far the line stands out of a bar
 
 
@@ -98,12 +99,14 @@ def _bar(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
     start = 0.0
     for part in row.parts:
         look, letters = LOOKS[part.kind]
-        width = x(start + part.size) - x(start)
-        drawing.box(x(start), y, width, THICK, f"span {look}", say=part.say)
+        left, width = x(start), x(start + part.size) - x(start)
+        start += part.size
+        if width < LEAST:
+            continue
+        drawing.box(left, y, width, THICK, f"span {look}", say=part.say)
         fits = part.name if text_width(part.name) + 6 < width else part.name[:1].upper()
         if text_width(fits) + 4 < width:
-            drawing.word(x(start) + width / 2, y + THICK / 2, fits, letters, "middle")
-        start += part.size
+            drawing.word(left + width / 2, y + THICK / 2, fits, letters, "middle")
 
 
 def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> None:

@@ -41,7 +41,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
         found.append(
             Seen(
                 both(partial(stacks, rows, names, title, top, start / size)),
-                "; ".join(f"{row.label}: {_said(row)}" for row in rows),
+                "; ".join(f"{row.label}: {row.words}" for row in rows),
                 tuple(_cells(one, folio) if _peaks(one) else {} for one in state.runs),
             )
         )
@@ -75,10 +75,6 @@ def _rows(one: ShownRun, size: int, folio: Folio) -> list[Stack]:
 def _held(peak: Memory, folio: Folio) -> dict[str, int]:
     words = folio.ui["play"]["classes"]
     return {words[name]: getattr(peak.at_peak, f"{name}_bytes") for name in CLASSES}
-
-
-def _said(row: Stack) -> str:
-    return f"{row.words} ({', '.join(part.say.rpartition(', ')[2] for part in row.parts)})"
 
 
 def _cells(one: ShownRun, folio: Folio) -> dict[str, Markup]:

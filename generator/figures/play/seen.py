@@ -29,8 +29,8 @@ def both(draw: Callable[[Layout], Drawing]) -> tuple[Drawing, Drawing]:
 
 
 def byte_unit(largest: float) -> tuple[str, int]:
-    """The unit of an axis of bytes, the largest that its longest bar reaches."""
-    return next(((name, size) for name, size in SIZES if largest >= size), SIZES[-1])
+    """The unit of an axis of bytes, the largest of which its longest bar has two."""
+    return next(((name, size) for name, size in SIZES if largest >= 2 * size), SIZES[-1])
 
 
 def said_bytes(number: float) -> str:
