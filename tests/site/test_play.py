@@ -65,6 +65,11 @@ class Operated:
     def drawn(self):
         return self.root.locator(".pb-states-drawn svg desc").first.text_content()
 
+    def option(self, name):
+        """The label of an option of any control."""
+        exactly = re.compile(rf"^{re.escape(name)}$")
+        return self.root.locator("fieldset label").filter(has_text=exactly).last
+
     def rows(self):
         return [
             int(row.get_attribute("data-state"))
@@ -108,20 +113,20 @@ def test_arrow_keys_choose_a_state_and_the_page_says_which(operated):
 @pytest.mark.browser
 def test_a_combination_without_a_run_shows_the_nearest_and_says_so(operated):
     one = operated(SCHEDULE)
-    one.changed(one.root.get_by_text("1F1B", exact=True).first.click)
+    one.changed(one.option("1F1B").click)
     checked = one.root.locator("input:checked + span").all_text_contents()
     assert checked == ["1F1B", "8", "4"]  # no run of 1F1B has four microbatches
     status = one.root.locator("[role=status]")
     assert status.text_content().startswith("There is no run of that combination")
     assert status.evaluate("one => one.getBoundingClientRect().height") > 10
-    one.changed(one.root.get_by_text("16", exact=True).first.click)
+    one.changed(one.option("16").click)
     assert status.text_content().startswith("Schedule: 1F1B; Microbatches: 16")
 
 
 @pytest.mark.browser
 def test_a_finger_chooses_a_state_on_a_phone_and_nothing_is_cut_off(operated):
     one = operated(BUDGET, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
-    one.changed(one.root.get_by_text("equal layers").first.tap)
+    one.changed(one.option("equal layers").tap)
     assert one.root.locator("svg.pb-narrow").first.is_visible()
     assert one.page.evaluate("document.documentElement.scrollWidth") <= 390
     for label in one.root.locator("fieldset label").all():
@@ -159,7 +164,7 @@ def test_a_line_over_a_new_state_stays_where_the_reader_put_it(operated):
     one.root.locator("input[type=range]").focus()
     one.page.keyboard.press("End")
     place = one.root.locator("svg.pb-wide .pb-budget").first.get_attribute("x1")
-    one.changed(one.root.get_by_text("Adam", exact=True).first.click)
+    one.changed(one.option("Adam").click)
     moved = float(one.root.locator("svg.pb-wide .pb-budget").first.get_attribute("x1"))
     assert moved > float(place) - 40  # labels of other lengths shift the axis, not the budget
     assert one.root.locator("svg.pb-wide .pb-fails").count() == 0
@@ -168,7 +173,7 @@ def test_a_line_over_a_new_state_stays_where_the_reader_put_it(operated):
 @pytest.mark.browser
 def test_a_new_drawing_is_one_stop_with_arrow_keys_inside(operated):
     one = operated(SCHEDULE)
-    one.changed(one.root.get_by_text("8", exact=True).first.click)
+    one.changed(one.option("8").click)
     marks = one.root.locator("svg.pb-wide [data-say]")
     assert marks.evaluate_all("all => all.filter((one) => one.tabIndex === 0).length") == 1
     marks.first.focus()
@@ -202,7 +207,7 @@ def test_without_script_a_figure_is_one_state_and_a_table_of_all(built_site, ope
 @pytest.mark.browser
 def test_nothing_in_a_figure_moves_by_itself(operated):
     one = operated(SCHEDULE, reduced_motion="reduce")
-    one.changed(one.root.get_by_text("16", exact=True).first.click)
+    one.changed(one.option("16").click)
     moving = one.root.evaluate(
         "root => [...root.querySelectorAll('*')].filter((one) => one.getAnimations().length).length"
     )

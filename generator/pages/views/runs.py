@@ -10,6 +10,7 @@ from markupsafe import Markup
 from generator.evidence import units
 from generator.evidence.calibration import outcome_of
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.regime import is_crowded
 from generator.evidence.trace_events import worst_clock
 from generator.evidence.value import Kind, Origin, Value
 from runners.traces.records import Run, Trace
@@ -129,7 +130,7 @@ def _value(number: float, unit: units.Unit, field: str, trace: Trace, name: str)
     run = trace.runs[name]
     origin = Origin(
         trace.machine, trace.experiment, name, field, trace.recorded_at, trace.circumstances.torch,
-        nature=run.nature,
+        nature=run.nature, is_crowded=is_crowded(run),
     )  # fmt: skip
     formula = f"{trace.experiment}.{name}.{field}"
     return Value(number, unit, _kind(field, run), formula, origin=origin)

@@ -29,7 +29,10 @@
     this.button = root.querySelector("[data-all]");
     this.form = root.querySelector("form");
     this.form.addEventListener("submit", (event) => event.preventDefault());
-    this.form.addEventListener("change", (event) => event.target !== this.budget && this.chosen());
+    this.form.addEventListener("change", (event) => {
+      this.last = this.groups.indexOf(event.target.closest("fieldset"));
+      if (event.target !== this.budget) this.chosen();
+    });
     this.button.addEventListener("click", () => {
       this.button.setAttribute("aria-pressed", String(!this.isWhole()));
       this.list();
@@ -57,9 +60,8 @@
     this.isAwaited = !this.states;
     if (!this.states) return load(this.root);
     const asked = this.asked();
-    const last = this.groups.findIndex((group) => group.contains(document.activeElement));
     const score = ([at]) =>
-      at.reduce((sum, one, n) => sum + (one === asked[n]) * (n === last ? 9 : 1), 0);
+      at.reduce((sum, one, n) => sum + (one === asked[n]) * (n === this.last ? 9 : 1), 0);
     const best = this.states.reduce((a, b) => (score(b) > score(a) ? b : a));
     const isOther = best[0].some((one, n) => one !== asked[n]);
     this.at = this.states.indexOf(best);
