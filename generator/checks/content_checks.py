@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from generator.checks import (
     calculator_checks,
     claim_checks,
+    comparison_checks,
     lesson_checks,
     repeats,
     sentence_checks,
@@ -247,4 +248,5 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (RetractionFile, repeats.mistakes),
     (HomeFile, _home),
     (tuple(MODES.values()), _lesson),
+    (tuple(MODES.values()), comparison_checks.mistakes),
 )

@@ -204,8 +204,9 @@ def _outside(book: Book, domain: Domain | None, runs: tuple[str, ...]) -> str | 
     if domain is None:
         return None
     for run in filter(None, map(book.run, runs)):
-        for allowed, actual in ((domain.device, run.device), (domain.backend, run.backend)):
-            if allowed is not None and actual not in allowed:
+        for field in ("device", "backend"):
+            allowed = getattr(domain, field)
+            if allowed is not None and getattr(run, field) not in allowed:
                 return domain.because or f"it is a law of {', '.join(allowed)}"
     return None
 
@@ -216,9 +217,11 @@ def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
     Where ranks outnumber the accelerators they share them, over gloo. One rank communicates with
     nobody.
     """
+    if claim.relation not in _TIMED:
+        return None
     runs = filter(None, (book.run(name) for side in sides for name in side.runs))
     over = {(run.device, run.backend) for run in runs if run.world_size > 1}
-    if claim.relation not in _TIMED or len(over) < 2:
+    if len(over) < 2:
         return None
     return "the runs communicate over different backends here"
 
