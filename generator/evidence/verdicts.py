@@ -212,18 +212,20 @@ def _outside(book: Book, domain: Domain | None, runs: tuple[str, ...]) -> str | 
 
 
 def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
-    """Why times are not compared: ranks communicate over NCCL in one run and over gloo in another.
+    """Why times are not compared: their runs differ in the kind of device, or in the backend.
 
     Where ranks outnumber the accelerators they share them, over gloo. One rank communicates with
     nobody.
     """
     if claim.relation not in _TIMED:
         return None
-    runs = filter(None, (book.run(name) for side in sides for name in side.runs))
-    over = {(run.device, run.backend) for run in runs if run.world_size > 1}
-    if len(over) < 2:
-        return None
-    return "the runs communicate over different backends here"
+    found = [book.run(name) for side in sides for name in side.runs]
+    runs = [run for run in found if run is not None]
+    if len({run.device for run in runs}) > 1:
+        return "the runs are on different kinds of device here"
+    if len({run.backend for run in runs if run.world_size > 1}) > 1:
+        return "the runs communicate over different backends here"
+    return None
 
 
 def _said(evidence: Evidence, run: str | None) -> Value | None:

@@ -16,9 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from generator.checks import content_checks
 from generator.content import shelf
 from generator.content.book import Book, load
+from generator.content.errors import ContentError
 from generator.evidence.evaluation import Evidence
+from generator.evidence.value import ExpressionError
 from generator.evidence.verdicts import Outcome
 from generator.pages import field_readers
 from generator.pages.page import Judged, Sheet, printed
@@ -130,7 +133,12 @@ def _seen_on_pages(whole: Whole, path: str, changed: Trace, judged: Judged) -> s
     for reader in whole.readers[path]:
         if not reader.startswith(field_readers.CLAIM):
             sheet = replace(whole.sheets[reader], book=_over(whole.sheets[reader].book, changed))
-            if printed(sheet, judged).content != whole.pages[reader]:
+            try:
+                page = printed(sheet, judged)
+            except (ContentError, ExpressionError):  # a build looks for mistakes before it prints
+                assert content_checks.check(Evidence(_over(whole.book, changed))), path
+                return "refused where it is read"
+            if page.content != whole.pages[reader]:
                 return f"seen on {field_readers.kind_of(reader)}"
     return None
 
