@@ -95,6 +95,8 @@ class Folio:
         """What a run did, in the words of the interface."""
         if run.settings.get("gradient_as_bucket_view"):
             return str(self.ui["strategies"]["ddp_view"])
+        if "num_forward_sums" in run.settings:  # of `tensor_parallel`, which splits no batch
+            return str(self.ui["strategies"]["tensor_parallel"])
         words: dict[str, str] = self.ui["strategies"]
         return words.get(run.strategy, run.strategy.replace("_", " "))
 

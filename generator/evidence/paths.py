@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from generator.content.errors import nearest
 from generator.content.shelf import TraceOnPage
 from generator.evidence import units
+from generator.evidence.regime import is_crowded
 from generator.evidence.units import AS_RULED, Form, Unit
 from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
 from runners.traces.fields import NAMES, Key, at, measure_of
@@ -134,7 +135,9 @@ class Node:
         if key in trace.runs:
             name = f"{trace.experiment}.{key}"
             self.reading.runs[name] = None
-            origin = self.origin._replace(run=key, nature=trace.runs[key].nature)
+            run = trace.runs[key]
+            crowded = is_crowded(run)
+            origin = self.origin._replace(run=key, nature=run.nature, is_crowded=crowded)
             return Node(trace.runs[key], (), name, self.reading, origin, shown)
         if key in _TRACE_FIELDS:
             place = Node(trace, (), self.formula, self.reading, self.origin)

@@ -293,9 +293,7 @@ def _decided(holds: bool, relation: Relation) -> tuple[Verdict, str]:
 
 def _slack(tolerance: Tolerance | None, predicted: float) -> float:
     """How far off the observed number may be; without a tolerance, what float arithmetic blurs."""
-    if tolerance is None:
-        return abs(predicted) * FLOAT_BLUR
-    return abs(predicted) * (tolerance.relative or 0) + (tolerance.absolute or 0)
+    return abs(predicted) * FLOAT_BLUR if tolerance is None else tolerance.slack(predicted)
 
 
 def _equal(observed: float, predicted: float, slack: float) -> bool:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from generator.evidence import units
 from generator.evidence.calibration import outcome_of
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.regime import is_crowded
 from generator.evidence.value import Kind, Origin, Value
 from runners.traces.records import Run, Trace
 
@@ -116,7 +117,7 @@ def _cell(
         return ABSENT
     origin = Origin(
         trace.machine, trace.experiment, name, field, trace.recorded_at, trace.circumstances.torch,
-        nature=run.nature,
+        nature=run.nature, is_crowded=is_crowded(run),
     )  # fmt: skip
     formula = f"{trace.experiment}.{name}.{field}"
     return folio.show(Value(number, unit, _kind(field, run), formula, origin=origin))
