@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from generator.content import prose
 from generator.content.prose import Fill
 from generator.evidence.filters import Label, Showed
-from generator.evidence.sources import FORMULAS, Sources
+from generator.evidence.sources import CROWDED, FORMULAS, Sources
 from generator.evidence.value import Value
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ class PageText:
             f"{escape(printed)}{_mark(value)}</a>"
         )
 
+    @property
+    def has_crowded(self) -> bool:
+        """Whether it shows a time of ranks that took turns on the cores."""
+        return self.sources.has_crowded
+
     def _fill(self, text: str, evidence: Evidence | None = None) -> Fill:
         by = evidence or self._evidence
 
@@ -91,7 +96,8 @@ class PageText:
 
 
 def _mark(value: Value) -> Markup:
-    """The word behind a number that no real run decided."""
-    if value.nature == "real" or value.absent:
+    """The word behind a number that no real run decided, or a time of ranks that took turns."""
+    word = CROWDED if value.is_crowded else value.nature
+    if word == "real" or value.absent:
         return Markup("")
-    return Markup(' <small class="pb-nature">{}</small>').format(value.nature)
+    return Markup(' <small class="pb-nature">{}</small>').format(word)

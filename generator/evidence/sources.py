@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FORMULAS = "pb-formulas"  # the part of a page's foot that holds the formulas that values share
 BLOCK = "pb-sources"
+CROWDED = "oversubscribed"  # a time that ranks took while they took turns on the cores
 Row = list[Any]
 
 
@@ -81,6 +82,11 @@ class Sources:
         is_shown = shown is None or shown.machine.name == origin.machine
         return "" if is_shown else f"-on-{origin.machine}"
 
+    @property
+    def has_crowded(self) -> bool:
+        """Whether a time of ranks that took turns on the cores is among the values."""
+        return any(one.is_crowded for one in self._values if isinstance(one, Value))
+
     def block(self) -> Markup:
         """The data as an element; nothing where the page prints no value."""
         if not self._values:
@@ -100,10 +106,11 @@ class Sources:
         """One value: the columns that `sources.js` names, without empty ones at the end."""
         if isinstance(value, str):
             return ["", KINDS.index("computed"), self.formulas[value]]
-        nature = None if value.nature == "real" else value.nature
-        return _short(
-            [str(value), KINDS.index(value.kind), *self._made(value, runs), value.absent, nature]
-        )
+        marks = [str(value.nature)] if value.nature != "real" else []
+        marks += [CROWDED] if value.is_crowded else []
+        made = self._made(value, runs)
+        kind = KINDS.index(value.kind)
+        return _short([str(value), kind, *made, value.absent, " ".join(marks)])
 
     def _made(self, value: Value, runs: _Runs) -> Row:
         """Formula or field; run, or inputs; what measures it again; the number exactly."""

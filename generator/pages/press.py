@@ -22,8 +22,10 @@ from generator.content.book import Book, Topic
 from generator.content.claim import RetractionFile
 from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
+from generator.content.glossary import GlossaryFile
 from generator.content.lesson import HomeFile
 from generator.content.quiz import QuizFile
+from generator.content.readings import ClaimReadingsFile
 from generator.evidence import verdicts
 from generator.evidence.claim_topics import lessons_by_claim, topics_by_claim
 from generator.evidence.evaluation import Evidence
@@ -96,8 +98,14 @@ class Press:
         messages = {
             item: message for page in pages.values() for item, message in page.messages.items()
         }
-        _raise_any(given_away.mistakes(book, messages))
+        _raise_any([*given_away.mistakes(book, messages), *_unused_terms(book, pages)])
         return {path: page.content for path, page in pages.items()}
+
+    @property
+    def assets(self) -> dict[str, bytes]:
+        """The files that single pages load, by path: the states of figures that readers operate."""
+        pages = (page for _, page in self._pages.values())
+        return {path: content for page in pages for path, content in page.assets.items()}
 
     @property
     def handwritten(self) -> frozenset[str]:
@@ -108,6 +116,11 @@ class Press:
     def sources(self) -> dict[str, str | None]:
         """The file that an author edits, by page; None for a page that no author wrote."""
         return {path: sheet.source for path, (sheet, _) in self._pages.items()}
+
+    @property
+    def sheets(self) -> dict[str, Sheet]:
+        """What each page was made from, by page."""
+        return {path: sheet for path, (sheet, _) in self._pages.items()}
 
     def judged(self, book: Book) -> Judged:
         """The evidence over a book, with every verdict; what is known of its base stays."""
@@ -159,8 +172,9 @@ class Press:
     def _print_all(self, files: _Files, judged: Judged) -> dict[str, Printed]:
         pages: dict[str, Printed] = {}
         minutes: dict[str, int] = {}
+        used_in: dict[str, tuple[str, ...]] = {}
         errors: list[ContentError] = []
-        for sheets in (_sheets(files, judged), _indexes(files, minutes)):
+        for sheets in (_sheets(files, judged), _indexes(files, minutes, used_in)):
             wanted: dict[str, Sheet] = {}
             for sheet in sheets:
                 if sheet.path in pages or sheet.path in wanted:
@@ -170,6 +184,9 @@ class Press:
             errors += self._print(wanted, judged)
             pages |= {path: self._pages[path][1] for path in wanted if path in self._pages}
             minutes |= {path: page.minutes for path, page in pages.items()}
+            for path in wanted:
+                for term in pages[path].terms if path in pages else ():
+                    used_in[term] = (*used_in.get(term, ()), path)
         _raise_any(errors)
         self._pages = {path: kept for path, kept in self._pages.items() if path in pages}
         return pages
@@ -191,6 +208,17 @@ def _raise_any(errors: Iterable[ContentError]) -> None:
     found = list(errors)
     if found:
         raise ContentErrors(found)
+
+
+def _unused_terms(book: Book, pages: Mapping[str, Printed]) -> Iterator[ContentError]:
+    """Terms of the glossary that no lesson uses."""
+    used = {term for page in pages.values() for term in page.terms}
+    for document in book.documents:
+        if isinstance(document.model, GlossaryFile):
+            for position, term in enumerate(document.model.terms):
+                if term.id not in used:
+                    message = f"no lesson uses {term.term!r}; delete the term, or use it"
+                    yield document.error(("terms", position, "id"), message)
 
 
 class _Files:
@@ -241,18 +269,21 @@ def _bare(book: Book) -> Book:
     """A book without what only some of its pages draw upon."""
     return replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
-        handwritten=(),
+        handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(), synonyms=(),
     )  # fmt: skip
 
 
-def _indexes(files: _Files, minutes: Mapping[str, int]) -> Iterator[Sheet]:
-    """The index of each topic, the home page and the list of topics; then pages by hand.
+def _indexes(
+    files: _Files, minutes: Mapping[str, int], used_in: Mapping[str, tuple[str, ...]]
+) -> Iterator[Sheet]:
+    """The index of each topic, the home page, the list of topics, the glossary; pages by hand.
 
-    All tell how long others take, or give way to the others where they have the same name.
+    All tell what others take or use, or give way to the others where they have the same name.
 
     Args:
         files: the book's.
         minutes: of each page that stands in `_sheets`.
+        used_in: the lessons among them that use each term.
     """
     book, words, bare = files.book, interface_words(), _bare(files.book)
     about_items = files.code(one for topic in book.topics for one in files.questions(topic))
@@ -274,7 +305,13 @@ def _indexes(files: _Files, minutes: Mapping[str, int]) -> Iterator[Sheet]:
         "topics/index.md", "topics.md.j2", outlined, words["topics"]["title"],
         words["topics"]["lede"], None, code=about_items, minutes=lessons,
     )  # fmt: skip
-    for page in files.book.handwritten:
+    if book.terms:
+        yield Sheet(
+            "glossary.md", "glossary.md.j2", replace(outlined, terms=book.terms),
+            words["glossary"]["title"], words["glossary"]["lede"], "content/glossary.yml",
+            used_in=dict(used_in),
+        )  # fmt: skip
+    for page in book.handwritten:
         yield Sheet(
             page.path, "handwritten.md.j2", bare, page.title, page.description, page.file,
             text=page.body or "\n", has_toc=True,
@@ -328,9 +365,12 @@ def _of_topic(files: _Files, bare: Book, topic: Topic) -> Iterator[Sheet]:
     for mode, lesson in topic.lessons.items():
         own = replace(topic, lessons={mode: lesson})
         listed = files.code([files.by_name[lesson.source.file]])
-        shown = replace(bare, topics=(own,))
+        shown = replace(bare, topics=(own,), terms=files.book.terms)
         if mode == "try":
             shown = replace(shown, tries=files.book.tries, lost_tries=files.book.lost_tries)
+        if mode == "recall":  # it leads on to the questions of other topics
+            outlined = tuple(replace(one, lessons={}) for one in files.book.topics)
+            shown = replace(shown, topics=outlined)
         yield Sheet(
             f"topics/{topic.id}/{mode}.md", f"{mode}.md.j2", shown,
             lesson.model.title, topic.file.modes[mode], lesson.source.file, topic=own, mode=mode,

@@ -29,6 +29,7 @@ from generator.pages.views.claims import (
     formula_of,
     observed_of,
     points,
+    regime_of,
     side,
     told_apart,
     tolerance_of,
@@ -72,6 +73,7 @@ class Proof:
     formula: Markup | None
     domain: Markup
     tolerance: str
+    regime: Markup
     lessons: tuple[Lesson, ...]
     judged: tuple[Judgement, ...]
 
@@ -186,6 +188,7 @@ def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Proof:
         formula=formula_of(claim, folio),
         domain=domain_of(claim, folio),
         tolerance=tolerance_of(claim, here.observed),
+        regime=regime_of(claim, here, folio),
         lessons=lessons,
         judged=tuple(
             _judgement(outcome, machine, evidence, folio, differs)

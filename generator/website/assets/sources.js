@@ -22,7 +22,7 @@
   const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
 
   // The rows of a value: a name and what it says. Columns as generator/evidence/sources.py has them.
-  function rowsOf([text, kind, formula, of, again, exact, absent, nature]) {
+  function rowsOf([text, kind, formula, of, again, exact, absent, marks]) {
     const rows = [];
     const traces = {};
     const add = (name, said) => said && rows.push([name, said]);
@@ -32,7 +32,7 @@
       return machine;
     };
     add(words.why, absent);
-    add(words.nature, words.natures[nature]);
+    (marks || "").split(" ").forEach((mark) => add(words.nature, words.natures[mark]));
     add(words.exactly, exact === 1 ? text : exact);
     if (isRun(of) && kind < 4) {
       const [machine, experiment, name, recorded, torch, elsewhere] = data.runs[of];
