@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from generator.content import prose
 from generator.content.prose import Fill
 from generator.evidence.filters import Label, Showed
+from generator.evidence.regime import CROWDED, CROWDED_SAYS
 from generator.evidence.reproduce_command import command_for
 from generator.evidence.value import Origin, Value
 
@@ -32,9 +33,6 @@ NATURES = {
     "paced": "paced: its stages last as long as they were told",
     "simulated": "simulated: fake tensors, on one rank of as many as it says",
 }
-
-CROWDED = "oversubscribed"
-CROWDED_SAYS = "oversubscribed: more ranks than cores took turns, so no device takes this time"
 
 REPEAT = "repeat"  # the part of the home page that says how to measure a number again
 NUM_BRIEF = 4  # inputs that a brief popover lists

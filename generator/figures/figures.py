@@ -14,8 +14,7 @@ from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.evidence.provenance import CROWDED
-from generator.evidence.regime import is_crowded
+from generator.evidence.regime import CROWDED, is_crowded
 from generator.figures.epochs_figure import epochs
 from generator.figures.growth_figure import growth
 from generator.figures.memory_figure import memory_bars
