@@ -150,7 +150,7 @@ def _several(written: object) -> object:
     return written if isinstance(written, list) else [written]
 
 
-_SEVERAL = BeforeValidator(_several)  # one may stand without its list
+SEVERAL = BeforeValidator(_several)  # one may stand without its list
 
 
 class Case(Written):
@@ -170,8 +170,8 @@ class Case(Written):
 
     run: RunPath | None = None
     experiment: Name | None = None
-    strategy: Annotated[list[Name], _SEVERAL] = []
-    where: dict[str, Annotated[list[int | float | str], _SEVERAL]] = {}
+    strategy: Annotated[list[Name], SEVERAL] = []
+    where: dict[str, Annotated[list[int | float | str], SEVERAL]] = {}
     other: RunPath | None = None
     called: str | None = None
     says: Line | None = None
