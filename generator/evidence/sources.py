@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from generator.evidence.regime import CROWDED
 from generator.evidence.reproduce_command import COMMAND, arguments_for, is_own_path
 from generator.evidence.value import KINDS, Origin, Value
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 FORMULAS = "pb-formulas"  # the part of a page's foot that holds the formulas that values share
 BLOCK = "pb-sources"
-CROWDED = "oversubscribed"  # a time that ranks took while they took turns on the cores
 Row = list[Any]
 
 

@@ -148,3 +148,23 @@ def test_each_real_run_behind_a_claim_has_a_dtype_recorded_or_stated():
         for name in evidence.outcome(claim.id).runs:
             run = book.run(name)
             assert run.nature == "simulated" or dtype_of(run) or claim.regime.dtype, name
+
+
+def test_a_figure_of_times_says_that_ranks_took_turns_and_one_of_bytes_does_not(copy):
+    cost = "topics/averaging/cost.yml"
+    timing = (
+        copy.load().run("tiny_memory.halves").timing.model_copy(update={"oversubscribed": True})
+    )
+    copy.change_run("tiny_memory.halves", timing=timing.model_dump(mode="json"))
+    captions = [_caption(copy)]
+    copy.edit(cost, "measured: run.ranks[0].memory.peak_bytes\n      predicted: 2 * "
+              "run.ranks[0].num_parameters * cited['fp32-width']",
+              "measured: run.timing.wall_seconds")  # fmt: skip
+    captions.append(_caption(copy))
+    assert ["oversubscribed" in one for one in captions] == [False, True]
+
+
+def _caption(copy):
+    page = rendering.render(copy.load())["topics/averaging/cost.md"]
+    (found,) = re.findall(r"<figcaption.*?</figcaption>", page, re.DOTALL)
+    return found

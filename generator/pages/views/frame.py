@@ -11,7 +11,7 @@ from markupsafe import Markup
 from generator.content.book import Book, TraceOnPage
 from generator.evidence import verdicts
 from generator.evidence.folio import Folio
-from generator.evidence.sources import CROWDED
+from generator.evidence.regime import CROWDED
 
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
