@@ -144,7 +144,9 @@ def test_the_rule_of_a_sheet_has_both_sides_and_their_numbers(book):
 def test_the_tolerance_of_a_rule_is_printed_as_the_share_that_it_is(book):
     sheet = blind_sheets.of_item(items_of(book)["is-it-equal"], Evidence(book))
     share = 128 * 2.0**-23  # epsilons of float32
-    assert any(f"observed equals predicted, within {share:.3g} × predicted" in one for one in sheet.lines)
+    assert any(
+        f"observed equals predicted, within {share:.3g} × predicted" in one for one in sheet.lines
+    )
 
 
 def test_letters_stand_for_the_options_as_written(book):
