@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 NUM_STATEMENTS = 10  # as the words of the home page's link say
 _SOURCE_KEYS = frozenset({"source", "sources"})
-_RUN_KEYS = frozenset({"run", "other", "runs", "budgeted", "current_metrics", "output"})
+_RUN_KEYS = frozenset(
+    {"run", "other", "runs", "budgeted", "current_metrics", "output", "reference"}
+)
 
 
 def check(evidence: Evidence) -> list[ContentError]:

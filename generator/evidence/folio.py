@@ -55,6 +55,8 @@ class Folio:
     runs: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
+    path: str = ""  # of the page, under the site's root
+    assets: dict[str, bytes] = field(default_factory=dict)  # files that the page loads, by path
 
     def line(self, text: str) -> Markup:
         """An author's line, inline."""

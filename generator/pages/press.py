@@ -95,6 +95,12 @@ class Press:
         return {path: page.content for path, page in pages.items()}
 
     @property
+    def assets(self) -> dict[str, bytes]:
+        """The files that single pages load, by path: the states of figures that readers operate."""
+        pages = (page for _, page in self._pages.values())
+        return {path: content for page in pages for path, content in page.assets.items()}
+
+    @property
     def handwritten(self) -> frozenset[str]:
         """The pages that somebody wrote as Markdown."""
         return frozenset(path for path, (sheet, _) in self._pages.items() if sheet.text)

@@ -22,6 +22,7 @@ SCRIPTS = {
     "quiz": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure', "data-stepper"),
+    "play": ("data-play=",),
     "calculator": ("data-calculator",),
 }
 _KEPT = "data-items="
