@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from generator.checks import (
+    byte_checks,
     calculator_checks,
     claim_checks,
+    comparison_checks,
     lesson_checks,
     reading_checks,
+    regime_checks,
     repeats,
+    rule_checks,
     sentence_checks,
 )
 from generator.content import glossary, listed_code, prose
@@ -38,7 +42,9 @@ if TYPE_CHECKING:
 
 NUM_STATEMENTS = 10  # as the words of the home page's link say
 _SOURCE_KEYS = frozenset({"source", "sources"})
-_RUN_KEYS = frozenset({"run", "other", "runs", "budgeted", "current_metrics", "output"})
+_RUN_KEYS = frozenset(
+    {"run", "other", "runs", "budgeted", "current_metrics", "output", "reference"}
+)
 
 
 def check(evidence: Evidence) -> list[ContentError]:
@@ -247,6 +253,9 @@ _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (ClaimFile, sentence_checks.mistakes),
+    (ClaimFile, byte_checks.mistakes),
+    (ClaimFile, rule_checks.mistakes),
+    (ClaimFile, regime_checks.mistakes),
     (QuizFile, _items),
     (QuizFile, reading_checks.mistakes),
     (MisconceptionFile, _backed),
@@ -255,4 +264,5 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (HomeFile, _home),
     (GlossaryFile, _terms),
     (tuple(MODES.values()), _lesson),
+    (tuple(MODES.values()), comparison_checks.mistakes),
 )

@@ -90,10 +90,10 @@ class Book:
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
         former_digests: by the id of an item, what readers' answers to it were once kept with.
-        terms: those of the glossary, in the order of the alphabet.
-        synonyms: groups of words that the search takes for one another.
         item_readings: by topic, who chose the keys of its items blind.
         claim_readings: who found that rules entail their claims' sentences.
+        terms: those of the glossary, in the order of the alphabet.
+        synonyms: groups of words that the search takes for one another.
     """
 
     root: Path
@@ -113,10 +113,10 @@ class Book:
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
     former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
-    terms: tuple[Term, ...] = ()
-    synonyms: tuple[tuple[str, ...], ...] = ()
     item_readings: dict[str, ItemReadingsFile] = field(default_factory=dict, repr=False)
     claim_readings: ClaimReadingsFile = field(default_factory=ClaimReadingsFile, repr=False)
+    terms: tuple[Term, ...] = ()
+    synonyms: tuple[tuple[str, ...], ...] = ()
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -265,6 +265,10 @@ class _Loader:
                 except ContentErrors as error:
                     self.errors += error.errors
 
+    def if_there(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
+        """A file that a book may lack."""
+        return self.read(path, model) if content_files.stands(path) else None
+
     def terms(self) -> tuple[Term, ...]:
         found: dict[str, Term] = {}
         self.parts(
@@ -275,10 +279,6 @@ class _Loader:
     def synonyms(self) -> tuple[tuple[str, ...], ...]:
         document = self.if_there(self.content / "synonyms.yml", SynonymsFile)
         return tuple(map(tuple, document.model.synonyms)) if document else ()
-
-    def if_there(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
-        """A file that a book may lack."""
-        return self.read(path, model) if content_files.stands(path) else None
 
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
@@ -328,9 +328,9 @@ def load(
         loader.parts(cited, "references", references, "reference")
     first = [name for name in home.statements if name in retractions] if home else []
     retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
-    terms, synonyms = loader.terms(), loader.synonyms()
     former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
     read_claims = loader.if_there(loader.content / "readings.yml", ClaimReadingsFile)
+    terms, synonyms = loader.terms(), loader.synonyms()
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -347,7 +347,6 @@ def load(
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
         lost_tries=lost, former_digests=former.model.items if former else {},
-        item_readings=loader.item_readings,
+        item_readings=loader.item_readings, terms=terms, synonyms=synonyms,
         claim_readings=read_claims.model if read_claims else ClaimReadingsFile(),
-        terms=terms, synonyms=synonyms,
     )  # fmt: skip

@@ -138,13 +138,15 @@ class Sheet:
 class Printed:
     """A page: its bytes, the minutes that it takes, the items whose answer it gives away.
 
-    `terms` are those of the glossary that its prose uses.
+    `terms` are those of the glossary that its prose uses, and `assets` the files that only this
+    page loads, by their path under the site's root.
     """
 
     content: bytes
     minutes: int
     messages: Mapping[str, str]
     terms: frozenset[str] = frozenset()
+    assets: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     text = PageText(judged.evidence, depth, is_brief=sheet.is_brief)
     folio = Folio(
         sheet.book, judged.evidence, judged.outcomes, environment(), text,
-        other_outcomes=judged.other_outcomes,
+        other_outcomes=judged.other_outcomes, path=sheet.path,
     )  # fmt: skip
     topic, book = sheet.topic, sheet.book
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
@@ -199,7 +201,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     )
     items = topic.items if topic and book.is_reference else {}
     messages = given_away.messages(body, sheet.path, items, judged.evidence) if items else {}
-    return Printed(content.encode(), minutes, messages, frozenset(links.used))
+    terms = frozenset(links.used)
+    return Printed(content.encode(), minutes, messages, terms, folio.assets)
 
 
 def _tools(
@@ -211,6 +214,7 @@ def _tools(
     return {
         "figure": lambda name: figures.draw(drawn[name], folio),
         "drawn": lambda figure: figures.draw(figure, folio),
+        "in_short": lambda name: question.in_short(items[name], folio),
         "question": lambda name, kind: question.question(items[name], folio, kind),
         "listing": lambda written: listing.listing(written, folio),
         "stages": lambda flow: stages.stages(flow, folio),
@@ -230,6 +234,7 @@ def _tools(
         "cell": folio.cell,
         "strategy": folio.strategy,
         "ways_into": lambda one: _ways_into(one, minutes, folio),
+        "recalled_in": lambda one: ways.marks(one.items_by_mode["recall"], one, folio.evidence),
         "marks_of": lambda one: ways.marks(ways.asked_anywhere(one), one, folio.evidence),
     }
 

@@ -95,6 +95,12 @@ class Press:
         return {path: page.content for path, page in pages.items()}
 
     @property
+    def assets(self) -> dict[str, bytes]:
+        """The files that single pages load, by path: the states of figures that readers operate."""
+        pages = (page for _, page in self._pages.values())
+        return {path: content for page in pages for path, content in page.assets.items()}
+
+    @property
     def handwritten(self) -> frozenset[str]:
         """The pages that somebody wrote as Markdown."""
         return frozenset(path for path, (sheet, _) in self._pages.items() if sheet.text)
@@ -103,6 +109,11 @@ class Press:
     def sources(self) -> dict[str, str | None]:
         """The file that an author edits, by page; None for a page that no author wrote."""
         return {path: sheet.source for path, (sheet, _) in self._pages.items()}
+
+    @property
+    def sheets(self) -> dict[str, Sheet]:
+        """What each page was made from, by page."""
+        return {path: sheet for path, (sheet, _) in self._pages.items()}
 
     def judged(self, book: Book) -> Judged:
         """The evidence over a book, with every verdict; what is known of its base stays."""
@@ -249,8 +260,7 @@ def _sheets(
     book, words = files.book, interface_words()
     bare = replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
-        handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(),
-        synonyms=(),
+        handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(), synonyms=(),
     )  # fmt: skip
     for topic in book.topics:
         yield from _of_topic(files, bare, topic, minutes)
@@ -327,6 +337,9 @@ def _of_topic(
         shown = replace(bare, topics=(own,), terms=files.book.terms)
         if mode == "try":
             shown = replace(shown, tries=files.book.tries, lost_tries=files.book.lost_tries)
+        if mode == "recall":  # it leads on to the questions of other topics
+            outlined = tuple(replace(one, lessons={}) for one in files.book.topics)
+            shown = replace(shown, topics=outlined)
         yield Sheet(
             f"{folder}{mode}.md", f"{mode}.md.j2", shown,
             lesson.model.title, topic.file.modes[mode], lesson.source.file, topic=own, mode=mode,

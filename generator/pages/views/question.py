@@ -36,6 +36,7 @@ Rows = tuple[tuple[Markup, tuple[Markup, ...]], ...]  # titles, each with its ce
 _OPENS = re.compile(r'<button type="button" class="pb-value[^>]*>(.*?)</button>', re.DOTALL)
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
+_IN_SHORT = 80  # characters
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Question:
         digest: tells which question an answer belongs to; `former`, the digests it had before.
         anchor: the id on this page; an item may stand on a page more than once.
         is_open: this machine's runs leave it open.
+        asks_how_sure: a commitment and a repetition do; elsewhere the answer alone counts.
         stem: the question, as a legend may hold it; `more` is what follows as blocks.
         code: the code it is about; for a faulty line, the run that printed.
         asked: what a reader operates, in the order shown.
@@ -94,6 +96,7 @@ class Question:
     former: tuple[str, ...]
     anchor: str
     is_open: bool
+    asks_how_sure: bool
     stem: Markup
     more: Markup
     code: ListingOnPage | None
@@ -133,6 +136,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         former=former_digests(item, folio.evidence),
         anchor=item.id if again == 1 else f"{item.id}-{again}",
         is_open=key.is_open,
+        asks_how_sure=not (asked_as in _TWICE or key.is_open or isinstance(item, Predict)),
         stem=stem,
         more=more,
         code=code,
@@ -151,9 +155,20 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
         backing=tuple(claim_behind(name, folio) for name in item.claims),
-        mended=listing(item.right, folio) if isinstance(item, FaultyLine) else None,
+        mended=listing(item.right, folio, with_output=False)
+        if isinstance(item, FaultyLine)
+        else None,
         hints=tuple(folio.line(hint) for hint in item.hints),
     )
+
+
+def in_short(item: Item, folio: Folio) -> str:
+    """What an item asks, for a line that leads to it: its last question, shortened."""
+    sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(item.stem))
+    asked = [one for one in sentences if one.endswith("?")] or sentences
+    if len(asked[-1]) <= _IN_SHORT:
+        return asked[-1]
+    return asked[-1][:_IN_SHORT].rsplit(" ", 1)[0].rstrip(",;:") + " …"
 
 
 def unopened(markup: Markup) -> Markup:
