@@ -17,8 +17,8 @@
 
   class Question {
     constructor(form) {
-      const { item, digest, former, kind, attempts } = form.dataset;
-      Object.assign(this, { form, digest, kind, id: item, numAttempts: Number(attempts) });
+      const { item, digest, former, kind, attempts, variant } = form.dataset;
+      Object.assign(this, { form, digest, kind, id: item, numAttempts: Number(attempts), variant: Number(variant || 0) });
       this.digests = [digest].concat(former ? former.split(" ") : []);
       this.how = KINDS[kind];
       this.isGraded = kind !== "predict";
@@ -173,7 +173,8 @@
       if (nth === 1) this.first = { isRight, confidence, memory: memoryOf(record) };
       if (last && now - last.at > A_SITTING) record.again = false;
       Object.assign(record, { digest: this.digest, kind: this.kind });
-      record.attempts.push({ at: now, answer, is_right: isRight, confidence, gave_up: answer === null, nth });
+      const attempt = { at: now, answer, is_right: isRight, confidence, gave_up: answer === null, nth };
+      record.attempts.push(this.variant ? { ...attempt, variant: this.variant } : attempt);
       if (record.attempts.length > NUM_KEPT) record.attempts.splice(1, 1);
       if (done) {
         const { memory } = this.first;
@@ -190,8 +191,9 @@
     restore() {
       const before = store.of(this.id, this.digests);
       if (!before && store.get(this.id)) this.status.textContent = words.changed;
-      else if (before && before.done) {
-        const { answer } = before.attempts[before.attempts.length - 1];
+      const own = before && before.done ? before.attempts.filter((one) => !one.variant) : [];
+      if (own.length) {
+        const { answer } = own[own.length - 1];
         try {
           if (answer !== null) this.how.put(this, answer);
           const isHeld = answer === null || this.field || String(this.how.read(this)) === String(answer);
