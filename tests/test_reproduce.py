@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from generator.evidence.reproduce_command import COMMAND
-from runners.commands.reproduce import requested
+from runners.commands.reproduce import requested, said
 from runners.plans.experiment import find
 from runners.traces.fields import at, in_words
 from runners.traces.files import read
@@ -55,14 +55,22 @@ def test_every_measured_number_has_a_command_and_nothing_given_or_cited_has(buil
 def test_every_command_names_values_that_the_page_shows(shown, wanted):
     wrong = []
     for one in shown:
-        said = {
+        printed = {
             in_words(at(experiment.page.trace.runs[field.run], field.steps), field.steps)
             for experiment in wanted[one.command]
             for field in experiment.fields
         }
-        if one.exactly and one.kind != "computed" and one.exactly not in said:
+        if one.exactly and one.kind != "computed" and one.exactly not in printed:
             wrong.append((one.page, one.exactly, one.command))
     assert not wrong
+
+
+def test_every_value_that_a_command_names_can_be_printed(wanted):
+    fields = [(each, field) for found in wanted.values() for each in found for field in each.fields]
+    sampled = [field for _, field in fields if field.steps[-1] == "samples"]
+    assert sampled
+    texts = {f.path: said(each.page.trace.runs[f.run], f.steps) for each, f in fields}
+    assert [path for path, text in texts.items() if not text] == []
 
 
 @pytest.fixture(scope="module")

@@ -55,6 +55,8 @@ class Folio:
     runs: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
+    path: str = ""  # of the page, under the site's root
+    assets: dict[str, bytes] = field(default_factory=dict)  # files that the page loads, by path
 
     def line(self, text: str) -> Markup:
         """An author's line, inline."""
@@ -95,6 +97,8 @@ class Folio:
         """What a run did, in the words of the interface."""
         if run.settings.get("gradient_as_bucket_view"):
             return str(self.ui["strategies"]["ddp_view"])
+        if "num_forward_sums" in run.settings:  # of `tensor_parallel`, which splits no batch
+            return str(self.ui["strategies"]["tensor_parallel"])
         words: dict[str, str] = self.ui["strategies"]
         return words.get(run.strategy, run.strategy.replace("_", " "))
 

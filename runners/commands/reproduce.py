@@ -276,7 +276,7 @@ def _verdict(one: Wanted, page: Page, new: Run, say: Callable[[str], None]) -> b
     """Say what became of one field, and whether it is the same."""
     old = page.trace.runs[one.run]
     say(one.path)
-    say(f"  page       {_said(old, one.steps)} ({page.machine.name}, {page.trace.recorded_at})")
+    say(f"  page       {said(old, one.steps)} ({page.machine.name}, {page.trace.recorded_at})")
     try:
         is_there = at(new, one.steps) is not None
     except NO_VALUE:
@@ -284,7 +284,7 @@ def _verdict(one: Wanted, page: Page, new: Run, say: Callable[[str], None]) -> b
     if is_there:
         is_like = old.device == new.device and _there(page) == _here()
         judged = tolerance(one.steps, old, new, is_like=is_like)
-        say(f"  here       {_said(new, one.steps)}")
+        say(f"  here       {said(new, one.steps)}")
     else:
         judged = Tolerance("none; a value", is_same=False)
         say(f"  here       no value: {how_it_ended(new)}")
@@ -297,13 +297,13 @@ def _word(is_same: bool) -> str:
     return "same" if is_same else "differs"
 
 
-def _said(run: Run, steps: tuple[Key, ...]) -> str:
-    """A value with all its digits, and rounded as people say it."""
+def said(run: Run, steps: tuple[Key, ...]) -> str:
+    """A value of a run with all its digits, and a single number rounded as people say it too."""
     value = at(run, steps)
     exact = in_words(value, steps)
     measure = measure_of(steps)
-    if isinstance(value, str | bool) or measure is None:
-        return exact
+    if isinstance(value, str | bool | list | dict) or measure is None:
+        return exact or "none"
     round_one = bytes_in_words(value) if measure == "bytes" else seconds_in_words(value)
     return f"{round_one} = {exact}"
 

@@ -51,21 +51,30 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
         KeyError, IndexError, AttributeError, TypeError: one of them has no such field.
     """
     one, other = at(page, steps), at(here, steps)
-    if isinstance(one, list | dict) and isinstance(other, list | dict):
-        return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
     samples = _samples(steps, page), _samples(steps, here)
-    if steps[0] == "timing" and _are_numbers(one, other):
+    if steps[-1] == "samples" and samples[0] and samples[1]:  # all that a time was taken from
+        one, other = samples[0].median_seconds, samples[1].median_seconds
+    if not _are_numbers(one, other):
+        return _equal(steps, one, other, is_like=is_like)
+    if steps[0] == "timing":
         if samples[0] and samples[1] and steps[-1] != "num_samples":
             return _by_samples(samples[0], samples[1], one, other)
         return _by_factor(one, other)
-    if is_of_time(steps) and _are_numbers(one, other):
+    if is_of_time(steps):
         return _by_factor(one, other)
-    if steps[-1] in ("kernel_peak_bytes", "held_bytes") and _are_numbers(one, other):
+    if steps[-1] in ("kernel_peak_bytes", "held_bytes"):
         return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")
-    if isinstance(one, float) and _are_numbers(one, other) and not is_like:
+    if isinstance(one, float) and not is_like:
         return _within(FLOAT_SHARE, one, other, "another processor, torch or device rounds apart")
+    return Tolerance("none; equal", one == other)
+
+
+def _equal(steps: Sequence[Key], one: object, other: object, *, is_like: bool) -> Tolerance:
+    """Compare what is no number: a text, an outcome, a digest, or all of a list."""
     if "digest" in str(steps[-1]) and not is_like:
         return Tolerance("none; equal, where processor and torch are the same", one == other)
+    if isinstance(one, list | dict) and isinstance(other, list | dict):
+        return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
     return Tolerance("none; equal", one == other)
 
 

@@ -220,7 +220,8 @@ def test_a_lost_run_replaces_no_trace_and_what_had_ended_is_kept(
     if how != "rank":  # there the next start has written it by now
         assert (folder / "lasting.json").read_bytes() == b"what was measured before"
         assert set(read_part(folder / ".lasting.part").runs) == {"brief"}
-    assert {p.name for p in folder.iterdir()} <= {"lasting.json", "machine.json", ".lasting.part"}
+    lists = {"machine.json", "values.json"}
+    assert {p.name for p in folder.iterdir()} <= {"lasting.json", ".lasting.part", *lists}
 
 
 @has_nodes

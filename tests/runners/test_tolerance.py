@@ -71,9 +71,10 @@ def timed(run, seconds):
         ([5.0, 5.1, 5.2, 5.3, 5.4], False),
     ],
 )
-def test_times_with_samples_are_the_same_where_quartile_ranges_overlap(run, here, is_same):
+@pytest.mark.parametrize("field", ["median_seconds", "samples"])
+def test_times_with_samples_are_the_same_where_quartile_ranges_overlap(run, here, is_same, field):
     there = timed(run, [0.5, 0.9, 1.0, 1.3, 1.5])
-    path = ["timing", "step", "median_seconds"]
+    path = ["timing", "step", field]
     assert tolerance(path, there, timed(run, here), is_like=True).is_same is is_same
 
 

@@ -22,8 +22,8 @@ CITED = ("title", "where", "says")
 # Words that the models, the figures or the lessons know; everything else is only ever shown.
 KNOWN = {
     "experiment", "machine", "digest", "status", "expected_status", "backend", "device", "strategy",
-    "unit", "activity", "operation", "name", "kind", "parameter_digest", "phase", "model",
-    "recorded_at",
+    "unit", "activity", "operation", "name", "kind", "parameter_digest", "phase", "peak_phase",
+    "model", "recorded_at",
 }  # fmt: skip
 
 
