@@ -11,9 +11,12 @@ import pytest
 from generator.evidence.folio import interface_words
 from generator.website import publish
 
-OURS = sorted(
-    path.name for path in publish.ASSETS.glob("*.js") if not path.name.startswith(publish.VENDORED)
-)
+SOURCES = {
+    path.name: (path,)
+    for path in publish.ASSETS.glob("*.js")
+    if not path.name.startswith(publish.VENDORED)
+} | {"quiz.js": publish.QUIZ_PARTS}
+OURS = sorted(SOURCES)
 MOST_BYTES = 14_000  # of scripts, compressed, on any page
 SAID = re.compile(r'"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`')
 
@@ -55,7 +58,7 @@ def test_the_first_line_of_the_first_script_and_of_no_other_holds_the_words(scri
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_published_script_says_every_text_of_its_source_and_no_comment(scripts, name):
-    source = (publish.ASSETS / name).read_text(encoding="utf-8")
+    source = "".join(path.read_text(encoding="utf-8") for path in SOURCES[name])
     code = "\n".join(line for line in source.splitlines() if not line.strip().startswith("//"))
     published = scripts[name].decode()
     assert len(published.split("\n", 1)[-1]) < len(source)

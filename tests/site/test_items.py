@@ -380,6 +380,33 @@ def test_without_scripts_every_item_shows_its_answer_and_nothing_pretends(frozen
     assert page.url == (frozen_site / CHALLENGE).as_uri()
 
 
+def test_a_question_is_reported_by_a_text_to_copy_and_no_request(page):
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    item = Asking(page, "what-peak")
+    report = item.box.get_by_role("button", name="Report this question")
+    assert not report.is_visible()
+    item.give("160")
+    report.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Report this question")
+    text = dialog.get_by_role("textbox").input_value()
+    for told in ("Question: what-peak (", "#item-what-peak", "What is the peak of a step?", RIGHT):
+        assert told in text
+    assert "Nothing is sent." in dialog.inner_text()
+    assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
+    dialog.get_by_role("button", name="Copy").click()
+    assert dialog.get_by_role("status").inner_text() in (
+        "Copied.", "This browser does not copy for a page. Copy the selected text by hand.",
+    )  # fmt: skip
+    assert page.evaluate("getSelection().toString()") == text
+    assert _broken_rules(page, {}) == []
+    page.keyboard.press("Escape")
+    assert dialog.count() == 0
+    assert page.evaluate("document.activeElement.textContent") == "Report this question"
+    assert [one for one in requests if not one.startswith("file:")] == []
+
+
 def test_on_paper_every_item_shows_its_answer(page):
     Asking(page, "what-peak").give("160")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")

@@ -17,8 +17,6 @@ WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
 # What of a page's markup asks for a script; proofbook.js, which holds the words, comes before any.
 SCRIPTS = {
-    "schedule": ('class="pb-item',),
-    "kinds": ('class="pb-item',),
     "quiz": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure', "data-stepper"),

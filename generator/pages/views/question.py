@@ -26,6 +26,7 @@ from generator.content.quiz import (
 from generator.evidence.folio import Folio
 from generator.evidence.value import numeric
 from generator.figures.picture import plain
+from generator.items import worked
 from generator.items.digests import digest_of, former_digests
 from generator.items.keys import Key, key_of, shown_order
 from generator.items.typed_number import Unit, unit_of
@@ -129,6 +130,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
     explained = answers(item, key, folio)
     shown = item.wrong if isinstance(item, FaultyLine) else item.listing
     code = listing(shown, folio) if shown else None
+    worked_steps = worked.steps(item, key, folio.evidence, folio.ui["item"])
     told = item.reveal if isinstance(item, Predict) else item.explains
     return Question(
         id=item.id,
@@ -162,7 +164,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         mended=listing(item.right, folio, with_output=False)
         if isinstance(item, FaultyLine)
         else None,
-        hints=tuple(folio.line(hint) for hint in item.hints),
+        hints=tuple(folio.line(hint) for hint in (*item.hints, *worked_steps)),
     )
 
 

@@ -13,6 +13,37 @@
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
 
+  // A text about a question, to copy and to send in any way one likes: nothing leaves the page.
+  function report({ id, digest, box, form, status }) {
+    const plain = (element) => element.innerText.replace(/\s+/g, " ").trim();
+    const dialog = made("dialog", "md-typeset pb-report");
+    const text = made("textarea");
+    const said = made("p", "pb-status");
+    const button = (name, act) => {
+      const one = made("button", "pb-button", name);
+      one.addEventListener("click", act);
+      return one;
+    };
+    text.rows = 10;
+    text.value = say("report_text", {
+      id, digest, page: `${location.href.split("#")[0]}#${box.id}`,
+      asks: plain(form.querySelector(".pb-asked")), said: plain(status),
+    });
+    text.setAttribute("aria-label", words.report);
+    said.setAttribute("role", "status");
+    const copy = () => {
+      text.select();
+      said.textContent = document.execCommand("copy") ? words.copied : words.not_copied;
+    };
+    dialog.setAttribute("aria-label", words.report);
+    dialog.append(made("p", "", words.report_how), text, button(words.copy, copy), " ");
+    dialog.append(button(words.close, () => dialog.close()), said);
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+    text.focus();
+  }
+
   // ——— One question ———
 
   class Question {
@@ -41,8 +72,13 @@
       );
       Object.assign(this, { check, retry, giveUp, showHint: showHint || made("button") });
       check.disabled = false;
+      this.report = made("button", "pb-button", words.report);
+      this.report.type = "button";
+      this.report.hidden = true;
+      this.report.addEventListener("click", () => report(this));
       all(this.form, ".pb-sure, .pb-actions > :not(.pb-retry)").forEach((one) => (one.hidden = false));
       [this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
+      actions.append(this.report);
       this.showHint.addEventListener("click", () => this.hint());
       giveUp.addEventListener("click", () => this.end(null));
       retry.addEventListener("click", () => this.renew().form.querySelector("input, select, button").focus());
@@ -101,7 +137,7 @@
         if (more) this.status.after(more.cloneNode(true));
       }
       this.tell(answer, "");
-      this.retry.hidden = false;
+      this.retry.hidden = this.report.hidden = false;
       // Focus stays where it is, and else goes on to what can be done next.
       const focused = document.activeElement;
       if (focused === this.giveUp) this.retry.focus();
