@@ -18,8 +18,6 @@ MINUTES_PER_ITEM = 0.5
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
     "sources": ('data-v="', "<table"),
-    "schedule": ('class="pb-item',),
-    "kinds": ('class="pb-item',),
     "quiz": ('class="pb-item',),
     "recall": ("data-recall=",),
     "stepper": ("data-stepper",),
