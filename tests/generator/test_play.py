@@ -16,12 +16,12 @@ from generator.content.book import load
 from generator.content.exhibit import Figure
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
+from generator.evidence.play_states import faults, states
 from generator.evidence.provenance import PageText
 from generator.figures import schedule_rule
 from generator.figures.drawing import NARROW, WIDE
 from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.play import frame, ring_view
-from generator.figures.play.states import faults, states
 from generator.pages.page import environment
 from generator.pages.press import Press
 from tests.conftest import copy_of_the_book

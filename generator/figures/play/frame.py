@@ -11,19 +11,19 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
 from generator.evidence import trace_events
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.play_states import Control, ShownRun, State, states
 from generator.evidence.value import AbsentError, Value, numeric
 from generator.figures.picture import Picture, Table, plain
 from generator.figures.play.memory_view import memory
+from generator.figures.play.played import Budget, Played, Row
 from generator.figures.play.ring_view import chunks
 from generator.figures.play.seen import Seen, byte_unit
-from generator.figures.play.states import Control, ShownRun, State, states
 from generator.figures.play.step_views import loss, payload, schedule, timeline
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
@@ -33,48 +33,6 @@ VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
 FOLDER = "assets/figures"
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of the budget
 MOST_STEPS = 200
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the table: a run of a state."""
-
-    state: int
-    words: tuple[str, ...]  # the options, and what tells the run apart
-    cells: tuple[Markup | str, ...]
-    run: str
-    nature: str
-    source: str
-    timeline: str | None
-    clock_error: Markup | None  # of that timeline
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The line that readers move, in the unit of the axis; from `low`, steps lead to `start`."""
-
-    start: float
-    low: float
-    top: float
-    step: float
-    unit: str
-    shown: Markup
-
-
-@dataclass(frozen=True)
-class Played:
-    """What a template needs beside the picture of the first state."""
-
-    task: Markup
-    script: str
-    controls: Sequence[Control]
-    first: State
-    words: Sequence[str]  # heads of the columns that name a row
-    head: Sequence[str]  # and of those with its numbers
-    rows: Sequence[Row]
-    drawn: Markup
-    budget: Budget | None
-    is_computed: bool
 
 
 def play(figure: Figure, folio: Folio) -> Picture:

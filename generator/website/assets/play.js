@@ -66,7 +66,7 @@
     const isOther = best[0].some((one, n) => one !== asked[n]);
     this.at = this.states.indexOf(best);
     this.groups.forEach((group, n) => {
-      group.querySelector('[value="' + best[0][n] + '"]').checked = true;
+      all(group, "input")[best[0][n]].checked = true;
     });
     const shown = this.root.querySelector(".pb-states-drawn");
     shown.innerHTML = best[1];
