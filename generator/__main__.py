@@ -3,6 +3,7 @@
     python -m generator build     content/ → site/pages/, written only where bytes changed
     python -m generator check     every mistake and verdict, and what no misconception has met yet
     python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
+    python -m generator coverage [NAME]      who reads which field of the reference traces
     python -m generator compare A B    which claims machine B judges otherwise than machine A
     python -m generator items FILE…    what readers' exported answers say about each item
     python -m generator blind [ID…]    sheets for a reader who sees rules and numbers, and no key
@@ -81,21 +82,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
     verbs = parser.add_subparsers(
-        required=True, metavar="build | check | compare | items | blind | new | schema"
+        required=True, metavar="build | check | coverage | compare | items | blind | new | schema"
     )
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
+    covering = verbs.add_parser("coverage", help="list who reads which field of a trace")
     comparing = verbs.add_parser("compare", help="list claims that two machines judge otherwise")
     items = verbs.add_parser("items", help="report on items from readers' exported answers")
     blind = verbs.add_parser("blind", help="print sheets for blind readings, or record answers")
     new = verbs.add_parser("new", help="start a topic")
     schema = verbs.add_parser("schema", help="print the JSON Schemas of the YAML files")
-    for verb in (build, check, comparing, items, blind, new):
+    for verb in (build, check, covering, comparing, items, blind, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
     for verb in (build, check, items, blind, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic alone, at once")
+    covering.add_argument("name", metavar="NAME", nargs="?", help="an experiment, or its run")
     comparing.add_argument("machine", metavar="A", help="a folder's name")
     comparing.add_argument("other", metavar="B", help="another folder's name")
     items.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -105,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = {
         build: _build,
         check: _check,
+        covering: _coverage,
         comparing: _compare,
         items: _items,
         blind: _blind,
@@ -199,6 +203,17 @@ def _report(book: Book, evidence: Evidence) -> int:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
     print(f"numbers of {book.machine.name}")
     return 1 if problems else 0
+
+
+def _coverage(options: argparse.Namespace) -> int:
+    from generator.pages import field_readers
+
+    book = load(options.content)
+    if not book.is_reference:
+        book = load(options.content, book.reference.name)
+    for line in field_readers.lines(field_readers.readers(book), options.name):
+        print(line)
+    return 0
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from generator.checks import (
     byte_checks,
     calculator_checks,
     claim_checks,
+    comparison_checks,
     lesson_checks,
     reading_checks,
     regime_checks,
@@ -263,4 +264,5 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (HomeFile, _home),
     (GlossaryFile, _terms),
     (tuple(MODES.values()), _lesson),
+    (tuple(MODES.values()), comparison_checks.mistakes),
 )

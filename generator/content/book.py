@@ -271,13 +271,14 @@ class _Loader:
 
     def terms(self) -> tuple[Term, ...]:
         found: dict[str, Term] = {}
-        for document in self.split(self.content, "glossary", GlossaryFile):
-            self.parts(document, "terms", found, "term")
+        self.parts(
+            self.if_there(self.content / "glossary.yml", GlossaryFile), "terms", found, "term"
+        )
         return tuple(sorted(found.values(), key=lambda one: one.term.lower()))
 
     def synonyms(self) -> tuple[tuple[str, ...], ...]:
-        documents = self.split(self.content, "synonyms", SynonymsFile)
-        return tuple(tuple(group) for one in documents if one for group in one.model.synonyms)
+        document = self.if_there(self.content / "synonyms.yml", SynonymsFile)
+        return tuple(map(tuple, document.model.synonyms)) if document else ()
 
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"

@@ -27,7 +27,7 @@ from runners.plans.closed_forms import LAWS
 
 MAX_CHARACTERS = 240
 BEYOND = "a number beyond what can be calculated with"
-CLAIM_CALLS = ("verdict", "showed", "predicted", "observed")
+CLAIM_CALLS = ("verdict", "holds", "showed", "predicted", "observed")
 FUNCTIONS: dict[str, Callable[..., object]] = {**FILTERS, **LAWS}
 CALLS = (*LABELS, *CLAIM_CALLS, *FUNCTIONS)
 _WITH_ARGUMENT = ("digits", "each")  # filters that take one beside what they are applied to

@@ -168,10 +168,14 @@ class Node:
         return self._below(range(len(self.thing))[position], self.thing[position], written)
 
     def _named(self, name: str) -> int | None:
-        """The position of the element whose name, operation or rank is the one asked for."""
+        """The position of the element whose name, operation or rank is the one asked for.
+
+        The elements that are passed over are looked at (`vars`), and not read.
+        """
         for position, element in enumerate(self.thing):
-            known = type(element).model_fields if isinstance(element, BaseModel) else {}
-            if any(field in known and str(getattr(element, field)) == name for field in NAMES):
+            held = vars(element) if isinstance(element, BaseModel) else {}
+            field = next((one for one in NAMES if one in held and str(held[one]) == name), None)
+            if field and getattr(element, field) == held[field]:
                 return position
         return None
 

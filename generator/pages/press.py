@@ -110,6 +110,11 @@ class Press:
         """The file that an author edits, by page; None for a page that no author wrote."""
         return {path: sheet.source for path, (sheet, _) in self._pages.items()}
 
+    @property
+    def sheets(self) -> dict[str, Sheet]:
+        """What each page was made from, by page."""
+        return {path: sheet for path, (sheet, _) in self._pages.items()}
+
     def judged(self, book: Book) -> Judged:
         """The evidence over a book, with every verdict; what is known of its base stays."""
         base = _base(book)

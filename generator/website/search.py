@@ -19,22 +19,22 @@ from typing import Any, NamedTuple
 
 from generator.website import html_blocks
 
-# What waits for an answer, is part of one, or is a control: folded text, what follows a question,
-# hints, keys, options, buttons that are not values; and evidence in rows.
+# Parts of a page that are no text of a lesson: of a question, controls, code, evidence in rows.
+_CLASSES = (
+    "option", "pieces", "end", "typed", "actions", "sure", "status", "waits", "listing",
+    "listing-title", "printed", "suggestions", "claim", "apart", "largest", "sources", "meta",
+    "eyebrow", "level", "step-controls",
+)  # fmt: skip
+# Those, what waits for an answer, what is folded, and buttons that are not values.
 _KEPT_BACK = re.compile(
     r"<(?:(details|svg|table|select|noscript|pre)\b"
     r'|(button)\b(?![^<>]*\bclass="pb-value\b)'
     r"|(\w+)\b[^<>]*\sdata-(?:search-exclude|after)\b"
-    r'|(\w+)\b[^<>]*\sclass="(?:[^"]*\s)?pb-(?:option|pieces|end|typed|actions|sure|status|'
-    r"waits|listing|listing-title|printed|suggestions|claim|apart|largest|sources|meta|eyebrow|level|step-controls)"
-    r'[\s"])'
+    rf'|(\w+)\b[^<>]*\sclass="(?:[^"]*\s)?pb-(?:{"|".join(_CLASSES)})[\s"])'
 )
-_WAITS = re.compile(r'<details\b|<\w+\b[^<>]*\sdata-after\b|<\w+\b[^<>]*\bclass="[^"]*pb-option\b')
-_BETWEEN = re.compile(
-    r"((?<=[.?!])\s+|(?<=[.?!]</code>)\s+|</?(?:p|li|ul|ol|dl|dt|dd|div|table|thead|tbody|tr|td|th|caption|figure|"
-    r"figcaption|label|summary|details|option|legend|pre|h[1-6]|br)\b[^<>]*>)"
-)
-_INLINE = re.compile(r"</?(?:a|b|button|em|i|small|span|strong|wbr|b|abbr)\b[^<>]*>")
+_WAITS = re.compile(r'<(?:details\b|\w+\b[^<>]*\s(?:data-after\b|class="[^"]*pb-option\b))')
+_INLINE = re.compile(r"</?(?:a|abbr|b|button|em|i|small|span|strong|wbr)\b[^<>]*>")
+_BETWEEN = re.compile(r"((?<=[.?!])\s+|(?<=[.?!]</code>)\s+|<(?!/?(?:code|sub|sup)\b)[^<>]+>)")
 LONG = 25  # letters of a sentence that says something; shorter ones, such as “Neither.”, stay
 # A place that a link leads to without being a heading: a retracted sentence, a term.
 _SENTENCE = re.compile(

@@ -155,7 +155,9 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
         backing=tuple(claim_behind(name, folio) for name in item.claims),
-        mended=listing(item.right, folio) if isinstance(item, FaultyLine) else None,
+        mended=listing(item.right, folio, with_output=False)
+        if isinstance(item, FaultyLine)
+        else None,
         hints=tuple(folio.line(hint) for hint in item.hints),
     )
 
