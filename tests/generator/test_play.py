@@ -199,6 +199,27 @@ def test_runs_under_a_budget_ended_as_their_bars_say(played, evidence):
         assert (under.status == "completed") == (peak <= under.budget_bytes), name
 
 
+def test_a_state_of_simulated_runs_says_that_it_is_simulated(folio):
+    control = {"label": "Ranks", "reads": "run.settings.num_ranks"}
+    figure = written(
+        runs=["at_scale.seven_fsdp_8", "at_scale.seven_fsdp_1024"], controls=[control],
+        shows=["memory"], budget="at_scale.seven_fsdp_8.ranks[0].memory.peak_bytes",
+    )  # fmt: skip
+    assert list(faults(figure, folio.evidence)) == []
+    shown = frame.play(figure, folio).play
+    assert "at its peak, simulated" in shown.drawn
+    assert {row.nature for row in shown.rows} == {"simulated"}
+    real = frame.play(written(), folio).play
+    assert "Payload of one step, measured" in real.drawn
+
+
+def test_a_run_that_ran_out_of_memory_is_no_state_and_a_view_without_its_data_is_left_out(folio):
+    runs = ["large_model.wide_ddp_budget", "large_model.wide_ddp", "sharding.ddp_1"]
+    _, found = states(written(runs=runs), folio)
+    assert [one.path for state in found for one in state.runs] == runs[1:]
+    assert frame.play(written(shows=["timeline"]), folio).play is None
+
+
 # --- schedules
 
 

@@ -19,6 +19,7 @@ from generator.evidence import trace_events
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.play_states import Control, ShownRun, State, states
 from generator.evidence.value import AbsentError, Value, numeric
+from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table, plain
 from generator.figures.play.memory_view import memory
 from generator.figures.play.played import Budget, Played, Row
@@ -42,7 +43,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
     seen = {view: VIEWS[view](found, figure, folio) for view in figure.play.shows}
     if not found or not all(len(one) == len(found) for one in seen.values()):
         return Picture(Table([]))
-    drawn = [_drawn(figure, position, seen, folio) for position in range(len(found))]
+    drawn = [_drawn(figure, n, state, seen, folio) for n, state in enumerate(found)]
     name = f"{FOLDER}/{folio.path.removesuffix('.md').replace('/', '-')}-{figure.id}.js"
     folio.assets[name] = _packed(figure.id, found, drawn)
     words, head, rows = _table(figure, controls, found, seen, folio)
@@ -62,20 +63,29 @@ def play(figure: Figure, folio: Folio) -> Picture:
 
 
 def _drawn(
-    figure: Figure, position: int, seen: dict[View, list[Seen]], folio: Folio
-) -> Markup:  # fmt: skip
+    figure: Figure,
+    position: int,
+    state: State,
+    seen: Mapping[View, Sequence[Seen]],
+    folio: Folio,
+) -> Markup:
     """Each view of one state below the other, titled by what it shows and how it is known."""
-    titles = folio.ui["play"]["views"]
-    parts = []
+    words, parts = folio.ui["play"], []
+    is_simulated = any(one.run.nature == "simulated" for one in state.runs)
+    kind = words["kinds"]["simulated" if is_simulated else "measured"]
     for view, found in seen.items():
-        one = found[position]
-        title = f"{plain(folio.line(figure.title))}: {titles[view]}"
+        one, title = found[position], words["views"][view].format(kind=kind)
         drawings = [
-            drawing.svg(f"{figure.id}-{view}-{name}", title, one.says, f"pb-{name}")
-            for drawing, name in zip(one.drawings, ("wide", "narrow"), strict=True)
+            drawing.svg(
+                f"{figure.id}-{view}-{layout.name}",
+                f"{plain(folio.line(figure.title))}: {title}",
+                one.says,
+                f"pb-{layout.name}",
+            )
+            for drawing, layout in zip(one.drawings, (WIDE, NARROW), strict=True)
         ]
         shown = Markup("").join(drawings)
-        parts.append(Markup('<p class="pb-view">{}</p>{}').format(titles[view], shown))
+        parts.append(Markup('<p class="pb-view">{}</p>{}').format(title, shown))
     return Markup("").join(parts)
 
 

@@ -27,7 +27,9 @@ EVERY = 16  # of a line over many steps, each so many-th point can be read off
 
 
 def timeline(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The step of each state's first run, all on the axis of the longest."""
+    """The step of each state's first run, all on the axis of the longest; each needs a timeline."""
+    if not all(state.runs[0].run.timing.timeline for state in states):
+        return []
     spans = [span for state in states for span in state.runs[0].run.timing.timeline]
     longest = max((span.end_seconds for span in spans), default=0)
     if not longest:
