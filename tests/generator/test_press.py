@@ -45,7 +45,7 @@ def counted(monkeypatch):
         paths.append(sheet.path)
         return printing.printed(sheet, judged)
 
-    monkeypatch.setattr("generator.pages.press.printed", count)
+    monkeypatch.setattr("generator.pages.hands.printed", count)
     return paths
 
 

@@ -61,7 +61,7 @@ def test_what_stands_in_a_row_of_a_table_alone_is_not_found(entries, built_site)
 def test_keys_provenance_and_navigation_are_not_in_the_index(entries, built_site):
     html = (built_site / f"{LESSON}.html").read_text(encoding="utf-8")
     found = _of(entries, LESSON)
-    for part in ("pb-why-text", "pb-modes", "pb-provenances"):
+    for part in ("pb-why-text", "pb-modes", "pb-sources"):
         assert part in html
     assert "run it yourself" not in found
     for why in re.findall(r'<span class="pb-why-text">([^<]{40,})</span>', html):
