@@ -15,7 +15,6 @@ from runners.traces.records import Run
 _OF_BYTES = {8: "float64", 4: "float32", 2: "bfloat16"}
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam"}
 CROWDED = "oversubscribed"  # the word behind a time of ranks that took turns
-CROWDED_SAYS = f"{CROWDED}: more ranks than cores took turns, so no device takes this time"
 SPELLED = {2: "two", 3: "three", 4: "four", 8: "eight"}
 STATE = "mostly model state"  # parameters, gradients, optimizer state and buckets
 ACTIVATIONS = "mostly activations"
