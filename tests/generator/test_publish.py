@@ -37,23 +37,27 @@ def test_pages_never_take_the_place_of_what_they_are_made_from(copy, folder):
 
 def test_words_for_scripts_come_through_whole_and_end_no_script():
     words = {"done": '</script><!-- \u2028 “ja” \\ "quo\'te"', "nested": {"of": "{n} von {of}"}}
-    line = publish.words_for_scripts(words)
-    start, end = b"window.proofbook=", b";\n"
+    line = publish.words_for_scripts("words", words)
+    start, end = b"(window.proofbook=window.proofbook||{}).words=", b";\n"
     assert line.startswith(start)
     assert line.endswith(end)
     told = line[len(start) : -len(end)]
-    assert json.loads(told) == {"words": words}
+    assert json.loads(told) == words
     assert line.isascii()
     assert b"<" not in line
     assert line.count(b"\n") == 1
 
 
-def test_the_first_line_of_the_first_script_and_of_no_other_holds_the_words(scripts):
-    first, rest = scripts["proofbook.js"].split(b"\n", 1)
-    assert b'"words":' in first
+@pytest.mark.parametrize(
+    ("script", "name"), [("proofbook.js", b".words="), ("sources.js", b".source=")]
+)
+def test_the_first_line_of_one_script_and_of_no_other_holds_the_words(scripts, script, name):
+    first, rest = scripts[script].split(b"\n", 1)
+    assert name in first
     assert rest.startswith(b"(function(){")
     assert len(scripts) > 3
-    assert not any(b'"words":' in text for name, text in scripts.items() if name != "proofbook.js")
+    start = b"(window.proofbook=window.proofbook||{})" + name
+    assert [one for one, text in scripts.items() if text.startswith(start)] == [script]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -71,7 +75,7 @@ def test_a_published_script_says_every_text_of_its_source_and_no_comment(scripts
 def test_our_scripts_with_their_words_stay_small_on_any_page(scripts, left_out):
     """A Recall page has neither figures nor a calculator, and no other page loads `recall`.
 
-    The code of figures that one plays with, `play`, has a budget of its own.
+    The code of figures that readers operate counts towards each figure (tests/site/test_play.py).
     """
     loaded = {name: one for name, one in scripts.items() if name[:-3] not in left_out}
     sizes = {name: len(gzip.compress(text, 9)) for name, text in loaded.items()}

@@ -54,13 +54,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Ends:
-    """The ends of a slider: in base units, and as they are printed."""
+    """The ends of a slider: in base units, as they are printed, and with values that open."""
 
     low: float
     high: float
     says_low: Markup
     says_high: Markup
     is_logarithmic: bool
+    opened: tuple[Markup, Markup]
 
 
 @dataclass(frozen=True)
@@ -243,10 +244,9 @@ def _ends(item: Item, key: Key, folio: Folio) -> Ends | None:
     if not isinstance(item, Predict) or key.ends is None:
         return None
     low, high = key.ends
-    return Ends(
-        numeric(low), numeric(high), unopened(folio.show(low)), unopened(folio.show(high)),
-        item.logarithmic,
-    )  # fmt: skip
+    opened = (folio.show(low), folio.show(high))
+    says_low, says_high = map(unopened, opened)
+    return Ends(numeric(low), numeric(high), says_low, says_high, item.logarithmic, opened)
 
 
 def _places(item: Item, folio: Folio) -> tuple[Markup, Markup] | None:
