@@ -75,7 +75,7 @@ def test_a_published_script_says_every_text_of_its_source_and_no_comment(scripts
 def test_our_scripts_with_their_words_stay_small_on_any_page(scripts, left_out):
     """A Recall page has neither figures nor a calculator, and no other page loads `recall`.
 
-    The code of figures that one plays with, `play`, has a budget of its own.
+    The code of figures that readers operate counts towards each figure (tests/site/test_play.py).
     """
     loaded = {name: one for name, one in scripts.items() if name[:-3] not in left_out}
     sizes = {name: len(gzip.compress(text, 9)) for name, text in loaded.items()}
