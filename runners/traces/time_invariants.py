@@ -39,6 +39,10 @@ def of_timing(place: Place, run: Run) -> Iterator[Violation]:
     clocks = [clock.rank for clock in timing.clocks]
     if clocks and not is_each_rank(clocks, run.world_size):
         yield Violation((*place, "clocks"), f"are of the ranks {clocks}, not one of each rank")
+    for position, clock in enumerate(timing.clocks):
+        if clock.rank == 0 and (clock.offset_seconds or clock.error_seconds):
+            at = (*place, "clocks", position)
+            yield Violation(at, "is rank 0's clock, and lies off that of rank 0")
     yield from _of_timeline(place, timing, run.world_size)
 
 

@@ -278,6 +278,11 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
         _set("timing", "clocks", 1, "rank", to=0),
         "timing.clocks: are of the ranks [0, 0, 2, 3]",
     ),
+    "a clock that is off itself": (
+        DDP,
+        _set("timing", "clocks", 0, "offset_seconds", to=1e-6),
+        "timing.clocks.0: is rank 0's clock",
+    ),
     "a span that ends before it begins": (
         DDP,
         _set("timing", "timeline", 1, "end_seconds", to=0.0),
