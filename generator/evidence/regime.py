@@ -41,7 +41,7 @@ def is_crowded(run: Run) -> bool:
 
     The stages of a paced run last as long as they were told, and overlap all the same.
     """
-    return run.timing.oversubscribed and run.nature == "real"
+    return run.nature == "real" and run.timing.oversubscribed
 
 
 def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> str:
@@ -72,9 +72,9 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
     yield from filter(None, [_joined(one for one in optimizers if one and one != "none")])
     if claim.regime.fixed:
         yield f"fixed: {claim.regime.fixed}"
-    memory = claim.regime.memory or _joined(filter(None, map(_dominant, runs.values())))
-    if memory and "memory." in claim.observed:
-        yield f"memory: {memory}"
+    if "memory." in claim.observed:
+        memory = claim.regime.memory or _joined(filter(None, map(_dominant, runs.values())))
+        yield from filter(None, [memory and f"memory: {memory}"])
 
 
 def _num_ranks(run: Run) -> int:

@@ -8,9 +8,9 @@ import pytest
 from generator.content.book import load
 from generator.content.claim import ClaimFile
 from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import interface_words
 from generator.evidence.provenance import PageText
 from generator.evidence.regime import dtype_of, line, optimizer_of
+from generator.evidence.sources import NATURES
 from generator.pages import rendering
 from runners.traces.measured import MemoryClasses
 from tests.popovers import popovers_of
@@ -94,7 +94,7 @@ def test_a_time_of_ranks_that_took_turns_says_so_and_opens_to_what_that_means(cr
     button = str(text.expression(f"{STEP} | median"))
     assert '<small class="pb-nature">oversubscribed</small>' in button
     assert popovers_of(text.sources.block())[0].nature == "oversubscribed"
-    told = interface_words()["source"]["natures"]["oversubscribed"]
+    told = NATURES["oversubscribed"]
     assert "more ranks than cores took turns" in told
     ratio = str(text.expression(f"median({STEP}) / median(tiny_training.single.timing.step)"))
     assert "oversubscribed" in ratio
