@@ -1,6 +1,6 @@
 """The regime of a claim: under which conditions its runs were measured.
 
-In: a claim and its runs. Out: a Line such as "`ddp` over 4 ranks, more than cores; gloo on cpu;
+In: a claim and its runs. Out: a Line such as "DDP over four ranks, more than cores; gloo on cpu;
 float32; SGD; fixed: the global batch". Strategy, ranks, backend, device, nature and, where a run's
 settings have them, dtype and optimizer are read off the runs; the rest stands in the claim's file.
 """
@@ -67,7 +67,7 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
     )
     yield from sorted({run.nature for run in runs.values()} - {"real"})
     dtypes = [dtype_of(run) or claim.regime.dtype for run in runs.values()]
-    yield from filter(None, [_joined(f"`{one}`" for one in dtypes if one)])
+    yield from filter(None, [_joined(one for one in dtypes if one)])
     optimizers = [optimizer_of(run) or claim.regime.optimizer for run in runs.values()]
     yield from filter(None, [_joined(one for one in optimizers if one and one != "none")])
     if claim.regime.fixed:

@@ -35,7 +35,7 @@ def regime(book, name):
 
 def test_a_regime_is_read_off_the_runs_and_the_file(book):
     assert regime(book, "averaging-is-slower") == (
-        "single on one rank and ddp over two ranks; gloo on cpu; `float32`; SGD; fixed: the samples"
+        "single on one rank and ddp over two ranks; gloo on cpu; float32; SGD; fixed: the samples"
     )
 
 
@@ -47,7 +47,7 @@ def test_what_a_run_has_recorded_goes_over_what_its_file_states(copy):
     settings = copy.load().run(AVERAGED).settings
     copy.change_run(AVERAGED, settings={**settings, "dtype": "float64", "optimizer": "adam"})
     found = regime(copy.load(), "averaging-is-slower")
-    assert "`float32` and `float64`; SGD and Adam;" in found
+    assert "float32 and float64; SGD and Adam;" in found
 
 
 def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
