@@ -3,7 +3,9 @@
   "use strict";
 
   const book = window.proofbook;
-  const { words, say, all } = book;
+  const { say, all } = book;
+  const asking = document.querySelector("[data-asking]").dataset.asking;
+  const words = Object.assign(book.words, JSON.parse(asking));
 
   const place = (element) => Number(element.dataset.position);
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
