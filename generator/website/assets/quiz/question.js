@@ -20,7 +20,7 @@
     if (book.report) return book.report(question);
     const script = made("script");
     script.src = REPORT;
-    script.addEventListener("load", () => book.report(question));
+    script.onload = () => book.report(question);
     document.head.append(script);
   }
 
@@ -234,11 +234,11 @@
 
   // Shows what waits for an answer: once it is there, or where the reader wants to see everything.
   function open() {
-    const isAsked = (name) => document.querySelector(`form.pb-item[data-item="${name}"]:not([data-open])`);
-    const isDone = (name) => document.querySelector(`.pb-question[data-done] form[data-item="${name}"]`);
     all(document, "[data-after]").forEach((one) => {
-      const { after } = one.dataset;
-      const waits = Boolean(isAsked(after)) && !isDone(after) && !store.chosen("show-all");
+      const form = `form[data-item="${one.dataset.after}"]`;
+      const isAsked = document.querySelector(`${form}:not([data-open])`);
+      const isDone = document.querySelector(`[data-done] ${form}`);
+      const waits = Boolean(isAsked) && !isDone && !store.chosen("show-all");
       if (waits !== one.hidden) one.open = !waits;
       one.hidden = waits;
     });
