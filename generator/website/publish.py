@@ -62,6 +62,7 @@ COMPONENTS = (
 )
 SPEAKING = "assets/proofbook.js"
 SOURCES = "assets/sources.js"
+REPORT = "assets/report.js"
 # What a page of questions loads as one script, which compresses better than its parts.
 QUIZ = "assets/quiz.js"
 QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))
@@ -153,6 +154,7 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     ).encode()
     words = interface_words()
     files[SPEAKING] = words_for_scripts("words", words["script"]) + files[SPEAKING]
+    files[REPORT] = words_for_scripts("reporting", words["reporting"]) + files[REPORT]
     files[SOURCES] = words_for_scripts("source", words["source"]) + files[SOURCES]
     files.update(_joint(files))
     for name, path in sorted(raw_traces(book, content).items()):

@@ -107,7 +107,8 @@
   }
 
   // Interface words with their {slots} filled.
-  const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key) => values[key]);
+  const filled = (text, values) => text.replace(/\{(\w+)\}/g, (slot, key) => values[key]);
+  const say = (name, values) => filled(book.words[name], values);
 
   // `data-items="id:digest …"`, each with its former digests: how many of these questions are answered
   // and how many rightly; how many are due, of those that come back (the others begin with `!`).
@@ -172,7 +173,7 @@
   });
   window.addEventListener("afterprint", () => undo.forEach((act) => act()));
 
-  Object.assign(book, { store, say, mark, made, all, queue, isDueNow });
+  Object.assign(book, { store, say, filled, mark, made, all, queue, isDueNow });
   window.addEventListener("storage", mark);
   window.addEventListener("pageshow", mark);
   mark();

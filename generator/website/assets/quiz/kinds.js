@@ -1,9 +1,9 @@
 // The kinds of questions: how each is read from its form, put back, and compared with its key.
 (function () {
-  "use strict";
-
   const book = window.proofbook;
-  const { words, say, all } = book;
+  const { say, all } = book;
+  const asking = document.querySelector("[data-asking]").dataset.asking;
+  const words = Object.assign(book.words, JSON.parse(asking));
 
   const place = (element) => Number(element.dataset.position);
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
@@ -16,22 +16,22 @@
   // One spelling of a unit: µs, μs, usec and microseconds are one, and so are MiB, MB and mib.
   const SPELLINGS = [
     [/\s/g, ""], [/[µμ]|micro/g, "u"], [/milli(?!on)/g, "m"], [/nano/g, "n"],
-    [/kibi|kilo/g, "k"], [/mebi|mega/g, "m"], [/gibi|giga/g, "g"], [/tebi|tera/g, "t"],
-    [/sec(onds?|s)?/g, "s"], [/bytes?/g, "b"], [/([kmgt])ib/g, "$1b"], [/percent|pct/g, "%"],
+    [/kibi|kilo/g, "k"], [/mebi|mega/g, "m"], [/gibi|giga/g, "g"],
+    [/sec(onds?|s)?/g, "s"], [/bytes?/g, "b"], [/([kmg])ib/g, "$1b"], [/percent|pct/g, "%"],
     [/times|fold|^x$/g, "×"], [/per|p(?=s$)/g, "/"],
   ];
   const unified = (unit) =>
     SPELLINGS.reduce((text, [from, to]) => text.replace(from, to), unit.toLowerCase());
   const SIZES = {
     s: { "": 1, m: 1e-3, u: 1e-6, n: 1e-9 },
-    b: { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 },
+    b: { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30 },
   };
 
   // How many base units one of a typed unit is; NaN where the question asks for another quantity.
   function scaleOf(typed, { unit, scale }) {
     const [given, asked] = [unified(typed), unified(unit)];
     if (!given || given === asked) return scale;
-    const [one, other] = [given, asked].map((text) => /^([kmgtun]?)([sb])(\/s)?$/.exec(text) || []);
+    const [one, other] = [given, asked].map((text) => /^([kmgun]?)([sb])(\/s)?$/.exec(text) || []);
     const isAlike = other[2] && one[2] === other[2] && one[3] === other[3];
     return isAlike ? (scale * SIZES[one[2]][one[1]]) / SIZES[other[2]][other[1]] : NaN;
   }

@@ -13,35 +13,15 @@
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
 
-  // A text about a question, to copy and to send in any way one likes: nothing leaves the page.
-  function report({ id, digest, box, form, status }) {
-    const plain = (element) => element.innerText.replace(/\s+/g, " ").trim();
-    const dialog = made("dialog", "md-typeset pb-report");
-    const text = made("textarea");
-    const said = made("p", "pb-status");
-    const button = (name, act) => {
-      const one = made("button", "pb-button", name);
-      one.addEventListener("click", act);
-      return one;
-    };
-    text.rows = 10;
-    text.value = say("report_text", {
-      id, digest, page: `${location.href.split("#")[0]}#${box.id}`,
-      asks: plain(form.querySelector(".pb-asked")), said: plain(status),
-    });
-    text.setAttribute("aria-label", words.report);
-    said.setAttribute("role", "status");
-    const copy = () => {
-      text.select();
-      said.textContent = document.execCommand("copy") ? words.copied : words.not_copied;
-    };
-    dialog.setAttribute("aria-label", words.report);
-    dialog.append(made("p", "", words.report_how), text, button(words.copy, copy), " ");
-    dialog.append(button(words.close_dialog, () => dialog.close()), said);
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
-    text.focus();
+  // The dialog of a report is loaded when the first reader asks for one.
+  const REPORT = document.currentScript.src.replace("quiz.js", "report.js");
+
+  function report(question) {
+    if (book.report) return book.report(question);
+    const script = made("script");
+    script.src = REPORT;
+    script.onload = () => book.report(question);
+    document.head.append(script);
   }
 
   // ——— One question ———
@@ -254,11 +234,11 @@
 
   // Shows what waits for an answer: once it is there, or where the reader wants to see everything.
   function open() {
-    const isAsked = (name) => document.querySelector(`form.pb-item[data-item="${name}"]:not([data-open])`);
-    const isDone = (name) => document.querySelector(`.pb-question[data-done] form[data-item="${name}"]`);
     all(document, "[data-after]").forEach((one) => {
-      const { after } = one.dataset;
-      const waits = Boolean(isAsked(after)) && !isDone(after) && !store.chosen("show-all");
+      const form = `form[data-item="${one.dataset.after}"]`;
+      const isAsked = document.querySelector(`${form}:not([data-open])`);
+      const isDone = document.querySelector(`[data-done] ${form}`);
+      const waits = Boolean(isAsked) && !isDone && !store.chosen("show-all");
       if (waits !== one.hidden) one.open = !waits;
       one.hidden = waits;
     });

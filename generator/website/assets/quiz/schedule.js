@@ -6,15 +6,12 @@
 //   right   easy     good                      hard, and once more in this sitting
 //   wrong   again, and once more in this sitting
 (function () {
-  "use strict";
-
   const book = window.proofbook;
   const W = [
     0.212, 1.2931, 2.3065, 8.2956, 6.4133, 0.8334, 3.0194, 0.001, 1.8722, 0.1666, 0.796, 1.4835,
     0.0614, 0.2629, 1.6483, 0.6014, 1.8729, 0.5425, 0.0912, 0.0658, 0.1542,
   ];
-  const RECALLED = 0.9; // the share at which stability is the interval
-  const FACTOR = Math.pow(RECALLED, -1 / W[20]) - 1;
+  const FACTOR = Math.pow(0.9, -1 / W[20]) - 1; // after as many days as stability says, 0.9 recall
   const [AGAIN, HARD, GOOD, EASY] = [1, 2, 3, 4];
   const LONGEST = 365; // days
   const FORMER_INTERVALS = [1, 3, 7, 21, 60]; // by the step that earlier versions kept
