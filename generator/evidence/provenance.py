@@ -15,7 +15,8 @@ from markupsafe import Markup, escape
 from generator.content import prose
 from generator.content.prose import Fill
 from generator.evidence.filters import Label, Showed
-from generator.evidence.sources import CROWDED, FORMULAS, Sources
+from generator.evidence.regime import CROWDED
+from generator.evidence.sources import FORMULAS, Sources
 from generator.evidence.value import Value
 
 if TYPE_CHECKING:

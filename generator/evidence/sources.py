@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from generator.evidence.regime import CROWDED
 from generator.evidence.reproduce_command import (
     COMMAND,
     arguments_for,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 FORMULAS = "pb-formulas"  # the part of a page's foot that holds the formulas that values share
 BLOCK = "pb-sources"
-CROWDED = "oversubscribed"  # a time that ranks took while they took turns on the cores
 NATURES = {
     "paced": "paced: its stages last as long as they were told",
     "simulated": "simulated: fake tensors, on one rank of as many as it says",

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.figures.drawing import Drawing
-
-if TYPE_CHECKING:
-    from generator.figures.play.frame import Played
+from generator.figures.play.played import Played
 
 _TARGET = re.compile(r'data-v="([^"]+)"')
 

@@ -216,6 +216,7 @@ def _tools(
         "figure": lambda name: figures.draw(drawn[name], folio),
         "drawn": lambda figure: figures.draw(figure, folio),
         "in_short": lambda name: question.in_short(items[name], folio),
+        "variants": lambda name, kind: question.variants(items[name], folio, kind),
         "question": lambda name, kind: question.question(items[name], folio, kind),
         "listing": lambda written: listing.listing(written, folio),
         "stages": lambda flow: stages.stages(flow, folio),

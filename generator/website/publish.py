@@ -62,6 +62,10 @@ COMPONENTS = (
 )
 SPEAKING = "assets/proofbook.js"
 SOURCES = "assets/sources.js"
+# What a page of questions loads as one script, which compresses better than its parts.
+QUIZ = "assets/quiz.js"
+QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))
+VENDORED = "iframe-worker"
 _SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 OCCUPIED = (
@@ -140,9 +144,10 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     files = press.printed(book)
     files.update(press.assets)
     for path in sorted(ASSETS.rglob("*")):
-        if path.is_file() and path.parent != STYLES:
+        if path.is_file() and path.parent not in (STYLES, ASSETS / "quiz"):
             files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
     files[STYLE] = style()
+    files[QUIZ] = b"\n".join(_asset(path) for path in QUIZ_PARTS)
     files[SIFT] = sifting.css(
         [topic.id for topic in book.topics], len(book.machines), [*get_args(Verdict), *STANDINGS]
     ).encode()

@@ -35,7 +35,7 @@ def rendered(book):
     return rendering.render(book)
 
 
-def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_five_of_every_book(
+def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_six_of_every_book(
     rendered, book
 ):
     topics = FROZEN / "topics"
@@ -47,6 +47,7 @@ def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_five_of_
     indexes = {f"topics/{path.name}/index.md" for path in topics.iterdir()}
     books = {
         "index.md", "evidence.md", "retracted.md", "topics/index.md", "machines/index.md",
+        "glossary.md",
     }  # fmt: skip
     runs = {f"evidence/{experiment}.md" for experiment in book.traces}
     machines = {f"machines/{name}.md" for name in book.machines}

@@ -50,6 +50,16 @@ def test_what_a_run_has_recorded_goes_over_what_its_file_states(copy):
     assert "`float32` and `float64`; SGD and Adam;" in found
 
 
+def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
+    whole = copy.load().run("tiny_memory.whole").settings
+    copy.change_run("tiny_memory.whole", settings={**whole, "num_ranks": 2})
+    assert regime(copy.load(), "whole-peak").startswith("single over two ranks; ")
+    copy.change_run("tiny_memory.whole", settings={**whole, "num_ranks": 64}, nature="simulated")
+    assert regime(copy.load(), "whole-peak").startswith(
+        "single on one of {{ tiny_memory.whole.settings.num_ranks }} ranks; cpu; simulated;"
+    )
+
+
 @pytest.mark.parametrize(
     ("classes", "words"),
     [
@@ -148,3 +158,23 @@ def test_each_real_run_behind_a_claim_has_a_dtype_recorded_or_stated():
         for name in evidence.outcome(claim.id).runs:
             run = book.run(name)
             assert run.nature == "simulated" or dtype_of(run) or claim.regime.dtype, name
+
+
+def test_a_figure_of_times_says_that_ranks_took_turns_and_one_of_bytes_does_not(copy):
+    cost = "topics/averaging/cost.yml"
+    timing = (
+        copy.load().run("tiny_memory.halves").timing.model_copy(update={"oversubscribed": True})
+    )
+    copy.change_run("tiny_memory.halves", timing=timing.model_dump(mode="json"))
+    captions = [_caption(copy)]
+    copy.edit(cost, "measured: run.ranks[0].memory.peak_bytes\n      predicted: 2 * "
+              "run.ranks[0].num_parameters * cited['fp32-width']",
+              "measured: run.timing.wall_seconds")  # fmt: skip
+    captions.append(_caption(copy))
+    assert ["oversubscribed" in one for one in captions] == [False, True]
+
+
+def _caption(copy):
+    page = rendering.render(copy.load())["topics/averaging/cost.md"]
+    (found,) = re.findall(r"<figcaption.*?</figcaption>", page, re.DOTALL)
+    return found

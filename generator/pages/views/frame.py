@@ -11,15 +11,13 @@ from markupsafe import Markup
 from generator.content.book import Book, TraceOnPage
 from generator.evidence import verdicts
 from generator.evidence.folio import Folio
-from generator.evidence.sources import CROWDED
+from generator.evidence.regime import CROWDED
 
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
     "sources": ('data-v="', "<table"),
-    "schedule": ('class="pb-item',),
-    "kinds": ('class="pb-item',),
     "quiz": ('class="pb-item',),
     "recall": ("data-recall=",),
     "stepper": ("data-stepper",),
