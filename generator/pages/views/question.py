@@ -35,7 +35,7 @@ from generator.pages.views.answers import Answer, Backing, answers, claim_behind
 from generator.pages.views.listing import ListingOnPage, listing
 
 Rows = tuple[tuple[Markup, tuple[Markup, ...]], ...]  # titles, each with its cells
-_OPENS = re.compile(r'<button type="button" class="pb-value[^>]*>(.*?)</button>', re.DOTALL)
+_OPENS = re.compile(r'<a class="pb-value[^>]*>(.*?)</a>', re.DOTALL)
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
 _IN_SHORT = 80  # characters
