@@ -18,6 +18,7 @@ import yaml
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import CombinedEvent
 
 from generator.website.plugin import ProofbookPlugin
 from tests.bench.ratio import Ratio, seconds_of
@@ -44,7 +45,10 @@ def _time_hooks(seconds: list[float]) -> None:
         return call
 
     for name in HOOKS:
-        setattr(ProofbookPlugin, name, timed(getattr(ProofbookPlugin, name)))
+        hook = getattr(ProofbookPlugin, name)
+        parts = hook.methods if isinstance(hook, CombinedEvent) else [hook]
+        each = [timed(part) for part in parts]
+        setattr(ProofbookPlugin, name, CombinedEvent(*each) if len(each) > 1 else each[0])
 
 
 def _plain(book: Path) -> MkDocsConfig:

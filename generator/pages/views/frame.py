@@ -17,7 +17,7 @@ WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
-    "sources": ('data-v="', "<table"),
+    "sources": ('data-v="', "<table", 'class="pb-terms"'),
     "quiz": ('class="pb-item',),
     "recall": ("data-recall=",),
     "stepper": ("data-stepper",),

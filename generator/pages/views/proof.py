@@ -101,13 +101,12 @@ class Furthest:
 
 @dataclass(frozen=True)
 class Said:
-    """The verdict of one machine."""
+    """The verdict of one machine, or of several that agree: their names, and their marks."""
 
-    machine: str
-    place: str
+    machines: str
+    places: str
     words: str
     css: str
-    differs: bool
 
 
 @dataclass(frozen=True)
@@ -150,24 +149,24 @@ def groups(
 
 def _line(name: str, topics: tuple[str, ...], folio: Folio) -> Line:
     claim = folio.book.claims[name]
-    said = tuple(
-        Said(
-            machine,
-            sifting.machine_mark(place),
-            folio.ui["verdicts"][outcome.verdict],
-            css_of(outcome),
-            differs,
-        )
-        for outcome, machine, place, _, differs in _outcomes(name, folio)
-    )
-    verdicts = [(one.place, one.css.removeprefix("pb-")) for one in said]
-    differs = any(one.differs for one in said)
+    found = list(_outcomes(name, folio))
+    by_verdict: dict[str, list[tuple[str, str]]] = {}
+    for outcome, machine, place, _, _ in found:
+        by_verdict.setdefault(css_of(outcome), []).append((machine, sifting.machine_mark(place)))
+    words = {css_of(outcome): folio.ui["verdicts"][outcome.verdict] for outcome, *_ in found}
+    verdicts = [(mark, css.removeprefix("pb-")) for css, of in by_verdict.items() for _, mark in of]
+    differs = any(one[-1] for one in found)
     return Line(
         claim=claim,
         says=plain(PageText(folio.evidence, 0).line(claim.says)),
         place=folio.claim_place(name),
         marks=sifting.marks(topics, claim.kind, verdicts, differs=differs),
-        said=said,
+        said=tuple(
+            Said(
+                ", ".join(name for name, _ in of), " ".join(mark for _, mark in of), words[css], css
+            )
+            for css, of in by_verdict.items()
+        ),
     )
 
 

@@ -129,7 +129,7 @@
   window.addEventListener("hashchange", arrive);
   arrive();
 
-  document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts").forEach((table) => {
+  document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts, .pb-terms").forEach((table) => {
     if (table.parentElement.closest("table")) return;
     const links = Array.from(table.querySelectorAll("a[href]"));
     const frame = table.closest(".pb-scroll");
