@@ -78,7 +78,7 @@ def test_pages_that_the_book_no_longer_has_go_and_what_others_put_there_stays(ru
     copy.edit("topics/averaging/topic.yml", "  cost: What does it cost?\n", "")
     code, said, _ = run("build", "--out", str(out))
     assert code == 0
-    assert " 1 deleted" in said
+    assert " 2 deleted" in said  # the page, and the scripts that no other page loads together
     assert not stale.exists()
     assert {path: path.read_text() for path in mine} == mine
 
