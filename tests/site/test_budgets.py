@@ -21,6 +21,7 @@ LESSON_ELEMENTS, LESSON_BYTES = 6_000, 250_000
 PAGE_ELEMENTS = 8_000
 JS_BYTES, JS_BYTES_WITHOUT_ITEM, CSS_BYTES = 14_000, 4_000, 9_000
 TAB_STOPS = 300
+JS_BYTES_OF_RECALL = 14_600  # which may shrink to that of the others, and not grow
 # What these have until their text is shortened; they may shrink, and not grow.
 HEAVIER = {
     "topics/large-models/deep.html": (9_300, 735_000),
@@ -85,6 +86,7 @@ def test_no_page_loads_more_script_or_style_of_ours_than_it_may(built_site, read
     for page, reading in readings.items():
         asks = any("pb-item" in tag.classes for tag in reading.tags)
         most = JS_BYTES if asks else JS_BYTES_WITHOUT_ITEM
+        most = JS_BYTES_OF_RECALL if page.endswith("/recall.html") else most
         scripts = _own_bytes(built_site, page, reading, ".js")
         styles = _own_bytes(built_site, page, reading, ".css")
         assert styles, page
