@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 LESSON_ELEMENTS, LESSON_BYTES = 6_000, 250_000
 PAGE_ELEMENTS = 8_000
 JS_BYTES, JS_BYTES_WITHOUT_ITEM, CSS_BYTES = 14_000, 4_000, 9_000
-JS_BYTES_OF_RECALL = 15_150  # until names in scripts are shortened; it may shrink, and not grow
 TAB_STOPS = 300
+JS_BYTES_OF_RECALL = 14_600  # which may shrink to that of the others, and not grow
 # What these have until their text is shortened; they may shrink, and not grow.
 HEAVIER = {
     "topics/large-models/deep.html": (9_300, 735_000),
     "topics/ddp/deep.html": (6_150, 455_000),
     "topics/multi-gpu/deep.html": (LESSON_ELEMENTS, 310_000),
-    "topics/large-models/recall.html": (LESSON_ELEMENTS, 276_000),
-    "topics/multi-gpu/recall.html": (LESSON_ELEMENTS, 272_000),
+    "topics/large-models/recall.html": (LESSON_ELEMENTS, 272_000),
+    "topics/multi-gpu/recall.html": (LESSON_ELEMENTS, 268_000),
 }
-MORE_STOPS = {"topics/large-models/deep.html": 370}
+MORE_STOPS = {"topics/large-models/deep.html": 375}
 OWN = "assets/"
 OF_THE_THEME = ("assets/javascripts/", "assets/stylesheets/")
 OF_A_FIGURE = ("assets/figures/", "assets/play.js")  # counted in a figure's own budget
@@ -87,8 +87,7 @@ def test_no_page_loads_more_script_or_style_of_ours_than_it_may(built_site, read
     for page, reading in readings.items():
         asks = any("pb-item" in tag.classes for tag in reading.tags)
         most = JS_BYTES if asks else JS_BYTES_WITHOUT_ITEM
-        if page.endswith("/recall.html"):
-            most = JS_BYTES_OF_RECALL
+        most = JS_BYTES_OF_RECALL if page.endswith("/recall.html") else most
         scripts = _own_bytes(built_site, page, reading, ".js")
         styles = _own_bytes(built_site, page, reading, ".css")
         assert styles, page

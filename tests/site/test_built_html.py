@@ -179,7 +179,8 @@ def test_a_page_loads_the_scripts_that_its_markup_asks_for_and_no_other(readings
         attributes = set().union(*(tag.attributes for tag in reading.tags))
         wanted = {
             "quiz": "pb-item" in classes,
-            "sources": "data-v" in attributes or any(tag.name == "table" for tag in reading.tags),
+            "sources": "data-v" in attributes or "pb-terms" in classes
+            or any(tag.name == "table" for tag in reading.tags),
             "stepper": "data-stepper" in attributes,
             "figures": "pb-figure" in classes,
             "calculator": "data-calculator" in attributes,
