@@ -7,6 +7,7 @@ value. Values are buttons with a `popovertarget`, so they open without any scrip
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -57,6 +58,7 @@ class PageText:
         self._is_brief = is_brief
         self.leads_to: str | None = None  # where a number stands with its provenance, if not here
         self.claims: set[str] = set()  # whose sentences the page prints
+        self.told: set[str] = set()  # whose numbers the section under way has shown
         self._shared: dict[str, Markup] = {}
         self._numbers: dict[object, int] = {}
         self._values: list[Value] = []
@@ -65,6 +67,14 @@ class PageText:
         """The same page, for a part of it that another machine's evidence fills."""
         part = PageText(evidence, 0)
         part.__dict__.update(self.__dict__, _evidence=evidence)
+        return part
+
+    def copied(self, evidence: Evidence) -> PageText:
+        """The page as it stands, apart from this one, for a part that may not stay."""
+        part = self.over(evidence)
+        for name, state in vars(part).items():
+            if isinstance(state, set | dict | list):
+                setattr(part, name, state.copy())
         return part
 
     def line(self, text: str, evidence: Evidence | None = None) -> Markup:
@@ -120,6 +130,7 @@ class PageText:
             return self.show(thing)
         if isinstance(thing, Showed):
             self.claims.add(thing.claim)
+            self.told.add(thing.claim)
             return self.line(by.sentence(thing.claim), by)
         return escape(thing.text)
 
@@ -166,8 +177,8 @@ class PageText:
         if origin.reference:
             yield "source", escape(self._evidence.citation(origin.reference))
             return
-        if not isinstance(value.number, str):
-            yield "exactly", escape(str(value.shown(way="exact")))
+        if value.words or not isinstance(value.number, str):
+            yield "exactly", escape(str(replace(value, words=None).shown(way="exact")))
         if not origin.experiment:
             yield "from", _code(origin.field)
             yield "on", escape(origin.machine)

@@ -25,6 +25,10 @@ class ExpressionError(ValueError):
     """An expression that asks for something impossible or forbidden."""
 
 
+class MixedError(ExpressionError):
+    """Arithmetic over numbers of two machines."""
+
+
 class AbsentError(ValueError):
     """What an expression asks for is not in this machine's trace.
 
@@ -79,6 +83,7 @@ class Value:
         origin: where it was read off; None for a computed value.
         form: how a filter asked to print it.
         absent: why this machine has no such value; then `number` says so in words.
+        words: what is printed of a digest, which nobody reads, in its place.
     """
 
     number: int | float | str
@@ -89,6 +94,7 @@ class Value:
     origin: Origin | None = None
     form: Form = AS_RULED
     absent: str | None = None
+    words: str | None = None
     binding: int = field(default=_ATOM, compare=False, repr=False)
 
     @property
@@ -106,6 +112,13 @@ class Value:
         return tuple(dict.fromkeys(leaf for one in self.inputs for leaf in one.leaves))
 
     @property
+    def is_digest(self) -> bool:
+        """Whether it was read off a digest, which says nothing but whether two are equal."""
+        return isinstance(self.number, str) and any(
+            one.origin is not None and "digest" in one.origin.field for one in self.leaves
+        )
+
+    @property
     def nature(self) -> Nature:
         """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""
         read_off = [one for one in self.leaves if one.kind in ("measured", "simulated")]
@@ -113,7 +126,7 @@ class Value:
         return next((one for one in _NOT_REAL if one in natures), "real")
 
     def __str__(self) -> str:
-        return units.printed(self.number, self.unit, self.form)
+        return self.words or units.printed(self.number, self.unit, self.form)
 
     def shown(self, *, digits: int | None = None, way: Way | None = None) -> Value:
         """The same value, printed with so many digits, or in another way (see `units.Form`)."""
@@ -158,13 +171,14 @@ def computed(
     """A value made from others.
 
     Raises:
-        ExpressionError: it is not finite, or its inputs come from two machines.
+        ExpressionError: it is not finite.
+        MixedError: its inputs come from two machines.
     """
     if not isinstance(number, str) and not is_finite(number):
         raise ExpressionError(f"{formula} is not finite")
     value = Value(number, unit, "computed", formula, inputs, binding=binding)
     if len(value.machines) > 1:
-        raise ExpressionError(
+        raise MixedError(
             f"{formula} mixes two machines ({', '.join(sorted(value.machines))}); "
             "numbers of different machines are only ever compared side by side"
         )

@@ -107,6 +107,7 @@ class Sheet:
         styles: style sheets that this page needs beyond the one of all pages.
         is_brief: whether its values leave their command and trace to their experiment's page.
         has_toc: whether a table of contents stands beside it.
+        under: the page of the header that stands for it, where that is not its folder's index.
     """
 
     path: str
@@ -127,6 +128,7 @@ class Sheet:
     styles: tuple[str, ...] = ()
     is_brief: bool = False
     has_toc: bool = False
+    under: str | None = None
 
 
 @dataclass(frozen=True)
@@ -159,14 +161,14 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     context: dict[str, Any] = {
         "folio": folio, "book": book, "topic": topic, "root": "../" * depth, "mode": sheet.mode,
-        "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, text),
+        "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, folio),
         **_tools(folio, topic, lesson, sheet.minutes), **_of_the_book(folio, sheet),
     }  # fmt: skip
     body = _kept_together(environment().get_template(sheet.template).render(context))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     # What a trace says is text: no expression, no Markdown.
     says = escape if sheet.experiment or sheet.machine else folio.line
-    found = frame.origins(folio.runs, book, depth)
+    found = frame.origins(folio, depth)
     minutes = frame.minutes(body, len(folio.items))
     content = _rendered(
         "page.md.j2",
@@ -174,12 +176,13 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         body=Markup(body),
         ways=row,
         has_toc=sheet.has_toc,
+        under=sheet.under,
         styles=sheet.styles,
         compared_claims=other_machines.compared(folio) if sheet.mode else [],
         minutes=minutes,
         scripts=frame.scripts(body, has_ways=bool(row)),
         origins=found,
-        machines=frame.machines(found),
+        machines=frame.machines(found, book),
         notices=frame.notices(folio, found),
         title=says(sheet.heading),
         description=_shortened(plain(says(sheet.about)) if sheet.about else ""),
@@ -196,6 +199,7 @@ def _tools(
     drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
     items = topic.items if topic else {}
     return {
+        "one_machine": folio.section,
         "figure": lambda name: figures.draw(drawn[name], folio),
         "drawn": lambda figure: figures.draw(figure, folio),
         "question": lambda name, kind: question.question(items[name], folio, kind),
@@ -229,13 +233,15 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
     measured = folio.book.machines.get(sheet.machine or "")
     return {
         "home": lambda: home.home(folio),
+        "start": lambda: home.start(folio),
         "measured": measured,
         "experiment": sheet.experiment,
         "choices": lambda words: sift.choices(words, topics, folio),
         "proof_groups": lambda: proof.groups(sheet.claim_groups, topics, folio),
         "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
         "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
-        "retractions": lambda: retractions.retractions(topics, folio),
+        "retraction": lambda one: retractions.retraction(one, topics, folio),
+        "run_anchor": lambda path: runs.anchor(path, folio),
         "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),
         "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", folio),
         "machines": machines,
@@ -257,9 +263,11 @@ def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _markdown(sheet: Sheet, text: PageText) -> Markup:
+def _markdown(sheet: Sheet, folio: Folio) -> Markup:
     """The Markdown that somebody wrote by hand, with its values as HTML in it."""
-    return Markup(handwritten.filled(sheet.text, lambda one: escaped_heading(text.expression(one))))
+    return Markup(
+        handwritten.filled(sheet.text, lambda one: escaped_heading(folio.text.expression(one)))
+    )
 
 
 def _kept_together(html: str) -> str:

@@ -57,6 +57,18 @@ def by_machine(experiment: str, folio: Folio) -> list[RunsOnMachine]:
     ]
 
 
+def anchor(path: str, folio: Folio) -> str:
+    """Where the row of a run stands, from the site's root: on the machine that a section shows."""
+    experiment, _, name = path.partition(".")
+    machines = folio.book.machines.items()
+    first = next((machine for machine, one in machines if experiment in one.traces), None)
+    shown = folio.book.traces.get(experiment)
+    place = f"evidence/{experiment}.html#run-{experiment}-{name}"
+    if shown is None or first in (None, shown.machine.name):
+        return place
+    return f"{place}-on-{shown.machine.name}"
+
+
 def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> RunsOnMachine:
     measured = folio.book.machines[name]
     trace = measured.traces[experiment]
