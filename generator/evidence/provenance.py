@@ -135,7 +135,7 @@ class PageText:
         return escape(thing.text)
 
     def _number(self, value: Value) -> int:
-        key = (str(value), value.kind, value.formula, value.origin)
+        key = (str(value), value.kind, value.formula, value.origin or value.machines)
         if key not in self._numbers:
             self._values.append(value)
             self._numbers[key] = len(self._values)

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from generator.content.book import Book, TraceOnPage
 from generator.evidence import verdicts
 from generator.evidence.folio import Folio
+from generator.evidence.reproduce_command import command
 
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
@@ -40,6 +41,7 @@ class Origin:
     torch: str
     runs: tuple[str, ...]
     raw: str
+    again: str  # the command that measures it again
     is_stale: bool
 
 
@@ -105,6 +107,7 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
         torch=shown.trace.circumstances.torch,
         runs=tuple(names),
         raw=f"{'../' * depth}traces/{shown.folder}/{experiment}.json",
+        again=command([experiment], shown.folder, book.reference.name),
         is_stale=shown.is_stale,
     )
 
