@@ -9,18 +9,24 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from generator.checks import (
+    byte_checks,
     calculator_checks,
     claim_checks,
+    comparison_checks,
     lesson_checks,
+    reading_checks,
+    regime_checks,
     repeats,
+    rule_checks,
     sentence_checks,
 )
-from generator.content import listed_code, prose
+from generator.content import glossary, listed_code, prose
 from generator.content.book import Book, Topic
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
+from generator.content.glossary import GlossaryFile
 from generator.content.handwritten import HandWritten
 from generator.content.lesson import MODES, HomeFile
 from generator.content.quiz import QuizFile
@@ -36,7 +42,9 @@ if TYPE_CHECKING:
 
 NUM_STATEMENTS = 10  # as the words of the home page's link say
 _SOURCE_KEYS = frozenset({"source", "sources"})
-_RUN_KEYS = frozenset({"run", "other", "runs", "budgeted", "current_metrics", "output"})
+_RUN_KEYS = frozenset(
+    {"run", "other", "runs", "budgeted", "current_metrics", "output", "reference"}
+)
 
 
 def check(evidence: Evidence) -> list[ContentError]:
@@ -198,6 +206,10 @@ def _backed(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
             yield document.error(("misconceptions", position), message)
 
 
+def _terms(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    yield from glossary.mistakes(document)
+
+
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
     """Code that is to be shown, by lessons and items alike, and is not there."""
     for one in document.fields:
@@ -241,10 +253,16 @@ _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (ClaimFile, sentence_checks.mistakes),
+    (ClaimFile, byte_checks.mistakes),
+    (ClaimFile, rule_checks.mistakes),
+    (ClaimFile, regime_checks.mistakes),
     (QuizFile, _items),
+    (QuizFile, reading_checks.mistakes),
     (MisconceptionFile, _backed),
     (ReferenceFile, _cited),
     (RetractionFile, repeats.mistakes),
     (HomeFile, _home),
+    (GlossaryFile, _terms),
     (tuple(MODES.values()), _lesson),
+    (tuple(MODES.values()), comparison_checks.mistakes),
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNIVERSAL = re.compile(
     r"\b(every|all|each|never|only|nothing else|always)\b(?![-_])", re.IGNORECASE
 )
-BECAUSE = re.compile(r"\bbecause\b", re.IGNORECASE)
+BECAUSE = re.compile(r"\bbecause\b|\bsince\b(?! the last)|, for (?:it|they|there)\b", re.IGNORECASE)
 QUANTIFYING = re.compile(r"\b(largest|smallest|total|mean|count|num_distinct|each)\b")
 _NOT_PROSE = re.compile(r"`[^`]*`|\{\{.*?\}\}")
 _ONE_RANK = re.compile(r"\.ranks\[\d+\]")
@@ -34,7 +34,7 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
     for position, written in enumerate(document.model.claims):
         place: Path = ("claims", position)
         used = set()
-        for path, says, claim in _sentences(evidence, written):
+        for path, says, claim in sentences(evidence, written):
             for rule, offset, message in _findings(evidence, written, claim, says):
                 used.add(rule)
                 if rule not in written.accepts:
@@ -49,7 +49,7 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
             )
 
 
-def _sentences(evidence: Evidence, written: Claim) -> Iterator[tuple[Path, str, Claim]]:
+def sentences(evidence: Evidence, written: Claim) -> Iterator[tuple[Path, str, Claim]]:
     """The sentences of a claim, each with a claim of one run that it stands for."""
     judged = [evidence.book.claims[name] for name in evidence.book.laws.of_law[written.id]]
     if not judged:

@@ -27,11 +27,13 @@ from generator.content.content_files import FileError
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.former_digests import FormerDigests, FormerDigestsFile
+from generator.content.glossary import GlossaryFile, SynonymsFile, Term
 from generator.content.handwritten import HandWritten
 from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
 from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.content.quiz import Item, QuizFile
+from generator.content.readings import ClaimReadingsFile, ItemReadingsFile
 from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale, on_page
 from generator.content.words import Written
 from generator.content.yaml_source import Source
@@ -41,7 +43,7 @@ from runners.traces.records import Run, Trace
 __all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
 
 ModelT = TypeVar("ModelT", bound=Written)
-PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item)
+PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item, Term)
 
 
 class Lesson(NamedTuple):
@@ -88,6 +90,10 @@ class Book:
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
         former_digests: by the id of an item, what readers' answers to it were once kept with.
+        item_readings: by topic, who chose the keys of its items blind.
+        claim_readings: who found that rules entail their claims' sentences.
+        terms: those of the glossary, in the order of the alphabet.
+        synonyms: groups of words that the search takes for one another.
     """
 
     root: Path
@@ -107,6 +113,10 @@ class Book:
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
     former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
+    item_readings: dict[str, ItemReadingsFile] = field(default_factory=dict, repr=False)
+    claim_readings: ClaimReadingsFile = field(default_factory=ClaimReadingsFile, repr=False)
+    terms: tuple[Term, ...] = ()
+    synonyms: tuple[tuple[str, ...], ...] = ()
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -155,6 +165,7 @@ class _Loader:
     content: Path
     errors: list[ContentError] = field(default_factory=list)
     documents: list[Document[Any]] = field(default_factory=list)
+    item_readings: dict[str, ItemReadingsFile] = field(default_factory=dict)
 
     def name(self, path: Path) -> str:
         return path.relative_to(self.content.parent).as_posix()
@@ -212,7 +223,7 @@ class _Loader:
                 yield topic
 
     def topic(self, folder: Path, items: dict[str, Item]) -> Topic | None:
-        known = {"topic", "quiz", *MODES}
+        known = {"topic", "quiz", "readings", *MODES}
         for path in content_files.found_in(folder, "*.y*ml"):
             if path.suffix == ".yml" and path.stem.startswith("quiz-"):
                 continue
@@ -228,6 +239,9 @@ class _Loader:
             self.parts(quiz, "items", items, "item")
             own |= {item.id: item for item in quiz.model.items} if quiz else {}
         lessons = self.lessons(folder, file)
+        readings = self.if_there(folder / "readings.yml", ItemReadingsFile)
+        if readings:
+            self.item_readings[folder.name] = readings.model
         if file is None:
             return None
         asks = {mode: items_asked_by(one.model, own, one.named) for mode, one in lessons.items()}
@@ -261,10 +275,20 @@ class _Loader:
                 except ContentErrors as error:
                     self.errors += error.errors
 
-    def former_digests(self) -> dict[str, FormerDigests]:
-        path = self.content / "former_digests.yml"
-        document = self.read(path, FormerDigestsFile) if path.is_file() else None
-        return document.model.items if document else {}
+    def if_there(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
+        """A file that a book may lack."""
+        return self.read(path, model) if content_files.stands(path) else None
+
+    def terms(self) -> tuple[Term, ...]:
+        found: dict[str, Term] = {}
+        self.parts(
+            self.if_there(self.content / "glossary.yml", GlossaryFile), "terms", found, "term"
+        )
+        return tuple(sorted(found.values(), key=lambda one: one.term.lower()))
+
+    def synonyms(self) -> tuple[tuple[str, ...], ...]:
+        document = self.if_there(self.content / "synonyms.yml", SynonymsFile)
+        return tuple(map(tuple, document.model.synonyms)) if document else ()
 
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
@@ -314,7 +338,9 @@ def load(
         loader.parts(cited, "references", references, "reference")
     first = [name for name in home.statements if name in retractions] if home else []
     retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
-    former = loader.former_digests()
+    former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
+    read_claims = loader.if_there(loader.content / "readings.yml", ClaimReadingsFile)
+    terms, synonyms = loader.terms(), loader.synonyms()
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -330,5 +356,7 @@ def load(
         retractions=retractions, misconceptions=misconceptions, references=references,
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
-        lost_tries=lost, former_digests=former,
+        lost_tries=lost, former_digests=former.model.items if former else {},
+        item_readings=loader.item_readings, terms=terms, synonyms=synonyms,
+        claim_readings=read_claims.model if read_claims else ClaimReadingsFile(),
     )  # fmt: skip

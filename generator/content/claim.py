@@ -6,8 +6,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from generator.content.dtypes import EPSILONS, Dtype
 from generator.content.words import ClaimId, Expression, Id, Line, Name, Prose, RunPath, Written
 
+# PyTorch's CUDACachingAllocator rounds a large allocation up to 2 MiB (kRoundLarge), a small one to
+# 512 B; the larger of the two bounds both.
+BLOCK_BYTES = 2 * 2**20
 Verdict = Literal[
     "holds",
     "does_not_hold",
@@ -20,16 +24,92 @@ Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs",
 
 
 class Tolerance(Written):
-    """How far observed may lie from predicted; give one of the two."""
+    """How far a number may lie from another one; give one of the two."""
 
     relative: Annotated[float, Field(ge=0)] | None = None
     absolute: Annotated[float, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
+    def _one_way(self) -> Self:
         if (self.relative is None) == (self.absolute is None):
             raise ValueError("give relative or absolute, one of the two")
         return self
+
+    @property
+    def share(self) -> float | None:
+        """How far off it may be as a share of the other number; None where it is an amount."""
+        return self.relative
+
+    @property
+    def amount(self) -> float | None:
+        """How far off it may be in the other number's unit; None where it is a share."""
+        return self.absolute
+
+    def slack(self, around: float) -> float:
+        """How far from a number another one may lie."""
+        return abs(around) * (self.share or 0) + (self.amount or 0)
+
+
+class RuleTolerance(Tolerance):
+    """How far observed may lie from predicted; give one of the four.
+
+    Attributes:
+        relative: a share of the prediction.
+        absolute: an amount, in the prediction's unit.
+        epsilons: for rounding: a share of the prediction, in epsilons of `dtype`.
+        dtype: the format in which the compared numbers were calculated.
+        blocks: for allocator bytes: blocks to which a caching allocator rounds.
+    """
+
+    epsilons: Annotated[int, Field(ge=1)] | None = None
+    dtype: Dtype | None = None
+    blocks: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        given = (self.relative, self.absolute, self.epsilons, self.blocks)
+        if sum(one is not None for one in given) != 1:
+            raise ValueError("give relative or absolute, epsilons or blocks, one of the four")
+        if (self.epsilons is None) != (self.dtype is None):
+            raise ValueError("epsilons are those of a dtype; give both")
+        return self
+
+    @property
+    def share(self) -> float | None:
+        """As of a tolerance; epsilons are a share."""
+        if self.epsilons is not None and self.dtype is not None:
+            return self.epsilons * EPSILONS[self.dtype]
+        return self.relative
+
+    @property
+    def amount(self) -> float | None:
+        """As of a tolerance; blocks are an amount of bytes."""
+        return self.blocks * BLOCK_BYTES if self.blocks is not None else self.absolute
+
+
+class Regime(Written):
+    """What a trace does not record of the conditions under which a claim was measured.
+
+    A file of claims states it once for its experiment; a claim overrides single fields. Device,
+    backend, ranks and cores are read off the runs, and so are dtype and optimizer where the run's
+    settings have them.
+
+    Attributes:
+        optimizer: that trained; `none` where no parameter is updated.
+        dtype: of the arithmetic.
+        fixed: what stays the same while ranks, sizes or strategies differ.
+        memory: what dominates memory.
+    """
+
+    optimizer: Literal["SGD", "Adam", "none"] | None = None
+    dtype: Dtype | None = None
+    fixed: Line | None = None
+    memory: Line | None = None
+
+    def over(self, other: Regime | None) -> Regime:
+        """This regime, with what it leaves open taken from another one."""
+        stated = self.model_dump(exclude_none=True)
+        return Regime(**{**(other.model_dump(exclude_none=True) if other else {}), **stated})
 
 
 class Domain(Written):
@@ -70,7 +150,7 @@ def _several(written: object) -> object:
     return written if isinstance(written, list) else [written]
 
 
-_SEVERAL = BeforeValidator(_several)  # one may stand without its list
+SEVERAL = BeforeValidator(_several)  # one may stand without its list
 
 
 class Case(Written):
@@ -90,8 +170,8 @@ class Case(Written):
 
     run: RunPath | None = None
     experiment: Name | None = None
-    strategy: Annotated[list[Name], _SEVERAL] = []
-    where: dict[str, Annotated[list[int | float | str], _SEVERAL]] = {}
+    strategy: Annotated[list[Name], SEVERAL] = []
+    where: dict[str, Annotated[list[int | float | str], SEVERAL]] = {}
     other: RunPath | None = None
     called: str | None = None
     says: Line | None = None
@@ -143,12 +223,14 @@ class Claim(Written):
     relation: Relation = "equals"
     observed: Expression
     quantifier: Literal["each"] | None = None
-    tolerance: Tolerance | None = None
+    tolerance: RuleTolerance | None = None
     formula: Line | None = None
     source: Id | None = None  # of references.yml
     domain: Domain | None = None
     falsified_by: Falsifier | None = None  # derived from the rule where it is not stated
     showed: Showed | None = None
+    regime: Regime = Regime()  # what the file states for all of its claims holds beside it
+    constant: Line | None = None  # what a number typed as the prediction stands for
     cause: ClaimId | None = None  # the claim that shows what its sentence gives as the reason
     accepts: dict[Literal["quantifier", "because"], Line] = {}  # what it breaks, and why it may
 
@@ -167,8 +249,10 @@ class ClaimFile(Written):
     """content/claims/<experiment>.yml.
 
     `topics` are what its claims are about, beside the topics whose pages and questions name them.
+    `regime` is what the traces do not record of the conditions of all its claims.
     """
 
+    regime: Regime = Regime()
     claims: list[Claim]
     topics: list[Id] = []
 
@@ -239,6 +323,6 @@ class ReferenceFile(Written):
 
 __all__ = [
     "Case", "Claim", "ClaimFile", "Domain", "Falsifier", "Misconception", "MisconceptionFile",
-    "Reference", "ReferenceFile", "Relation", "Retraction", "RetractionFile", "RunPath",
-    "Showed", "Tolerance", "Verdict",
+    "Reference", "ReferenceFile", "Regime", "Relation", "Retraction", "RetractionFile",
+    "RuleTolerance", "RunPath", "Showed", "Tolerance", "Verdict",
 ]  # fmt: skip

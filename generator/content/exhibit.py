@@ -6,7 +6,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from generator.content.words import ClaimId, Id, Line, PerRun, Prose, RunPath, Written
+from generator.content.words import (
+    ClaimId,
+    Expression,
+    Id,
+    Line,
+    PerRun,
+    Prose,
+    RunPath,
+    Written,
+)
 
 
 class GrowthSeries(Written):
@@ -40,6 +49,75 @@ class Growth(Written):
         return self
 
 
+class PlayOption(Written):
+    """An option of a control whose runs no setting tells apart."""
+
+    label: Line
+    runs: Annotated[list[RunPath], Field(min_length=1)]
+
+
+class PlayControl(Written):
+    """One choice that readers make in a figure.
+
+    `reads` is an expression over `run`, such as `run.settings.num_microbatches`: runs with the same
+    value share an option, and `words` says what a value stands for. Where no setting tells the runs
+    apart, `options` lists them.
+    """
+
+    label: Line
+    reads: PerRun | None = None
+    words: dict[str, Line] = {}
+    options: list[PlayOption] = []
+
+    @model_validator(mode="after")
+    def _by_setting_or_by_list(self) -> Self:
+        if (self.reads is None) != bool(self.options) or (self.words and self.options):
+            raise ValueError("give reads, with words where its values need them, or else options")
+        return self
+
+
+class PlayFact(Written):
+    """A column of a figure's table: a value of each run, with its source."""
+
+    label: Line
+    value: PerRun
+
+
+View = Literal["memory", "timeline", "payload", "loss", "schedule", "chunks"]
+
+
+class Play(Written):
+    """What readers change in a figure of kind `play`, and what each state shows of its runs.
+
+    A state is one option of each of `controls`. The runs of a state are drawn beside each other, as
+    `beside` names them; `reference` is a run that every state shows as well.
+
+    memory: peak of each rank by class of tensors, under a budget that readers move.
+    timeline: who did what in the step; payload: what each rank passed to its collectives.
+    loss: the loss of each step. schedule: the pipeline's schedule, computed from the settings.
+    chunks: a ring all-reduce of `chunk`, an expression with {rank} and {chunk}, step by step.
+    """
+
+    task: Line
+    controls: list[PlayControl] = []
+    beside: PlayControl | None = None
+    reference: RunPath | None = None
+    shows: Annotated[list[View], Field(min_length=1)]
+    facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
+    budget: Expression | None = None
+    chunk: str | None = None
+
+    @model_validator(mode="after")
+    def _has_something_to_change(self) -> Self:
+        if (self.budget is not None) != ("memory" in self.shows):
+            raise ValueError("budget: is where the line over shows: [memory] starts")
+        if (self.chunk is not None) != ("chunks" in self.shows):
+            raise ValueError("chunk: is what shows: [chunks] reduces")
+        if not (self.controls or self.budget or self.chunk):
+            raise ValueError("a figure that readers operate has a control")
+        return self
+
+
 class Figure(Written):
     """A chart or diagram drawn from runs.
 
@@ -50,21 +128,25 @@ class Figure(Written):
     step_times: step time of `runs` as median and quartiles.
     mental_model, under_the_hood: the two diagrams of a Deep page, drawn from `runs`.
     growth: what `growth` describes; its runs stand there.
+    play: a figure that readers operate, over all states that `runs` have; `play` describes it.
     """
 
     id: Id
     kind: Literal[
         "memory_bars", "epochs", "timeline", "placement", "step_times",
-        "mental_model", "under_the_hood", "growth",
+        "mental_model", "under_the_hood", "growth", "play",
     ]  # fmt: skip
     title: Line
     caption: Line
     runs: list[RunPath] = []
     budgeted: list[RunPath] = []
     growth: Growth | None = None
+    play: Play | None = None
 
     @model_validator(mode="after")
     def _drawn_from_something(self) -> Self:
+        if (self.kind == "play") != (self.play is not None):
+            raise ValueError("play: describes a figure of kind play, and only that")
         if (self.kind == "growth") != (self.growth is not None):
             raise ValueError("growth: describes a figure of kind growth, and only that")
         if self.growth is None and not self.runs:

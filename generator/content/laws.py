@@ -60,7 +60,7 @@ def of_documents(
     """Every claim of a book, once for each of its runs; mistakes go to `errors`."""
     found = Laws()
     written = [
-        (document, position, claim)
+        (document, position, _within(document.model, claim))
         for document in documents
         for position, claim in enumerate(document.model.claims)
     ]
@@ -77,6 +77,11 @@ def of_documents(
                 errors.append(document.error(path, problem))
             found.former[old] = now
     return found
+
+
+def _within(file: ClaimFile, claim: Claim) -> Claim:
+    """A claim under the regime that its file states for all of its claims."""
+    return claim.model_copy(update={"regime": claim.regime.over(file.regime)})
 
 
 def _not_former(found: Laws, claim: Claim, old: str, run: str) -> str | None:

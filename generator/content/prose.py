@@ -178,6 +178,11 @@ def masked(text: str, *, inline: bool = False) -> str:
     return text
 
 
+def held(text: str) -> str:
+    """The text with a private-use character for each one of its expressions, place by place."""
+    return _EXPRESSION.sub(lambda match: _OPEN * len(match[0]), text)
+
+
 def _blank(match: re.Match[str]) -> str:
     return re.sub(r"\S", " ", match[0])
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
-from generator.content.claim import Tolerance, Verdict
+from generator.content.claim import SEVERAL, Tolerance, Verdict
 from generator.content.exhibit import Listing
 from generator.content.words import ClaimId, Expression, Id, Line, Prose, RunPath, Written
 
@@ -37,6 +37,8 @@ class Option(Written):
     """One answer: a text that explains itself, or a slip, which is computed and explains itself.
 
     One that can be wrong names its misconception and, wherever a run can, what claim refutes it.
+    What `right_if` or `refuted_by` names decides whether it is right; where neither stands, or
+    more claims are needed to tell, `decides` names them.
     """
 
     text: Line | None = None
@@ -45,6 +47,14 @@ class Option(Written):
     right_if: RightIf | None = None
     misconception: Id | None = None
     refuted_by: ClaimId | None = None  # a claim that must hold; shown as the evidence
+    decides: Annotated[list[ClaimId], SEVERAL] = []  # whatever their verdict; not shown
+
+    @property
+    def deciders(self) -> tuple[ClaimId, ...]:
+        """The claims that decide whether it is right."""
+        right = (self.right_if.claim,) if self.right_if else ()
+        wrong = (self.refuted_by,) if self.refuted_by else ()
+        return tuple(dict.fromkeys((*right, *wrong, *self.decides)))
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -52,6 +62,26 @@ class Option(Written):
             raise ValueError("an option has text: and why:, or a slip:")
         if self.slip and (self.text or self.right_if or self.misconception):
             raise ValueError("a slip brings its own text and misconception, and is never right")
+        return self
+
+
+class TableRow(Written):
+    """A row of a table of values."""
+
+    title: Line
+    cells: Annotated[list[Expression], Field(min_length=1)]
+
+
+class Table(Written):
+    """A table of values, whole."""
+
+    columns: Annotated[list[Line], Field(min_length=1)]
+    rows: Annotated[list[TableRow], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _is_full(self) -> Self:
+        if any(len(row.cells) != len(self.columns) for row in self.rows):
+            raise ValueError("each row needs as many cells as there are columns")
         return self
 
 
@@ -69,6 +99,9 @@ class _Item(Written):
         claims: evidence shown with the answer, beside what options name.
         misconceptions: what a wrong answer shows, where no option or slip names it.
         accepts: rules of item writing that this item breaks knowingly, each with the reason.
+        this_table: values that the question is about, shown below the stem. A graded item may hang
+            on a difference of times only if it shows them here: on another machine both the times
+            and the key are others.
     """
 
     id: Id
@@ -80,6 +113,7 @@ class _Item(Written):
     claims: list[ClaimId] = []
     misconceptions: list[Id] = []
     accepts: dict[str, str] = {}
+    this_table: Table | None = None
 
 
 class Choice(_Item):
@@ -173,13 +207,6 @@ class FaultyLine(_Item):
     wrong: Listing
     right: Listing
     lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
-
-
-class TableRow(Written):
-    """A row of a table of values."""
-
-    title: Line
-    cells: Annotated[list[Expression], Field(min_length=1)]
 
 
 class Blank(Written):

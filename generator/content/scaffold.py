@@ -103,6 +103,7 @@ ITEM = """\
       - text: What people believe instead
         why: Say what the run showed instead.
         misconception: {misconception}
+        decides: {claim}
 """
 
 

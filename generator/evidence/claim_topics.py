@@ -13,9 +13,9 @@ from generator.content.book import Book
 from generator.content.claim import ClaimFile
 from generator.content.documents import Document
 
-CLAIM_KEYS = frozenset({"claims", "claim", "law", "refuted_by"})  # where ids of claims stand
+CLAIM_KEYS = frozenset({"claims", "claim", "law", "refuted_by", "decides"})  # ids of claims
 _QUOTED = re.compile(
-    r"\b(?:showed|verdict|predicted|observed)\(\s*['\"]([a-z0-9-]+(?:@[a-z_]+\.[a-z0-9_]+)?)['\"]\s*\)"
+    r"\b(?:showed|verdict|holds|predicted|observed)\(\s*['\"]([a-z0-9-]+(?:@[a-z_]+\.[a-z0-9_]+)?)['\"]\s*\)"
 )
 _TOPIC = re.compile(r"(?:^|/)topics/([^/]+)/[^/]+$")
 

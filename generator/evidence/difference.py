@@ -35,7 +35,7 @@ def off_by(claim: Claim, predicted: Value | None, observed: Value | None) -> Val
         return None
     try:
         difference = observed - predicted
-        is_absolute = claim.tolerance is not None and claim.tolerance.absolute is not None
+        is_absolute = claim.tolerance is not None and claim.tolerance.amount is not None
         if is_absolute or predicted.number == 0:
             return difference
         return (difference / predicted).shown(way="percent")

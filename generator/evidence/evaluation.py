@@ -36,6 +36,7 @@ CITED_UNITS = {
     "bytes": units.BYTES, "count": units.COUNT, "share": units.SHARE, "plain": units.PLAIN,
 }  # fmt: skip
 Printable = Value | Label | Showed
+NOTHING = Label("")
 
 
 class Evidence:
@@ -141,7 +142,9 @@ class Evidence:
 
     def _roots(self, reading: Reading, names: set[str]) -> dict[str, object]:
         """What an expression may start from; all of it where an error has to name what there is."""
-        roots: dict[str, object] = {**LABELS, **self._calls(), "cited": None}
+        roots: dict[str, object] = {
+            **LABELS, **self._calls(), "cited": None, "by_definition": NOTHING,
+        }  # fmt: skip
         traces = self.book.traces
         for experiment in names if names <= traces.keys() else traces:
             shown = traces[experiment]
@@ -184,10 +187,16 @@ class Evidence:
     def _calls(self) -> dict[str, Callable[[str], object]]:
         return {
             "verdict": lambda claim: Label(verdicts.WORDS[self.outcome(claim).verdict]),
+            "holds": self._holds,
             "showed": self._showed,
             "predicted": lambda claim: self._side(claim, "predicted"),
             "observed": lambda claim: self._side(claim, "observed"),
         }
+
+    def _holds(self, claim: str) -> Label:
+        """What follows a sentence that leans on a claim: nothing, or that it does not hold here."""
+        verdict = self.outcome(claim).verdict
+        return NOTHING if verdict == "holds" else Label(f" ({verdicts.WORDS[verdict]})")
 
     def _showed(self, claim: str) -> Showed:
         self.outcome(claim)

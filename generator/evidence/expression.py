@@ -27,7 +27,7 @@ from runners.plans.closed_forms import LAWS
 
 MAX_CHARACTERS = 240
 BEYOND = "a number beyond what can be calculated with"
-CLAIM_CALLS = ("verdict", "showed", "predicted", "observed")
+CLAIM_CALLS = ("verdict", "holds", "showed", "predicted", "observed")
 FUNCTIONS: dict[str, Callable[..., object]] = {**FILTERS, **LAWS}
 CALLS = (*LABELS, *CLAIM_CALLS, *FUNCTIONS)
 _WITH_ARGUMENT = ("digits", "each")  # filters that take one beside what they are applied to
@@ -237,9 +237,14 @@ class Expression:
             if isinstance(call.node, nodes.Name)
         }
         self.names = {n.name for n in _descendants(tree, nodes.Name)} - called
+        self._called = called | {one.name for one in _descendants(tree, nodes.Filter)}
         self._functions = {name: FUNCTIONS[name] for name in called if name in FUNCTIONS}
         self.is_constant = isinstance(tree, nodes.Const)
         self._tree = tree
+
+    def calls(self, name: str) -> bool:
+        """Whether it calls a function, or applies a filter, of this name."""
+        return name in self._called
 
     def evaluate(self, roots: Mapping[str, object]) -> object:
         """The result over named roots.

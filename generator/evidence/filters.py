@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from generator.content.dtypes import EPSILONS
 from generator.evidence import units
 from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node, field_name
@@ -200,6 +201,16 @@ def _word(thing: Thing) -> Value:
     return replace(value, number=value.number.replace("_", " "))
 
 
+def _epsilon(thing: Thing) -> Value:
+    """The epsilon of a dtype, given in quotes or as a field of a run: `epsilon('float64')`."""
+    dtype = thing.number if isinstance(thing, Value) else thing
+    if not isinstance(dtype, str) or dtype.removeprefix("torch.") not in EPSILONS:
+        raise ExpressionError(f"epsilon(…) wants one of {', '.join(EPSILONS)}")
+    number = EPSILONS[dtype.removeprefix("torch.")]
+    inputs = (thing,) if isinstance(thing, Value) else ()
+    return computed(number, units.PLAIN, f"epsilon({dtype!r})", inputs)
+
+
 FILTERS: dict[str, Callable[..., Thing]] = {
     "percent": _percent,
     "times": _times,
@@ -221,6 +232,7 @@ FILTERS: dict[str, Callable[..., Thing]] = {
     "median": _median,
     "word": _word,
     "ended": ended,
+    "epsilon": _epsilon,
 }
 
 

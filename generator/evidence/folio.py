@@ -50,6 +50,9 @@ class Folio:
         borrowed: the runs of the reference machine that whole sections came from.
         wanted: the runs of the machine shown that those sections named, as far as it has them.
         items: the questions asked so far, in their order; `figures` likewise.
+        path: the page's, under the site's root.
+        assets: files that the page loads, by path.
+        once: what the page has had and will have no second time, such as links to terms.
     """
 
     book: Book
@@ -65,6 +68,9 @@ class Folio:
     wanted: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
+    path: str = ""
+    assets: dict[str, bytes] = field(default_factory=dict)
+    once: tuple[set[str], ...] = ()
 
     def section(self, caller: Callable[[], Markup]) -> Markup:
         """A stretch of a page, all of it from one machine.
@@ -94,24 +100,42 @@ class Folio:
 
     def _attempt(self, caller: Callable[[], Markup], evidence: Evidence) -> tuple[Markup, Folio]:
         """Print a stretch on one machine, and how the page stands then; it stays as it was."""
-        before = replace(self)
+        before = self._kept()
         self.evidence, self.book = (
             evidence,
             replace(self.book, traces=evidence.book.traces, machine=evidence.book.machine),
         )
         self.text, self.runs = self.text.copied(evidence), set()
-        self.items, self.figures = [*self.items], [*self.figures]
+        self.items, self.figures, self.assets = [*self.items], [*self.figures], {**self.assets}
         evidence.lacks = set()
         try:
-            return caller(), replace(self)
+            return caller(), self._kept()
         finally:
             self.evidence, self.book, self.runs = before.evidence, before.book, before.runs
             self._adopt(before)
 
+    def _kept(self) -> Folio:
+        """The page as it stands now."""
+        return replace(self, once=tuple(map(set, self.once)))
+
     def _adopt(self, page: Folio) -> None:
         """Go on from what was printed there."""
         self.text = page.text.over(self.evidence)
-        self.items, self.figures = page.items, page.figures
+        self.items, self.figures, self.assets = page.items, page.figures, page.assets
+        for mine, had in zip(self.once, page.once, strict=True):
+            mine.clear()
+            mine.update(had)
+
+    def place_of(self, path: str) -> str:
+        """Where the row of a run stands, from the site's root: on the section's machine."""
+        experiment, _, name = path.partition(".")
+        machines = self.book.machines.items()
+        first = next((machine for machine, one in machines if experiment in one.traces), None)
+        shown = self.book.traces.get(experiment)
+        place = f"evidence/{experiment}.html#run-{experiment}-{name}"
+        if shown is None or first in (None, shown.machine.name):
+            return place
+        return f"{place}-on-{shown.machine.name}"
 
     def outcome(self, claim: str) -> Outcome:
         """The verdict on a claim, by the machine of the section."""
@@ -155,6 +179,8 @@ class Folio:
         """What a run did, in the words of the interface."""
         if run.settings.get("gradient_as_bucket_view"):
             return str(self.ui["strategies"]["ddp_view"])
+        if "num_forward_sums" in run.settings:  # of `tensor_parallel`, which splits no batch
+            return str(self.ui["strategies"]["tensor_parallel"])
         words: dict[str, str] = self.ui["strategies"]
         return words.get(run.strategy, run.strategy.replace("_", " "))
 

@@ -80,7 +80,7 @@ def _printed(predicted: str, relation: str, observed: str, is_rough: bool) -> st
 
 
 def _is_rough(tolerance: Tolerance | None) -> bool:
-    return tolerance is not None and (tolerance.relative or tolerance.absolute or 0) > ROUGHLY
+    return tolerance is not None and (tolerance.share or tolerance.amount or 0) > ROUGHLY
 
 
 def _has_words(tree: Tree) -> bool:

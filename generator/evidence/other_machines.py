@@ -66,8 +66,7 @@ def _within(claim: Claim, one: Value, two: Value) -> bool:
     """Whether two observed values lie as near each other as the claim allows them to lie."""
     if claim.tolerance is None or isinstance(one.number, str) or isinstance(two.number, str):
         return False
-    allowed = abs(one.number) * (claim.tolerance.relative or 0) + (claim.tolerance.absolute or 0)
-    return abs(one.number - two.number) <= allowed
+    return abs(one.number - two.number) <= claim.tolerance.slack(one.number)
 
 
 def _is_apart(leaf: Value, page: Book, other: Book) -> bool:

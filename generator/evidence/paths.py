@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from generator.content.errors import nearest
 from generator.content.shelf import TraceOnPage
 from generator.evidence import units
+from generator.evidence.regime import is_crowded
 from generator.evidence.units import AS_RULED, Form, Unit
 from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
 from runners.traces.fields import NAMES, Key, at, measure_of
@@ -138,7 +139,9 @@ class Node:
         if key in trace.runs:
             name = f"{trace.experiment}.{key}"
             self.reading.runs[name] = None
-            origin = self.origin._replace(run=key, nature=trace.runs[key].nature)
+            run = trace.runs[key]
+            crowded = is_crowded(run)
+            origin = self.origin._replace(run=key, nature=run.nature, is_crowded=crowded)
             return Node(trace.runs[key], (), name, self.reading, origin, shown)
         if key in _TRACE_FIELDS:
             place = Node(trace, (), self.formula, self.reading, self.origin)
@@ -169,10 +172,14 @@ class Node:
         return self._below(range(len(self.thing))[position], self.thing[position], written)
 
     def _named(self, name: str) -> int | None:
-        """The position of the element whose name, operation or rank is the one asked for."""
+        """The position of the element whose name, operation or rank is the one asked for.
+
+        The elements that are passed over are looked at (`vars`), and not read.
+        """
         for position, element in enumerate(self.thing):
-            known = type(element).model_fields if isinstance(element, BaseModel) else {}
-            if any(field in known and str(getattr(element, field)) == name for field in NAMES):
+            held = vars(element) if isinstance(element, BaseModel) else {}
+            field = next((one for one in NAMES if one in held and str(held[one]) == name), None)
+            if field and getattr(element, field) == held[field]:
                 return position
         return None
 

@@ -34,6 +34,9 @@ NATURES = {
     "simulated": "simulated: fake tensors, on one rank of as many as it says",
 }
 
+CROWDED = "oversubscribed"
+CROWDED_SAYS = "oversubscribed: more ranks than cores took turns, so no device takes this time"
+
 REPEAT = "repeat"  # the part of the home page that says how to measure a number again
 NUM_BRIEF = 4  # inputs that a brief popover lists
 LONG = 24  # letters that fit any line; what has more may break
@@ -112,6 +115,11 @@ class PageText:
             '<button type="button" class="pb-value pb-{}" popovertarget="pb-{}">{}{}</button>'
         ).format(value.kind, name, str(value), _mark(value))
 
+    @property
+    def has_crowded(self) -> bool:
+        """Whether it shows a time of ranks that took turns on the cores."""
+        return any(value.is_crowded for value in self._values)
+
     def provenances(self) -> Markup:
         """The popovers of every value printed so far, for the page's end."""
         own = (self._popover(number, value) for number, value in enumerate(self._values, 1))
@@ -169,8 +177,7 @@ class PageText:
         if value.absent:
             yield "why", escape(value.absent)
         origin = value.origin
-        if value.nature != "real":
-            yield "nature", escape(NATURES[value.nature])
+        yield from _circumstances(value)
         if origin is None:
             yield "formula", _code(value.formula)
             return
@@ -230,10 +237,19 @@ class PageText:
 
 
 def _mark(value: Value) -> Markup:
-    """The word behind a number that no real run decided."""
-    if value.nature == "real" or value.absent:
+    """The word behind a number that no real run decided, or a time of ranks that took turns."""
+    word = CROWDED if value.is_crowded else value.nature
+    if word == "real" or value.absent:
         return Markup("")
-    return Markup(' <small class="pb-nature">{}</small>').format(value.nature)
+    return Markup(' <small class="pb-nature">{}</small>').format(word)
+
+
+def _circumstances(value: Value) -> Iterator[tuple[str, str]]:
+    """What sets a number apart from those of ordinary runs, as HTML."""
+    if value.nature != "real":
+        yield "nature", escape(NATURES[value.nature])
+    if value.is_crowded:
+        yield "ranks", escape(CROWDED_SAYS)
 
 
 def _code(text: str) -> str:

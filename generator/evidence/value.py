@@ -68,6 +68,7 @@ class Origin(NamedTuple):
     torch: str = ""
     reference: str | None = None  # the id of what is cited
     nature: Nature = "real"  # of the run
+    is_crowded: bool = False  # whether more ranks than cores took turns in the run
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,12 @@ class Value:
         read_off = [one for one in self.leaves if one.kind in ("measured", "simulated")]
         natures = {one.origin.nature for one in read_off if one.origin}
         return next((one for one in _NOT_REAL if one in natures), "real")
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a time decided it that ranks took while they took turns on the cores."""
+        origins = [one.origin for one in self.leaves if one.origin and one.kind == "measured"]
+        return any(one.is_crowded and one.field.startswith("timing.") for one in origins)
 
     def __str__(self) -> str:
         return self.words or units.printed(self.number, self.unit, self.form)

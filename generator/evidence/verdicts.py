@@ -207,23 +207,28 @@ def _outside(book: Book, domain: Domain | None, runs: tuple[str, ...]) -> str | 
     if domain is None:
         return None
     for run in filter(None, map(book.run, runs)):
-        for allowed, actual in ((domain.device, run.device), (domain.backend, run.backend)):
-            if allowed is not None and actual not in allowed:
+        for field in ("device", "backend"):
+            allowed = getattr(domain, field)
+            if allowed is not None and getattr(run, field) not in allowed:
                 return domain.because or f"it is a law of {', '.join(allowed)}"
     return None
 
 
 def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
-    """Why times are not compared: ranks communicate over NCCL in one run and over gloo in another.
+    """Why times are not compared: their runs differ in the kind of device, or in the backend.
 
     Where ranks outnumber the accelerators they share them, over gloo. One rank communicates with
     nobody.
     """
-    runs = filter(None, (book.run(name) for side in sides for name in side.runs))
-    over = {(run.device, run.backend) for run in runs if run.world_size > 1}
-    if claim.relation not in _TIMED or len(over) < 2:
+    if claim.relation not in _TIMED:
         return None
-    return "the runs communicate over different backends here"
+    found = [book.run(name) for side in sides for name in side.runs]
+    runs = [run for run in found if run is not None]
+    if len({run.device for run in runs}) > 1:
+        return "the runs are on different kinds of device here"
+    if len({run.backend for run in runs if run.world_size > 1}) > 1:
+        return "the runs communicate over different backends here"
+    return None
 
 
 def _said(evidence: Evidence, run: str | None) -> Value | None:
@@ -291,9 +296,7 @@ def _decided(holds: bool, relation: Relation) -> tuple[Verdict, str]:
 
 def _slack(tolerance: Tolerance | None, predicted: float) -> float:
     """How far off the observed number may be; without a tolerance, what float arithmetic blurs."""
-    if tolerance is None:
-        return abs(predicted) * FLOAT_BLUR
-    return abs(predicted) * (tolerance.relative or 0) + (tolerance.absolute or 0)
+    return abs(predicted) * FLOAT_BLUR if tolerance is None else tolerance.slack(predicted)
 
 
 def _equal(observed: float, predicted: float, slack: float) -> bool:

@@ -19,6 +19,7 @@ from generator.figures.growth_figure import growth
 from generator.figures.memory_figure import memory_bars
 from generator.figures.picture import Picture
 from generator.figures.placement_figures import mental_model, placement, under_the_hood
+from generator.figures.play.frame import play
 from generator.figures.time_figures import step_times, timeline
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
@@ -30,6 +31,7 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "mental_model": mental_model,
     "under_the_hood": under_the_hood,
     "growth": growth,
+    "play": play,
 }
 
 
@@ -78,4 +80,5 @@ def _named(figure: Figure) -> list[str]:
     of_growth = (
         [run for series in figure.growth.series for run in series.runs] if figure.growth else []
     )
-    return list(dict.fromkeys([*figure.runs, *figure.budgeted, *of_growth]))
+    reference = [figure.play.reference] if figure.play and figure.play.reference else []
+    return list(dict.fromkeys([*figure.runs, *figure.budgeted, *of_growth, *reference]))

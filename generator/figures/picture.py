@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.figures.drawing import Drawing
+
+if TYPE_CHECKING:
+    from generator.figures.play.frame import Played
 
 _TARGET = re.compile(r'popovertarget="([^"]+)"')
 
@@ -26,13 +30,15 @@ class Table:
 class Picture:
     """Drawings for a wide and a narrow page, or panels that stand side by side.
 
-    `details` is a second table, where a drawing shows more than its first can hold.
+    `details` is a second table, where a drawing shows more than its first can hold. A figure that
+    readers operate has all that it shows in `play`.
     """
 
     table: Table
     drawings: list[Markup] = field(default_factory=list)
     panels: list[tuple[str, Markup]] = field(default_factory=list)
     details: Table | None = None
+    play: Played | None = None
 
 
 def plain(markup: Markup | str) -> str:

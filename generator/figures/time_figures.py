@@ -17,7 +17,8 @@ from runners.traces.measured import RankTime
 from runners.traces.records import Run
 
 
-def _scale(seconds: float) -> tuple[float, str]:
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The factor from seconds to the unit of an axis that ends there, and that unit."""
     for factor, unit in ((1.0, "s"), (1e3, "ms")):
         if seconds * factor >= 1:
             return factor, unit
@@ -31,17 +32,9 @@ def timeline(figure: Figure, folio: Folio) -> Picture:
     if run is None or not run.timing.timeline:
         return Picture(_rank_sums(path, [], folio))
     words = folio.ui["figure"]
-    factor, unit = _scale(max(span.end_seconds for span in run.timing.timeline))
+    factor, unit = time_unit(max(span.end_seconds for span in run.timing.timeline))
     spans, details = _spans(path, run, factor, folio)
-    rows = [
-        (f"{words['rank']} {rank.rank}", f"{words['waits']} {rank.waiting_share:.0%}")
-        for rank in run.timing.ranks
-    ]
-    description = "; ".join(
-        f"{words['rank']} {rank.rank}: {words['waited'].lower()} "
-        f"{rank.waiting_share:.0%} {words['of_the_step']}"
-        for rank in run.timing.ranks
-    )
+    rows, description = timeline_rows(run, folio)
     drawings = [
         figure_svg(
             timeline_drawing.timeline(rows, spans, unit, words["activities"], layout),
@@ -67,10 +60,24 @@ def _rank_sums(path: str, ranks: Sequence[RankTime], folio: Folio) -> Table:
     return table
 
 
-def _spans(path: str, run: Run, factor: float, folio: Folio) -> tuple[list[Activity], Table]:
-    """What is drawn, each with its words, and a row for each that is not waiting."""
+def timeline_rows(run: Run, folio: Folio) -> tuple[list[tuple[str, str]], str]:
+    """The rows of a timeline, each with what stands at its end, and all of them in words."""
     words = folio.ui["figure"]
-    table = Table([words["activity"], words["starts"], words["ends"]])
+    rows = [
+        (f"{words['rank']} {rank.rank}", f"{words['waits']} {rank.waiting_share:.0%}")
+        for rank in run.timing.ranks
+    ]
+    description = "; ".join(
+        f"{words['rank']} {rank.rank}: {words['waited'].lower()} "
+        f"{rank.waiting_share:.0%} {words['of_the_step']}"
+        for rank in run.timing.ranks
+    )
+    return rows, description
+
+
+def activities(path: str, run: Run, factor: float, folio: Folio) -> list[Activity]:
+    """What ranks did in the step of a timeline, each with its words; times in 1 / `factor` s."""
+    words = folio.ui["figure"]
     found = []
     for position, span in enumerate(run.timing.timeline):
         place = f"{path}.timing.timeline[{position}]"
@@ -88,8 +95,19 @@ def _spans(path: str, run: Run, factor: float, folio: Folio) -> tuple[list[Activ
                 say=f"{named}: {words['from']} {start} {words['until']} {end}",
             )
         )
-        if span.activity != "waiting" and start is not None and end is not None:
-            table.rows.append([named, folio.show(start), folio.show(end)])
+    return found
+
+
+def _spans(path: str, run: Run, factor: float, folio: Folio) -> tuple[list[Activity], Table]:
+    """What is drawn, each with its words, and a row for each that is not waiting."""
+    words = folio.ui["figure"]
+    table = Table([words["activity"], words["starts"], words["ends"]])
+    found = activities(path, run, factor, folio)
+    for position, (span, one) in enumerate(zip(run.timing.timeline, found, strict=True)):
+        if span.activity != "waiting":
+            place = f"{path}.timing.timeline[{position}]"
+            cells = [folio.cell(f"{place}.{side}_seconds") for side in ("start", "end")]
+            table.rows.append([one.say.partition(":")[0], *cells])
     return found, table
 
 
@@ -142,7 +160,7 @@ def step_times(figure: Figure, folio: Folio) -> Picture:
         )
     if not read:
         return Picture(table)
-    factor, unit = _scale(max(_number(median) for _, _, median, _, _ in read))
+    factor, unit = time_unit(max(_number(median) for _, _, median, _, _ in read))
     rows = [
         Spread(
             label=label,

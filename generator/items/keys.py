@@ -122,7 +122,7 @@ def slack(tolerance: Tolerance | None, around: Value) -> float:
     """How far from a value an answer may lie and still be that value."""
     if tolerance is None or isinstance(around.number, str):
         return 0.0
-    return abs(around.number) * (tolerance.relative or 0) + (tolerance.absolute or 0)
+    return tolerance.slack(around.number)
 
 
 def is_reference(evidence: Evidence, *values: Value | None) -> bool:

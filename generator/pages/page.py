@@ -29,12 +29,15 @@ from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.figures.picture import plain
 from generator.items import given_away
+from generator.pages import search_rank
+from generator.pages.term_links import TermLinks
 from generator.pages.views import (
     calculator_form,
     claims,
     costs,
     decisions,
     frame,
+    glossary,
     home,
     listing,
     machine_forecasts,
@@ -102,6 +105,7 @@ class Sheet:
         text: for a page that somebody writes by hand, its Markdown.
         claim_groups: for the page of all claims: claims by experiment.
         claim_topics: for pages with filters: the topics of every claim.
+        used_in: for the page of the glossary: the lessons that use each term.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
         styles: style sheets that this page needs beyond the one of all pages.
@@ -123,6 +127,7 @@ class Sheet:
     text: str = ""
     claim_groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     claim_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    used_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     machine: str | None = None
     experiment: str | None = None
     styles: tuple[str, ...] = ()
@@ -133,11 +138,17 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Printed:
-    """A page: its bytes, the minutes that it takes, the items whose answer it gives away."""
+    """A page: its bytes, the minutes that it takes, the items whose answer it gives away.
+
+    `terms` are those of the glossary that its prose uses, and `assets` the files that only this
+    page loads, by their path under the site's root.
+    """
 
     content: bytes
     minutes: int
     messages: Mapping[str, str]
+    terms: frozenset[str] = frozenset()
+    assets: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -155,14 +166,18 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     text = PageText(judged.evidence, depth, is_brief=sheet.is_brief)
     folio = Folio(
         sheet.book, judged.evidence, judged.outcomes, environment(), text,
-        other_outcomes=judged.other_outcomes,
+        other_outcomes=judged.other_outcomes, path=sheet.path,
     )  # fmt: skip
     topic, book = sheet.topic, sheet.book
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
+    links = TermLinks(book.terms if sheet.mode not in (None, "recall") else (), "../" * depth)
+    folio.once = (links.used, links.linked_terms)
     context: dict[str, Any] = {
         "folio": folio, "book": book, "topic": topic, "root": "../" * depth, "mode": sheet.mode,
         "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, folio),
         **_tools(folio, topic, lesson, sheet.minutes), **_of_the_book(folio, sheet),
+        "prose": lambda written: links.linked(folio.prose(written)),
+        "line": lambda written: links.read(folio.line(written)),
     }  # fmt: skip
     body = _kept_together(environment().get_template(sheet.template).render(context))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
@@ -184,12 +199,14 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         origins=found,
         machines=frame.machines(found, book),
         notices=frame.notices(folio, found),
+        boost=search_rank.boost(sheet.template),
         title=says(sheet.heading),
         description=_shortened(plain(says(sheet.about)) if sheet.about else ""),
     )
     items = topic.items if topic and book.is_reference else {}
     messages = given_away.messages(body, sheet.path, items, judged.evidence) if items else {}
-    return Printed(content.encode(), minutes, messages)
+    terms = frozenset(links.used)
+    return Printed(content.encode(), minutes, messages, terms, folio.assets)
 
 
 def _tools(
@@ -202,6 +219,7 @@ def _tools(
         "one_machine": folio.section,
         "figure": lambda name: figures.draw(drawn[name], folio),
         "drawn": lambda figure: figures.draw(figure, folio),
+        "in_short": lambda name: question.in_short(items[name], folio),
         "question": lambda name, kind: question.question(items[name], folio, kind),
         "listing": lambda written: listing.listing(written, folio),
         "stages": lambda flow: stages.stages(flow, folio),
@@ -218,11 +236,10 @@ def _tools(
         "cost_rows": lambda table: costs.cost_rows(table, folio),
         "calculator": lambda written: calculator_form.calculator(written, folio),
         "again": folio.evidence.again,
-        "line": folio.line,
-        "prose": folio.prose,
         "cell": folio.cell,
         "strategy": folio.strategy,
         "ways_into": lambda one: _ways_into(one, minutes, folio),
+        "recalled_in": lambda one: ways.marks(one.items_by_mode["recall"], one, folio.evidence),
         "marks_of": lambda one: ways.marks(ways.asked_anywhere(one), one, folio.evidence),
     }
 
@@ -241,9 +258,10 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
         "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
         "retraction": lambda one: retractions.retraction(one, topics, folio),
-        "run_anchor": lambda path: runs.anchor(path, folio),
+        "run_anchor": folio.place_of,
         "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),
         "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", folio),
+        "terms": lambda: glossary.entries(sheet.used_in, folio),
         "machines": machines,
         "forecasts": machine_forecasts,
         "folio": folio,

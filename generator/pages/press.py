@@ -22,8 +22,10 @@ from generator.content.book import Book, Topic
 from generator.content.claim import RetractionFile
 from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
+from generator.content.glossary import GlossaryFile
 from generator.content.lesson import HomeFile
 from generator.content.quiz import QuizFile
+from generator.content.readings import ClaimReadingsFile
 from generator.evidence import verdicts
 from generator.evidence.claim_topics import topics_by_claim
 from generator.evidence.evaluation import Evidence
@@ -90,8 +92,14 @@ class Press:
         messages = {
             item: message for page in pages.values() for item, message in page.messages.items()
         }
-        _raise_any(given_away.mistakes(book, messages))
+        _raise_any([*given_away.mistakes(book, messages), *_unused_terms(book, pages)])
         return {path: page.content for path, page in pages.items()}
+
+    @property
+    def assets(self) -> dict[str, bytes]:
+        """The files that single pages load, by path: the states of figures that readers operate."""
+        pages = (page for _, page in self._pages.values())
+        return {path: content for page in pages for path, content in page.assets.items()}
 
     @property
     def handwritten(self) -> frozenset[str]:
@@ -102,6 +110,11 @@ class Press:
     def sources(self) -> dict[str, str | None]:
         """The file that an author edits, by page; None for a page that no author wrote."""
         return {path: sheet.source for path, (sheet, _) in self._pages.items()}
+
+    @property
+    def sheets(self) -> dict[str, Sheet]:
+        """What each page was made from, by page."""
+        return {path: sheet for path, (sheet, _) in self._pages.items()}
 
     def judged(self, book: Book) -> Judged:
         """The evidence over a book, with every verdict; what is known of its base stays."""
@@ -153,14 +166,17 @@ class Press:
     def _print_all(self, files: _Files, judged: Judged) -> dict[str, Printed]:
         pages: dict[str, Printed] = {}
         minutes: dict[str, int] = {}
+        used_in: dict[str, tuple[str, ...]] = {}
         errors: list[ContentError] = []
-        for sheet in _sheets(files, judged, minutes):
+        for sheet in _sheets(files, judged, minutes, used_in):
             if sheet.path in pages:
                 errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
                 continue
             try:
                 pages[sheet.path] = self._print(sheet, judged)
                 minutes[sheet.path] = pages[sheet.path].minutes
+                for term in pages[sheet.path].terms:
+                    used_in[term] = (*used_in.get(term, ()), sheet.path)
             except ContentErrors as found:
                 errors += found.errors
         _raise_any(errors)
@@ -179,6 +195,17 @@ def _raise_any(errors: Iterable[ContentError]) -> None:
     found = list(errors)
     if found:
         raise ContentErrors(found)
+
+
+def _unused_terms(book: Book, pages: Mapping[str, Printed]) -> Iterator[ContentError]:
+    """Terms of the glossary that no lesson uses."""
+    used = {term for page in pages.values() for term in page.terms}
+    for document in book.documents:
+        if isinstance(document.model, GlossaryFile):
+            for position, term in enumerate(document.model.terms):
+                if term.id not in used:
+                    message = f"no lesson uses {term.term!r}; delete the term, or use it"
+                    yield document.error(("terms", position, "id"), message)
 
 
 class _Files:
@@ -217,18 +244,24 @@ def _listed(document: Document[Any]) -> Iterator[str]:
         yield from (repeats.path_of(name) for name in named if name)
 
 
-def _sheets(files: _Files, judged: Judged, minutes: Mapping[str, int]) -> Iterator[Sheet]:
-    """The sheets of a book, each after those whose minutes it tells.
+def _sheets(
+    files: _Files,
+    judged: Judged,
+    minutes: Mapping[str, int],
+    used_in: Mapping[str, tuple[str, ...]],
+) -> Iterator[Sheet]:
+    """The sheets of a book, each after those whose minutes it tells, or whose terms it lists.
 
     Args:
         files: the book's.
         judged: what its evidence says.
         minutes: of each page, filled in by whoever prints the sheets in this order.
+        used_in: the lessons that use each term, filled in likewise.
     """
     book, words = files.book, interface_words()
     bare = replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
-        handwritten=(),
+        handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(), synonyms=(),
     )  # fmt: skip
     for topic in book.topics:
         yield from _of_topic(files, bare, topic, minutes)
@@ -243,6 +276,12 @@ def _sheets(files: _Files, judged: Judged, minutes: Mapping[str, int]) -> Iterat
         words["topics"]["lede"], None, code=about_items, minutes=dict(minutes),
     )  # fmt: skip
     yield from _of_the_book(files, bare, judged)
+    if book.terms:
+        yield Sheet(
+            "glossary.md", "glossary.md.j2", replace(outlined, terms=book.terms),
+            words["glossary"]["title"], words["glossary"]["lede"], "content/glossary.yml",
+            used_in=dict(used_in),
+        )  # fmt: skip
     for page in book.handwritten:
         yield Sheet(
             page.path, "handwritten.md.j2", bare, page.title, page.description, page.file,
@@ -296,9 +335,12 @@ def _of_topic(
     for mode, lesson in topic.lessons.items():
         own = replace(topic, lessons={mode: lesson})
         listed = files.code([files.by_name[lesson.source.file]])
-        shown = replace(bare, topics=(own,))
+        shown = replace(bare, topics=(own,), terms=files.book.terms)
         if mode == "try":
             shown = replace(shown, tries=files.book.tries, lost_tries=files.book.lost_tries)
+        if mode == "recall":  # it leads on to the questions of other topics
+            outlined = tuple(replace(one, lessons={}) for one in files.book.topics)
+            shown = replace(shown, topics=outlined)
         yield Sheet(
             f"{folder}{mode}.md", f"{mode}.md.j2", shown,
             lesson.model.title, topic.file.modes[mode], lesson.source.file, topic=own, mode=mode,

@@ -26,18 +26,29 @@ class Aside(NamedTuple):
     blocks: tuple[str, ...]
 
 
-def set_aside(markdown: str) -> Aside:
-    """Take the blocks out of a page, and leave a mark for each."""
+def set_aside(markdown: str, begins: re.Pattern[str] = _OPENING) -> Aside:
+    """Take the blocks out of a page, and leave a mark for each.
+
+    Args:
+        markdown: a page, as Markdown or HTML.
+        begins: how a block's opening tag begins; one of its groups is the element's name.
+    """
     blocks: list[str] = []
     text, done = "", 0
-    opening = _OPENING.search(markdown)
+    opening = begins.search(markdown)
     while opening:
-        end = _closed(markdown, opening.start(), opening[1] or opening[2])
+        name = next(filter(None, opening.groups()))
+        end = _closed(markdown, opening.start(), name)
         text += f"{markdown[done : opening.start()]}<!--pb-aside-{len(blocks)}-->"
         blocks.append(markdown[opening.start() : end])
         done = end
-        opening = _OPENING.search(markdown, end)
+        opening = begins.search(markdown, end)
     return Aside(text + markdown[done:], tuple(blocks))
+
+
+def without_marks(html: str) -> str:
+    """A page without its blocks and without their marks."""
+    return _MARK.sub("", html)
 
 
 def put_back(html: str, blocks: tuple[str, ...]) -> str:

@@ -21,24 +21,27 @@ from typing import Literal
 from jinja2 import BytecodeCache, Environment
 from jinja2.bccache import Bucket
 from markupsafe import escape
+from material.plugins.search.plugin import SearchPlugin  # type: ignore[import-untyped]
 from mkdocs.config import config_options
 from mkdocs.config.base import Config
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import Abort
 from mkdocs.livereload import LiveReloadServer
-from mkdocs.plugins import BasePlugin, event_priority, get_plugin_logger
+from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority, get_plugin_logger
 from mkdocs.structure.files import Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
+from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
-from generator.checks import coverage, repeats
+from generator.checks import coverage, reading_checks, repeats
 from generator.content import book as books
 from generator.content import committed
 from generator.content.errors import ContentErrors, one_line
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages.press import Press
-from generator.website import csp, html_blocks, page_html, publish
+from generator.website import csp, html_blocks, page_html, publish, search
 from runners.traces.digest import forget_code
 
 GENERATOR = Path(__file__).resolve().parents[1]
@@ -96,9 +99,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.root = Path()
         self.press = Press()
         self.seen: dict[str, publish.Seen] = {}
+        self.synonyms: tuple[tuple[str, ...], ...] = ()
         self.code: dict[Path, bytes] = {}
         self.compiled = CompiledTemplates()
         self.asides: dict[str, tuple[str, ...]] = {}
+        self.waiting: dict[str, frozenset[str]] = {}
+        self.shown: str | None = None  # a page's HTML while the search reads a part of it
         self.copied: set[str] = set()
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
@@ -154,6 +160,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             with_tries=self.is_serving,
             only=committed.machines(self.content) if self._is_published() else None,
         )
+        self.synonyms = book.synonyms
         for lost in book.lost_tries:
             log.warning(lost)
         for name in committed.changed(self.content) if self._is_published() else ():
@@ -163,7 +170,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         lacks = [] if self.is_serving else [*coverage.lacks(evidence), *repeats.lacks(book)]
         for problem in (*verdicts.problems(book, evidence), *lacks):
             log.warning(problem)
-        for line in (*verdicts.unlisted(book), *published.rerun):
+        unread = reading_checks.lacks(evidence)
+        for problem in () if self.is_serving else unread:
+            log.warning(problem)
+        notes = unread if self.is_serving else ()
+        for line in (*verdicts.unlisted(book), *published.rerun, *notes):
             log.info(line)
 
     def _is_published(self) -> bool:
@@ -248,13 +259,42 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         log.error(mistake)
         return f'<pre class="pb-mistakes" role="alert">{escape(mistake)}</pre>'
 
+    @event_priority(50)
+    def _before_the_search(
+        self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
+    ) -> None:
+        """Show the search no more of a page of the book than it may show."""
+        if page.file.src_uri in self.press.sources:
+            self.shown = page.content
+            part = search.part_of(page.content or "", self.asides.get(page.file.src_uri, ()))
+            page.content, self.waiting[page.file.src_uri] = part
+
+    @event_priority(-50)
+    def _after_the_search(
+        self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
+    ) -> None:
+        """Give the page back what the search may not show."""
+        if self.shown is not None:
+            page.content, self.shown = self.shown, None
+
+    on_page_context = CombinedEvent(_before_the_search, _after_the_search)
+
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
         """Put back what was set aside."""
         blocks = self.asides.pop(page.file.src_uri, None)
         return html_blocks.put_back(output, blocks) if blocks else output
 
+    @event_priority(50)
+    def _before_the_index(self, *, config: MkDocsConfig) -> None:
+        """Give the entries of the search their further words, before it writes its index."""
+        of_material = config.plugins.get("material/search")
+        if isinstance(of_material, SearchPlugin):
+            entries = of_material.search_index.entries
+            search.take_out(entries, frozenset().union(*self.waiting.values()))
+            search.add_words(entries, self.synonyms)
+
     @event_priority(-200)
-    def on_post_build(self, *, config: MkDocsConfig) -> None:
+    def _after_the_pages(self, *, config: MkDocsConfig) -> None:
         """Give each page its policy; `serve` injects a script of its own, so not there.
 
         HTML that somebody put into `docs_dir` is copied as it is.
@@ -269,3 +309,5 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             if str(path) in self.copied:
                 continue
             path.write_text(csp.with_policy(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+    on_post_build = CombinedEvent(_before_the_index, _after_the_pages)

@@ -23,6 +23,7 @@ from generator.content.book import Book
 from generator.content.claim import Verdict
 from generator.content.content_files import FileError
 from generator.content.errors import ContentError, ContentErrors
+from generator.evidence import trace_events
 from generator.evidence.folio import interface_words
 from generator.pages import sifting
 from generator.pages.press import SIFT, TAKEN, Press
@@ -43,6 +44,7 @@ COMPONENTS = (
     "verdicts",
     "figures",
     "drawings",
+    "play",
     "stepper",
     "buttons",
     "details",
@@ -132,7 +134,9 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     Raises:
         ContentErrors: a text of the book has a mistake.
     """
-    files = (press or Press()).printed(book)
+    press = press or Press()
+    files = press.printed(book)
+    files.update(press.assets)
     for path in sorted(ASSETS.rglob("*")):
         if path.is_file() and path.parent != STYLES:
             files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
@@ -143,6 +147,7 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     files[SPEAKING] = words_for_scripts(interface_words()["script"]) + files[SPEAKING]
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
+    files.update(timelines(book))
     folder = content / "pages"
     for path in handwritten.files(folder):
         name = path.relative_to(folder).as_posix()
@@ -171,6 +176,17 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
     return {
         f"traces/{folder}/{experiment}.json": content / "traces" / folder / f"{experiment}.json"
         for folder, experiment in sorted(measured)
+    }
+
+
+def timelines(book: Book) -> dict[str, bytes]:
+    """Every timeline that pages link, for Perfetto, by its path under the site's root."""
+    return {
+        f"timelines/{folder}/{experiment}.{name}.json": trace_events.exported(trace, name)
+        for folder, one in sorted(book.machines.items())
+        for experiment, trace in sorted(one.traces.items())
+        for name, run in sorted(trace.runs.items())
+        if run.timing.timeline
     }
 
 

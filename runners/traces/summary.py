@@ -55,11 +55,11 @@ def _printed(run: Run) -> Iterator[str]:
 
 
 def _learnt(run: Run) -> Iterator[str]:
-    known = [(e.epoch, e.loss) for e in run.epochs if e.loss is not None]
-    if known:
-        (first, before), (last, after) = known[0], known[-1]
-        start = f"{before:.4f} in epoch {first}, " if first != last else ""
-        yield f"loss: {start}{after:.4f} in epoch {last}"
+    first = next((one for one in run.epochs if one.loss is not None), None)
+    last = next((one for one in reversed(run.epochs) if one.loss is not None), None)
+    if first and last:
+        start = f"{first.loss:.4f} in epoch {first.epoch}, " if first is not last else ""
+        yield f"loss: {start}{last.loss:.4f} in epoch {last.epoch}"
     if run.epochs and run.epochs[-1].accuracy is not None:
         yield f"accuracy in training: {_share(run.epochs[-1].accuracy)}"
     seen = run.validation
@@ -115,8 +115,9 @@ def _step_time(run: Run) -> Iterator[str]:
     if step is None:
         return
     low, high = step.first_quartile_seconds, step.third_quartile_seconds
-    places = "accelerators" if run.device == "cuda" else "cores"
-    crowd = f"; more ranks than {places}" if run.timing.oversubscribed else ""
+    crowd = ""
+    if run.timing.oversubscribed:
+        crowd = f"; more ranks than {'accelerators' if run.device == 'cuda' else 'cores'}"
     yield (
         f"step: {seconds_in_words(step.median_seconds)} in the middle of {step.num_samples}, "
         f"quartiles {seconds_in_words(low)} and {seconds_in_words(high)}{crowd}"

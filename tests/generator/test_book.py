@@ -56,7 +56,7 @@ def test_an_item_id_twice_in_the_book_is_refused(copy):
 
 def test_a_claim_id_twice_is_refused_where_it_comes_again(copy):
     copy.edit("claims/tiny_training.yml", "id: replicas-drift", "id: whole-peak")
-    assert "content/claims/tiny_training.yml:24:9: duplicate claim id 'whole-peak'" in copy.errors()
+    assert "content/claims/tiny_training.yml:25:9: duplicate claim id 'whole-peak'" in copy.errors()
 
 
 def test_yes_and_no_are_words(copy):

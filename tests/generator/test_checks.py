@@ -107,7 +107,7 @@ def test_a_claim_that_refutes_must_hold(copy):
 BROKEN_LAW = """\
   - id: broken-law
     kind: law
-    says: The whole needs less.
+    says: The whole needs fewer tensor bytes.
     predicted: tiny_memory.halves.ranks|each('memory.peak_bytes')|largest
     relation: below
     observed: tiny_memory.whole.ranks[0].memory.peak_bytes

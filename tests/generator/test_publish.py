@@ -14,7 +14,7 @@ from generator.website import publish
 OURS = sorted(
     path.name for path in publish.ASSETS.glob("*.js") if not path.name.startswith(publish.VENDORED)
 )
-MOST_BYTES = 12_500
+MOST_BYTES = 14_000  # of scripts, compressed, on any page
 SAID = re.compile(r'"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`')
 
 
@@ -64,7 +64,10 @@ def test_a_published_script_says_every_text_of_its_source_and_no_comment(scripts
     assert source.splitlines()[0].removeprefix("// ") not in published
 
 
-def test_all_our_scripts_with_their_words_stay_small(scripts):
-    sizes = {name: len(gzip.compress(text, 9)) for name, text in scripts.items()}
+@pytest.mark.parametrize("left_out", [{"recall"}, {"figures", "calculator"}])
+def test_our_scripts_with_their_words_stay_small_on_any_page(scripts, left_out):
+    """A Recall page has neither figures nor a calculator, and no other page loads `recall`."""
+    loaded = {name: one for name, one in scripts.items() if name[:-3] not in left_out}
+    sizes = {name: len(gzip.compress(text, 9)) for name, text in loaded.items()}
     assert interface_words()["script"]["right"].encode() in scripts["proofbook.js"]
     assert sum(sizes.values()) < MOST_BYTES, sizes

@@ -123,7 +123,8 @@ def test_what_cannot_be_compared_one_by_one_is_said(copy, predicted, observed, r
 def test_pages_say_for_how_many_a_rule_was_judged(copy):
     copy.append("claims/tiny_memory.yml", (
         "  - id: of-each\n    says: Every rank holds parameters.\n"
-        f"    predicted: \"0\"\n    relation: above\n    quantifier: each\n    observed: {PARTS}\n"
+        "    predicted: \"0\"\n    constant: no parameter\n    relation: above\n"
+        f"    quantifier: each\n    observed: {PARTS}\n"
     ))  # fmt: skip
     copy.edit("topics/averaging/quiz.yml", "claim: replicas-drift}", "claim: of-each}")
     assert copy.errors() == []

@@ -96,6 +96,18 @@ def test_evidence_that_does_not_hold_says_so_beside_its_sentence(book, verdict, 
     assert claim_behind(name, folio).verdict == said
 
 
+def test_evidence_against_a_belief_is_shown_with_the_belief_and_never_as_the_answers(rendered):
+    """The option that no run refutes itself is answered by its misconception, named."""
+    text = re.sub(r"<[^>]+>", "", rendered[CHALLENGE])
+    slip = text[text.index("That is what all ranks send together") :]
+    assert slip.split("\n")[0].split(". ", 1)[1].startswith(
+        "The misconception: “Ranks stay equal by themselves.” "
+        "The evidence against it: Without averaging the replicas drift apart."
+    )  # fmt: skip
+    refuted = text[text.index("It was refused memory in backward.") :].split("\n")[0]
+    assert refuted.startswith("It was refused memory in backward. The evidence: ")
+
+
 def _item(evidence, topic, name):
     return next(one for one in evidence.book.topics if one.id == topic).items[name]
 

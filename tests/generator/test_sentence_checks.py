@@ -9,7 +9,8 @@ EACH = "tiny_memory.halves.ranks | each('num_parameters')"
 
 def added(copy, says, observed=RANK, more=""):
     copy.append(CLAIMS, (
-        f"  - id: holds-some\n    says: {says}\n    predicted: \"0\"\n    relation: above\n"
+        f"  - id: holds-some\n    says: {says}\n    predicted: \"0\"\n"
+        "    constant: no parameter\n    relation: above\n"
         f"    observed: {observed}\n{more}"
     ))  # fmt: skip
     copy.edit(QUIZ, "claim: replicas-drift}", "claim: holds-some}")

@@ -131,6 +131,17 @@ def test_times_over_two_backends_are_not_compared(book, backend, num_ranks, verd
     assert judged(book, one).verdict == verdict
 
 
+def test_times_on_two_kinds_of_device_are_not_compared(book):
+    one = claim("tiny_training.single.timing.step", "faster", "tiny_training.averaged.timing.step")
+    book = timed(book, SLOW, FAST)
+    assert judged(book, one).verdict == "holds"
+    runs = book.traces["tiny_training"].trace.runs
+    runs["averaged"] = runs["averaged"].model_copy(update={"device": "cuda"})
+    outcome = judged(book, one)
+    assert outcome.verdict == "does_not_apply"
+    assert outcome.explanation == "the runs are on different kinds of device here"
+
+
 def test_a_law_outside_its_domain_does_not_apply_and_says_why(book):
     domain = {"device": ["cuda"], "because": "There are no kernels here."}
     outcome = judged(book, claim("1", "equals", PEAK, domain=domain))

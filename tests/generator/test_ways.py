@@ -8,7 +8,7 @@ import pytest
 
 from generator.pages import rendering
 
-MARK = re.compile(r"^[a-z0-9-]+(:[0-9a-f]{12}){1,2}$")  # as proofbook.js reads them
+MARK = re.compile(r"^!?[a-z0-9-]+(:[0-9a-f]{12}){1,2}$")  # as proofbook.js reads them
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,11 @@ def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_
             page = rendered[f"topics/{topic.id}/{mode}.md"]
             forms = re.findall(r'data-item="([^"]+)"[^>]* data-digest="([^"]+)"', page)
             assert all(MARK.match(one) for one in marked.split())
-            current = {":".join(one.split(":")[:2]) for one in marked.split()}
+            again = topic.items_by_mode.get("recall", ())
+            assert {one for one in marked.split() if one[0] != "!"} == {
+                one for one in marked.split() if one.strip("!").split(":")[0] in again
+            }
+            current = {":".join(one.strip("!").split(":")[:2]) for one in marked.split()}
             assert current == {f"{name}:{digest}" for name, digest in forms}
             seen += len(forms)
     assert seen

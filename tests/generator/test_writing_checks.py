@@ -178,7 +178,7 @@ def test_findings_stand_at_their_place_in_the_file_and_are_accepted_there(copy):
     file = "topics/averaging/quiz.yml"
     copy.edit(file, "text: They stay equal", "text: They always stay equal")
     (error,) = copy.errors()
-    assert error.startswith(f"content/{file}:33:15: 'always' stands in wrong options alone")
+    assert error.startswith(f"content/{file}:38:15: 'always' stands in wrong options alone")
     accepts = "accepts: {absolutes: the belief says so itself}"
     copy.edit(file, "id: without-averaging\n", f"id: without-averaging\n    {accepts}\n")
     assert copy.errors() == []

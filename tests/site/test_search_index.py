@@ -38,7 +38,8 @@ def test_sentences_of_lessons_are_found(entries, built_site):
         name = page.relative_to(built_site).with_suffix("").as_posix()
         html = page.read_text(encoding="utf-8")
         body = html[html.index("<h1") :]
-        (first, *_) = re.findall(r"<p>([^<>]{40,})</p>", html_blocks.set_aside(body).text)
+        lede = body[body.index('<div class="pb-lede">') : body.index("<h2")]
+        (first, *_) = re.findall(r"<p>([^<>]{40,})</p>", html_blocks.set_aside(lede).text)
         assert " ".join(unescape(first).split()) in _of(entries, name), name
 
 
@@ -79,7 +80,7 @@ def test_the_index_is_no_larger_than_the_words_that_it_finds(entries, built_site
     size = (built_site / "search" / "search_index.json").stat().st_size
     words = sum(len(_words(one)) for one in entries)
     pages = sum(path.stat().st_size for path in built_site.rglob("*.html"))
-    assert size < 1.5 * words
+    assert size < 2 * words  # with the other words that find an entry
     assert size < pages / 10
 
 

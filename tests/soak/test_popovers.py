@@ -6,23 +6,23 @@ import pytest
 
 from tests.test_reproduce import (  # the fixtures are found by their names
     NUM_SAMPLED,
-    asked,
     clone,
     faults_of,
     pasted,
     sample,
     shown,
+    wanted,
 )
 
-__all__ = ["asked", "clone", "shown"]
+__all__ = ["clone", "shown", "wanted"]
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_each_of_thirty_popovers_pasted_alone_prints_the_pages_value(shown, asked, clone):
+def test_each_of_thirty_popovers_pasted_alone_prints_the_pages_value(shown, wanted, clone):
     faults = []
-    for one in sample(shown, asked, NUM_SAMPLED):
+    for one in sample(shown, wanted, NUM_SAMPLED):
         faults += [
-            f"{one.page}: {fault}" for fault in faults_of(one, asked, pasted(one.command, clone))
+            f"{one.page}: {fault}" for fault in faults_of(one, wanted, pasted(one.command, clone))
         ]
     assert not faults, "\n\n".join(faults)

@@ -23,27 +23,40 @@ class Series:
     says: tuple[str, ...] = ()
 
 
-def lines(series: Sequence[Series], x_title: str, *, is_share: bool) -> Drawing:
-    """Lines over a whole-numbered x; a legend row each names colour and dash."""
-    drawing = Drawing(WIDTH)
+def lines(
+    series: Sequence[Series], x_title: str, *, is_share: bool, width: float = WIDTH,
+    between: tuple[float, float] | None = None,
+) -> Drawing:  # fmt: skip
+    """Lines over a whole-numbered x; a legend row each names colour and dash.
+
+    Args:
+        series: the lines; a point that has something to say is marked, and so is each of a line
+            whose points say nothing.
+        x_title: title of the axis across.
+        is_share: whether the values print as percentages.
+        width: of the drawing, in pixels.
+        between: the lowest and the highest value, so that several drawings have the same axis.
+    """
+    drawing = Drawing(width)
     looks = [f"{look} thick" for look in SERIES[: len(series)]]
     names = [one.name for one in series]
     top = legend(drawing, [Key(n, (look,)) for n, look in zip(names, looks, strict=True)]) + 8
     xs = sorted({x for one in series for x, _ in one.points})
-    ys = [y for one in series for _, y in one.points]
+    ys = [*(y for one in series for _, y in one.points), *(between or ())]
     space = (max(ys) - min(ys)) * 0.12 or abs(ys[0]) * 0.1 or 1.0
     y = Scale(min(ys) - space, max(ys) + space, top + PLOT, top)
     ticks, says = y.ticks(4), percent if is_share else plain
     left = room_for(ticks, says)
-    x = Scale(xs[0], max(xs[-1], xs[0] + 1), left, WIDTH - RIGHT)
-    up(drawing, y, left, WIDTH - RIGHT, ticks, says)
-    across(drawing, x, top + PLOT, x_title, xs)
+    x = Scale(xs[0], max(xs[-1], xs[0] + 1), left, width - RIGHT)
+    up(drawing, y, left, width - RIGHT, ticks, says)
+    across(drawing, x, top + PLOT, x_title, xs if len(xs) < 20 else x.ticks(6))
     for one, look in zip(series, looks, strict=True):
         drawing.curve([(x(at), y(value)) for at, value in one.points], look)
     for one, look in zip(series, looks, strict=True):
         colour = look.partition(" ")[0]
         says_of = one.says or ("",) * len(one.points)
         for (at, value), say in zip(one.points, says_of, strict=True):
-            drawing.point(x(at), y(value), colour, radius=3.3, say=say)
+            if say or not one.says:
+                drawing.point(x(at), y(value), colour, radius=3.3, say=say)
     drawing.height = top + PLOT + BELOW
     return drawing

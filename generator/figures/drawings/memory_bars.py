@@ -9,8 +9,10 @@ from typing import Literal
 from generator.figures.axes import BELOW, GAP, Scale, across
 from generator.figures.drawing import LINE, Drawing, Layout, text_width, wrapped
 
-Tone = Literal["refused", "completed", "plain"]
-TONES: dict[Tone, str] = {"refused": "fails", "completed": "compute", "plain": "compute"}
+Tone = Literal["refused", "completed", "plain", "sent"]
+TONES: dict[Tone, str] = {
+    "refused": "fails", "completed": "compute", "plain": "compute", "sent": "communication",
+}  # fmt: skip
 THICK = 14  # of a bar
 ROW = 25  # from bar to bar where labels stand beside them
 APART = 10  # between groups, more than between bars
@@ -40,7 +42,9 @@ class _Row:
     above: tuple[str, ...] = ()
 
 
-def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout) -> Drawing:
+def memory_bars(
+    bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout, least_top: float = 0
+) -> Drawing:
     """Every row's need as a bar against a dashed line.
 
     Args:
@@ -48,10 +52,11 @@ def memory_bars(bars: Sequence[Bar], unit: str, limit_words: str, layout: Layout
         unit: title of the axis, as in "MiB per rank".
         limit_words: what the dashed line is, as in "budget 320 MiB".
         layout: the room there is.
+        least_top: where the axis ends at the least, so that several drawings have the same.
     """
     drawing = Drawing(layout.width)
     rows = _rows(bars, layout)
-    x = _scale(bars, layout)
+    x = _scale(bars, layout, least_top)
     for row in rows:
         bar = row.bar
         say = bar.say or f"{bar.label}: {bar.words}"
@@ -83,9 +88,10 @@ def _rows(bars: Sequence[Bar], layout: Layout) -> list[_Row]:
     return rows
 
 
-def _scale(bars: Sequence[Bar], layout: Layout) -> Scale:
+def _scale(bars: Sequence[Bar], layout: Layout, least_top: float) -> Scale:
     """From nought to the largest size or limit, with room for the words at both ends of a bar."""
-    top = max(value for bar in bars for value in (bar.size, bar.limit or 0)) * 1.02 or 1
+    largest = max(value for bar in bars for value in (bar.size, bar.limit or 0))
+    top = max(largest, least_top) * 1.02 or 1
     if layout.labels_above:
         return Scale(0, top, 1, layout.width - 1)
     left = max(text_width(bar.label) for bar in bars) + GAP

@@ -32,6 +32,7 @@ def timeline(
     unit: str,
     words: dict[str, str],
     layout: Layout,
+    longest: float = 0,
 ) -> Drawing:
     """Draw one step.
 
@@ -41,11 +42,13 @@ def timeline(
         unit: title of the axis.
         words: the activities' names in the legend.
         layout: the room there is; on a narrow page what stands at a row's end is left out.
+        longest: where the axis ends at the least, so that several drawings have the same.
     """
     drawing = Drawing(layout.width)
     left = max(text_width(name) for name, _ in rows) + GAP
     ends = [] if layout.labels_above else [text_width(said) + GAP for _, said in rows if said]
-    x = Scale(0, max(one.end for one in spans), left, layout.width - max(ends, default=1))
+    end = max(longest, *(one.end for one in spans))
+    x = Scale(0, end, left, layout.width - max(ends, default=1))
     middles = {name: 2 + ROW * (position + 0.5) for position, (name, _) in enumerate(rows)}
     for one in sorted(spans, key=lambda one: (middles[one.row], one.start)):
         half, width = HALF[one.activity], x(one.end) - x(one.start)

@@ -7,7 +7,7 @@ says, why it is right or wrong, and the evidence. The script in the page reads t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
@@ -37,13 +37,15 @@ class Backing:
     """A claim or a source behind an answer, as a link; `href` of a claim is inside the site.
 
     `verdict` is the claim's in words, unless it holds: the claim's sentence alone would then say
-    the contrary of what the runs showed.
+    the contrary of what the runs showed. `belief` is the misconception that it refutes, where it is
+    evidence about that and not about the answer itself.
     """
 
     says: Markup
     href: str
     is_inside: bool = True
     verdict: str = ""
+    belief: Markup | None = None
 
 
 @dataclass(frozen=True)
@@ -98,16 +100,17 @@ def claim_behind(name: str, folio: Folio) -> Backing:
 
 
 def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
-    """What refutes a misconception: a claim, or what is cited."""
+    """What refutes a misconception, with the belief: a claim, or what is cited."""
     found = folio.book.misconceptions.get(misconception or "")
     if found is None:
         return ()
+    belief = folio.line(found.belief)
     if found.refuted_by:
-        return (claim_behind(found.refuted_by, folio),)
+        return (replace(claim_behind(found.refuted_by, folio), belief=belief),)
     if found.source is None:
         return ()
     cited = folio.book.references[found.source]
-    return (Backing(escape(cited.title), cited.url, is_inside=False),)
+    return (Backing(escape(cited.title), cited.url, is_inside=False, belief=belief),)
 
 
 def _verdict(position: int, key: Key) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup, escape
 
 from generator.content.claim import Claim, Retraction
-from generator.evidence import law_formula, units
+from generator.evidence import law_formula, regime, units
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
-from generator.evidence.verdicts import Outcome
+from generator.evidence.verdicts import Outcome, sides
 
 MAX_DIGITS = 12
 _TOLD = Markup("")  # in place of a number that stands in the same section already
@@ -47,6 +47,7 @@ class VerdictRow:
     formula: Markup | None
     source: str | None
     is_told: bool
+    regime: Markup
 
 
 def verdict_row(name: str, folio: Folio) -> VerdictRow:
@@ -73,7 +74,21 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
         formula=formula_of(claim, folio),
         source=claim.source,
         is_told=is_told,
+        regime=regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else Markup(""),
     )
+
+
+def regime_of(claim: Claim, outcome: Outcome, folio: Folio) -> Markup:
+    """Under which conditions the runs of a claim were measured."""
+    runs = {name: run for name in outcome.runs if (run := folio.book.run(name))}
+    text = regime.line(claim, runs, folio.strategy)
+    return folio.line(text) if text else Markup("")
+
+
+def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
+    """Whether a claim reads times or memory, which batch, device and ranks decide."""
+    read = [field for side in sides(folio.evidence, claim) for field in side.measured]
+    return any(".timing." in field or ".memory." in field for field in read)
 
 
 def observed_of(outcome: Outcome, observed: Value | None, folio: Folio) -> Markup:
@@ -166,6 +181,11 @@ def tolerance_of(claim: Claim, observed: Value | None) -> str:
     if claim.tolerance is None:
         return ""
     written = units.Form(way="written")
+    if claim.tolerance.epsilons is not None:
+        num = units.printed(claim.tolerance.epsilons, units.COUNT, written)
+        return f"{num} epsilons of {claim.tolerance.dtype}"
+    if claim.tolerance.blocks is not None:
+        return units.printed(claim.tolerance.slack(0), units.BYTES, written)
     relative = claim.tolerance.relative
     if relative is None and observed is not None and observed.unit == units.SHARE:
         return points(claim.tolerance.absolute or 0)

@@ -11,15 +11,19 @@ from markupsafe import Markup
 from generator.content.book import Book, TraceOnPage
 from generator.evidence import verdicts
 from generator.evidence.folio import Folio
+from generator.evidence.provenance import CROWDED
 from generator.evidence.reproduce_command import command
 
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
 # What of a page's markup asks for a script; proofbook.js, which holds the words, comes before any.
 SCRIPTS = {
+    "schedule": ('class="pb-item',),
+    "kinds": ('class="pb-item',),
     "quiz": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure', "data-stepper"),
+    "play": ("data-play=",),
     "calculator": ("data-calculator",),
 }
 _KEPT = "data-items="
@@ -127,12 +131,11 @@ def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
 
 
 def _natures(folio: Folio) -> list[Notice]:
-    """What the words behind numbers mean, where runs of this page are not real ones."""
+    """What the words behind numbers mean, where a page shows runs that are no ordinary ones."""
     used = {run.nature for book, paths in _used(folio) for run in map(book.run, paths) if run}
     words = folio.ui["notice"]
-    return [
-        Notice("", f"{nature.capitalize()}.", words[nature]) for nature in sorted(used - {"real"})
-    ]
+    found = sorted(used - {"real"}) + ([CROWDED] if folio.text.has_crowded else [])
+    return [Notice("", f"{word.capitalize()}.", words[word]) for word in found]
 
 
 def _surprises(folio: Folio) -> Iterator[Notice]:

@@ -39,8 +39,8 @@ class ListingOnPage:
     printed: str
 
 
-def listing(written: Listing, folio: Folio) -> ListingOnPage:
-    """Read a listing from its file and its run."""
+def listing(written: Listing, folio: Folio, *, with_output: bool = True) -> ListingOnPage:
+    """Read a listing from its file and its run; what it printed only where that is shown."""
     code = source(folio.book.root, written.path, written.object)
     run = folio.run(written.run) if written.run else None
     failure = run.error if run else None
@@ -51,7 +51,7 @@ def listing(written: Listing, folio: Folio) -> ListingOnPage:
         run=written.run,
         status=folio.ui["statuses"][run.status] if run else "",
         message=failure.message if failure else "",
-        printed="\n".join(run.printed) if run else "",
+        printed="\n".join(run.printed) if run and with_output else "",
     )
 
 

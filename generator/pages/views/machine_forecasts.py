@@ -18,6 +18,7 @@ from generator.evidence import units
 from generator.evidence.calibration import PROMISED_SHARE, Calibration, Coverage, Predicted
 from generator.evidence.choices import Chosen, RuleScore, Score
 from generator.evidence.folio import Folio
+from generator.evidence.regime import is_crowded
 from generator.evidence.units import Unit
 from generator.evidence.value import Kind, Origin, Value
 from generator.figures.drawings import predicted as drawing
@@ -256,10 +257,11 @@ def expected_value(one: Predicted, measured: Measured, between: str) -> Value:
 def _outcome(one: Predicted, measured: Measured) -> Value:
     experiment, _, run = one.path.partition(".")
     trace = measured.traces[experiment]
-    nature = trace.runs[run].nature
+    measured_run = trace.runs[run]
+    nature = measured_run.nature
     origin = Origin(
         measured.machine.name, experiment, run, one.field, trace.recorded_at,
-        trace.circumstances.torch, nature=nature,
+        trace.circumstances.torch, nature=nature, is_crowded=is_crowded(measured_run),
     )  # fmt: skip
     assert one.outcome is not None
     kind: Kind = "simulated" if nature == "simulated" else "measured"

@@ -26,6 +26,7 @@ from generator.pages.views.claims import (
     formula_of,
     observed_of,
     points,
+    regime_of,
     side,
     told_apart,
     tolerance_of,
@@ -71,6 +72,7 @@ class Proof:
     formula: Markup | None
     domain: Markup
     tolerance: str
+    regime: Markup
     marks: str
     topics: tuple[str, ...]
     judged: tuple[Judgement, ...]
@@ -154,6 +156,7 @@ def _proof(name: str, topics: tuple[str, ...], folio: Folio) -> Proof:
         formula=formula_of(claim, folio),
         domain=domain_of(claim, folio),
         tolerance=tolerance_of(claim, here.observed),
+        regime=regime_of(claim, here, folio),
         marks=sifting.marks(topics, claim.kind, verdicts, differs=differs),
         topics=topics,
         judged=judged,

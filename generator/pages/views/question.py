@@ -7,6 +7,7 @@ where a number comes from would tell. The key below it opens everything; see `an
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -20,6 +21,7 @@ from generator.content.quiz import (
     Order,
     Predict,
     Several,
+    TableRow,
 )
 from generator.evidence.folio import Folio
 from generator.evidence.value import numeric
@@ -30,9 +32,11 @@ from generator.items.typed_number import Unit, unit_of
 from generator.pages.views.answers import Answer, Backing, answers, claim_behind
 from generator.pages.views.listing import ListingOnPage, listing
 
+Rows = tuple[tuple[Markup, tuple[Markup, ...]], ...]  # titles, each with its cells
 _OPENS = re.compile(r'<button type="button" class="pb-value[^>]*>(.*?)</button>', re.DOTALL)
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
+_IN_SHORT = 80  # characters
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Question:
         digest: tells which question an answer belongs to; `former`, the digests it had before.
         anchor: the id on this page; an item may stand on a page more than once.
         is_open: this machine's runs leave it open.
+        asks_how_sure: a commitment and a repetition do; elsewhere the answer alone counts.
         stem: the question, as a legend may hold it; `more` is what follows as blocks.
         code: the code it is about; for a faulty line, the run that printed.
         asked: what a reader operates, in the order shown.
@@ -78,6 +83,7 @@ class Question:
         places: order: words for the first and the last place.
         is_number: whether a number is asked for, and no shape or word.
         columns, table, whole: complete: the table as asked, and as completed.
+        about: the columns and the rows of the table that the question is about.
         answers: every answer, explained; `explains` is the mechanism, `backing` more evidence.
         mended: faulty line: the program that works.
     """
@@ -90,6 +96,7 @@ class Question:
     former: tuple[str, ...]
     anchor: str
     is_open: bool
+    asks_how_sure: bool
     stem: Markup
     more: Markup
     code: ListingOnPage | None
@@ -101,7 +108,8 @@ class Question:
     places: tuple[Markup, Markup] | None
     is_number: bool
     table: tuple[tuple[Markup, tuple[Asked, ...]], ...]
-    whole: tuple[tuple[Markup, tuple[Markup, ...]], ...]
+    whole: Rows
+    about: tuple[tuple[Markup, ...], Rows]
     answers: tuple[Answer, ...]
     explains: Markup
     backing: tuple[Backing, ...]
@@ -130,6 +138,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         former=former_digests(item, folio.evidence),
         anchor=item.id if again == 1 else f"{item.id}-{again}",
         is_open=key.is_open,
+        asks_how_sure=not (asked_as in _TWICE or key.is_open or isinstance(item, Predict)),
         stem=stem,
         more=more,
         code=code,
@@ -143,13 +152,25 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         places=_places(item, folio),
         is_number=key.value is None or not isinstance(key.value.number, str),
         table=_table(item, folio),
-        whole=_whole(item, folio),
+        whole=_rows(item.rows, folio) if isinstance(item, Complete) else (),
+        about=_about(item, folio),
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
         backing=tuple(claim_behind(name, folio) for name in item.claims),
-        mended=listing(item.right, folio) if isinstance(item, FaultyLine) else None,
+        mended=listing(item.right, folio, with_output=False)
+        if isinstance(item, FaultyLine)
+        else None,
         hints=tuple(folio.line(hint) for hint in item.hints),
     )
+
+
+def in_short(item: Item, folio: Folio) -> str:
+    """What an item asks, for a line that leads to it: its last question, shortened."""
+    sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(item.stem))
+    asked = [one for one in sentences if one.endswith("?")] or sentences
+    if len(asked[-1]) <= _IN_SHORT:
+        return asked[-1]
+    return asked[-1][:_IN_SHORT].rsplit(" ", 1)[0].rstrip(",;:") + " …"
 
 
 def unopened(markup: Markup) -> Markup:
@@ -233,10 +254,16 @@ def _table(item: Item, folio: Folio) -> tuple[tuple[Markup, tuple[Asked, ...]], 
     )
 
 
-def _whole(item: Item, folio: Folio) -> tuple[tuple[Markup, tuple[Markup, ...]], ...]:
-    """The completed rows, with values that open."""
-    if not isinstance(item, Complete):
-        return ()
+def _rows(rows: Sequence[TableRow], folio: Folio) -> Rows:
+    """Whole rows, with values that open."""
     return tuple(
-        (folio.line(row.title), tuple(folio.cell(cell) for cell in row.cells)) for row in item.rows
+        (folio.line(row.title), tuple(folio.cell(cell) for cell in row.cells)) for row in rows
     )
+
+
+def _about(item: Item, folio: Folio) -> tuple[tuple[Markup, ...], Rows]:
+    """The table that a question is about; without one, nothing."""
+    if item.this_table is None:
+        return (), ()
+    columns = tuple(map(folio.line, item.this_table.columns))
+    return columns, _rows(item.this_table.rows, folio)

@@ -10,6 +10,8 @@ from markupsafe import Markup
 from generator.evidence import units
 from generator.evidence.calibration import outcome_of
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.regime import is_crowded
+from generator.evidence.trace_events import worst_clock
 from generator.evidence.value import Kind, Origin, Value
 from runners.traces.records import Run, Trace
 
@@ -30,6 +32,8 @@ class RunRow:
     seconds: Markup
     step: Markup
     peak: Markup
+    timeline: str | None  # its timeline for Perfetto, under the site's root
+    clock_error: Markup | None  # of that timeline
 
 
 @dataclass(frozen=True)
@@ -57,18 +61,6 @@ def by_machine(experiment: str, folio: Folio) -> list[RunsOnMachine]:
     ]
 
 
-def anchor(path: str, folio: Folio) -> str:
-    """Where the row of a run stands, from the site's root: on the machine that a section shows."""
-    experiment, _, name = path.partition(".")
-    machines = folio.book.machines.items()
-    first = next((machine for machine, one in machines if experiment in one.traces), None)
-    shown = folio.book.traces.get(experiment)
-    place = f"evidence/{experiment}.html#run-{experiment}-{name}"
-    if shown is None or first in (None, shown.machine.name):
-        return place
-    return f"{place}-on-{shown.machine.name}"
-
-
 def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> RunsOnMachine:
     measured = folio.book.machines[name]
     trace = measured.traces[experiment]
@@ -81,7 +73,7 @@ def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Run
         torch=trace.circumstances.torch,
         digest=trace.code.digest,
         backends=_backends(trace),
-        rows=tuple(_rows(trace, is_shown, folio)),
+        rows=tuple(_rows(trace, name, is_shown, folio)),
     )
 
 
@@ -95,7 +87,7 @@ def _backends(trace: Trace) -> tuple[str, ...]:
     return tuple(f"{backend}: {', '.join(names)}" for backend, names in several)
 
 
-def _rows(trace: Trace, is_shown: bool, folio: Folio) -> Iterator[RunRow]:
+def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[RunRow]:
     words = folio.ui["statuses"]
     for name, run in sorted(trace.runs.items()):
         place = f"run-{trace.experiment}-{name}"
@@ -116,6 +108,10 @@ def _rows(trace: Trace, is_shown: bool, folio: Folio) -> Iterator[RunRow]:
             ),
             step=_cell(step, units.SECONDS, "timing.step.median_seconds", trace, name, folio),
             peak=_cell(most, units.BYTES, at, trace, name, folio),
+            timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
+            if run.timing.timeline
+            else None,
+            clock_error=_clock_error(trace, name, folio),
         )
 
 
@@ -126,12 +122,32 @@ def _cell(
     run = trace.runs[name]
     if number is None or (run.status == "skipped" and field != "world_size"):
         return ABSENT
+    return folio.show(_value(number, unit, field, trace, name))
+
+
+def _value(number: float, unit: units.Unit, field: str, trace: Trace, name: str) -> Value:
+    """A number of a run, read off its trace."""
+    run = trace.runs[name]
     origin = Origin(
         trace.machine, trace.experiment, name, field, trace.recorded_at, trace.circumstances.torch,
-        nature=run.nature,
+        nature=run.nature, is_crowded=is_crowded(run),
     )  # fmt: skip
     formula = f"{trace.experiment}.{name}.{field}"
-    return folio.show(Value(number, unit, _kind(field, run), formula, origin=origin))
+    return Value(number, unit, _kind(field, run), formula, origin=origin)
+
+
+def _clock_error(trace: Trace, name: str, folio: Folio) -> Markup | None:
+    """How far the ranks of a timeline may be apart; None where there is one clock."""
+    timing = trace.runs[name].timing
+    worst = worst_clock(trace.runs[name])
+    if worst is None:
+        return None
+    clock, place = timing.clocks[worst.position], f"timing.clocks[{worst.position}]"
+    error = _value(clock.error_seconds, units.SECONDS, f"{place}.error_seconds", trace, name)
+    if not worst.adds_offset:
+        return folio.show(error)
+    size = abs(clock.offset_seconds)
+    return folio.show(error + _value(size, units.SECONDS, f"{place}.offset_seconds", trace, name))
 
 
 def _kind(field: str, run: Run) -> Kind:

@@ -55,8 +55,15 @@ def asked_anywhere(topic: Topic) -> list[str]:
 
 
 def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
-    """Items as a link carries them, separated by spaces: `id:digest`, then any former digests."""
-    return " ".join(":".join((name, *_digests(topic.items[name], evidence))) for name in names)
+    """Items as a link carries them, separated by spaces: `id:digest`, then any former digests.
+
+    An item that never comes back, since the topic's Recall page leaves it out, begins with `!`.
+    """
+    again = topic.items_by_mode.get("recall", ())
+    return " ".join(
+        ":".join((("" if name in again else "!") + name, *_digests(topic.items[name], evidence)))
+        for name in names
+    )
 
 
 def _digests(item: Item, evidence: Evidence) -> tuple[str, ...]:

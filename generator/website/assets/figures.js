@@ -188,6 +188,7 @@
     });
   }
 
+  window.proofbook.chart = chart;
   all(document, ".pb-figure svg").forEach(chart);
   document.addEventListener("keydown", function (event) {
     if (event.key !== "Escape" || !told) return;

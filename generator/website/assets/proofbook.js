@@ -23,6 +23,12 @@
     typeof one.gave_up === "boolean" &&
     (one.confidence === null || isWhole(one.confidence, 2));
 
+  // What is remembered, as schedule.js estimates it, or the step of an earlier version.
+  const isMemory = ({ step, stability, difficulty, reviewed }) =>
+    stability === undefined
+      ? isWhole(step === undefined ? 0 : step, 9)
+      : Number.isFinite(stability) && stability > 0 && difficulty >= 1 && difficulty <= 10 && isWhole(reviewed, Date.now() + DAY);
+
   // Storage may be forbidden, full, or hold what others wrote.
   function tried(act, otherwise) {
     try {
@@ -40,7 +46,7 @@
         () =>
           /^[0-9a-f]{1,64}$/.test(record.digest) &&
           isWhole(record.due, Date.now() + 999 * DAY) &&
-          isWhole(record.step, 9) &&
+          isMemory(record) &&
           isWhole(record.attempts.length - 1, 98) &&
           record.attempts.every(isAttempt),
         false
@@ -66,11 +72,30 @@
         .filter((id) => store.isId(id) && store.get(id));
       return Array.from(new Set(kept.concat(Array.from(unkept.keys()))));
     },
-    clear: () =>
-      store.ids().forEach((id) => {
-        unkept.delete(id);
-        tried(() => localStorage.removeItem(PREFIX + id));
-      }),
+    remove: (id) => {
+      unkept.delete(id);
+      tried(() => localStorage.removeItem(PREFIX + id));
+    },
+    clear: () => {
+      store.ids().forEach(store.remove);
+      store.set("later", {});
+    },
+    // What a reader chose, by name: kept like answers, or for the life of this page.
+    chosen: (name) => unkept.get(`:${name}`) || tried(() => JSON.parse(localStorage.getItem(`proofbook:${name}`)), null),
+    set: (name, value) => {
+      unkept.set(`:${name}`, value);
+      tried(() => {
+        localStorage.setItem(`proofbook:${name}`, JSON.stringify(value));
+        unkept.delete(`:${name}`);
+      });
+    },
+    // The questions that a reader put off, each with the time until which.
+    isLater: (found) => tried(() => Object.keys(found).every((id) => store.isId(id) && isWhole(found[id], store.NEVER)), false),
+    later: () => {
+      const found = store.chosen("later");
+      return found && store.isLater(found) ? found : {};
+    },
+    NEVER: 864e13, // the last moment of a calendar
   };
 
   function made(name, css, text) {
@@ -83,26 +108,55 @@
   // Interface words with their {slots} filled.
   const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key) => values[key]);
 
-  // `data-items="id:digest …"`, each with its former digests: how many of these questions are answered,
-  // and how many due.
+  // `data-items="id:digest …"`, each with its former digests: how many of these questions are answered
+  // and how many rightly; how many are due, of those that come back (the others begin with `!`).
   function mark() {
     all(document, ".pb-progress").forEach((place) => {
       const holder = place.closest("[data-items]");
       const items = holder.dataset.items.split(" ").map((item) => item.split(":"));
-      const done = items
-        .map(([id, ...digests]) => store.of(id, digests))
-        .filter((record) => record && record.done);
-      const due = done.filter((record) => record.due <= Date.now());
-      const counts = { n: done.length, m: items.length, due: due.length };
-      const isAll = done.length === items.length;
+      const records = items.map(([id, ...digests]) => store.of(id.replace("!", ""), digests));
+      const done = records.filter((record) => record && record.done);
+      const isDue = (record, position) =>
+        record && record.done && items[position][0][0] !== "!" && isDueNow(items[position][0], record);
+      const counts = {
+        n: done.length,
+        m: items.length,
+        due: records.filter(isDue).length,
+        right: done.filter(isRight).length,
+      };
       const isRecall = /\/recall$/.test(holder.dataset.page);
+      holder.dataset.due = counts.due;
+      const isAll = counts.n === counts.m && !isRecall;
       place.textContent = "";
-      if (isAll && !isRecall) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
-      else if (done.length && !holder.dataset.page) place.append(say("answered", counts));
+      if (isAll && counts.right === counts.m) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
+      else if (isAll) place.append(" ", say("all_right", counts));
+      else if (counts.n && !holder.dataset.page) place.append(say("answered", counts));
       const mark = place.hasChildNodes() ? ", " : " ";
-      if (due.length && (isRecall || !holder.dataset.page)) place.append(mark, say("due", counts));
+      if (counts.due && (isRecall || !holder.dataset.page)) place.append(mark, say("due", counts));
     });
+    queue();
   }
+
+  const isDueNow = (id, { due }) => Math.max(due, store.later()[id] || 0) <= Date.now();
+
+  // All topics as one queue: how much is due in it, and a link to where it begins.
+  function queue() {
+    const links = all(document, "a[data-page$='/recall']").filter((one) => Number(one.dataset.due));
+    const place = document.querySelector("[data-queue]");
+    if (!place) return links;
+    place.hidden = false;
+    place.textContent = book.words.queue_empty;
+    if (!links.length) return links;
+    const n = links.reduce((sum, one) => sum + Number(one.dataset.due), 0);
+    const start = made("a", "pb-button", book.words.queue_start);
+    start.href = `${links[0].getAttribute("href")}#due`;
+    place.textContent = say("queue", { n });
+    place.append(" ", start);
+    return links;
+  }
+
+  // Whether the last answer was right; a prediction is not graded.
+  const isRight = ({ kind, attempts }) => kind === "predict" || attempts[attempts.length - 1].is_right;
 
   // On paper everything is open, also what waits for an answer.
   const SHUT =
@@ -117,7 +171,7 @@
   });
   window.addEventListener("afterprint", () => undo.forEach((act) => act()));
 
-  Object.assign(book, { store, say, mark, made, all });
+  Object.assign(book, { store, say, mark, made, all, queue, isDueNow });
   window.addEventListener("storage", mark);
   window.addEventListener("pageshow", mark);
   mark();

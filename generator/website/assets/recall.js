@@ -4,7 +4,7 @@
   "use strict";
 
   const book = window.proofbook;
-  const { store, say, made, inDays } = book;
+  const { store, say, made, inDays, daysBetween, isDueNow } = book;
   const part = (name) => document.querySelector(`[data-recall${name}]`);
   const section = part("");
   const words = Object.assign(book.words, JSON.parse(section.dataset.words));
@@ -29,17 +29,21 @@
     const found = store.of(question.id, question.digests);
     return found && found.done ? found : null;
   };
-  const known = () => asked.filter(record).sort((one, other) => record(one).due - record(other).due);
+  const comesBack = (question) => Math.max(record(question).due, store.later()[question.id] || 0);
+  const isPutOff = ({ id }) => store.later()[id] > now();
+  const known = () =>
+    asked.filter((one) => record(one) && !isPutOff(one)).sort((one, other) => comesBack(one) - comesBack(other));
   const actions = made("p", "pb-actions");
 
   const show = (question) => asked.forEach((one) => (one.box.hidden = one !== question));
 
-  // Between sittings: what is due, what is new, and when the next comes.
-  function offer(lead) {
-    const due = known().filter((one) => record(one).due <= now());
-    const later = known().filter((one) => record(one).due > now());
-    const fresh = asked.filter((one) => !record(one));
-    const next = later.length ? say("next_due", { when: day(record(later[0]).due) }) : "";
+  // Between sittings: what is due here, what is new, when the next comes; and what is due elsewhere.
+  function offer(lead, undo) {
+    const due = known().filter((one) => isDueNow(one.id, record(one)));
+    const later = known().filter((one) => !isDueNow(one.id, record(one)));
+    const fresh = asked.filter((one) => !record(one) && !isPutOff(one));
+    const putOff = asked.filter(isPutOff);
+    const next = later.length ? say("next_due", { when: day(comesBack(later[0])) }) : "";
     show(null);
     said.textContent = `${lead} ${due.length ? say("now_due", { n: due.length }) : words.nothing_due} ${next}`;
     said.after(actions);
@@ -49,33 +53,82 @@
       if (those.length) actions.append(button(say(name, values), () => ask(those, 0)));
     };
     sitting("start_due", due);
+    if (!due.length) goOn();
     sitting("start_new", fresh.slice(0, MOST_NEW));
     if (!due.length) sitting("practise", later);
+    if (putOff.length) actions.append(button(say("bring_back", { n: putOff.length }), () => bringBack(putOff)));
+    if (undo) actions.append(button(words.undo, undo));
     sum();
   }
 
-  // One question of a sitting; what is due again at once comes back at its end.
-  function ask(queue, at) {
-    if (at === queue.length) return offer(words.sitting_done);
+  // The next topic of the queue, where one of its questions is due.
+  function goOn() {
+    const [link] = book.queue().filter((one) => !one.hasAttribute("aria-current"));
+    if (!link) return;
+    const name = link.querySelector(".pb-queue-topic").textContent;
+    const onward = made("a", "pb-button", say("go_on", { n: link.dataset.due, topic: name }));
+    onward.href = `${link.getAttribute("href")}#due`;
+    actions.append(onward);
+  }
+
+  function bringBack(those) {
+    putOff(those, 0);
+    offer("");
+  }
+
+  // Questions that wait until a time; what was kept of them before.
+  function putOff(those, until) {
+    const before = store.later();
+    store.set("later", Object.assign({}, before, ...those.map(({ id }) => ({ [id]: until }))));
+    book.mark();
+    return before;
+  }
+
+  // One question of a sitting; what is due again at once comes back at its end. `undo` takes back the
+  // step that led here.
+  function ask(queue, at, undo) {
+    if (at >= queue.length) return offer(words.sitting_done, undo);
     const question = queue[at].renew();
+    queue = queue.map((one, position) => (position === at ? question : one));
     asked[asked.findIndex((one) => one.id === question.id)] = question;
     show(question);
-    actions.textContent = "";
+    if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words.seen_before;
     said.textContent = say("n_of_m", { n: at + 1, m: queue.length });
     question.box.tabIndex = -1;
     question.box.focus();
+    const before = JSON.stringify(store.get(question.id));
+    const again = () => ask(queue, at);
+    const wait = (until) => () => {
+      const others = queue.filter((one, position) => position < at || one.id !== question.id);
+      const later = putOff([question], until);
+      ask(others, at, () => {
+        store.set("later", later);
+        again();
+      });
+    };
+    question.box.after(actions);
+    actions.textContent = "";
+    actions.append(button(words.not_today, wait(inDays(1, now()))), button(words.never, wait(store.NEVER)));
+    if (undo) actions.append(button(words.undo, undo));
     question.form.addEventListener("answered", () => {
       const rest = record(question).due <= now() ? queue.concat(question) : queue;
       const name = at + 1 < rest.length ? words.next : words.end_sitting;
-      question.box.after(actions);
-      actions.append(button(name, () => ask(rest, at + 1)));
+      actions.textContent = "";
+      actions.append(
+        button(name, () => ask(rest, at + 1)),
+        button(words.undo_answer, () => {
+          if (before === "null") store.remove(question.id);
+          else store.put(question.id, JSON.parse(before));
+          again();
+        })
+      );
       sum();
     });
   }
 
   // ——— The coming days ———
 
-  const daysTo = (time) => Math.round((inDays(0, time) - inDays(0, now())) / 864e5);
+  const daysTo = (time) => daysBetween(now(), time);
 
   function day(time) {
     const n = daysTo(time);
@@ -105,7 +158,7 @@
 
   function forecast() {
     const counts = new Array(DAYS + 1).fill(0);
-    known().forEach((one) => (counts[Math.min(Math.max(daysTo(record(one).due), 0), DAYS)] += 1));
+    known().forEach((one) => (counts[Math.min(Math.max(daysTo(comesBack(one)), 0), DAYS)] += 1));
     const rows = counts.map((count, position) => {
       const bar = made("span", "pb-bar");
       bar.style.width = `${(100 * count) / Math.max(...counts, 1)}%`;
@@ -150,7 +203,7 @@
   part("-export").addEventListener("click", () => {
     const items = {};
     store.ids().forEach((id) => (items[id] = store.get(id)));
-    const text = JSON.stringify({ proofbook: 1, exported_at: new Date().toISOString(), items }, null, 1);
+    const text = JSON.stringify({ proofbook: 1, exported_at: new Date().toISOString(), items, later: store.later() }, null, 1);
     const link = made("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
     link.download = "proofbook-answers.json";
@@ -164,10 +217,12 @@
     if (found.proofbook > 1) return words.import_newer;
     const ids = Object.keys(found.items);
     const isSound = (id) => store.isId(id) && store.isSound(found.items[id]);
-    if (found.proofbook !== 1 || !ids.every(isSound)) return words.import_foreign;
+    const isWhole = ids.every(isSound) && (found.later === undefined || store.isLater(found.later));
+    if (found.proofbook !== 1 || !isWhole) return words.import_foreign;
     const last = (one) => one.attempts[one.attempts.length - 1].at;
     const newer = ids.filter((id) => !store.get(id) || last(store.get(id)) < last(found.items[id]));
     const kept = newer.filter((id) => store.put(id, found.items[id]));
+    store.set("later", { ...found.later, ...store.later() });
     offer("");
     return say("imported", { n: newer.length }) + (kept.length < newer.length ? ` ${words.unkept}` : "");
   }
@@ -205,4 +260,6 @@
 
   part("-controls").hidden = false;
   offer("");
+  const start = () => ask(known().filter((one) => isDueNow(one.id, record(one))), 0);
+  if (location.hash === "#due" && known().some((one) => isDueNow(one.id, record(one)))) start();
 })();

@@ -1,0 +1,62 @@
+"""The words of the field, as an author writes them: content/glossary.yml, synonyms.yml."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from generator.content.documents import Document
+from generator.content.errors import ContentError
+from generator.content.words import Id, Prose, RunPath, Written
+
+Word = Annotated[str, StringConstraints(min_length=2, max_length=60, strip_whitespace=True)]
+
+
+class Term(Written):
+    """One term.
+
+    Attributes:
+        id: its anchor on the page of the glossary.
+        term: as its entry is headed; lessons that use it link the entry.
+        also: other spellings that lessons use, such as plurals and abbreviations; linked as well.
+        definition: what it means.
+        run: the run that shows it.
+    """
+
+    id: Id
+    term: Word
+    also: list[Word] = []
+    definition: Prose
+    run: RunPath
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every way in which lessons write it."""
+        return (self.term, *self.also)
+
+
+class GlossaryFile(Written):
+    """content/glossary.yml."""
+
+    terms: list[Term]
+
+
+class SynonymsFile(Written):
+    """content/synonyms.yml: groups of words and phrases that the search takes for one another."""
+
+    synonyms: list[Annotated[list[Word], Field(min_length=2)]]
+
+
+def mistakes(document: Document[GlossaryFile]) -> Iterator[ContentError]:
+    """Spellings that lead to two terms, or to one of them twice."""
+    terms = document.model.terms
+    counted = Counter(spelling.lower() for term in terms for spelling in term.spellings)
+    for position, term in enumerate(terms):
+        for spelling in term.spellings:
+            if counted[spelling.lower()] > 1:
+                message = f"{spelling!r} stands in the glossary more than once; keep it in one term"
+                yield document.error(("terms", position, "term"), message)
+                break

@@ -1,0 +1,114 @@
+"""The regime of a claim: under which conditions its runs were measured.
+
+In: a claim and its runs. Out: a Line such as "`ddp` over 4 ranks, more than cores; gloo on cpu;
+float32; SGD; fixed: the global batch". Strategy, ranks, backend, device, nature and, where a run's
+settings have them, dtype and optimizer are read off the runs; the rest stands in the claim's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from generator.content.claim import Claim
+from runners.traces.records import Run
+
+_OF_BYTES = {8: "float64", 4: "float32", 2: "bfloat16"}
+_OPTIMIZERS = {"sgd": "SGD", "adam": "Adam"}
+CROWDED = "more than cores"
+SPELLED = {2: "two", 3: "three", 4: "four", 8: "eight"}
+STATE = "mostly model state"  # parameters, gradients, optimizer state and buckets
+ACTIVATIONS = "mostly activations"
+SAMPLES = "mostly samples"
+BOTH = "model state and activations"
+
+
+def dtype_of(run: Run) -> str | None:
+    """The dtype that a run has recorded: its setting, its model's, or that of its values' bytes."""
+    own = run.settings.get("dtype") or (run.model.dtype if run.model else None)
+    if isinstance(own, str):
+        return own.removeprefix("torch.")
+    return _OF_BYTES.get(run.settings.get("bytes_per_value"))  # type: ignore[arg-type]
+
+
+def optimizer_of(run: Run) -> str | None:
+    """The optimizer that a run's settings name, by the name that readers know."""
+    own = run.settings.get("optimizer")
+    return _OPTIMIZERS.get(own, own) if isinstance(own, str) else None
+
+
+def is_crowded(run: Run) -> bool:
+    """Whether ranks took turns on the cores, so that times tell of the turns and not of a device.
+
+    The stages of a paced run last as long as they were told, and overlap all the same.
+    """
+    return run.timing.oversubscribed and run.nature == "real"
+
+
+def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> str:
+    """The regime of a claim as a Line; empty where no run of it was measured.
+
+    Args:
+        claim: with the regime that its author states.
+        runs: those that it reads, as `experiment.run`.
+        strategy: gives the name that readers know a run's strategy by.
+    """
+    measured = {name: run for name, run in runs.items() if run.status != "skipped"}
+    return "; ".join(_parts(claim, measured, strategy)) if measured else ""
+
+
+def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> Iterator[str]:
+    kinds: dict[tuple[str, int, bool], str] = {}
+    for name, run in runs.items():
+        kinds.setdefault((run.strategy, run.world_size, is_crowded(run)), name)
+    yield _joined(f"{strategy(runs[one])} {_ranks(one, runs[one])}" for one in kinds.values())
+    places = {run.device for run in runs.values() if run.world_size > 1}
+    yield _joined(
+        _where(run) for run in runs.values() if run.world_size > 1 or run.device not in places
+    )
+    yield from sorted({run.nature for run in runs.values()} - {"real"})
+    dtypes = [dtype_of(run) or claim.regime.dtype for run in runs.values()]
+    yield from filter(None, [_joined(f"`{one}`" for one in dtypes if one)])
+    optimizers = [optimizer_of(run) or claim.regime.optimizer for run in runs.values()]
+    yield from filter(None, [_joined(one for one in optimizers if one and one != "none")])
+    if claim.regime.fixed:
+        yield f"fixed: {claim.regime.fixed}"
+    memory = claim.regime.memory or _joined(filter(None, map(_dominant, runs.values())))
+    if memory and "memory." in claim.observed:
+        yield f"memory: {memory}"
+
+
+def _ranks(name: str, run: Run) -> str:
+    """Over how many ranks a run went, in a word, or as the run's own setting where it has none."""
+    if run.world_size == 1:
+        return "on one rank"
+    crowd = f", {CROWDED}" if is_crowded(run) else ""
+    return f"over {SPELLED.get(run.world_size, f'{{{{ {name}.world_size }}}}')} ranks{crowd}"
+
+
+def _dominant(run: Run) -> str | None:
+    """What takes more than half of the tensor bytes at the peak of the rank that holds most."""
+    known = [one.memory for one in run.ranks if one.memory and one.memory.at_peak]
+    if not known:
+        return None
+    memory = max(known, key=lambda one: one.peak_bytes or 0)
+    classes, whole = memory.at_peak, memory.peak_bytes or 0
+    assert classes is not None
+    state = (
+        classes.parameters_bytes + classes.gradients_bytes + classes.optimizer_bytes
+        + classes.buckets_bytes
+    )  # fmt: skip
+    found = (
+        (STATE, state),
+        (ACTIVATIONS, classes.activations_bytes),
+        (SAMPLES, classes.buffers_bytes),
+    )
+    return next((name for name, size in found if 2 * size > whole), BOTH)
+
+
+def _where(run: Run) -> str:
+    return f"{run.backend} on {run.device}" if run.world_size > 1 else run.device
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """Different parts, each once, as a list in a sentence; runs of one kind differ in settings."""
+    return " and ".join(dict.fromkeys(parts))

@@ -1,0 +1,222 @@
+"""A figure that readers operate, as a page holds it.
+
+The page itself has one state, the controls, and a table with a row for each run of every state, so
+that nothing is lost where there is no script. The drawings of the other states are compressed in a
+script of the figure's own, `assets/figures/….js`, which play.js loads when the figure comes near.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from generator.content.exhibit import Figure, View
+from generator.evidence import trace_events
+from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.value import AbsentError, Value, numeric
+from generator.figures.picture import Picture, Table, plain
+from generator.figures.play.memory_view import memory
+from generator.figures.play.ring_view import chunks
+from generator.figures.play.seen import Seen, byte_unit
+from generator.figures.play.states import Control, ShownRun, State, states
+from generator.figures.play.step_views import loss, payload, schedule, timeline
+
+VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
+    "memory": memory, "timeline": timeline, "payload": payload, "loss": loss,
+    "schedule": schedule, "chunks": chunks,
+}  # fmt: skip
+FOLDER = "assets/figures"
+STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of the budget
+MOST_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: a run of a state."""
+
+    state: int
+    words: tuple[str, ...]  # the options, and what tells the run apart
+    cells: tuple[Markup | str, ...]
+    run: str
+    nature: str
+    source: str
+    timeline: str | None
+    clock_error: Markup | None  # of that timeline
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The line that readers move, in the unit of the axis; from `low`, steps lead to `start`."""
+
+    start: float
+    low: float
+    top: float
+    step: float
+    unit: str
+    shown: Markup
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a template needs beside the picture of the first state."""
+
+    task: Markup
+    script: str
+    controls: Sequence[Control]
+    first: State
+    words: Sequence[str]  # heads of the columns that name a row
+    head: Sequence[str]  # and of those with its numbers
+    rows: Sequence[Row]
+    drawn: Markup
+    budget: Budget | None
+    is_computed: bool
+
+
+def play(figure: Figure, folio: Folio) -> Picture:
+    """All states of a figure; the first run's state is the one that the page shows."""
+    assert figure.play is not None
+    controls, found = states(figure, folio)
+    seen = {view: VIEWS[view](found, figure, folio) for view in figure.play.shows}
+    if not found or not all(len(one) == len(found) for one in seen.values()):
+        return Picture(Table([]))
+    drawn = [_drawn(figure, position, seen, folio) for position in range(len(found))]
+    name = f"{FOLDER}/{folio.path.removesuffix('.md').replace('/', '-')}-{figure.id}.js"
+    folio.assets[name] = _packed(figure.id, found, drawn)
+    words, head, rows = _table(figure, controls, found, seen, folio)
+    played = Played(
+        task=folio.line(figure.play.task),
+        script=name,
+        controls=controls,
+        first=found[0],
+        words=words,
+        head=head,
+        rows=rows,
+        drawn=drawn[0],
+        budget=_budget(figure, found, folio),
+        is_computed=bool({"schedule", "chunks"} & set(figure.play.shows)),
+    )
+    return Picture(Table([]), play=played)
+
+
+def _drawn(
+    figure: Figure, position: int, seen: dict[View, list[Seen]], folio: Folio
+) -> Markup:  # fmt: skip
+    """Each view of one state below the other, titled by what it shows and how it is known."""
+    titles = folio.ui["play"]["views"]
+    parts = []
+    for view, found in seen.items():
+        one = found[position]
+        title = f"{plain(folio.line(figure.title))}: {titles[view]}"
+        drawings = [
+            drawing.svg(f"{figure.id}-{view}-{name}", title, one.says, f"pb-{name}")
+            for drawing, name in zip(one.drawings, ("wide", "narrow"), strict=True)
+        ]
+        shown = Markup("").join(drawings)
+        parts.append(Markup('<p class="pb-view">{}</p>{}').format(titles[view], shown))
+    return Markup("").join(parts)
+
+
+def _packed(name: str, found: Sequence[State], drawn: Sequence[Markup]) -> bytes:
+    """The drawings of all states as a script that a page under its policy may load."""
+    states_of = [[state.at, str(markup)] for state, markup in zip(found, drawn, strict=True)]
+    text = json.dumps(states_of, ensure_ascii=True, separators=(",", ":"))
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = base64.b64encode(packer.compress(text.encode()) + packer.flush()).decode()
+    return f'proofbook.play("{name}","{packed}");\n'.encode()
+
+
+def _table(
+    figure: Figure,
+    controls: Sequence[Control],
+    found: Sequence[State],
+    seen: Mapping[View, Sequence[Seen]],
+    folio: Folio,
+) -> tuple[list[str], list[str], list[Row]]:
+    """A row for each run of every state: its options, its facts, and what the views drew."""
+    assert figure.play is not None
+    facts, beside = figure.play.facts, figure.play.beside
+    has_labels = any(one.label for state in found for one in state.runs)
+    words = [one.label for one in controls]
+    if has_labels:
+        words.append(folio.evidence.plain(beside.label) if beside else folio.ui["figure"]["run"])
+    head = [plain(folio.line(fact.label)) for fact in facts]
+    drawn = [[_drawn_of(position, number, seen) for number in range(len(state.runs))]
+             for position, state in enumerate(found)]  # fmt: skip
+    names = list(dict.fromkeys(name for one in drawn for cells in one for name in cells))
+    rows = []
+    for position, state in enumerate(found):
+        options = [one.options[at] for one, at in zip(controls, state.at, strict=True)]
+        for one, known in zip(state.runs, drawn[position], strict=True):
+            named = (*options, *([one.label] if has_labels else []))
+            cells = (
+                *(_fact(fact.value, one, folio) for fact in facts),
+                *(known.get(name, ABSENT) for name in names),
+            )
+            rows.append(_row(position, named, cells, one, folio))
+    return words, head + names, rows
+
+
+def _drawn_of(position: int, number: int, seen: Mapping[View, Sequence[Seen]]) -> dict[str, Markup]:
+    """What all views say of one run of a state."""
+    cells = [found[position].cells for found in seen.values()]
+    return {name: said for one in cells if one for name, said in one[number].items()}
+
+
+def _row(
+    position: int,
+    words: tuple[str, ...],
+    cells: tuple[Markup | str, ...],
+    one: ShownRun,
+    folio: Folio,
+) -> Row:
+    folder = folio.book.traces[one.path.partition(".")[0]].folder
+    return Row(
+        state=position,
+        words=words,
+        cells=cells,
+        run=one.path,
+        nature=one.run.nature,
+        source=folio.place_of(one.path),
+        timeline=f"timelines/{folder}/{one.path}.json" if one.run.timing.timeline else None,
+        clock_error=_clock_error(one, folio),
+    )
+
+
+def _clock_error(one: ShownRun, folio: Folio) -> Markup | None:
+    """How far the ranks of a timeline may be apart; None where there is one clock."""
+    worst = trace_events.worst_clock(one.run)
+    if worst is None:
+        return None
+    clock = f"{one.path}.timing.clocks[{worst.position}]"
+    offset = f" + ({clock}.offset_seconds | absolute)" if worst.adds_offset else ""
+    return folio.cell(f"{clock}.error_seconds{offset}")
+
+
+def _fact(expression: str, one: ShownRun, folio: Folio) -> Markup:
+    try:
+        found = folio.evidence.value(expression, one.path)
+    except AbsentError:
+        return ABSENT
+    return folio.show(found) if isinstance(found, Value) and not found.absent else ABSENT
+
+
+def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> Budget | None:
+    """Where the line starts, and how far readers may move it."""
+    assert figure.play is not None
+    written = folio.value(figure.play.budget) if figure.play.budget else None
+    if written is None:
+        return None
+    peaks = [
+        rank.memory.peak_bytes or 0
+        for state in found for one in state.runs for rank in one.run.ranks if rank.memory
+    ]  # fmt: skip
+    unit, size = byte_unit(max(peaks))
+    top = max(*peaks, numeric(written)) * 1.05 / size
+    step = next(one for one in STEPS if top / one <= MOST_STEPS)
+    start = round(numeric(written) / size, 3)
+    return Budget(start, round(start % step, 3), round(top, 3), step, unit, folio.show(written))

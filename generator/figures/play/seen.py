@@ -1,0 +1,38 @@
+"""What a view makes of a state: a drawing for each layout, the same in words, cells of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from generator.evidence import units
+from generator.evidence.units import AS_RULED
+from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
+
+SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A state as a view shows it; `cells` has, for each of its runs, the values in the drawing."""
+
+    drawings: tuple[Drawing, Drawing]
+    says: str
+    cells: tuple[dict[str, Markup], ...] = field(default_factory=tuple)
+
+
+def both(draw: Callable[[Layout], Drawing]) -> tuple[Drawing, Drawing]:
+    """A drawing for a wide page and one for a phone."""
+    return draw(WIDE), draw(NARROW)
+
+
+def byte_unit(largest: float) -> tuple[str, int]:
+    """The unit of an axis of bytes, the largest of which its longest bar has two."""
+    return next(((name, size) for name, size in SIZES if largest >= 2 * size), SIZES[-1])
+
+
+def said_bytes(number: float) -> str:
+    """Bytes as every page prints them."""
+    return units.printed(number, units.BYTES, AS_RULED)

@@ -1,0 +1,170 @@
+"""The states of a figure that readers operate: controls and runs → which runs a state shows.
+
+Where a run belongs follows from what each control reads of it, so no author can put it elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from generator.content.exhibit import Figure, Play, PlayControl
+from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import Folio
+from generator.evidence.value import AbsentError, Value, numeric
+from runners.traces.records import Run
+
+
+@dataclass(frozen=True)
+class Control:
+    """A choice: its name, and its options as readers see them."""
+
+    label: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run of a state; `label` tells it apart from the runs that are drawn beside it."""
+
+    path: str
+    run: Run
+    label: str
+
+
+@dataclass(frozen=True)
+class State:
+    """One option of each control, and the runs that it shows; `step` counts where a view steps."""
+
+    at: tuple[int, ...]
+    runs: tuple[ShownRun, ...]
+    step: int = 0
+
+
+def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
+    """The controls of a figure, and every state that this machine's runs have, in their order."""
+    assert figure.play is not None
+    play, evidence = figure.play, folio.evidence
+    measured = [
+        (path, run)
+        for path in figure.runs
+        if (run := folio.run(path)) is not None and run.status != "skipped"
+    ]
+    options = [_options(one, [path for path, _ in measured], evidence) for one in play.controls]
+    found: dict[tuple[int, ...], list[ShownRun]] = {}
+    for path, run in measured:
+        words = [option_of(one, path, evidence) for one in play.controls]
+        at = tuple(known.index(word) for known, word in zip(options, words, strict=True))
+        label = option_of(play.beside, path, evidence) if play.beside else ""
+        found.setdefault(at, []).append(ShownRun(path, run, label))
+    shown = [State(at, tuple(_with_reference(runs, play, folio))) for at, runs in found.items()]
+    controls = [
+        Control(evidence.plain(one.label), tuple(known))
+        for one, known in zip(play.controls, options, strict=True)
+    ]
+    return _stepped(controls, shown, play, folio)
+
+
+def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
+    """The option of a control that a run stands for, as readers see it; empty for none."""
+    if control.reads is None:
+        named = next((one.label for one in control.options if path in one.runs), None)
+        return evidence.plain(named) if named else ""
+    try:
+        value = evidence.value(control.reads, path)
+    except AbsentError:
+        return ""
+    said = str(value) if isinstance(value, Value) else ""
+    return evidence.plain(control.words[said]) if said in control.words else said
+
+
+def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What is wrong with the controls and facts: where below the figure, and the message."""
+    play = figure.play
+    if play is None:
+        return
+    seen: dict[tuple[str, ...], str] = {}
+    controls = [*play.controls, *([play.beside] if play.beside else [])]
+    for path in figure.runs:
+        if evidence.book.run(path) is None:
+            continue  # reported where it is named
+        failed = list(_faults_of_run(play, path, evidence))
+        yield from failed
+        if failed:
+            return
+        at = tuple(option_of(one, path, evidence) for one in controls)
+        if "" in at:
+            label = controls[at.index("")].label
+            yield ("play",), f"{path} has no option of {label!r}"
+        elif at in seen:
+            yield (
+                ("play",),
+                f"{path} is the same state as {seen[at]}: {', '.join(at) or 'no control'}",
+            )
+        seen.setdefault(at, path)
+
+
+def _faults_of_run(
+    play: Play, path: str, evidence: Evidence
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Expressions over a run that no page could print."""
+    read: list[tuple[tuple[str | int, ...], str]] = [
+        (("play", "facts", position, "value"), fact.value)
+        for position, fact in enumerate(play.facts)
+    ]
+    read += [
+        (("play", "controls", position, "reads"), control.reads)
+        for position, control in enumerate(play.controls)
+        if control.reads
+    ]
+    if play.beside and play.beside.reads:
+        read.append((("play", "beside", "reads"), play.beside.reads))
+    if play.chunk:
+        chunk = play.chunk.replace("{rank}", "0").replace("{chunk}", "0")
+        read.append((("play", "chunk"), chunk))
+    for at, expression in read:
+        problem = evidence.unprintable(evidence.evaluate(expression, path))
+        if problem:
+            yield at, f"for {path}: {expression}: {problem}"
+
+
+def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:
+    """The options of a control: numbers by size, all else in the order of the runs."""
+    found = {option_of(control, path, evidence): path for path in reversed(paths)}
+    words = sorted(found, key=lambda word: paths.index(found[word]))
+    if control.reads is None:
+        listed = [evidence.plain(one.label) for one in control.options]
+        return [word for word in listed if word in found]
+    values = [evidence.value(control.reads, found[word]) for word in words]
+    sizes = {
+        word: numeric(value)
+        for word, value in zip(words, values, strict=True)
+        if isinstance(value, Value) and not isinstance(value.number, str)
+    }
+    return sorted(words, key=sizes.__getitem__) if len(sizes) == len(words) else words
+
+
+def _with_reference(
+    runs: Sequence[ShownRun], play: Play, folio: Folio
+) -> Iterator[ShownRun]:  # fmt: skip
+    """The runs of a state, and the one that all states show for comparison."""
+    yield from runs
+    run = folio.run(play.reference) if play.reference else None
+    if play.reference and run and play.reference not in {one.path for one in runs}:
+        yield ShownRun(play.reference, run, folio.strategy(run))
+
+
+def _stepped(
+    controls: list[Control], shown: list[State], play: Play, folio: Folio
+) -> tuple[list[Control], list[State]]:
+    """A ring all-reduce has a control of its own: how many of its steps are done."""
+    if play.chunk is None or not shown:
+        return controls, shown
+    num_steps = 2 * (max(one.run.world_size for state in shown for one in state.runs) - 1)
+    step = Control(folio.ui["play"]["step"], tuple(str(n) for n in range(num_steps + 1)))
+    stepped = [
+        replace(state, at=(*state.at, n), step=n)
+        for state in shown
+        for n in range(2 * (state.runs[0].run.world_size - 1) + 1)
+    ]
+    return [*controls, step], stepped

@@ -1,0 +1,187 @@
+"""What happens in one step, and from step to step: timelines, schedules, payloads, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from markupsafe import Markup
+
+from generator.content.exhibit import Figure
+from generator.evidence import units
+from generator.evidence.folio import Folio
+from generator.evidence.units import AS_RULED
+from generator.figures import schedule_rule
+from generator.figures.drawing import Drawing, Layout
+from generator.figures.drawings import memory_bars as bars_drawing
+from generator.figures.drawings import schedule as schedule_drawing
+from generator.figures.drawings import timeline as timeline_drawing
+from generator.figures.drawings.lines import Series, lines
+from generator.figures.drawings.memory_bars import Bar
+from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
+from generator.figures.play.states import ShownRun, State
+from generator.figures.time_figures import activities, time_unit, timeline_rows
+from runners.traces.records import RankRecord
+
+EVERY = 16  # of a line over many steps, each so many-th point can be read off
+
+
+def timeline(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """The step of each state's first run, all on the axis of the longest."""
+    spans = [span for state in states for span in state.runs[0].run.timing.timeline]
+    longest = max((span.end_seconds for span in spans), default=0)
+    if not longest:
+        return []
+    factor, unit = time_unit(longest)
+    names = folio.ui["figure"]["activities"]
+    found = []
+    for state in states:
+        one = state.runs[0]
+        drawn = activities(one.path, one.run, factor, folio)
+        rows, says = timeline_rows(one.run, folio)
+        found.append(
+            Seen(
+                both(
+                    partial(
+                        timeline_drawing.timeline,
+                        rows,
+                        drawn,
+                        unit,
+                        names,
+                        longest=longest * factor,
+                    )
+                ),
+                says,
+                tuple(_waiting(one, folio) for one in state.runs),
+            )
+        )
+    return found
+
+
+def _waiting(one: ShownRun, folio: Folio) -> dict[str, Markup]:
+    words = folio.ui["figure"]
+    return {
+        f"{words['rank']} {rank.rank} {words['waits']}": folio.cell(
+            f"{one.path}.timing.ranks[{position}].waiting_share"
+        )
+        for position, rank in enumerate(one.run.timing.ranks)
+    }
+
+
+def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """The schedule that each state's first run declares, computed by its rule."""
+    words, rank = folio.ui["play"], folio.ui["figure"]["rank"]
+    found, all_rows = [], []
+    for state in states:
+        run = state.runs[0].run
+        ratio = run.settings["backward_ratio"]
+        microbatches = run.settings["num_microbatches"]
+        assert isinstance(ratio, int | float)
+        assert isinstance(microbatches, int)
+        rule = "gpipe" if microbatches == 1 else run.strategy
+        all_rows.append(schedule_rule.rows(rule, run.world_size, microbatches, ratio))
+    longest = max(one.end for rows in all_rows for row in rows for one in row)
+    for rows in all_rows:
+        idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
+        found.append(
+            Seen(
+                both(
+                    partial(
+                        schedule_drawing.schedule,
+                        rows,
+                        rank,
+                        words["forwards"],
+                        words["actions"],
+                        longest,
+                    )
+                ),
+                f"{words['idle_by_rule']}: {idle}",
+            )
+        )
+    return found
+
+
+def payload(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """What the rank with the largest payload passed to each operation in a step."""
+    busiest = {one.path: _busiest(one) for state in states for one in state.runs}
+    most = max((c.bytes for rank in busiest.values() for c in rank.collectives), default=0)
+    unit, size = byte_unit(most)
+    title = f"{unit} {folio.ui['figure']['per_step']}"
+    found = []
+    for state in states:
+        bars = [bar for one in state.runs for bar in _bars(one, busiest[one.path], size, folio)]
+        found.append(
+            Seen(
+                both(partial(bars_drawing.memory_bars, bars, title, "", least_top=most / size)),
+                "; ".join(f"{bar.label}: {bar.words}" for bar in bars),
+                tuple(_payload_cells(one, busiest[one.path], folio) for one in state.runs),
+            )
+        )
+    return found
+
+
+def _busiest(one: ShownRun) -> RankRecord:
+    return max(one.run.ranks, key=lambda rank: sum(c.bytes for c in rank.collectives))
+
+
+def _bars(one: ShownRun, rank: RankRecord, size: int, folio: Folio) -> list[Bar]:
+    bars = [
+        Bar(
+            group=one.path,
+            label=" · ".join(filter(None, (one.label, c.operation))),
+            size=c.bytes / size,
+            words=f"{said_bytes(c.bytes)}, ×{c.count}",
+            tone="sent",
+            say=f"{c.operation}, ×{c.count}: {said_bytes(c.bytes)}",
+        )
+        for c in rank.collectives
+    ]
+    nothing = Bar(one.path, one.label or "–", 0, folio.ui["play"]["nothing_sent"], "sent")
+    return bars or [nothing]
+
+
+def _payload_cells(one: ShownRun, rank: RankRecord, folio: Folio) -> dict[str, Markup]:
+    at = f"{one.path}.ranks[{one.run.ranks.index(rank)}]"
+    return {
+        c.operation: folio.cell(f"{at}.collectives['{c.operation}'].bytes")
+        for c in rank.collectives
+    }
+
+
+def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """The loss of each step, a line a run, all on the same axes."""
+    every = [
+        loss for state in states for one in state.runs for loss in one.run.step_losses
+        if loss is not None
+    ]  # fmt: skip
+    if not every:
+        return []
+    words, between = folio.ui["play"], (min(every), max(every))
+    found = []
+    for state in states:
+        series = [_line(one, folio) for one in state.runs]
+        found.append(
+            Seen(
+                both(partial(_lines, series, words["steps"], between)),
+                "; ".join(f"{one.name}: {one.says[-1]}" for one in series),
+            )
+        )
+    return found
+
+
+def _lines(
+    series: Sequence[Series], title: str, between: tuple[float, float], layout: Layout
+) -> Drawing:
+    return lines(series, title, is_share=False, width=layout.width, between=between)
+
+
+def _line(one: ShownRun, folio: Folio) -> Series:
+    name = one.label or folio.strategy(one.run)
+    known = [(n, loss) for n, loss in enumerate(one.run.step_losses, 1) if loss is not None]
+    says = [
+        f"{name}, {folio.ui['play']['steps']} {n}: {units.printed(loss, units.LOSS, AS_RULED)}"
+        if n % EVERY == 0 or n == len(known)
+        else ""
+        for n, loss in known
+    ]
+    return Series(name, tuple((float(n), loss) for n, loss in known), tuple(says))

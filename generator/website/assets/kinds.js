@@ -1,0 +1,222 @@
+// The kinds of questions: how each is read from its form, put back, and compared with its key.
+(function () {
+  "use strict";
+
+  const book = window.proofbook;
+  const { words, say, all } = book;
+
+  const place = (element) => Number(element.dataset.position);
+  const copies = (element) => Array.from(element.cloneNode(true).childNodes);
+  const why = (answer) => answer.querySelector(".pb-why");
+  const printed = (number, digits) =>
+    Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 });
+
+  // ——— What a reader typed ———
+
+  // One spelling of a unit: µs, μs, usec and microseconds are one, and so are MiB, MB and mib.
+  const SPELLINGS = [
+    [/\s/g, ""], [/[µμ]|micro/g, "u"], [/milli(?!on)/g, "m"], [/nano/g, "n"],
+    [/kibi|kilo/g, "k"], [/mebi|mega/g, "m"], [/gibi|giga/g, "g"], [/tebi|tera/g, "t"],
+    [/sec(onds?|s)?/g, "s"], [/bytes?/g, "b"], [/([kmgt])ib/g, "$1b"], [/percent|pct/g, "%"],
+    [/times|fold|^x$/g, "×"], [/per|p(?=s$)/g, "/"],
+  ];
+  const unified = (unit) =>
+    SPELLINGS.reduce((text, [from, to]) => text.replace(from, to), unit.toLowerCase());
+  const SIZES = {
+    s: { "": 1, m: 1e-3, u: 1e-6, n: 1e-9 },
+    b: { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 },
+  };
+
+  // How many base units one of a typed unit is; NaN where the question asks for another quantity.
+  function scaleOf(typed, { unit, scale }) {
+    const [given, asked] = [unified(typed), unified(unit)];
+    if (!given || given === asked) return scale;
+    const [one, other] = [given, asked].map((text) => /^([kmgtun]?)([sb])(\/s)?$/.exec(text) || []);
+    const isAlike = other[2] && one[2] === other[2] && one[3] === other[3];
+    return isAlike ? (scale * SIZES[one[2]][one[1]]) / SIZES[other[2]][other[1]] : NaN;
+  }
+
+  // The numbers that a text may mean, in base units and likeliest first: a point or a comma may part
+  // decimals, and the other one thousands, which come by three.
+  function numbers(text, q) {
+    const found = /^([+-]?[\d.,\s'’_]*\d[.,]?(?:e[+-]?\d+)?)\s*(\D.*)?$/i.exec(text.replace(/[−–]/, "-"));
+    if (!found) return [];
+    const bare = found[1].replace(/[\s'’_]/g, "");
+    const read = (thousands, decimals) =>
+      (/^[+-]?0/.test(bare) && bare.includes(thousands)) ||
+      bare.split(thousands).slice(1).some((part) => !/^\d{3}(\D|$)/.test(part))
+        ? NaN
+        : Number(bare.split(thousands).join("").replace(decimals, ".")) * scaleOf(found[2] || "", q);
+    return [read(",", "."), read(".", ",")].filter(Number.isFinite);
+  }
+
+  // A shape in any spelling, `50 × 20`, `50x20`, `[50, 20]`, read in both ways; or a word.
+  function spelled(text) {
+    if (!/\d/.test(text)) return [text.trim().toLowerCase()];
+    const read = (by) => text.split(by).map((part) => part.replace(/\D/g, "")).filter(Boolean).join();
+    return [read(/[x×*;]|,\s/i), read(/[x×*;,]|\s(?=\d)/i)];
+  }
+
+  function isWithin(answer, typed) {
+    const { number, within, words } = answer.dataset;
+    if (words) return spelled(typed).includes(spelled(words)[0]);
+    return Math.abs(typed - number) <= within * (1 + 1e-9) + 1e-12 * Math.abs(typed);
+  }
+
+  // ——— The kinds ———
+  //
+  // `read` takes the answer from the form and `put` puts it back; `judge` holds it against the key
+  // and says which explanations are about it; `stands` says of one option how it stood.
+
+  const chosen = {
+    read: (q) => {
+      const picked = q.options.filter((one) => one.querySelector("input").checked).map(place);
+      return q.kind === "several" && picked.length ? picked : picked.length ? picked[0] : null;
+    },
+    put: (q, answer) =>
+      q.options.forEach((one) => {
+        one.querySelector("input").checked = [].concat(answer).includes(place(one));
+      }),
+    judge: (q, answer) => {
+      const about = q.key.filter((one) => [].concat(answer).includes(place(one)));
+      const isSound = about.every((one) => one.dataset.verdict === "right");
+      const isRight = isSound && about.length === q.key.filter((one) => one.dataset.verdict === "right").length;
+      return { isRight, about, lead: isSound && !isRight ? words.lacks : "" };
+    },
+    stands: (q, answer, option, { verdict }) => {
+      const isPicked = [].concat(answer).includes(place(option));
+      const isMissed = q.kind === "several" && verdict === "right" && answer !== null;
+      const note = isPicked ? words.chosen : isMissed ? words.missed : "";
+      return { note, verdict: isPicked || verdict === "right" ? verdict : "" };
+    },
+  };
+
+  const ordered = {
+    start: (q) =>
+      q.options.forEach((piece) => {
+        const name = piece.querySelector(".pb-piece").textContent;
+        all(piece, "button").forEach((one, isDown) => {
+          one.hidden = false;
+          one.addEventListener("click", () => {
+            const other = isDown ? piece.nextElementSibling : piece.previousElementSibling;
+            if (!other || q.isDone) return;
+            q.isMoved = true;
+            // The neighbour moves, so that focus stays on the button.
+            piece[isDown ? "before" : "after"](other);
+            const n = ordered.order(q).indexOf(place(piece)) + 1;
+            q.status.textContent = say("moved", { piece: name, n, m: q.options.length });
+          });
+        });
+      }),
+    // Pieces that nobody has moved are no answer yet.
+    read: (q) => (q.isMoved ? ordered.order(q) : null),
+    order: (q) => all(q.form, ".pb-pieces > li").map(place),
+    put: (q, answer) => {
+      q.isMoved = true;
+      q.form.querySelector(".pb-pieces").append(...answer.map((at) => q.option(at) || ""));
+    },
+    judge: (q, answer) => misplaced(q, answer, q.key.map(place), ".pb-said"),
+    stands: (q, answer, option, key, position) => {
+      const was = answer ? answer.indexOf(place(option)) : position;
+      const isRight = was === position;
+      return { note: isRight ? "" : say("was_at", { n: was + 1 }), verdict: isRight ? "right" : "wrong" };
+    },
+  };
+
+  const matched = {
+    read: (q) => {
+      const picked = all(q.form, "select").map((one) => one.value);
+      return picked.includes("") ? null : picked.map(Number);
+    },
+    put: (q, answer) => all(q.form, "select").forEach((one, at) => (one.value = String(answer[at]))),
+    judge: (q, answer) => misplaced(q, answer, q.key.map((one) => Number(one.dataset.mate)), ".pb-beside"),
+    stands: (q, answer, option, { mate }, position) => ({
+      note: "",
+      verdict: !answer || answer[position] === Number(mate) ? "right" : "wrong",
+    }),
+  };
+
+  // The first thing that stands where another belongs, with what is true of it.
+  function misplaced(q, answer, right, name) {
+    const first = answer.findIndex((one, at) => one !== right[at]);
+    if (first < 0) return { isRight: true, about: q.key };
+    const about = q.key[right.indexOf(answer[first])];
+    const piece = about.querySelector(name).textContent;
+    return { isRight: false, about: [about], hint: say("misplaced", { piece }) };
+  }
+
+  const typed = {
+    start: (q) => {
+      const unit = q.form.querySelector(".pb-unit");
+      const ends = q.form.querySelector("[data-low]");
+      q.field = q.form.querySelector(".pb-number-field");
+      q.scale = Number(q.field.dataset.scale);
+      q.unit = unit ? unit.textContent : "";
+      if (ends) slide(q, ends);
+    },
+    // In base units, the reading that the key knows before others; words as they were typed.
+    read: (q) => {
+      const text = q.field.value.trim().slice(0, 100);
+      if (q.key[0].dataset.words) return text || null;
+      const meant = numbers(text, q);
+      const known = meant.filter((number) => q.key.some((one) => isWithin(one, number)));
+      return known.concat(meant, null)[0];
+    },
+    put: (q, answer) => {
+      q.field.value = typeof answer === "number" ? printed(answer / q.scale, 6) : answer;
+    },
+    judge: (q, answer) => {
+      const found = q.key.find((one) => isWithin(one, answer));
+      const isNumber = !found && typeof answer === "number";
+      const way = answer < q.key[0].dataset.number ? words.too_low : words.too_high;
+      return { isRight: found === q.key[0], about: found ? [found] : [], hint: isNumber ? `${way}.` : "" };
+    },
+  };
+
+  // A prediction is not graded: it says how far off it was.
+  const predicted = Object.assign({}, typed, {
+    judge: (q, answer) => {
+      const { isRight, about } = typed.judge(q, answer);
+      const key = Number(q.key[0].dataset.number);
+      const ratio = Math.max(answer / key, key / answer);
+      const isFar = ratio >= 2;
+      const by = isFar ? printed(ratio, 2) : printed(Math.abs(answer / key - 1) * 100, 2);
+      const way = words[answer < key ? "too_low" : "too_high"];
+      const shown = q.key[0].querySelector(".pb-said").textContent;
+      const said = say("you_said", { yours: `${printed(answer / q.scale, 3)} ${q.unit}`.trim(), shown });
+      const isExact = printed(answer / q.scale, 3) === printed(key / q.scale, 3);
+      const off = Number.isFinite(ratio) && !isExact;
+      return {
+        isRight,
+        about,
+        lead: words[isExact ? "exact" : isRight ? "close" : ratio < 10 ? "not_close" : "far"],
+        hint: said + (off ? " " + say(isFar ? "by_factor" : "by_share", { way, by }) : ""),
+      };
+    },
+  });
+
+  function slide(q, ends) {
+    const { low, high, logarithmic } = ends.dataset;
+    const range = ends.firstElementChild;
+    range.hidden = false;
+    range.addEventListener("input", () => {
+      const share = range.value / 100;
+      const at = logarithmic === undefined ? low * (1 - share) + high * share : low * Math.pow(high / low, share);
+      q.field.value = printed(at / q.scale, 2);
+      range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
+    });
+  }
+
+  const KINDS = {
+    choice: chosen,
+    several: chosen,
+    faulty_line: chosen,
+    order: ordered,
+    match: matched,
+    number: typed,
+    complete: typed,
+    predict: predicted,
+  };
+
+  Object.assign(book, { place, chosen, ordered, KINDS });
+})();

@@ -1,0 +1,151 @@
+// Figures that readers operate. The page holds one state and a table of all; the drawings of the
+// others come compressed in a script of the figure's own, which is loaded when the figure comes near.
+(function () {
+  "use strict";
+
+  const book = window.proofbook;
+  const all = book.all;
+  const figures = {};
+
+  const unpacked = (packed) => {
+    const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return new Response(stream).json();
+  };
+
+  // What a figure's own script calls.
+  book.play = (name, packed) => {
+    unpacked(packed).then((states) => figures[name].forEach((figure) => figure.filled(states)));
+  };
+
+  function Figure(root) {
+    this.root = root;
+    this.states = null;
+    this.at = 0;
+    this.rows = all(root, "[data-state]");
+    this.groups = all(root, "fieldset");
+    this.budget = root.querySelector("input[type=range]");
+    this.status = root.querySelector("[role=status]");
+    this.button = root.querySelector("[data-all]");
+    this.form = root.querySelector("form");
+    this.form.addEventListener("submit", (event) => event.preventDefault());
+    this.form.addEventListener("change", (event) => {
+      this.last = this.groups.indexOf(event.target.closest("fieldset"));
+      if (event.target !== this.budget) this.chosen();
+    });
+    this.button.addEventListener("click", () => {
+      this.button.setAttribute("aria-pressed", String(!this.isWhole()));
+      this.list();
+    });
+    if (this.budget) this.budget.addEventListener("input", () => this.limit(true));
+    this.list();
+    this.limit(false);
+  }
+
+  Figure.prototype.isWhole = function () {
+    return this.button.getAttribute("aria-pressed") === "true";
+  };
+
+  Figure.prototype.filled = function (states) {
+    this.states = states;
+    if (this.isAwaited) this.chosen();
+  };
+
+  Figure.prototype.asked = function () {
+    return this.groups.map((group) => Number(group.querySelector("input:checked").value));
+  };
+
+  // The state of the options, or the nearest: it keeps what was chosen last, then the most others.
+  Figure.prototype.chosen = function () {
+    this.isAwaited = !this.states;
+    if (!this.states) return load(this.root);
+    const asked = this.asked();
+    const score = ([at]) =>
+      at.reduce((sum, one, n) => sum + (one === asked[n]) * (n === this.last ? 9 : 1), 0);
+    const best = this.states.reduce((a, b) => (score(b) > score(a) ? b : a));
+    const isOther = best[0].some((one, n) => one !== asked[n]);
+    this.at = this.states.indexOf(best);
+    this.groups.forEach((group, n) => {
+      group.querySelector('[value="' + best[0][n] + '"]').checked = true;
+    });
+    const shown = this.root.querySelector(".pb-states-drawn");
+    shown.innerHTML = best[1];
+    all(shown, "svg").forEach(book.chart);
+    this.list();
+    this.limit(false);
+    this.status.textContent = (isOther ? book.words.no_such_state + " " : "") + this.said();
+    this.status.classList.toggle("pb-hidden", !isOther);
+  };
+
+  // The state in words: its options, and the first number of its first row.
+  Figure.prototype.said = function () {
+    const row = this.rows.find((one) => !one.classList.contains("pb-other"));
+    const head = all(this.root, "thead th").map((cell) => cell.textContent);
+    const cells = Array.from(row.children).map((cell) => cell.textContent);
+    const named = this.groups.length;
+    const names = head.slice(0, named).map((name, n) => name + ": " + cells[n]);
+    const fact = all(row, "th").length + 1;
+    return names.concat(head[fact] + ": " + cells[fact]).join("; ");
+  };
+
+  // The rows of this state; its options stand above, so their columns come with all rows only.
+  Figure.prototype.list = function () {
+    this.root.classList.toggle("pb-one", !this.isWhole());
+    this.rows.forEach((row) => {
+      row.classList.toggle("pb-other", row.dataset.state !== String(this.at));
+    });
+  };
+
+  // Move the line to the budget, and say beside each bar whether it fits.
+  Figure.prototype.limit = function (isSaid) {
+    if (!this.budget) return;
+    const budget = Number(this.budget.value);
+    let fitting = 0;
+    let bars = 0;
+    all(this.root, "[data-scale]").forEach((line) => {
+      const [start, end, top] = line.dataset.scale.split(" ").map(Number);
+      const x = start + Math.min(budget / top, 1) * (end - start);
+      all(line, "line").forEach((stroke) => {
+        stroke.setAttribute("x1", x);
+        stroke.setAttribute("x2", x);
+      });
+      const needs = all(line.parentNode, "[data-need]");
+      bars = needs.length;
+      fitting = needs.filter((need) => {
+        const fits = Number(need.dataset.need) <= budget;
+        need.dataset.words = need.dataset.words || need.textContent;
+        need.textContent = need.dataset.words + " · " + (fits ? book.words.fits : book.words.over);
+        need.classList.toggle("pb-fails", !fits);
+        return fits;
+      }).length;
+    });
+    const unit = this.budget.dataset.unit;
+    const said = book.say("num_fit", { budget: String(Number(budget.toPrecision(3))), unit, n: fitting, m: bars });
+    this.budget.setAttribute("aria-valuetext", said);
+    this.form.querySelector("output").textContent = said;
+  };
+
+  function load(root) {
+    if (root.isLoading) return;
+    root.isLoading = true;
+    const script = document.createElement("script");
+    script.src = root.dataset.play;
+    document.head.append(script);
+  }
+
+  const isAble = "DecompressionStream" in window;
+  const near = new IntersectionObserver(
+    (seen) => seen.filter((one) => one.isIntersecting).forEach((one) => load(one.target)),
+    { rootMargin: "600px" }
+  );
+  all(document, "[data-play]").forEach((root) => {
+    if (!isAble) {
+      root.classList.remove("pb-one");
+      all(root, ".pb-controls").forEach((one) => (one.hidden = true));
+      return;
+    }
+    const name = root.dataset.name;
+    figures[name] = (figures[name] || []).concat(new Figure(root));
+    near.observe(root);
+  });
+})();

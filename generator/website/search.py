@@ -1,0 +1,137 @@
+"""What Material's search indexes: which parts of a page, and which other words find them.
+
+Flow: the HTML of a page in, the part of it that the search may show out; then the entries that
+Material made of it in, with the synonyms of `content/synonyms.yml` out. Material's own search does
+the rest in the browser, over http and from disk alike. How pages rank among each other stands in
+`generator/pages/search_rank.py`, how fields weigh and which words are ignored in `mkdocs.yml`.
+
+Material's search has no synonyms of its own. It searches every field that `mkdocs.yml` gives it,
+and shows only title and text; so synonyms are fields of the index beside those two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
+from html import unescape
+from typing import Any, NamedTuple
+
+from generator.website import html_blocks
+
+# Parts of a page that are no text of a lesson: of a question, controls, code, evidence in rows.
+_CLASSES = (
+    "option", "pieces", "end", "typed", "actions", "sure", "status", "waits", "listing",
+    "listing-title", "printed", "suggestions", "claim", "apart", "largest", "sources", "meta",
+    "eyebrow", "level", "step-controls",
+)  # fmt: skip
+# Those, what waits for an answer, what is folded, and buttons that are not values.
+_KEPT_BACK = re.compile(
+    r"<(?:(details|svg|table|select|noscript|pre)\b"
+    r'|(button)\b(?![^<>]*\bclass="pb-value\b)'
+    r"|(\w+)\b[^<>]*\sdata-(?:search-exclude|after)\b"
+    rf'|(\w+)\b[^<>]*\sclass="(?:[^"]*\s)?pb-(?:{"|".join(_CLASSES)})[\s"])'
+)
+_WAITS = re.compile(r'<(?:details\b|\w+\b[^<>]*\s(?:data-after\b|class="[^"]*pb-option\b))')
+_INLINE = re.compile(r"</?(?:a|abbr|b|button|em|i|small|span|strong|wbr)\b[^<>]*>")
+_BETWEEN = re.compile(r"((?<=[.?!])\s+|(?<=[.?!]</code>)\s+|<(?!/?(?:code|sub|sup)\b)[^<>]+>)")
+LONG = 25  # letters of a sentence that says something; shorter ones, such as “Neither.”, stay
+# A place that a link leads to without being a heading: a retracted sentence, a term.
+_SENTENCE = re.compile(
+    r'<section class="pb-retraction[^<>]*\sid="([^"]+)"[^<>]*>\s*'
+    r'<blockquote class="pb-sentence"><p>(.*?)</p></blockquote>.*?</section>',
+    re.DOTALL,
+)
+_NUMBER = re.compile(r'(<h[1-6][^<>]*>)\s*<span class="pb-label">\d+</span>\s*')
+_TERM = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
+
+
+class Part(NamedTuple):
+    """The part of a page that the search may find and show, and the sentences that wait."""
+
+    html: str
+    waiting: frozenset[str]
+
+
+def part_of(html: str, aside: Iterable[str]) -> Part:
+    """Divide a page.
+
+    Retracted sentences and terms become headings here, so that each is an entry of its own.
+    Headings lose their numbers, and what precedes the first heading stays out, so that the page's
+    own entry holds its introduction.
+
+    Args:
+        html: the page's content, with marks for what was set aside.
+        aside: the blocks that were, such as the keys of its questions.
+    """
+    html = html_blocks.without_marks(html[max(html.find("<h1"), 0) :])
+    text = _SENTENCE.sub(r'<h3 id="\1">“\2”</h3>', html)
+    text = _NUMBER.sub(r"\1", text)
+    text = _TERM.sub(r'<h3 id="\1">\2</h3>', text)
+    divided = html_blocks.set_aside(text, _KEPT_BACK)
+    waiting = (one for one in (*divided.blocks, *aside) if _WAITS.match(one))
+    sentences = (plain for one in waiting for _, plain in _sentences(one))
+    kept = frozenset(one for one in sentences if len(one) >= LONG)
+    return Part(html_blocks.without_marks(divided.text), kept)
+
+
+def take_out(entries: Iterable[dict[str, Any]], waiting: Set[str]) -> None:
+    """Take out of every entry the sentences that wait for an answer on any page."""
+    for entry in entries:
+        parts = _sentences(entry["text"])
+        entry["text"] = "".join(part for part, plain in parts if plain not in waiting)
+
+
+def _sentences(html: str) -> Iterator[tuple[str, str]]:
+    """The sentences and the tags between them, each as it stands and as plain text."""
+    for part in _BETWEEN.split(_INLINE.sub("", html)):
+        yield part, " ".join(unescape(_TAG.sub("", part)).split())
+
+
+def add_words(entries: Sequence[dict[str, Any]], groups: Sequence[Sequence[str]]) -> None:
+    """Give each entry of the index other words by which it is found, and which nobody sees.
+
+    Args:
+        entries: of Material's index. Each gets `title_synonyms` and `text_synonyms`, the other
+            words for what its title and its text say, and in a lesson `above`, the titles of its
+            page and its topic.
+        groups: words and phrases that mean the same.
+    """
+    patterns = [[(form, _pattern(form)) for form in group] for group in groups]
+    titles = {entry["location"]: entry["title"] for entry in entries}
+    for entry in entries:
+        above = " ".join(_above(entry["location"], titles))
+        if above:
+            entry["above"] = " ".join([above, *_others(above, patterns)])
+        for name in ("title", "text"):
+            plain = unescape(_TAG.sub(" ", entry[name]))
+            found = dict.fromkeys(_others(plain, patterns))
+            entry.pop(f"{name}_synonyms", None)
+            if found:
+                entry[f"{name}_synonyms"] = " ".join(found)
+
+
+def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
+    """The titles of the page and of the topic that an entry belongs to."""
+    page, _, anchor = location.partition("#")
+    topic = f"{page.rpartition('/')[0]}/index.html"
+    if not page.startswith("topics/") or page == topic:
+        return
+    if anchor:
+        yield titles.get(page, "")
+    yield titles.get(topic, "")
+
+
+def _others(text: str, groups: list[list[tuple[str, re.Pattern[str]]]]) -> Iterator[str]:
+    for group in groups:
+        said = [bool(pattern.search(text)) for _, pattern in group]
+        if any(said):
+            yield from (form for (form, _), is_said in zip(group, said, strict=True) if not is_said)
+
+
+@lru_cache(maxsize=4096)
+def _pattern(form: str) -> re.Pattern[str]:
+    """A phrase as whole words, however its words are joined."""
+    words = [re.escape(word) for word in re.split(r"[\s_-]+", form)]
+    return re.compile(rf"(?<!\w){'[ _-]'.join(words)}s?(?!\w)", re.IGNORECASE)

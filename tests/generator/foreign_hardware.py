@@ -1,0 +1,161 @@
+"""The committed reference traces as other hardware might have written them.
+
+In: the traces of a book. Out: the same, with one thing changed that hardware changes: all times,
+how the allocator rounds its blocks, the last digits of floating-point training, or what the device
+is called. Fields that depend on each other change together, so that the invariants still hold.
+
+Tensor bytes, payloads, counts, settings and digests stay. A digest stands for equality to the bit
+on one machine, which other arithmetic moves on both sides alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from generator.content.book import Book
+from generator.content.dtypes import EPSILONS
+from runners.traces.measured import SampledSeconds
+from runners.traces.records import Run, Trace
+
+Document = dict[str, Any]
+Change = Callable[[Document, Run, str], None]
+NOISE = 3e-7  # of fp32; other dtypes take as many of their own epsilons
+# Counts and times in disguise, and weights that no training has touched.
+NOT_OF_TRAINING = ("_share", "_bytes", "_rate", "_built", "_wrapped")
+RESIDUES = ("distance", "difference", "distances", "differences")
+
+
+def varied(book: Book, change: Change) -> Book:
+    """A book whose traces are each changed by a rule, run by run."""
+    traces = {
+        name: replace(shown, trace=trace, reference=trace)
+        for name, shown in book.traces.items()
+        for trace in [_changed(shown.trace, change)]
+    }
+    return replace(book, traces=traces)
+
+
+def _changed(trace: Trace, change: Change) -> Trace:
+    runs = {}
+    for name, run in trace.runs.items():
+        document = run.model_dump(mode="json")
+        change(document, run, f"{trace.experiment}.{name}")
+        runs[name] = Run.model_validate(document)
+    return trace.model_copy(update={"runs": runs})
+
+
+def times(factor: float) -> Change:
+    """All measured times by a factor; what a simulation worked out is no time of this machine."""
+
+    def scaled(value: Any) -> Any:
+        if isinstance(value, dict) and value.get("unit") == "seconds":
+            samples = [second * factor for second in value["samples"]]
+            return SampledSeconds.of(samples).model_dump(mode="json")
+        if isinstance(value, dict):
+            return {key: scaled(one) if _is_time(key, one) else one for key, one in value.items()}
+        if isinstance(value, list):
+            return [scaled(one) for one in value]
+        return value * factor
+
+    def change(document: Document, run: Run, name: str) -> None:
+        if run.nature != "simulated":
+            document["timing"] = scaled(document["timing"])
+
+    return change
+
+
+def _is_time(key: str, value: Any) -> bool:
+    """Whether a field of `timing` holds times: not a rank, a share, a name or a yes."""
+    if isinstance(value, dict | list):
+        return True
+    return isinstance(value, float) and not key.endswith("_share")
+
+
+def allocator(block: int) -> Change:
+    """Allocator bytes in whole blocks, as an allocator with blocks of this size gives them out."""
+
+    def change(document: Document, run: Run, name: str) -> None:
+        failures = [document["error"], *(rank["failure"] for rank in document["ranks"])]
+        for failure in filter(None, failures):
+            _refused(failure, run.budget_bytes or 0, block)
+        for memory in filter(None, (rank["memory"] for rank in document["ranks"])):
+            _given_out(memory, block)
+
+    return change
+
+
+def _refused(failure: Document, budget: int, block: int) -> None:
+    """An allocator never gives out more than the budget."""
+    failure["requested_bytes"] = _up(failure["requested_bytes"], block)
+    if "held_bytes" in failure:
+        failure["held_bytes"] = min(_up(failure["held_bytes"], block), budget // block * block)
+
+
+def _given_out(memory: Document, block: int) -> None:
+    memory["kernel_peak_bytes"] = _up(memory["kernel_peak_bytes"], block)
+    if memory["peak_bytes"] is not None:
+        peak = _up(memory["peak_bytes"], block)
+        rounding = peak - memory["peak_bytes"]
+        memory["allocator"] = {
+            "peak_bytes": peak, "workspace_bytes": 0, "rounding_bytes": rounding,
+            "host_peak_bytes": None,
+        }  # fmt: skip
+
+
+def _up(size: Any, block: int) -> Any:
+    return None if size is None else -(-size // block) * block
+
+
+def noise(seed: int, dtypes: Mapping[str, str]) -> Change:
+    """Other last digits of everything that floating-point training gives.
+
+    A value moves by a few epsilons of its dtype. A distance that rounding alone made moves by as
+    many, since both of its ends do; one that is exactly zero stays, since it means equal bits.
+
+    Args:
+        seed: of the draws.
+        dtypes: of the runs that calculate in another dtype than fp32, as `experiment.run`.
+    """
+    draw = random.Random(seed)
+
+    def moved(name: str, value: Any, scale: float) -> Any:
+        if isinstance(value, dict):
+            return {key: moved(key, one, scale) for key, one in value.items()}
+        if isinstance(value, list):
+            return [moved(name, one, scale) for one in value]
+        if not isinstance(value, float) or name.endswith(NOT_OF_TRAINING):
+            return value
+        if name.endswith(RESIDUES) and value:
+            value = abs(value + draw.uniform(-2, 2) * scale)
+        value *= 1 + draw.uniform(-1, 1) * scale
+        return min(value, 1.0) if name.endswith("accuracy") else value
+
+    def change(document: Document, run: Run, name: str) -> None:
+        epsilon = EPSILONS[dtypes.get(name, "float32")]
+        scale = NOISE * epsilon / EPSILONS["float32"]
+        for part in ("stages", "epochs", "step_losses", "validation", "prediction", "ranks"):
+            document[part] = moved(part, document[part], scale)
+
+    return change
+
+
+def named(device: str, backend: str) -> Change:
+    """Another device and another backend, under the names that a trace gives them."""
+
+    def change(document: Document, run: Run, name: str) -> None:
+        if run.nature != "simulated":
+            document["device"], document["backend"] = device, backend
+
+    return change
+
+
+def on_another_machine(book: Book) -> Book:
+    """The machine's own names changed: its id and its processor."""
+    machine = book.machine.model_copy(update={"name": "desk", "cpu": "Another CPU"})
+    traces: Mapping[str, Any] = {
+        name: replace(shown, machine=machine) for name, shown in book.traces.items()
+    }
+    return replace(book, traces=dict(traces), machine=machine)

@@ -1,0 +1,126 @@
+"""No law turns false on traces that differ from the committed ones as hardware may differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from generator.content.book import Book, load
+from generator.content.claim import Claim
+from generator.evidence.evaluation import Evidence
+from generator.evidence.regime import dtype_of
+from generator.evidence.verdicts import Outcome
+from runners.traces.invariants import violations
+from tests.generator import foreign_hardware as foreign
+
+MIB = 2**20
+NAMES = [
+    "times x 0.1", "times x 0.01", "blocks of 512 B", "blocks of 2 MiB", "noise", "other noise",
+    "cuda and nccl", "cuda and gloo", "another machine",
+]  # fmt: skip
+
+
+@cache
+def reference() -> Book:
+    return load(Path("content"), "reference-cpu-2c", is_stale=lambda _: False)
+
+
+@cache
+def dtypes() -> dict[str, str]:
+    """The dtype of each run: recorded by it, or stated by the claims that read it."""
+    book, evidence = reference(), Evidence(reference())
+    found = {}
+    for claim in book.claims.values():
+        for name in evidence.outcome(claim.id).runs:
+            run = book.run(name)
+            dtype = (dtype_of(run) if run else None) or claim.regime.dtype
+            if dtype in ("float32", "float64"):
+                found[name] = dtype
+    return found
+
+
+@cache
+def variant(name: str) -> Book:
+    book = reference()
+    if name == "another machine":
+        return foreign.on_another_machine(book)
+    return foreign.varied(book, {
+        "times x 0.1": lambda: foreign.times(0.1),
+        "times x 0.01": lambda: foreign.times(0.01),
+        "blocks of 512 B": lambda: foreign.allocator(512),
+        "blocks of 2 MiB": lambda: foreign.allocator(2 * MIB),
+        "noise": lambda: foreign.noise(1, dtypes()),
+        "other noise": lambda: foreign.noise(2, dtypes()),
+        "cuda and nccl": lambda: foreign.named("cuda", "nccl"),
+        "cuda and gloo": lambda: foreign.named("cuda", "gloo"),
+    }[name]())  # fmt: skip
+
+
+def is_false(outcome: Outcome) -> bool:
+    return outcome.error is not None or outcome.verdict not in ("holds", "does_not_apply")
+
+
+def false_laws(book: Book) -> list[str]:
+    evidence = Evidence(book)
+    outcomes = [evidence.outcome(one.id) for one in book.claims.values() if one.kind == "law"]
+    return [f"{one.claim.id}: {one.explanation}" for one in outcomes if is_false(one)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_variant_is_a_trace_that_could_have_been_measured(name):
+    assert [
+        (trace, str(one))
+        for trace, shown in variant(name).traces.items()
+        for one in violations(shown.trace)
+    ] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_law_is_false_on_foreign_hardware(name):
+    assert false_laws(variant(name)) == []
+
+
+# Laws as nobody should write them, each with the variants that find it out.
+BAD = {
+    "a typed time": (
+        {"predicted": "stragglers.one_slow.settings.slow_seconds", "relation": "at_least",
+         "observed": "stragglers.one_slow.timing.step | median"},
+        ["times x 0.1", "times x 0.01"],
+    ),
+    "the kernel's pages": (
+        {"predicted": "large_model.wide_single.ranks[0].memory.peak_bytes", "relation": "equals",
+         "observed": "large_model.wide_single.ranks[0].memory.kernel_peak_bytes",
+         "tolerance": {"relative": 0.0275}},
+        ["blocks of 2 MiB"],
+    ),
+    "an exact request": (
+        {"predicted": "large_model.wide_fsdp_budget.settings.largest_layer_bytes",
+         "relation": "equals", "observed": "large_model.wide_fsdp_budget.error.requested_bytes"},
+        ["blocks of 512 B", "blocks of 2 MiB"],
+    ),
+    "digits of fp32": (
+        {"predicted": "ddp.single.epochs[-1].loss", "relation": "equals",
+         "observed": "ddp.ddp.epochs[-1].loss", "tolerance": {"relative": 5e-8}},
+        ["noise", "other noise"],
+    ),
+    "digits of fp64": (
+        {"predicted": "ddp.single_fp64.epochs[-1].loss", "relation": "equals",
+         "observed": "ddp.ddp_fp64.epochs[-1].loss", "tolerance": {"relative": 1e-17}},
+        ["noise", "other noise"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_law_that_hardware_breaks_is_found_out(bad):
+    rule, found_by = BAD[bad]
+    law = Claim(id="a-law", says="It is so.", **rule)
+
+    def verdict(book):
+        return is_false(Evidence(replace(book, claims={law.id: law})).outcome(law.id))
+
+    assert not verdict(reference()), "it holds where it was measured"
+    assert [name for name in NAMES if verdict(variant(name))] == found_by

@@ -1,0 +1,302 @@
+"""Figures that readers operate: their states, and what is drawn in each, against the traces."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from generator.checks import content_checks
+from generator.content.book import load
+from generator.content.exhibit import Figure
+from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import Folio
+from generator.evidence.provenance import PageText
+from generator.figures import schedule_rule
+from generator.figures.drawing import NARROW, WIDE
+from generator.figures.drawings.stacks import Part, Stack, stacks
+from generator.figures.play import frame, ring_view
+from generator.figures.play.states import faults, states
+from generator.pages.page import environment
+from generator.pages.press import Press
+from tests.conftest import copy_of_the_book
+from tests.generator.drawn import Drawn, at
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = "reference-cpu-2c"
+
+
+def _loaded(folder):
+    return load(folder / "content", REFERENCE, is_stale=lambda _: False)
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    return Evidence(_loaded(ROOT))
+
+
+@pytest.fixture(scope="module")
+def played(evidence):
+    """Every figure of the book that readers operate, by its topic and id."""
+    return {
+        (topic.id, figure.id): figure
+        for topic in evidence.book.topics
+        for lesson in topic.lessons.values()
+        for figure in getattr(lesson.model, "figures", [])
+        if figure.kind == "play"
+    }
+
+
+@pytest.fixture
+def folio(evidence):
+    text = PageText(evidence, 2)
+    return Folio(evidence.book, evidence, {}, environment(), text, path="topics/one/two.md")
+
+
+def recorded(path):
+    experiment, run = path.split(".")
+    trace = ROOT / "content" / "traces" / REFERENCE / f"{experiment}.json"
+    return json.loads(trace.read_text())["runs"][run]
+
+
+def written(**changes):
+    """A small figure over real runs, as YAML would give it."""
+    play = {
+        "task": "Choose.",
+        "controls": [{"label": "Ranks", "reads": "run.world_size"}],
+        "shows": ["payload"],
+        "facts": [{"label": "Ranks", "value": "run.world_size"}],
+    }
+    runs = changes.pop("runs", ["sharding.ddp_1", "sharding.ddp_2"])
+    return Figure.model_validate(
+        {"id": "small", "kind": "play", "title": "T", "caption": "C", "runs": runs,
+         "play": play | changes}
+    )  # fmt: skip
+
+
+# --- states
+
+
+def test_three_topics_have_eight_figures_or_more_that_readers_operate(played):
+    assert len(played) >= 8
+    assert {topic for topic, _ in played} == {"ddp", "large-models", "multi-gpu"}
+    shown = {view for figure in played.values() for view in figure.play.shows}
+    assert shown == set(frame.VIEWS)
+
+
+def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
+    for figure in played.values():
+        controls, found = states(figure, folio)
+        assert len({state.at for state in found}) == len(found)
+        runs = [run.path for state in found if not state.step for run in state.runs]
+        assert sorted({*runs} - {figure.play.reference}) == sorted(figure.runs), figure.id
+        sizes = [len(control.options) for control in controls]
+        assert all(
+            0 <= n < size for state in found for n, size in zip(state.at, sizes, strict=True)
+        )
+
+
+def test_a_state_stands_where_the_settings_of_its_run_say(played, folio):
+    controls, found = states(played["large-models", "schedule"], folio)
+    assert [control.label for control in controls] == ["Schedule", "Microbatches", "Ranks"]
+    assert controls[1].options == ("1", "2", "4", "8", "16")  # by size, not as the runs stand
+    for state in found:
+        run = recorded(state.runs[0].path)
+        chosen = [one.options[n] for one, n in zip(controls, state.at, strict=True)]
+        assert chosen[1:] == [str(run["settings"]["num_microbatches"]), str(run["world_size"])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"runs": ["sharding.ddp_2", "sharding.zero_2"]}, "is the same state as sharding.ddp_2"),
+        ({"facts": [{"label": "A", "value": "run.settings.nothing"}]}, "nothing"),
+        ({"controls": [{"label": "A", "reads": "run.ranks"}]}, "run.ranks"),
+        (
+            {"controls": [{"label": "A", "options": [{"label": "B", "runs": ["sharding.ddp_1"]}]}]},
+            "sharding.ddp_2 has no option of 'A'",
+        ),
+        ({"shows": ["chunks"], "chunk": "run.epochs[{chunk}].nothing"}, "epochs"),
+    ],
+)
+def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence, changes, said):
+    assert list(faults(written(), evidence)) == []
+    found = list(faults(written(**changes), evidence))
+    assert len(found) == 1
+    assert said in found[0][1]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"shows": ["memory"]}, {"controls": []}, {"shows": ["chunks"]}, {"shows": []}]
+)
+def test_a_figure_without_a_control_or_with_half_a_view_is_refused(changes):
+    with pytest.raises(ValueError, match=r"budget|control|chunk|at least 1"):
+        written(**changes)
+
+
+# --- what is drawn
+
+
+def unpacked(script):
+    packed = re.fullmatch(r'proofbook\.play\("[a-z0-9-]+","(.*)"\);\n', script.decode())[1]
+    return json.loads(zlib.decompress(base64.b64decode(packed), -15))
+
+
+def test_the_script_of_a_figure_holds_every_state_and_the_page_the_first(played, folio):
+    for figure in played.values():
+        picture = frame.play(figure, folio)
+        held = unpacked(folio.assets[picture.play.script])
+        assert held[0][1] == picture.play.drawn
+        assert [tuple(where) for where, _ in held] == [s.at for s in states(figure, folio)[1]]
+        assert len({drawn for _, drawn in held}) == len(held), f"{figure.id}: two states look alike"
+        assert {row.state for row in picture.play.rows} == set(range(len(held)))
+
+
+def test_the_parts_of_a_bar_are_the_classes_that_the_run_recorded(played, folio):
+    figure = played["large-models", "wide-bars"]
+    picture = frame.play(figure, folio)
+    says = re.findall(r'data-say="DDP · rank 0, ([a-z ]+): ([\d.]+)\sMiB"', picture.play.drawn)
+    peak = recorded("large_model.wide_ddp")["ranks"][0]["memory"]["at_peak"]
+    words = folio.ui["play"]["classes"]
+    assert len(says) >= 8  # two layouts
+    for word, number in says:
+        name = next(name for name, said in words.items() if said == word)
+        assert float(number) == pytest.approx(peak[f"{name}_bytes"] / 2**20, rel=5e-3)
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_bars_and_budget_lie_where_the_axis_says(layout):
+    parts = (Part(0, "parameters", 30, "a"), Part(2, "optimizer state", 25, "b"))
+    row = Stack("run", "one device", parts, "55 MiB")
+    names = ["parameters", "", "optimizer state"]
+    seen = Drawn(stacks([row], names, "MiB per rank", 100, 40, layout))
+    place = seen.across()
+    bars = [one for one in seen.marks("rect", "span") if "data-say" in one.attrib]
+    assert at(bars[0], "x") == pytest.approx(place(0), abs=0.1)
+    assert at(bars[1], "x") == pytest.approx(place(30), abs=0.1)
+    assert at(bars[1], "x") + at(bars[1], "width") == pytest.approx(place(55), abs=0.1)
+    (line,) = seen.marks("line", "budget")
+    assert at(line, "x1") == at(line, "x2") == pytest.approx(place(40), abs=0.1)
+    (group,) = (one for one in seen.tree.iter("g"))
+    start, end, top = map(float, group.attrib["data-scale"].split())
+    assert start + 40 / top * (end - start) == pytest.approx(place(40), abs=0.1)
+
+
+def test_runs_under_a_budget_ended_as_their_bars_say(played, evidence):
+    """The caption of the figure promises it: fits computed from peaks, outcomes measured."""
+    runs = evidence.book.traces["large_model"].trace.runs
+    shown = {path.split(".")[1] for path in played["large-models", "wide-bars"].runs}
+    tried = [name for name in shown if f"{name}_budget" in runs]
+    assert len(tried) >= 12
+    for name in tried:
+        under = runs[f"{name}_budget"]
+        peak = max(rank.memory.peak_bytes for rank in runs[name].ranks)
+        assert (under.status == "completed") == (peak <= under.budget_bytes), name
+
+
+# --- schedules
+
+
+@pytest.mark.parametrize("rule", schedule_rule.RULES)
+@pytest.mark.parametrize(("num_ranks", "num"), [(1, 1), (2, 8), (3, 3), (4, 2), (4, 16), (5, 7)])
+def test_a_schedule_runs_everything_once_in_order_and_idles_as_the_closed_form_says(
+    rule, num_ranks, num
+):
+    rows = schedule_rule.rows(rule, num_ranks, num, 2.0)
+    ends = {(r, one.kind, one.microbatch): one.end for r, row in enumerate(rows) for one in row}
+    for rank, row in enumerate(rows):
+        assert sorted((one.kind, one.microbatch) for one in row) == sorted(
+            (kind, n) for kind in ("forward", "backward") for n in range(num)
+        )
+        assert all(first.end <= second.start for first, second in pairwise(row))
+        for one in row:
+            side = -1 if one.kind == "forward" else 1
+            assert one.start >= ends.get((rank + side, one.kind, one.microbatch), 0)
+            if one.kind == "backward":
+                assert one.start >= ends[rank, "forward", one.microbatch]
+    closed_form = (num_ranks - 1) / (num + num_ranks - 1)
+    assert schedule_rule.idle_share(rows) == pytest.approx(closed_form)
+
+
+def _in_flight(row):
+    held = most = 0
+    for one in row:
+        held += 1 if one.kind == "forward" else -1
+        most = max(most, held)
+    return most
+
+
+def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
+    for path in played["large-models", "schedule"].runs:
+        run = recorded(path)
+        num, ranks = run["settings"]["num_microbatches"], run["world_size"]
+        rule = "gpipe" if num == 1 else run["strategy"]
+        rows = schedule_rule.rows(rule, ranks, num, run["settings"]["backward_ratio"])
+        counted = [rank["measures"]["num_in_flight"] for rank in run["ranks"]]
+        assert [_in_flight(row) for row in rows] == counted, path
+
+
+def test_a_schedule_without_a_rule_is_refused():
+    with pytest.raises(ValueError, match="zero_bubble"):
+        schedule_rule.rows("zero_bubble", 2, 4, 2.0)
+
+
+# --- a ring all-reduce
+
+
+def test_a_ring_ends_with_the_sum_on_every_rank_and_sends_a_chunk_a_step():
+    start = [[float(10**rank * (chunk + 1)) for chunk in range(4)] for rank in range(4)]
+    whole = [sum(row[chunk] for row in start) for chunk in range(4)]
+    num_whole = []
+    for step in range(7):
+        rows = ring_view.after(start, step)
+        arrived = [sum(held.has_arrived for held in row) for row in rows]
+        assert arrived == [1 if step else 0] * 4
+        for row in rows:
+            for chunk, held in enumerate(row):
+                assert held.num_summed < 4 or held.value == whole[chunk]
+        num_whole.append(sum(held.num_summed == 4 for row in rows for held in row))
+    assert num_whole == [0, 0, 0, 4, 8, 12, 16]
+
+
+def test_the_sum_of_the_ring_is_what_the_run_recorded_for_all_ranks(played, folio):
+    figure = played["ddp", "ring"]
+    _, found = states(figure, folio)
+    seen = ring_view.chunks(found, figure, folio)
+    run = recorded("ddp.ddp")
+    whole = [4 * epoch["loss"] for epoch in run["epochs"][:4]]
+    shown = seen[-1].says.split("; ")
+    for rank, said in enumerate(shown):
+        assert said.startswith(f"rank {rank}: ")
+        numbers = [float(number) for number in said.split(": ")[1].split(", ")]
+        assert numbers == pytest.approx(whole, rel=5e-4)
+
+
+# --- the example of the README
+
+
+def _example():
+    readme = (ROOT / "generator" / "README.md").read_text()
+    section = readme[readme.index("## Figures that readers operate") :]
+    return re.search(r"```yaml\n(.*?)```", section, re.DOTALL)[1]
+
+
+def test_the_example_of_the_readme_is_all_that_the_next_figure_needs(tmp_path):
+    book = copy_of_the_book(tmp_path / "book")
+    lesson = book / "content" / "topics" / "multi-gpu" / "deep.yml"
+    text = lesson.read_text()
+    before = "  - title: In space, or in time\n"
+    assert before in text
+    lesson.write_text(text.replace(before, f"{before}    figure: two-widths\n") + _example())
+    loaded = _loaded(book)
+    assert list(content_checks.check(Evidence(loaded))) == []
+    press = Press()
+    page = press.printed(loaded)["topics/multi-gpu/deep.md"].decode()
+    assert 'id="figure-two-widths"' in page
+    held = unpacked(press.assets["assets/figures/topics-multi-gpu-deep-two-widths.js"])
+    assert len(held) == 3

@@ -1,0 +1,145 @@
+"""The regime of a claim, and times of ranks that took turns: shown wherever they stand."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from generator.content.book import load
+from generator.content.claim import ClaimFile
+from generator.evidence.evaluation import Evidence
+from generator.evidence.provenance import PageText
+from generator.evidence.regime import dtype_of, line, optimizer_of
+from generator.pages import rendering
+from runners.traces.measured import MemoryClasses
+
+AVERAGED = "tiny_training.averaged"
+STEP = f"{AVERAGED}.timing.step"
+
+
+@pytest.fixture
+def crowded(copy):
+    """The frozen book, whose two ranks had one core."""
+    timing = copy.load().run(AVERAGED).timing.model_copy(update={"oversubscribed": True})
+    copy.change_run(AVERAGED, timing=timing.model_dump(mode="json"))
+    return copy
+
+
+def regime(book, name):
+    claim = book.claims[name]
+    runs = {one: book.run(one) for one in Evidence(book).outcome(name).runs}
+    return line(claim, runs, lambda run: run.strategy)
+
+
+def test_a_regime_is_read_off_the_runs_and_the_file(book):
+    assert regime(book, "averaging-is-slower") == (
+        "single on one rank and ddp over two ranks; gloo on cpu; `float32`; SGD; fixed: the samples"
+    )
+
+
+def test_a_regime_says_where_ranks_outnumber_cores(crowded):
+    assert "ddp over two ranks, more than cores;" in regime(crowded.load(), "averaging-is-slower")
+
+
+def test_what_a_run_has_recorded_goes_over_what_its_file_states(copy):
+    settings = copy.load().run(AVERAGED).settings
+    copy.change_run(AVERAGED, settings={**settings, "dtype": "float64", "optimizer": "adam"})
+    found = regime(copy.load(), "averaging-is-slower")
+    assert "`float32` and `float64`; SGD and Adam;" in found
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        ({"activations_bytes": 60, "parameters_bytes": 40}, "mostly activations"),
+        ({"activations_bytes": 40, "optimizer_bytes": 30, "buckets_bytes": 30},
+         "mostly model state"),
+        ({"activations_bytes": 50, "gradients_bytes": 50}, "model state and activations"),
+        ({"buffers_bytes": 60, "gradients_bytes": 40}, "mostly samples"),
+    ],
+)  # fmt: skip
+def test_what_dominates_memory_follows_from_the_classes_at_the_peak(book, classes, words):
+    nothing = dict.fromkeys(MemoryClasses.model_fields, 0)
+    claim, run = book.claims["whole-peak"], book.run("tiny_memory.whole")
+    memory = run.ranks[0].memory.model_copy(
+        update={"peak_bytes": 100, "at_peak": MemoryClasses(**{**nothing, **classes})}
+    )
+    ranks = [run.ranks[0].model_copy(update={"memory": memory})]
+    runs = {"tiny_memory.whole": run.model_copy(update={"ranks": ranks})}
+    assert line(claim, runs, lambda one: one.strategy).endswith(f"; memory: {words}")
+
+
+def test_pages_show_the_regime_of_claims_and_of_rows_about_times(book):
+    pages = rendering.render(book)
+    assert "Regime: single on one rank and DDP over two ranks;" in pages["evidence.md"]
+    rows = re.findall(r"<tr><td>.*?</td>", pages["topics/averaging/trace.md"])
+    assert any("takes longer" in row and "Regime: " in row for row in rows)
+
+
+def test_a_time_of_ranks_that_took_turns_says_so_and_opens_to_what_that_means(crowded):
+    text = PageText(Evidence(crowded.load()), 0)
+    button = str(text.expression(f"{STEP} | median"))
+    assert '<small class="pb-nature">oversubscribed</small>' in button
+    assert "more ranks than cores took turns" in str(text.provenances())
+    ratio = str(text.expression(f"median({STEP}) / median(tiny_training.single.timing.step)"))
+    assert "oversubscribed" in ratio
+
+
+def test_what_is_no_time_of_theirs_bears_no_mark(crowded):
+    text = PageText(Evidence(crowded.load()), 0)
+    for one in (f"{AVERAGED}.epochs[-1].loss", f"{AVERAGED}.world_size",
+                "tiny_training.single.timing.step | median"):  # fmt: skip
+        assert "oversubscribed" not in str(text.expression(one))
+
+
+def test_paced_ranks_overlap_however_few_cores_there_are(crowded):
+    crowded.change_run(AVERAGED, nature="paced")
+    button = str(PageText(Evidence(crowded.load()), 0).expression(f"{STEP} | median"))
+    assert "paced" in button
+    assert "oversubscribed" not in button
+
+
+def test_a_page_that_shows_such_a_time_says_above_its_text_what_the_word_means(crowded, book):
+    found = rendering.render(crowded.load())
+    told = {name for name, page in found.items() if "took turns on the cores, so these" in page}
+    assert "topics/averaging/trace.md" in told
+    before = rendering.render(book)
+    assert not any("took turns on the cores" in page for page in before.values())
+
+
+CODE = re.compile(r"\boptim\.(SGD|Adam)\b|optimizer_class=torch\.optim\.(Adam)|(optimizer_for)\b")
+
+
+def optimizers_of(experiment):
+    """The optimizers that the code of an experiment makes; that of `training/steps.py` is SGD."""
+    folder = Path("runners/experiments") / experiment
+    found = CODE.findall("\n".join(one.read_text() for one in sorted(folder.glob("*.py"))))
+    return {"SGD" if one[2] else one[0] or one[1] for one in found}
+
+
+def files():
+    """Each file of claims, with whether its experiment's runs name their optimizer themselves."""
+    book = load(Path("content"), "reference-cpu-2c", is_stale=lambda _: False)
+    for document in book.documents:
+        if isinstance(document.model, ClaimFile):
+            name = Path(document.source.file).stem
+            runs = book.traces[name].trace.runs.values()
+            yield name, document.model.regime, any(optimizer_of(run) for run in runs)
+
+
+def test_the_optimizer_that_a_file_of_claims_states_is_the_one_in_the_code():
+    stated = [(name, one.optimizer) for name, one, is_recorded in files() if not is_recorded]
+    assert len(stated) > 20
+    for name, optimizer in stated:
+        if optimizer is not None and name != "listings":
+            expected = optimizers_of(name)
+            assert optimizer in expected or (optimizer == "none" and not expected), name
+
+
+def test_each_real_run_behind_a_claim_has_a_dtype_recorded_or_stated():
+    book = load(Path("content"), "reference-cpu-2c", is_stale=lambda _: False)
+    evidence = Evidence(book)
+    for claim in book.claims.values():
+        for name in evidence.outcome(claim.id).runs:
+            run = book.run(name)
+            assert run.nature == "simulated" or dtype_of(run) or claim.regime.dtype, name

@@ -1,0 +1,167 @@
+"""What a claim may not rest on, or leave unsaid: refused where it is written, with a reason."""
+
+import pytest
+
+from generator.checks import byte_checks
+from generator.content.claim import Regime, RuleTolerance
+
+CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
+PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
+TWICE = "2 * tiny_memory.whole.model.bytes"
+LOSS = "tiny_training.single.epochs[-1].loss"
+OTHER = "tiny_training.averaged.epochs[-1].loss"
+PARTS = "tiny_memory.whole.ranks[0].num_parameters"
+HELD = "tiny_memory.whole_budget.error.requested_bytes"
+
+
+def errors(copy, predicted, relation, observed, says="It needs tensor bytes.", more=()):
+    lines = [
+        "  - id: an-addition", f"    says: {says}", f"    predicted: {predicted}",
+        f"    relation: {relation}", f"    observed: {observed}", *(f"    {one}" for one in more),
+    ]  # fmt: skip
+    copy.append(CLAIMS, "\n".join(lines) + "\n")
+    copy.edit(QUIZ, "claim: replicas-drift}", "claim: an-addition}")
+    return [one for one in copy.errors() if CLAIMS in one]
+
+
+@pytest.mark.parametrize(
+    ("predicted", "relation", "observed", "more", "said"),
+    [
+        ('"164000"', "equals", PEAK, (), "a law that predicts 164000 rests on a typed number"),
+        ('"2"', "at_least", PEAK, ("constant: two bytes",), "rests on a typed number"),
+        ('"1 / 100000"', "above", PEAK, (), "rests on a typed number"),
+        ('"0"', "above", PEAK, (), "a bare number; say what it stands for"),
+        ('"1000"', "above", PEAK, ("kind: observation",), "a bare number; say what it stands for"),
+        (TWICE, "above", PEAK, ("constant: nothing",), "is no bare number; delete constant:"),
+        (f"0.9 * {TWICE}", "below", PEAK, (), "weighed with 0.9 has a typed threshold"),
+        ("tiny_memory.whole.world_size / tiny_memory.whole.world_size", "below", PARTS, (),
+         "divides something by itself"),
+        (LOSS, "equals", OTHER, ("tolerance: {relative: 0.00001}",), "follows the dtype"),
+        (LOSS, "equals", OTHER, ("tolerance: {epsilons: 99, dtype: float64}",),
+         "epsilons of float64, and the runs calculate in float32"),
+        ("epsilon('1')", "below", PEAK, (), "epsilon(…) wants one of float64, float32"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_rests_on_a_typed_number_is_refused(
+    copy, predicted, relation, observed, more, said
+):
+    (error,) = errors(copy, predicted, relation, observed, more=more)
+    assert said in error
+
+
+@pytest.mark.parametrize(
+    ("predicted", "relation", "observed", "more"),
+    [
+        ('"0"', "above", PEAK, ("constant: no byte",)),
+        ('"1000"', "above", PEAK, ("kind: observation", "constant: what counts as much")),
+        ("4096 * epsilon('float64')", "below", LOSS, ()),
+        ("epsilon(tiny_memory.whole.model.dtype)", "below", PARTS, ()),
+        (LOSS, "equals", OTHER, ("tolerance: {epsilons: 99, dtype: float32}",)),
+        (LOSS, "equals", OTHER, ("kind: observation", "tolerance: {relative: 0.00001}")),
+        (f"0.9 * {TWICE}", "below", PEAK, ("kind: observation",)),
+    ],
+)
+def test_what_a_number_stands_for_or_follows_from_is_accepted(
+    copy, predicted, relation, observed, more
+):
+    found = errors(copy, predicted, relation, observed, more=more)
+    assert [one for one in found if "different numbers of ranks" not in one] == []
+
+
+@pytest.mark.parametrize(
+    ("predicted", "more", "at"),
+    [
+        ("tiny_training.single.timing.wall_seconds", (), "tiny_training.single.timing.wall"),
+        ('"0"', ("constant: no time",), "tiny_training.single.timing.step;"),
+    ],
+)
+def test_no_law_reads_a_measured_time(copy, predicted, more, at):
+    observed = "tiny_training.single.timing.step | median"
+    (error,) = errors(copy, predicted, "above", observed, more=more)
+    assert f"a law reads the measured time {at}" in error
+
+
+def test_a_law_may_read_the_time_that_a_simulation_worked_out(copy):
+    copy.change_run("tiny_training.single", nature="simulated")
+    rule = "tiny_training.single.timing.wall_seconds", "above"
+    assert errors(copy, *rule, "tiny_training.single.timing.step | median") == []
+
+
+@pytest.mark.parametrize(
+    ("predicted", "relation", "observed", "says", "missing"),
+    [
+        (TWICE, "at_least", PEAK, "It takes memory.", "tensor bytes"),
+        (TWICE, "at_least", PEAK, "It takes allocator bytes.", "tensor bytes"),
+        (TWICE, "at_most", HELD, "It requests memory.", "allocator bytes"),
+        (PEAK, "at_most", HELD, "It requests allocator bytes.", "tensor bytes"),
+        ("tiny_training.averaged.model.bytes", "equals",
+         "tiny_training.averaged.ranks[0].collectives['all_reduce'].bytes", "It sends.", "payload"),
+    ],
+)  # fmt: skip
+def test_a_law_says_which_bytes_it_counts(copy, predicted, relation, observed, says, missing):
+    found = errors(copy, predicted, relation, observed, says)
+    assert any(f"counts {missing}, and its sentence does not say so" in one for one in found)
+
+
+def test_an_observation_need_not_say_which_bytes_it_counts(copy):
+    assert errors(copy, TWICE, "at_least", PEAK, "It takes some.", ("kind: observation",)) == []
+
+
+def test_a_law_equates_allocator_bytes_only_within_blocks(copy):
+    says = "It requests allocator bytes."
+    (error,) = errors(copy, TWICE, "equals", HELD, says)
+    assert "equates allocator bytes, which are rounded to blocks" in error
+
+
+def test_within_blocks_a_law_may_equate_allocator_bytes(copy):
+    says = "It requests allocator bytes."
+    assert errors(copy, TWICE, "equals", HELD, says, ("tolerance: {blocks: 1}",)) == []
+
+
+def test_a_claim_over_different_numbers_of_ranks_says_what_is_fixed(copy):
+    copy.edit(CLAIMS, "fixed: the batch, ", "")
+    found = [one for one in copy.errors() if "different numbers of ranks" in one]
+    assert len(found) == 1
+    assert "regime: {fixed: the global batch}" in found[0]
+    copy.edit(CLAIMS, "  - id: whole-needs-more\n", "  - id: whole-needs-more\n"
+              "    regime: {fixed: the model}\n")  # fmt: skip
+    assert not any("different numbers of ranks" in one for one in copy.errors())
+
+
+def test_a_claim_over_runs_without_a_recorded_dtype_states_it(copy):
+    copy.change_run("tiny_memory.halves_budget", model=None)
+    (error,) = [one for one in copy.errors() if "has recorded no dtype" in one]
+    assert "tiny_memory.halves_budget" in error
+    copy.edit(CLAIMS, "regime: {", "regime: {dtype: float32, ")
+    assert not any("recorded no dtype" in one for one in copy.errors())
+
+
+def test_a_tolerance_is_given_in_one_way_and_epsilons_with_their_dtype():
+    assert RuleTolerance(epsilons=4, dtype="float32").slack(2.0) == 2 * 4 * 2.0**-23
+    assert RuleTolerance(blocks=2).slack(7.0) == 4 * 2**20
+    for given in ({}, {"relative": 0.1, "blocks": 1}, {"epsilons": 4}, {"dtype": "float32"}):
+        with pytest.raises(ValueError, match=r"one of the four|give both"):
+            RuleTolerance(**given)
+
+
+def test_what_a_claim_states_of_its_regime_goes_over_what_its_file_states():
+    file = Regime(optimizer="SGD", fixed="the batch")
+    assert Regime(optimizer="Adam").over(file) == Regime(optimizer="Adam", fixed="the batch")
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("x.y.ranks[0].memory.peak_bytes", ["tensor bytes"]),
+        ("x.y.ranks[0].memory.phases.held", ["tensor bytes"]),
+        ("x.y.ranks[0].memory.kernel_peak_bytes", ["allocator bytes"]),
+        ("x.y.ranks[0].memory.allocator.peak_bytes", ["allocator bytes"]),
+        ("x.y.error.held_bytes", ["allocator bytes"]),
+        ("x.y.ranks[1].collectives[0].bytes", ["payload"]),
+        ("x.y.ranks[1].measures.shard_all_gather_bytes", ["payload"]),
+        ("x.y.ranks[1].measures.sent_bytes", []),
+        ("x.y.model.bytes", []),
+    ],
+)
+def test_each_field_of_bytes_is_of_one_kind(field, words):
+    assert [kind[0] for pattern, kind in byte_checks.KINDS if pattern.search(field)] == words

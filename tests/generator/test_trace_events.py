@@ -1,0 +1,140 @@
+"""Timelines for Perfetto, against the fields that the published format requires, and the traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from generator.content.book import load
+from generator.evidence import trace_events
+from generator.website import publish
+from runners.traces.measured import RankClock
+
+ROOT = Path(__file__).parents[2]
+# What "Trace Event Format" requires of each phase that we write, beyond `ph`: complete events and
+# metadata events. https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+REQUIRED = {"X": {"name": str, "cat": str, "ts": (int, float), "dur": (int, float),
+                  "pid": int, "tid": int, "args": dict},
+            "M": {"name": str, "pid": int, "args": dict}}  # fmt: skip
+METADATA = {"process_name": ("name", str), "process_sort_index": ("sort_index", int)}
+
+
+def problems(document):
+    """What a document lacks of the format; nothing where Perfetto would read all of it."""
+    found = [] if isinstance(document.get("traceEvents"), list) else ["no list of traceEvents"]
+    if document.get("displayTimeUnit") not in ("ms", "ns"):
+        found.append("displayTimeUnit is neither ms nor ns")
+    for number, event in enumerate(document.get("traceEvents", [])):
+        required = REQUIRED.get(event.get("ph"))
+        if required is None:
+            found.append(f"{number}: phase {event.get('ph')!r}")
+            continue
+        found += [
+            f"{number}: {name}"
+            for name, kind in required.items()
+            if not isinstance(event.get(name), kind)
+        ]
+        if event["ph"] == "M" and event.get("name") in METADATA:
+            name, kind = METADATA[event["name"]]
+            if not isinstance(event.get("args", {}).get(name), kind):
+                found.append(f"{number}: args.{name}")
+        if event["ph"] == "X" and not found and event["dur"] < 0:
+            found.append(f"{number}: dur is negative")
+    return found
+
+
+@pytest.fixture(scope="module")
+def book():
+    return load(ROOT / "content", "reference-cpu-2c", is_stale=lambda _: False)
+
+
+@pytest.fixture(scope="module")
+def exported(book):
+    return {
+        path: json.loads(content)
+        for path, content in publish.timelines(book).items()
+        if path.startswith("timelines/reference-cpu-2c/")
+    }
+
+
+@pytest.fixture(scope="module")
+def raw():
+    """Each run of the reference machine that has a timeline, as its trace holds it."""
+    folder = ROOT / "content" / "traces" / "reference-cpu-2c"
+    traces = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return {
+        f"timelines/reference-cpu-2c/{trace['experiment']}.{name}.json": run
+        for trace in traces
+        if "experiment" in trace and isinstance(trace.get("runs"), dict)
+        for name, run in trace["runs"].items()
+        if run["timing"]["timeline"]
+    }
+
+
+def test_every_run_with_a_timeline_is_exported_in_the_published_format(exported, raw):
+    assert exported.keys() == raw.keys()
+    assert len(raw) > 15
+    assert {path: found for path, one in exported.items() if (found := problems(one))} == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda document, _: document.pop("traceEvents"), "no list"),
+        (lambda document, _: document.update(displayTimeUnit="s"), "displayTimeUnit"),
+        (lambda _, event: event.pop("ts"), "ts"),
+        (lambda _, event: event.update(dur="1"), "dur"),
+        (lambda _, event: event.update(pid="rank 0"), "pid"),
+        (lambda _, event: event.update(ph="Q"), "phase"),
+        (lambda _, event: event.update(dur=-1.0), "negative"),
+    ],
+)
+def test_a_document_that_lacks_a_required_field_is_noticed(exported, change, found):
+    document = json.loads(json.dumps(exported["timelines/reference-cpu-2c/ddp.ddp.json"]))
+    event = next(one for one in document["traceEvents"] if one["ph"] == "X")
+    change(document, event)
+    assert any(found in problem for problem in problems(document))
+
+
+def test_events_are_the_spans_of_the_run_in_microseconds_a_process_for_each_rank(exported, raw):
+    for path, document in exported.items():
+        spans = [
+            (s["rank"], s["activity"], s["name"], s["start_seconds"] * 1e6, s["end_seconds"] * 1e6)
+            for s in raw[path]["timing"]["timeline"]
+        ]
+        events = [one for one in document["traceEvents"] if one["ph"] == "X"]
+        assert [(e["pid"], e["cat"], e["name"]) for e in events] == [s[:3] for s in spans]
+        for event, (*_, start, end) in zip(events, spans, strict=True):
+            assert event["ts"] == pytest.approx(start, abs=0.01)
+            assert event["ts"] + event["dur"] == pytest.approx(end, abs=0.01)
+        named = {e["pid"] for e in document["traceEvents"] if e["name"] == "process_name"}
+        assert named == {span[0] for span in spans}
+
+
+def test_the_stated_error_bounds_every_rank_and_counts_offsets_that_were_not_corrected(
+    exported, raw
+):
+    for path, document in exported.items():
+        stated = document["otherData"]["clock_error_microseconds"]
+        for clock in raw[path]["timing"].get("clocks", []):
+            error, offset = clock["error_seconds"] * 1e6, abs(clock["offset_seconds"]) * 1e6
+            assert stated >= error - 0.01
+            assert offset > error or stated >= error + offset - 0.01
+
+
+@pytest.mark.parametrize(
+    ("offset", "error", "stated"),
+    [(0.0, 0.0, 0.0), (2e-6, 5e-6, 7e-6), (9e-6, 5e-6, 5e-6), (-2e-6, 5e-6, 7e-6)],
+)
+def test_an_offset_below_its_error_adds_to_it(book, offset, error, stated):
+    run = book.traces["ddp"].trace.runs["ddp"]
+    clocks = [
+        RankClock(rank=0, offset_seconds=0.0, error_seconds=0.0),
+        RankClock(rank=1, offset_seconds=offset, error_seconds=error),
+    ]
+    timing = run.timing.model_copy(update={"clocks": clocks})
+    worst = trace_events.worst_clock(run.model_copy(update={"timing": timing}))
+    assert worst.seconds == pytest.approx(stated)
+    assert trace_events.worst_clock(book.traces["ddp"].trace.runs["single"]) is None

@@ -1,0 +1,221 @@
+"""Figures that readers operate, in the browser: by keyboard, pointer and touch, and without script."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+MOST_BYTES = 60_000  # of a figure: its part of the page, the drawings of its states, the code
+BUDGET, SCHEDULE, RING = (
+    ("topics/large-models/experiment.html", "wide-bars"),
+    ("topics/large-models/deep.html", "schedule"),
+    ("topics/ddp/deep.html", "ring"),
+)
+REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
+
+
+def _parts(site):
+    """Each figure that readers operate: where, its part of the page, the drawings of its states."""
+    for path in sorted(site.rglob("*.html")):
+        html = path.read_text(encoding="utf-8")
+        for found in re.finditer(r'<figure class="pb-figure pb-play.*?</figure>', html, re.DOTALL):
+            script = re.search(r'data-play="([^"]+)"', found[0])[1]
+            yield f"{path.stem} {script}", found[0].encode(), (path.parent / script).read_bytes()
+
+
+def test_no_figure_takes_more_than_its_bytes(built_site, record_property):
+    code = (built_site / "assets" / "play.js").read_bytes()
+    sizes = {name: [page, drawings, code] for name, page, drawings in _parts(built_site)}
+    assert len(sizes) >= 8
+    for name, parts in sizes.items():
+        zipped = sum(len(gzip.compress(part, 9)) for part in parts)
+        record_property(name, f"{sum(map(len, parts))} bytes, {zipped} gzipped")
+    assert {n: sum(map(len, p)) for n, p in sizes.items() if sum(map(len, p)) > MOST_BYTES} == {}
+
+
+def test_a_run_links_its_timeline_from_its_experiment_and_its_figure(built_site):
+    timelines = {path.name for path in (built_site / "timelines/reference-cpu-2c").iterdir()}
+    linked = set()
+    for page in (built_site / "evidence").glob("*.html"):
+        html = page.read_text()
+        linked |= set(re.findall(r'href="\.\./timelines/reference-cpu-2c/([^"]+)" download', html))
+    assert linked == timelines
+    figures = "".join(page.decode() for _, page, _ in _parts(built_site))
+    in_figures = re.findall(r'href="\.\./\.\./(timelines/[^"]+)" download', figures)
+    assert len(in_figures) > 8
+    for path in in_figures:
+        assert json.loads((built_site / path).read_text())["traceEvents"]
+
+
+class Operated:
+    """One figure of an open page."""
+
+    def __init__(self, page, name):
+        page.evaluate(REVEAL)
+        self.page, self.root = page, page.locator(f"#figure-{name}")
+        self.root.scroll_into_view_if_needed()
+        page.wait_for_function(
+            "name => document.querySelector(`script[src*='-${name}.js']`)", arg=name
+        )
+
+    def drawn(self):
+        return self.root.locator(".pb-states-drawn svg desc").first.text_content()
+
+    def option(self, name):
+        """The label of an option of any control."""
+        exactly = re.compile(rf"^{re.escape(name)}$")
+        return self.root.locator("fieldset label").filter(has_text=exactly).last
+
+    def rows(self):
+        return [
+            int(row.get_attribute("data-state"))
+            for row in self.root.locator("tbody tr").all()
+            if row.is_visible()
+        ]
+
+    def changed(self, act):
+        """Do something, and wait until another state is drawn."""
+        before = self.drawn()
+        act()
+        self.page.wait_for_function(
+            "([name, before]) => document.querySelector(`#${name} svg desc`).textContent !== before",
+            arg=[self.root.get_attribute("id"), before],
+        )
+        return self.drawn()
+
+
+@pytest.fixture
+def operated(built_site, open_page):
+    def opened(figure, **options):
+        path, name = figure
+        options = {"viewport": {"width": 1280, "height": 900}} | options
+        return Operated(open_page(built_site / path, **options), name)
+
+    return opened
+
+
+@pytest.mark.browser
+def test_arrow_keys_choose_a_state_and_the_page_says_which(operated):
+    one = operated(RING)
+    one.root.locator("input").first.focus()
+    first = one.drawn()
+    second = one.changed(lambda: one.page.keyboard.press("ArrowRight"))
+    assert first != second
+    assert one.rows() == [1]
+    assert one.root.locator("[role=status]").text_content().startswith("Steps done: 1")
+    assert one.changed(lambda: one.page.keyboard.press("ArrowLeft")) == first
+
+
+@pytest.mark.browser
+def test_a_combination_without_a_run_shows_the_nearest_and_says_so(operated):
+    one = operated(SCHEDULE)
+    one.changed(one.option("1F1B").click)
+    checked = one.root.locator("input:checked + span").all_text_contents()
+    assert checked == ["1F1B", "8", "4"]  # no run of 1F1B has four microbatches
+    status = one.root.locator("[role=status]")
+    assert status.text_content().startswith("There is no run of that combination")
+    assert status.evaluate("one => one.getBoundingClientRect().height") > 10
+    one.changed(one.option("16").click)
+    assert status.text_content().startswith("Schedule: 1F1B; Microbatches: 16")
+
+
+@pytest.mark.browser
+def test_a_finger_chooses_a_state_on_a_phone_and_nothing_is_cut_off(operated):
+    one = operated(BUDGET, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    one.changed(one.option("equal layers").tap)
+    assert one.root.locator("svg.pb-narrow").first.is_visible()
+    assert one.page.evaluate("document.documentElement.scrollWidth") <= 390
+    for label in one.root.locator("fieldset label").all():
+        assert label.bounding_box()["height"] >= 24
+
+
+@pytest.mark.browser
+def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(operated):
+    one = operated(BUDGET)
+    slider = one.root.locator("input[type=range]")
+    needs = [
+        float(text.get_attribute("data-need"))
+        for text in one.root.locator("svg.pb-wide [data-need]").all()
+    ]
+    lines = one.root.locator("svg.pb-wide .pb-budget")
+    places = []
+    slider.focus()
+    for key in ("Home", "PageUp", "PageUp", "ArrowRight", "End"):
+        one.page.keyboard.press(key)
+        budget = float(slider.input_value())
+        fitting = sum(need <= budget for need in needs)
+        said = slider.get_attribute("aria-valuetext")
+        assert f"{fitting} of {len(needs)} ranks fit" in said
+        assert one.root.locator("output").text_content() == said
+        over = one.root.locator("svg.pb-wide .pb-fails").count()
+        assert over == len(needs) - fitting
+        places.append(float(lines.first.get_attribute("x1")))
+    assert places == sorted(places)
+    assert places[0] < places[-1]
+
+
+@pytest.mark.browser
+def test_a_line_over_a_new_state_stays_where_the_reader_put_it(operated):
+    one = operated(BUDGET)
+    one.root.locator("input[type=range]").focus()
+    one.page.keyboard.press("End")
+    place = one.root.locator("svg.pb-wide .pb-budget").first.get_attribute("x1")
+    one.changed(one.option("Adam").click)
+    moved = float(one.root.locator("svg.pb-wide .pb-budget").first.get_attribute("x1"))
+    assert moved > float(place) - 40  # labels of other lengths shift the axis, not the budget
+    assert one.root.locator("svg.pb-wide .pb-fails").count() == 0
+
+
+@pytest.mark.browser
+def test_a_new_drawing_is_one_stop_with_arrow_keys_inside(operated):
+    one = operated(SCHEDULE)
+    one.changed(one.option("8").click)
+    marks = one.root.locator("svg.pb-wide [data-say]")
+    assert marks.evaluate_all("all => all.filter((one) => one.tabIndex === 0).length") == 1
+    marks.first.focus()
+    one.page.keyboard.press("ArrowRight")
+    assert marks.nth(1).evaluate("one => one === document.activeElement")
+    assert "forward 1" in marks.nth(1).get_attribute("aria-label")
+    stops = one.root.evaluate(
+        "root => [...root.querySelectorAll('input, button, a[href], [tabindex=\"0\"]')]"
+        ".filter((one) => one.checkVisibility() && one.tabIndex === 0 && !one.closest('table')"
+        " && (one.type !== 'radio' || one.checked)).length"
+    )
+    assert stops <= 8  # three choices, a drawing, a table, a button
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("figure", [BUDGET, SCHEDULE, RING])
+def test_without_script_a_figure_is_one_state_and_a_table_of_all(built_site, open_page, figure):
+    path, name = figure
+    page = open_page(
+        built_site / path, java_script_enabled=False, viewport={"width": 1280, "height": 900}
+    )
+    root = page.locator(f"#figure-{name}")
+    assert root.locator("svg.pb-wide").first.is_visible()
+    assert not root.locator("input").first.is_visible()
+    rows = root.locator("tbody tr")
+    assert rows.count() > 5
+    assert all(row.is_visible() for row in rows.all())
+    assert root.locator("tbody tr").last.locator("th").first.is_visible()
+
+
+@pytest.mark.browser
+def test_nothing_in_a_figure_moves_by_itself(operated):
+    one = operated(SCHEDULE, reduced_motion="reduce")
+    one.changed(one.option("16").click)
+    moving = one.root.evaluate(
+        "root => [...root.querySelectorAll('*')].filter((one) => one.getAnimations().length).length"
+    )
+    assert moving == 0
+
+
+def test_only_pages_with_such_a_figure_load_its_code(built_site):
+    with_code = {p for p in built_site.rglob("*.html") if "assets/play.js" in p.read_text()}
+    with_figure = {p for p in built_site.rglob("*.html") if "pb-play" in p.read_text()}
+    assert with_code == with_figure
+    assert {Path(p).name for p in with_code} <= {"deep.html", "trace.html", "experiment.html"}

@@ -1,0 +1,134 @@
+"""What learners type finds what they look for: in a browser, over http and from disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+import yaml
+
+from tests.conftest import BROWSER_SECONDS, listen, slowness, wait_until
+from tests.site.test_search_hides import hidden_in, sentences_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+SEARCHES = yaml.safe_load(Path(__file__).with_name("searches.yml").read_text(encoding="utf-8"))
+NUM_TYPED = 40  # hidden answers that are typed into the search
+FORGET = """() => {
+  for (const name of ["__list", "__meta"])
+    document.querySelector(".md-search-result" + name).replaceChildren();
+}"""
+# Enter opens the link with the highest score; the results are sorted by the best of each page.
+OPENED = """() => {
+  const links = [...document.querySelectorAll(".md-search-result__item:first-child a")];
+  const score = (link) => Number(link.querySelector("[data-md-score]").dataset.mdScore);
+  const best = links.sort((one, other) => score(other) - score(one))[0];
+  return best && [best.href, best.querySelector("h1, h2").textContent];
+}"""
+
+
+class Searching(NamedTuple):
+    """A page of the book with the search open, and where the book stands."""
+
+    page: Page
+    address: str
+
+    def types(self, words: str) -> None:
+        """Put words into the search, and wait until it has answered."""
+        self.page.evaluate(FORGET)
+        self.page.locator(".md-search__input").fill(words)
+        self.page.keyboard.press("End")  # the search listens to keys
+        meta = self.page.locator(".md-search-result__meta")
+        wait_until(lambda: meta.text_content().strip())
+
+    def first(self, words: str) -> tuple[str, str]:
+        """What Enter opens: the page's path and anchor, and the heading shown."""
+        self.types(words)
+        found: tuple[str, str] = wait_until(lambda: self.page.evaluate(OPENED))
+        return found[0].removeprefix(self.address), found[1]
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def served(built_site: Path) -> Iterator[str]:
+    """The address at which the book is served."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(built_site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module", params=["http", "disk"])
+def searching(
+    request: pytest.FixtureRequest, built_site: Path, browser: Browser
+) -> Iterator[Searching]:
+    """The home page with the search open."""
+    address = f"{built_site.as_uri()}/"
+    if request.param == "http":
+        address = request.getfixturevalue("served")
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(1000 * BROWSER_SECONDS * slowness())
+    complaints: list[str] = []
+    listen(page, complaints)
+    page.goto(f"{address}index.html")
+    page.locator(".md-search__input").click()
+    yield Searching(page, address)
+    page.close()
+    assert complaints == []
+
+
+def test_there_are_thirty_searches():
+    assert len({one["types"] for one in SEARCHES}) >= 30
+
+
+@pytest.mark.parametrize("one", SEARCHES, ids=[one["types"] for one in SEARCHES])
+def test_what_learners_type_opens_what_they_look_for(searching, one):
+    opened, heading = searching.first(one["types"])
+    assert opened.split("#")[0] == f"{one['page']}.html", heading
+    assert one.get("heading", "").lower() in heading.lower(), opened
+
+
+def test_enter_opens_the_first_hit(searching):
+    opened, _ = searching.first("local sgd")
+    page = searching.page
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{searching.address}{opened}")
+    page.go_back()
+    page.locator(".md-search__input").click()
+
+
+def test_no_result_shows_an_answer_that_a_reader_types(searching, built_site):
+    asked = 0
+    for path in sorted(built_site.glob("topics/*/*.html")):
+        longest = sorted(set(sentences_of(hidden_in(path))), key=len)[-2:]
+        for sentence in longest[: max(0, NUM_TYPED - asked)]:
+            searching.types(sentence.replace('"', " "))
+            shown = searching.page.locator(".md-search-result__list").text_content()
+            assert sentence not in " ".join(shown.split())
+            asked += 1
+    assert asked == NUM_TYPED
+
+
+def test_lessons_rank_before_evidence_machines_and_retracted_sentences(searching):
+    for words in ("gradient", "memory", "rank", "peak", "DDP"):
+        searching.types(words)
+        list_of = searching.page.locator(".md-search-result__item > a:first-child")
+        found = list_of.evaluate_all("links => links.map(link => link.href)")
+        places = [one.removeprefix(searching.address).split("/")[0] for one in found]
+        others = [at for at, place in enumerate(places) if place not in ("topics", "glossary.html")]
+        lessons = [at for at, place in enumerate(places) if place == "topics"]
+        assert lessons, words
+        assert lessons[-1] < min(others, default=len(places)), (words, places)

@@ -1,0 +1,80 @@
+"""What waits for an answer: which question opens it, and the switch that opens everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.site.asking import CHALLENGE, RECALL
+from tests.site.html_reading import read
+
+pytestmark = pytest.mark.browser
+
+LEARN = "topics/averaging/learn.html"
+LESSONS = [LEARN, "topics/averaging/why.html", "topics/sharding/deep.html"]
+
+
+def test_each_line_that_waits_leads_to_the_question_that_opens_it(frozen_site, open_page):
+    seen = 0
+    for name in LESSONS:
+        page = open_page(frozen_site / name)
+        for line in page.locator(".pb-waits").filter(visible=True).all():
+            waiting = line.locator("xpath=preceding-sibling::*[1]").get_attribute("data-after")
+            link = line.get_by_role("link")
+            assert link.get_attribute("href") == f"#item-{waiting}"
+            asked = page.locator(f"#item-{waiting} .pb-asked legend").inner_text()
+            said = link.inner_text().strip("“”").removesuffix(" …")
+            assert " ".join(said.split()) in " ".join(asked.split())
+            seen += 1
+        page.close()
+    assert seen >= 4
+
+
+def test_a_reader_can_show_everything_and_the_browser_keeps_that(frozen_site, open_page):
+    page = open_page(frozen_site / LEARN)
+    switch = page.get_by_role("checkbox", name="show everything at once")
+    waiting = page.locator("[data-after]")
+    assert waiting.count() > 2
+    assert not waiting.filter(visible=True).count()
+    switch.focus()
+    page.keyboard.press("Space")
+    assert waiting.filter(visible=True).count() == waiting.count()
+    assert not page.locator(".pb-waits").filter(visible=True).count()
+    details = page.locator("details[data-after]").first
+    assert details.get_attribute("open") is not None
+    page.goto((frozen_site / LESSONS[1]).as_uri())  # another page
+    assert switch.is_checked()
+    assert page.locator("[data-after]").filter(visible=True).count()
+    assert not page.locator(".pb-answer[open]").count()  # questions still ask
+    switch.uncheck()
+    assert not page.locator("[data-after]").filter(visible=True).count()
+    page.reload()
+    assert not switch.is_checked()
+
+
+def test_without_storage_the_switch_works_for_its_page(frozen_site, open_page):
+    page = open_page("about:blank")
+    page.add_init_script(
+        "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }"
+    )
+    page.goto((frozen_site / LEARN).as_uri())
+    page.get_by_role("checkbox", name="show everything at once").check()
+    waiting = page.locator("[data-after]")
+    assert waiting.filter(visible=True).count() == waiting.count()
+    page.reload()
+    assert not waiting.filter(visible=True).count()
+
+
+def test_only_commitments_and_recall_ask_how_sure_one_is(frozen_site):
+    asked = {}
+    for name in (*LESSONS, CHALLENGE, RECALL, "topics/averaging/trace.html"):
+        reading = read(frozen_site / name)
+        form = None
+        for tag in reading.tags:
+            if "pb-item" in tag.classes:
+                form = tag.attributes["data-as"]
+                asked.setdefault(form, [])
+            if "pb-sure" in tag.classes:
+                asked[form].append(name)
+    assert all(asked.pop(kind) for kind in ("commit", "before", "recall"))
+    assert asked.keys() == {"question", "challenge"}
+    assert not any(asked.values())
