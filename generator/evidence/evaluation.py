@@ -112,6 +112,8 @@ class Evidence:
             self.note(*found.runs)
             if found.absent or found.is_borrowed:
                 self.lacks.add(expression)
+            if found.absent and found.absent.run:
+                self.note(found.absent.run)
             return replace(found, lacks=frozenset(self.lacks))
         finally:
             self.lacks = outer

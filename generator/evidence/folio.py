@@ -128,6 +128,7 @@ class Folio:
 
     def place_of(self, path: str) -> str:
         """Where the row of a run stands, from the site's root: on the section's machine."""
+        self.run(path)
         experiment, _, name = path.partition(".")
         machines = self.book.machines.items()
         first = next((machine for machine, one in machines if experiment in one.traces), None)

@@ -33,7 +33,6 @@ def entries(used_in: Mapping[str, tuple[str, ...]], folio: Folio) -> Iterator[En
         folio: the page of the glossary.
     """
     for term in folio.book.terms:
-        folio.run(term.run)
         yield Entry(term, tuple(_page(path, folio) for path in used_in.get(term.id, ())))
 
 
