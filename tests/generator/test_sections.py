@@ -76,6 +76,18 @@ def test_a_questions_key_comes_from_the_machine_of_its_section(desk):
     assert sections(pages[DEEP])["2 What a split saves"] == {"reference-frozen"}
 
 
+def test_links_know_the_digest_of_a_question_whichever_machine_it_comes_from(desk):
+    desk.change_run("tiny_memory.whole_budget", machine="desk", status="completed", error=None)
+    pages = rendering.render(desk.load())
+    marks = re.search(r'data-page="sharding/deep" data-items="([^"]*)"', pages["topics/index.md"])
+    pairs = (one.lstrip("!").split(":") for one in marks[1].split())
+    known = {name: digests for name, *digests in pairs}
+    asked = dict(re.findall(r'data-item="([^"]+)" data-digest="([^"]+)"', pages[DEEP]))
+    assert asked
+    assert all(digest in known[name] for name, digest in asked.items())
+    assert len(known["who-fits"]) == 2, "the desk's runs leave it open"
+
+
 def test_a_run_that_ended_otherwise_here_is_told_at_the_foot(desk):
     desk.change_run("tiny_memory.halves", machine="desk", expected_status="out_of_memory")
     page = rendering.render(desk.load())[DEEP]
