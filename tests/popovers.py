@@ -1,16 +1,20 @@
-"""What a built site says of its numbers: each popover with its value and its command."""
+"""What a built site says of its numbers: each value with its source and its command.
+
+Read from the data of a page, independently of the script that shows it to a reader.
+"""
 
 from __future__ import annotations
 
-import html
+import json
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-_POPOVER = re.compile(r'<div popover id="(pb-v\d+)">(.*?)</div>', re.DOTALL)
-_HEAD = re.compile(r"<p><b>(.*?)</b>: (\w+)")
-_ROW = re.compile(r"<dt>(.*?)</dt><dd>(.*?)</dd>", re.DOTALL)
-_INPUT = re.compile(r"= (.*) \((\w+)\)$")
+BLOCK = re.compile(
+    r'<script type="application/json" id="pb-sources"[^>]*>(.*?)</script>', re.DOTALL
+)
+KINDS = ("given", "measured", "computed", "simulated", "cited")
 
 
 @dataclass(frozen=True)
@@ -21,46 +25,59 @@ class Popover:
         page: the page's path under the site.
         shown: the value as printed.
         kind: given, measured, computed, simulated or cited.
+        formula: of a computed one; of a cited one, what is cited.
         source: where it was read off; None for what is computed.
+        on: the machine, when, and which torch; None for what is computed.
         exactly: the same with all digits; None for words and for what is computed.
         command: what measures it again; None where nothing does.
         inputs: of a computed one, the values it was computed from, as printed, with their kinds.
+        nature: where no real run decided it, what did.
     """
 
     page: str
     shown: str
     kind: str
+    formula: str | None
     source: str | None
+    on: str | None
     exactly: str | None
     command: str | None
     inputs: tuple[tuple[str, str], ...]
+    nature: str | None
 
 
 def popovers(site: Path) -> list[Popover]:
-    """Every popover of every page, in the order of the pages."""
+    """Every value of every page that one can open, in the order of the pages."""
     found = []
     for path in sorted(site.rglob("*.html")):
         page = path.relative_to(site).as_posix()
-        for _, body in _POPOVER.findall(path.read_text(encoding="utf-8")):
-            found.append(_read(page, body))
+        found += popovers_of(path.read_text(encoding="utf-8"), page)
     return found
 
 
-def _read(page: str, body: str) -> Popover:
-    shown, kind = _HEAD.search(body).groups()
-    rows = [(_text(name), _text(said)) for name, said in _ROW.findall(body)]
-    facts = dict(rows)
-    inputs = [_INPUT.search(said) for name, said in rows if name == "from"]
+def popovers_of(html: str, page: str = "") -> list[Popover]:
+    """Every value of one page, by its number."""
+    block = BLOCK.search(html)
+    data = json.loads(block[1]) if block else {"values": []}
+    return [_read(page, row, data) for row in data["values"]]
+
+
+def _read(page: str, row: list, data: dict) -> Popover:
+    shown, kind, formula, of, again, exact, _, nature = row + [0] * (8 - len(row))
+    inputs = [data["values"][at] for at in of] if isinstance(of, list) else []
+    assert len(row) > 3 or KINDS[kind] in ("computed", "cited"), row
+    run = None if isinstance(of, list) or KINDS[kind] in ("computed", "cited") else data["runs"][of]
+    names = [part for part in run[1:3] if part] if run else []
+    path = shlex.quote(".".join([*names, formula]))
     return Popover(
         page,
-        _text(shown),
-        kind,
-        facts.get("from"),
-        facts.get("exactly"),
-        facts.get("repeat") or facts.get("repeat its inputs"),
-        tuple(one.groups() for one in inputs if one),
+        shown,
+        KINDS[kind],
+        None if run else formula,
+        " · ".join([*names, formula]) if run else None,
+        ", ".join(filter(None, [run[0], *run[3:5]])) if run else None,
+        (shown if exact == 1 else exact) or None,
+        f"{data['command']} {path if again == 1 else again}" if again else None,
+        tuple((one[0], KINDS[one[1]]) for one in inputs),
+        nature or None,
     )
-
-
-def _text(markup: str) -> str:
-    return html.unescape(re.sub(r"<[^>]+>", "", markup))

@@ -1,13 +1,15 @@
 """What a page of a whole book never shows: a hole, a notice that comes first, two machines at once.
 
-In: a page as Markdown, with its popovers. Out: what is wrong with it, one line each.
+In: a page as Markdown, with the sources of its values. Out: what is wrong with it, one line each.
 """
 
 from __future__ import annotations
 
-import html
+import json
 import re
 from collections.abc import Collection, Iterator
+
+from tests.popovers import BLOCK, KINDS
 
 # What the generator prints where a run, a value, a verdict, a key or an output is missing.
 HOLES = (
@@ -19,7 +21,7 @@ HOLES = (
 )  # fmt: skip
 # Names of runs, and the choices of filters, which are those of all machines.
 _NAMES = re.compile(r'<form class="pb-sift.*?</form>|<code>.*?</code>', re.DOTALL)
-_POPOVER = re.compile(r'<div popover id="(pb-v\d+)"[^>]*>(.*?)</div>', re.DOTALL)
+_VALUE = re.compile(r'data-v="(\d+)"')
 _HEADING = re.compile(r'^(?=#{1,3} |<section class="pb-retraction)', re.MULTILINE)
 _ITEM = re.compile(r'<form class="pb-item" data-item="([^"]+)".*?data-kind="(\w+)"', re.DOTALL)
 _RIGHT = re.compile(r'<li data-verdict="right"([^>]*)>')
@@ -39,23 +41,33 @@ def comes_first(page: str, machines: Collection[str]) -> list[str]:
     return [one for one in ("pb-notice", *machines) if one in top]
 
 
-def mixed(page: str, machines: Collection[str]) -> list[str]:
-    """The sections whose values come from more than one machine, by the values' popovers."""
-    of_value = {
-        name: {machine for machine in machines if machine in html.unescape(body)}
-        for name, body in _POPOVER.findall(page)
-    }
+def mixed(page: str) -> list[str]:
+    """The sections whose values come from more than one machine, by the sources of the values."""
     body = _body(page).split('<aside class="pb-elsewhere"')[0]
     return [
         section.splitlines()[0]
         for section in _HEADING.split(body)
-        if len(set().union(*(of_value[one] for one in _opened(section, of_value)))) > 1
+        if len(machines_behind(section, page)) > 1
     ]
 
 
-def _opened(section: str, known: Collection[str]) -> Iterator[str]:
-    """The popovers that the values of a section open."""
-    return (one for one in re.findall(r'popovertarget="(pb-v\d+)"', section) if one in known)
+def machines_behind(section: str, page: str) -> set[str]:
+    """The machines that measured what a section of a page prints."""
+    block = BLOCK.search(page)
+    data = json.loads(block[1]) if block else {}
+    return {
+        machine for number in _VALUE.findall(section) for machine in _measured(int(number), data)
+    }
+
+
+def _measured(number: int, data: dict) -> Iterator[str]:
+    """The machine of a value, or those of the values it was computed from."""
+    _, kind, _, of, *_ = [*data["values"][number], 0]
+    if isinstance(of, list):
+        for one in of:
+            yield from _measured(one, data)
+    elif KINDS[kind] not in ("computed", "cited"):
+        yield data["runs"][of][0]
 
 
 def unsound(page: str) -> list[str]:
@@ -81,6 +93,6 @@ def _has_key(item: str, kind: str) -> bool:
 
 
 def _body(page: str) -> str:
-    """A page without what stands above its Markdown, and without its popovers."""
+    """A page without what stands above its Markdown, and without the sources of its values."""
     _, _, body = page.split("---\n", 2)
-    return body.split('<div class="pb-provenances"')[0]
+    return BLOCK.sub("", body)

@@ -34,7 +34,7 @@ from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.filters import Label, Showed
-from generator.items import evidence_checks, quiz_balance, writing_checks
+from generator.items import evidence_checks, quiz_balance, variants, writing_checks
 from generator.items.item_seen import seen
 
 if TYPE_CHECKING:
@@ -168,7 +168,8 @@ def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for position, item in enumerate(document.model.items):
-        for path, message in evidence_checks.mistakes(item, evidence):
+        found = (*evidence_checks.mistakes(item, evidence), *variants.mistakes(item, evidence))
+        for path, message in found:
             yield document.error(("items", position, *path), message)
 
 

@@ -26,9 +26,8 @@ from generator.content.modes.cost import CostRow, CostTable
 from generator.content.modes.trials import Trial
 from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
-from generator.evidence import growth, law_formula, law_sides
+from generator.evidence import growth, law_formula, law_sides, play_states
 from generator.evidence.expression import CALLS
-from generator.figures.play import states
 from generator.items import evidence_checks
 from runners.traces.records import Run
 
@@ -58,7 +57,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
         if figure.growth:
             for field, message in growth.faults(evidence, figure.growth):
                 yield ("figures", position, "growth", field), message
-        for path, message in states.faults(figure, evidence):
+        for path, message in play_states.faults(figure, evidence):
             yield ("figures", position, *path), message
     for kind, check in _BY_MODE.items():
         if isinstance(model, kind):

@@ -55,7 +55,7 @@ class Document(Generic[WrittenT]):
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """Every text of the file, in the order in which the models declare it."""
-        return tuple(_fields(self.model, ()))
+        return tuple(fields_of(self.model))
 
     @cached_property
     def listings(self) -> tuple[Listing, ...]:
@@ -235,7 +235,8 @@ def _listings(thing: object) -> Iterator[Listing]:
             yield from _listings(element)
 
 
-def _fields(model: BaseModel, path: Path) -> Iterator[Field]:
+def fields_of(model: BaseModel, path: Path = ()) -> Iterator[Field]:
+    """Every text of a part of a file, in the order in which the models declare it."""
     for name, key, mark in marks(type(model)):
         yield from _walk(getattr(model, name), mark, (*path, key))
 
@@ -244,7 +245,7 @@ def _walk(value: object, mark: str | None, path: Path) -> Iterator[Field]:
     if isinstance(value, str):
         yield Field(path, mark, value)
     elif isinstance(value, BaseModel):
-        yield from _fields(value, path)
+        yield from fields_of(value, path)
     elif isinstance(value, list):
         for position, element in enumerate(value):
             yield from _walk(element, mark, (*path, position))

@@ -91,14 +91,15 @@ class Fault(NamedTuple):
     message: str
 
 
-def expressions(text: str) -> list[Expressed]:
+@lru_cache(maxsize=65536)
+def expressions(text: str) -> tuple[Expressed, ...]:
     """The expressions of a text, in order."""
     found = []
     for match in _EXPRESSION.finditer(text):
         inside = match[1]
         lead = len(inside) - len(inside.lstrip())
         found.append(Expressed(match.start(1) + lead, inside.strip(), match.start(), match.end()))
-    return found
+    return tuple(found)
 
 
 @lru_cache(maxsize=65536)

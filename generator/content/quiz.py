@@ -98,6 +98,8 @@ class _Item(Written):
         explains: the mechanism, shown with the answer.
         claims: evidence shown with the answer, beside what options name.
         misconceptions: what a wrong answer shows, where no option or slip names it.
+        variants: the same question on other runs, which Recall asks in turn: each maps runs that it
+            reads to others, as in `{growth.ddp_ranks_2: growth.ddp_ranks_4}`.
         accepts: rules of item writing that this item breaks knowingly, each with the reason.
         this_table: values that the question is about, shown below the stem. A graded item may hang
             on a difference of times only if it shows them here: on another machine both the times
@@ -112,6 +114,7 @@ class _Item(Written):
     explains: Prose | None = None
     claims: list[ClaimId] = []
     misconceptions: list[Id] = []
+    variants: list[Annotated[dict[RunPath, RunPath], Field(min_length=1)]] = []
     accepts: dict[str, str] = {}
     this_table: Table | None = None
 

@@ -1,6 +1,7 @@
-"""Which topics a claim belongs to: those whose pages and questions name it, and its file's own.
+"""Which topics a claim belongs to, and which lessons use it.
 
-In: a book's documents. Out: topic ids by claim, in the order in which the book has its topics.
+In: a book's documents. Out: by claim, the ids of the topics whose pages and questions name it, and
+of its file's own; and the lessons that name it or ask about it. All in the order of the book.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from generator.content.book import Book
+from generator.content.book import Book, Topic
 from generator.content.claim import ClaimFile
 from generator.content.documents import Document
+from generator.content.lesson import Mode
+from generator.content.quiz import QuizFile
+from generator.content.yaml_source import Path
 
+Lesson = tuple[str, Mode]
 CLAIM_KEYS = frozenset({"claims", "claim", "law", "refuted_by", "decides"})  # ids of claims
 _QUOTED = re.compile(
     r"\b(?:showed|verdict|holds|predicted|observed)\(\s*['\"]([a-z0-9-]+(?:@[a-z_]+\.[a-z0-9_]+)?)['\"]\s*\)"
 )
-_TOPIC = re.compile(r"(?:^|/)topics/([^/]+)/[^/]+$")
+_TOPIC = re.compile(r"(?:^|/)topics/([^/]+)/([^/]+)\.yml$")
 
 
 def topics_by_claim(book: Book) -> dict[str, tuple[str, ...]]:
@@ -37,10 +42,39 @@ def _named(document: Document[Any], book: Book) -> Iterator[tuple[str, str]]:
                 yield from ((topic, name) for name in book.laws.of_law[claim.id])
         return
     place = _TOPIC.search(document.source.file)
-    if place is None:
-        return
+    if place is not None:
+        yield from ((place[1], claim) for _, claim in _claims_named(document))
+
+
+def _claims_named(document: Document[Any]) -> Iterator[tuple[Path, str]]:
+    """Every claim that a file names, with the place of the field that names it."""
     for one in document.fields:
         if one.name in CLAIM_KEYS:
-            yield place[1], one.text
+            yield one.path, one.text
         for claim in _QUOTED.findall(one.text):
-            yield place[1], claim
+            yield one.path, claim
+
+
+def lessons_by_claim(book: Book) -> dict[str, tuple[Lesson, ...]]:
+    """The lessons that use each claim, as topic and mode; Recall only where no other asks it."""
+    found: dict[str, set[Lesson]] = {}
+    for document in book.documents:
+        place = _TOPIC.search(document.source.file)
+        topic = next((one for one in book.topics if place and one.id == place[1]), None)
+        if place is None or topic is None:
+            continue
+        for path, claim in _claims_named(document):
+            modes = (
+                _asking(topic, document.model.items[int(path[1])].id)
+                if isinstance(document.model, QuizFile)
+                else [mode for mode in topic.lessons if mode == place[2]]
+            )
+            found.setdefault(claim, set()).update((topic.id, mode) for mode in modes)
+    order = [(topic.id, mode) for topic in book.topics for mode in topic.items_by_mode]
+    return {name: tuple(one for one in order if one in uses) for name, uses in found.items()}
+
+
+def _asking(topic: Topic, item: str) -> list[Mode]:
+    """The modes that ask an item."""
+    modes = [mode for mode, items in topic.items_by_mode.items() if item in items]
+    return [mode for mode in modes if mode != "recall"] or modes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from generator.content import prose
 from generator.content.book import Book
@@ -36,6 +36,7 @@ CITED_UNITS = {
     "bytes": units.BYTES, "count": units.COUNT, "share": units.SHARE, "plain": units.PLAIN,
 }  # fmt: skip
 Printable = Value | Label | Showed
+Made = TypeVar("Made")
 NOTHING = Label("")
 
 
@@ -57,6 +58,7 @@ class Evidence:
         self._reference: Evidence | None = None
         self._texts: dict[Hashable, str] = {}
         self._places: dict[str, tuple[Document[Any], Field]] | None = None
+        self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
     def over(self, book: Book) -> Evidence:
         """The same over a book whose traces, machines, claims and references are the same.
@@ -336,6 +338,14 @@ class Evidence:
         if key not in self._texts:
             self._texts[key] = make()
         return self._texts[key]
+
+    def once(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
+        """What is made of one thing, an item for instance, made once for this very book."""
+        key = (what, id(thing))
+        if key not in self._made:
+            self._made[key] = (thing, make())  # it is kept, so that no other has its id
+        made: Made = self._made[key][1]
+        return made
 
     def comparable(self, found: Evaluation) -> verdicts.Side:
         """A result that a claim can be judged on: a value, a constant, samples, or a list."""

@@ -176,6 +176,17 @@ class Folio:
             self.runs.add(path)
         return run
 
+    def experiment_of(self, claim: str) -> str:
+        """The experiment that a claim rests on first of all; empty where no run decides it."""
+        runs = self.outcomes[claim].runs
+        return runs[0].partition(".")[0] if runs else ""
+
+    def claim_place(self, claim: str) -> str:
+        """Where a claim stands with its numbers, from the site's root."""
+        experiment = self.experiment_of(claim)
+        page = f"evidence/{experiment}.html" if experiment in self.book.traces else "evidence.html"
+        return f"{page}#claim-{claim}"
+
     def strategy(self, run: Run) -> str:
         """What a run did, in the words of the interface."""
         if run.settings.get("gradient_as_bucket_view"):

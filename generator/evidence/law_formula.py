@@ -65,6 +65,15 @@ def printed(claim: Claim) -> str | None:
 
 
 @lru_cache(maxsize=4096)
+def named(path: str) -> str | None:
+    """The short name of what a run was given, such as `model bytes`; None where it has none."""
+    try:
+        return _words(_tree(expression.parsed(path), is_given=True))
+    except (_Unsaid, ExpressionError):
+        return None
+
+
+@lru_cache(maxsize=4096)
 def _printed(predicted: str, relation: str, observed: str, is_rough: bool) -> str | None:
     if relation not in SIGNS:
         return None

@@ -14,7 +14,7 @@ from runners.traces.records import Run
 
 _OF_BYTES = {8: "float64", 4: "float32", 2: "bfloat16"}
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam"}
-CROWDED = "more than cores"
+CROWDED = "oversubscribed"  # the word behind a time of ranks that took turns
 SPELLED = {2: "two", 3: "three", 4: "four", 8: "eight"}
 STATE = "mostly model state"  # parameters, gradients, optimizer state and buckets
 ACTIVATIONS = "mostly activations"
@@ -81,7 +81,7 @@ def _ranks(name: str, run: Run) -> str:
     """Over how many ranks a run went, in a word, or as the run's own setting where it has none."""
     if run.world_size == 1:
         return "on one rank"
-    crowd = f", {CROWDED}" if is_crowded(run) else ""
+    crowd = ", more than cores" if is_crowded(run) else ""
     return f"over {SPELLED.get(run.world_size, f'{{{{ {name}.world_size }}}}')} ranks{crowd}"
 
 

@@ -25,12 +25,17 @@ def command(paths: Iterable[str], machine: str, reference: str) -> str:
         machine: whose trace the page shows.
         reference: the machine that the command takes without being told.
     """
+    return f"{COMMAND} {arguments(paths, machine, reference)}"
+
+
+def arguments(paths: Iterable[str], machine: str, reference: str) -> str:
+    """What follows the command."""
     on = [] if machine == reference else ["--from", machine]
-    return " ".join([COMMAND, *map(shlex.quote, (*on, *paths))])
+    return " ".join(map(shlex.quote, (*on, *paths)))
 
 
-def command_for(value: Value, reference: str) -> str | None:
-    """The line for a value, measured or simulated, or for what it is computed from.
+def arguments_for(value: Value, reference: str) -> str | None:
+    """What follows the command for a value, measured or simulated, or for what it is computed from.
 
     Args:
         value: as a page shows it; values of one page come from one machine.
@@ -43,7 +48,12 @@ def command_for(value: Value, reference: str) -> str | None:
     of_runs = [one for one in origins if one and one.run and one.field]
     if value.absent or not of_runs:
         return None
-    return command(_gathered(map(_path, of_runs)), of_runs[0].machine, reference)
+    return arguments(_gathered(map(_path, of_runs)), of_runs[0].machine, reference)
+
+
+def is_own_path(said: str, origin: Origin) -> bool:
+    """Whether arguments name nothing but where a value was read off, in plain quotes or none."""
+    return said in (_path(origin), f"'{_path(origin)}'")
 
 
 def _path(origin: Origin) -> str:

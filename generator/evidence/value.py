@@ -10,13 +10,15 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import Literal, NamedTuple, get_args
 
 from generator.evidence import units
 from generator.evidence.units import AS_RULED, Form, Unit, UnitError, Way
 from runners.traces.schema import Nature
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _NOT_REAL: tuple[Nature, ...] = ("simulated", "paced")
 _SUM, _PRODUCT, _ATOM = 1, 2, 3  # how strongly a formula holds together
 
@@ -98,14 +100,14 @@ class Value:
     words: str | None = None
     binding: int = field(default=_ATOM, compare=False, repr=False)
 
-    @property
+    @cached_property
     def machines(self) -> frozenset[str]:
         """The machines that measured what it is made of."""
         if self.origin:
             return frozenset({self.origin.machine} if self.origin.machine else ())
         return frozenset().union(*(one.machines for one in self.inputs))
 
-    @property
+    @cached_property
     def leaves(self) -> tuple[Value, ...]:
         """The distinct values read off that it is made of, in the order of the formula."""
         if not self.inputs:
@@ -119,21 +121,26 @@ class Value:
             one.origin is not None and "digest" in one.origin.field for one in self.leaves
         )
 
-    @property
+    @cached_property
     def nature(self) -> Nature:
         """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""
         read_off = [one for one in self.leaves if one.kind in ("measured", "simulated")]
         natures = {one.origin.nature for one in read_off if one.origin}
         return next((one for one in _NOT_REAL if one in natures), "real")
 
-    @property
+    @cached_property
     def is_crowded(self) -> bool:
         """Whether a time decided it that ranks took while they took turns on the cores."""
         origins = [one.origin for one in self.leaves if one.origin and one.kind == "measured"]
         return any(one.is_crowded and one.field.startswith("timing.") for one in origins)
 
-    def __str__(self) -> str:
+    @cached_property
+    def printed(self) -> str:
+        """The value as every page prints it."""
         return self.words or units.printed(self.number, self.unit, self.form)
+
+    def __str__(self) -> str:
+        return self.printed
 
     def shown(self, *, digits: int | None = None, way: Way | None = None) -> Value:
         """The same value, printed with so many digits, or in another way (see `units.Form`)."""

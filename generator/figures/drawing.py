@@ -92,8 +92,8 @@ class Drawing:
 
     `look` is one or more words: the classes of a shape without `pb-`. One of them names what the
     shape stands for, such as `compute` or `series-a`, and with it the colour. `say` tells what a
-    mark stands for; figures.js shows it under the pointer and the keyboard. `opens` is the id of
-    the popover with the mark's source.
+    mark stands for; figures.js shows it under the pointer and the keyboard. `opens` is the
+    number of the mark's value among the page's sources.
     """
 
     width: float

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
+from generator.evidence.regime import CROWDED, is_crowded
 from generator.figures.epochs_figure import epochs
 from generator.figures.growth_figure import growth
 from generator.figures.memory_figure import memory_bars
@@ -68,11 +69,19 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
 
 
 def _natures(figure: Figure, folio: Folio) -> Markup:
-    """What no word beside a bar or a point could say: that a run drawn here is not a real one."""
-    runs = filter(None, map(folio.book.run, _named(figure)))
-    found = sorted({run.nature for run in runs} - {"real"})
+    """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
+    runs = list(filter(None, map(folio.book.run, _named(figure))))
+    found: list[str] = sorted({run.nature for run in runs} - {"real"})
+    if _draws_times(figure) and any(map(is_crowded, runs)):
+        found.append(CROWDED)
     marks = (Markup(' <small class="pb-nature">{}</small>').format(one) for one in found)
     return Markup("").join(marks)
+
+
+def _draws_times(figure: Figure) -> bool:
+    """Whether a figure draws times whose labels do not say how many ranks shared a core."""
+    measured = figure.growth.measured if figure.growth else None
+    return figure.kind == "timeline" or "timing." in (measured or "")
 
 
 def _named(figure: Figure) -> list[str]:

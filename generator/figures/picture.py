@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.figures.drawing import Drawing
+from generator.figures.play.played import Played
 
-if TYPE_CHECKING:
-    from generator.figures.play.frame import Played
-
-_TARGET = re.compile(r'popovertarget="([^"]+)"')
+_TARGET = re.compile(r'data-v="([^"]+)"')
 
 
 @dataclass
@@ -54,7 +51,7 @@ def figure_svg(
     return drawing.svg(f"{figure.id}-{part}", title, description, f"pb-{part}")
 
 
-def source_of(button: Markup | str) -> str:
-    """The popover that a shown value opens, by its id; empty where it opens none."""
-    found = _TARGET.search(button)
+def source_of(shown: Markup | str) -> str:
+    """The number of a shown value among the page's sources; empty where it has none."""
+    found = _TARGET.search(shown)
     return found[1] if found else ""

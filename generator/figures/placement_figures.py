@@ -11,7 +11,7 @@ from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
 from generator.figures.drawings import placement as drawing
 from generator.figures.drawings.placement import Lane, Panel, Piece
 from generator.figures.picture import Picture, Table, figure_svg
-from runners.traces.records import Run
+from runners.traces.records import RankRecord, Run
 
 PHASES = ("build", "wrap", "forward", "loss", "backward", "optimizer")
 
@@ -41,16 +41,12 @@ def _travels(path: str, run: Run, folio: Folio) -> tuple[str, ...]:
     """What travels in one step: each operation, summed over the ranks that send."""
     sent: dict[str, list[str]] = {}
     for position, record in enumerate(run.ranks):
-        for collective in record.collectives:
-            value = folio.value(
-                f"{path}.ranks[{position}].collectives['{collective.operation}'].bytes"
-            )
+        for operation in _sent(record):
+            value = folio.value(f"{path}.ranks[{position}].collectives['{operation}'].bytes")
             if value is not None:
-                sent.setdefault(collective.operation, []).append(str(value))
+                sent.setdefault(operation, []).append(str(value))
     lines = []
     for operation, sizes in sorted(sent.items()):
-        if operation in ("recv", "barrier"):
-            continue
         distinct = list(dict.fromkeys(sizes))
         words = folio.ui["figure"]
         lines.append(f"{operation} {' / '.join(distinct)} {words['per_rank']}")
@@ -105,11 +101,36 @@ def _table(placed: list[_Placed], folio: Folio) -> Table:
     return table
 
 
+def _by_rank(placed: list[_Placed], folio: Folio, *, travel: bool) -> Table:
+    """What a drawing prints beside each rank: the parameters that it holds, and what it sends."""
+    words = folio.ui["figure"]
+    table = Table([words["of_rank"], words["bytes"]])
+    for one in placed:
+        name = f"{folio.strategy(one.run)} · " if len(placed) > 1 else ""
+        for position, record in enumerate(one.run.ranks):
+            base, rank = f"{one.path}.ranks[{position}]", f"{name}{words['rank']} {position}"
+            if record.memory and record.memory.largest:
+                held = folio.cell(f"{base}.memory.largest.parameters_bytes")
+                table.rows.append([f"{rank} · {words['parameters'].lower()}", held])
+            for operation in _sent(record) if travel else ():
+                sent = folio.cell(f"{base}.collectives['{operation}'].bytes")
+                table.rows.append([f"{rank} · {operation}", sent])
+    return table
+
+
+def _sent(record: RankRecord) -> list[str]:
+    """The operations in which a rank sends."""
+    found = {one.operation for one in record.collectives}
+    return sorted(found - {"recv", "barrier"})
+
+
 def _picture(
     figure: Figure,
     folio: Folio,
     placed: list[_Placed],
     draw: Callable[[list[_Placed], Layout], Drawing],
+    *,
+    travel: bool = True,
 ) -> Picture:
     table = _table(placed, folio)
     if not placed:
@@ -119,7 +140,7 @@ def _picture(
         figure_svg(draw(placed, layout), figure, folio, layout.name, description)
         for layout in (WIDE, NARROW)
     ]
-    return Picture(table, drawings)
+    return Picture(table, drawings, details=_by_rank(placed, folio, travel=travel))
 
 
 def placement(figure: Figure, folio: Folio) -> Picture:
@@ -129,6 +150,7 @@ def placement(figure: Figure, folio: Folio) -> Picture:
         folio,
         _placed(figure, folio),
         lambda placed, layout: drawing.panels([one.panel for one in placed], layout, travel=False),
+        travel=False,
     )
 
 

@@ -30,7 +30,7 @@ from generator.content.quiz import (
     Several,
     Table,
 )
-from generator.evidence import law_formula, quantifier, units
+from generator.evidence import law_formula, quantifier, regime, units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import AbsentError, ExpressionError, Value
 from generator.evidence.verdicts import sides
@@ -247,6 +247,11 @@ def _rule(claim: Claim, evidence: Evidence) -> Iterator[str]:
     if claim.domain:
         kept = claim.domain.model_dump(exclude={"because"}, exclude_none=True)
         yield f"  holds where  {', '.join(f'{k}: {v}' for k, v in kept.items())}"
+    runs = {path: evidence.book.run(path) for path in evidence.outcome(claim.id).runs}
+    measured = {path: run for path, run in runs.items() if run is not None}
+    conditions = regime.line(claim, measured, lambda run: run.strategy)
+    if conditions:
+        yield f"  regime       {_plain(evidence, conditions)}"
 
 
 def _of_run(text: str, claim: Claim) -> str:
@@ -265,9 +270,9 @@ def _plain(evidence: Evidence, text: str) -> str:
 def _tolerance(claim: Claim) -> str:
     if claim.tolerance is None:
         return ""
-    if claim.tolerance.relative is not None:
-        return f", within {claim.tolerance.relative} of the predicted"
-    return f", within {claim.tolerance.absolute}"
+    if claim.tolerance.share is not None:
+        return f", within {claim.tolerance.share:.3g} × predicted"
+    return f", within ± {claim.tolerance.amount:.9g}"
 
 
 def _with_value(text: str, found: Evaluation) -> str:

@@ -25,6 +25,10 @@ def digest_of(item: Item, evidence: Evidence) -> str:
     Options, pieces, pairs and lines count by their positions as written, since that is how answers
     are kept. A number counts by its expression, and never by its value.
     """
+    return evidence.once("digest", item, lambda: _digest(item, evidence))
+
+
+def _digest(item: Item, evidence: Evidence) -> str:
     covered = [item.id, item.kind, str(item.revision), _key(item, evidence)]
     return hashlib.sha256("\n".join(covered).encode()).hexdigest()[:12]
 

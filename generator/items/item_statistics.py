@@ -1,7 +1,8 @@
 """What readers' answers say about each item: too hard, telling nothing, with options nobody picks.
 
 In: a book's items and the exports of several readers. Out: a `Report`. Only the first attempt of a
-reader at an item counts as knowing; later ones have seen an explanation. Answers to an older
+reader at an item counts as knowing; later ones have seen an explanation. Answers to its variants
+are about other runs and are left out. Answers to an older
 version of an item are counted apart.
 """
 
@@ -109,8 +110,9 @@ def _sorted_out(items: Mapping[str, Item], digests: Mapping[str, str], export: E
             num_unknown += 1
             continue
         is_now = record.digest == digests[name]
-        kept = [one for one in record.attempts if not is_now or fits(items[name], one)]
-        num_unfit += len(record.attempts) - len(kept)
+        own = [one for one in record.attempts if not one.variant]
+        kept = [one for one in own if not is_now or fits(items[name], one)]
+        num_unfit += len(own) - len(kept)
         if kept and _begins(record, kept):
             (now if is_now else older)[name] = kept
     return _Reader(now, older, num_unknown, num_unfit)

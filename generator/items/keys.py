@@ -76,6 +76,10 @@ def key_of(item: Item, evidence: Evidence) -> Key:
         ItemError: the item has no key, or two where one is asked for.
         ContentError: one of its expressions fails.
     """
+    return evidence.once("key", item, lambda: _key_of(item, evidence))
+
+
+def _key_of(item: Item, evidence: Evidence) -> Key:
     if isinstance(item, Choice):
         return _of_choice(item, evidence)
     if isinstance(item, Several):

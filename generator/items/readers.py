@@ -9,6 +9,7 @@ one line that says what is wrong with it. Nothing in a file is printed unless th
 An answer is, by kind of item: choice and faulty_line, the position as written; several, positions;
 order, positions with the first place first; match, for each left side the position of the right
 one; number, predict and complete, a number in the base unit or the text typed; null for giving up.
+`variant` is the number of the variant answered, and missing where the item itself was.
 `confidence` is 0 (a guess), 1 (fairly sure), 2 (sure), or null. Fields beyond these are the
 script's own and left alone. A changed item begins a new list under its new digest.
 """
@@ -46,6 +47,7 @@ class Attempt(_Exported):
     is_right: Annotated[bool, Field(strict=True)] | None = None
     confidence: Annotated[int, Field(ge=0, le=2, strict=True)] | None = None
     gave_up: Annotated[bool, Field(strict=True)] = False
+    variant: Annotated[int, Field(ge=0, le=99, strict=True)] = 0
 
 
 class Record(_Exported):

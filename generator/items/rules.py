@@ -123,17 +123,23 @@ def item_digest(item: Item, book: Book) -> str:
 def claim_digest(written: Claim) -> str:
     """The digest of a claim's rule and its sentences, as they stand in its file."""
     cases = (one.model_dump_json(exclude_defaults=True) for one in written.cases)
-    showed = written.showed.model_dump_json() if written.showed else ""
+    showed = written.showed.model_dump_json(exclude_none=True) if written.showed else ""
     said = (written.says, written.formula or "", showed, *cases)
     return _digest([written.kind, _rule(written), *map(_spaced, said)])
 
 
 def _rule(claim: Claim) -> str:
-    """A claim's rule on its run, as text: without its id and its sentences."""
-    short = f"run={claim.run} other={claim.other}"
+    """A claim's rule on its run, as text: without its id and its sentences.
+
+    What an author leaves open is left out, so that a new field of claims changes no digest.
+    """
     sides = f"{_spaced(claim.observed)} {claim.relation} {_spaced(claim.predicted)}"
-    domain = claim.domain.model_dump(exclude={"because"}) if claim.domain else None
-    return f"{sides} {claim.quantifier} {claim.tolerance} {domain} {short}"
+    tolerance = claim.tolerance.model_dump_json(exclude_none=True) if claim.tolerance else ""
+    domain = (
+        claim.domain.model_dump_json(exclude_none=True, exclude={"because"}) if claim.domain else ""
+    )
+    runs = f"run={claim.run} other={claim.other}"
+    return f"{sides} {claim.quantifier} {tolerance} {domain} {runs}"
 
 
 def _spaced(text: str) -> str:

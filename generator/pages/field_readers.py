@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from generator.content.book import Book
+from generator.content.errors import ContentError
 from generator.evidence import verdicts
-from generator.evidence.evaluation import Evidence
+from generator.evidence.evaluation import Evidence, Made
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.paths import Evaluation
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
-from generator.pages.page import Judged, Printed, Sheet
+from generator.pages.page import Judged, Sheet
 from generator.pages.press import Press
 from generator.pages.watched_traces import Watch, watched
 from runners.traces.records import Trace
@@ -63,6 +64,9 @@ class _Noting(Evidence):
         self.read_by_claims[claim] = read
         return found
 
+    def once(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
+        return make()  # each page that asks reads what it is made from
+
     def _side(self, claim: str, side: str) -> Value:
         """What a claim predicts or observes, which a page prints."""
         value = super()._side(claim, side)
@@ -80,11 +84,12 @@ class _NotingPress(Press):
     def judged(self, book: Book) -> Judged:
         return self._by_claims
 
-    def _print(self, sheet: Sheet, judged: Judged) -> Printed:
-        with self._watch.reading() as found:
-            page = super()._print(sheet, judged)
-        self._readers[sheet.path] = found
-        return page
+    def _print(self, sheets: Mapping[str, Sheet], judged: Judged) -> Iterator[ContentError]:
+        for path, sheet in sheets.items():
+            with self._watch.reading() as found:
+                mistakes = list(super()._print({path: sheet}, judged))
+            self._readers[path] = found
+            yield from mistakes
 
 
 def readers(book: Book) -> Readers:

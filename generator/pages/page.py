@@ -21,6 +21,7 @@ from generator.content import handwritten
 from generator.content.book import Book, Topic
 from generator.content.exhibit import Figure
 from generator.content.lesson import Mode
+from generator.evidence.claim_topics import Lesson
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
@@ -58,12 +59,12 @@ from generator.pages.views import (
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 _VALUE_AND_MARK = re.compile(
-    r'((?:[(\[“"]|&#34;)?<button type="button" class="pb-value[^>]*>[^<]*'
-    r"(?:<small[^<]*</small>)?</button>"
-    r"(?:[.,;:!?)\]”%]|’s)+)"
+    r'<a class="pb-value[^>]*>[^<]*(?:<small[^<]*</small>)?</a>(?:[.,;:!?)\]”%]|’s)+'
 )
+_BEFORE_A_VALUE = ("(", "[", "“", '"', "&#34;")
 
 
+_LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
@@ -105,11 +106,11 @@ class Sheet:
         text: for a page that somebody writes by hand, its Markdown.
         claim_groups: for the page of all claims: claims by experiment.
         claim_topics: for pages with filters: the topics of every claim.
+        claim_lessons: for the page of one experiment: the lessons that use its claims.
         used_in: for the page of the glossary: the lessons that use each term.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
         styles: style sheets that this page needs beyond the one of all pages.
-        is_brief: whether its values leave their command and trace to their experiment's page.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
     """
@@ -127,11 +128,11 @@ class Sheet:
     text: str = ""
     claim_groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     claim_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    claim_lessons: Mapping[str, tuple[Lesson, ...]] = field(default_factory=dict)
     used_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     machine: str | None = None
     experiment: str | None = None
     styles: tuple[str, ...] = ()
-    is_brief: bool = False
     has_toc: bool = False
     under: str | None = None
 
@@ -163,7 +164,7 @@ class Judged:
 def printed(sheet: Sheet, judged: Judged) -> Printed:
     """Print one page: the template's body inside the frame."""
     depth = sheet.path.count("/")
-    text = PageText(judged.evidence, depth, is_brief=sheet.is_brief)
+    text = PageText(judged.evidence, depth)
     folio = Folio(
         sheet.book, judged.evidence, judged.outcomes, environment(), text,
         other_outcomes=judged.other_outcomes, path=sheet.path,
@@ -179,7 +180,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         "prose": lambda written: links.linked(folio.prose(written)),
         "line": lambda written: links.read(folio.line(written)),
     }  # fmt: skip
-    body = _kept_together(environment().get_template(sheet.template).render(context))
+    body = _kept_together(_unnested(environment().get_template(sheet.template).render(context)))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     # What a trace says is text: no expression, no Markdown.
     says = escape if sheet.experiment or sheet.machine else folio.line
@@ -220,6 +221,7 @@ def _tools(
         "figure": lambda name: figures.draw(drawn[name], folio),
         "drawn": lambda figure: figures.draw(figure, folio),
         "in_short": lambda name: question.in_short(items[name], folio),
+        "variants": lambda name, kind: question.variants(items[name], folio, kind),
         "question": lambda name, kind: question.question(items[name], folio, kind),
         "listing": lambda written: listing.listing(written, folio),
         "stages": lambda flow: stages.stages(flow, folio),
@@ -260,7 +262,12 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "retraction": lambda one: retractions.retraction(one, topics, folio),
         "run_anchor": folio.place_of,
         "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),
-        "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", folio),
+        "predicted_of": lambda name: machine_forecasts.predicted_of(
+            sheet.experiment or "", folio.book.machines[name], folio
+        ),
+        "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", sheet.claim_lessons, folio),
+        "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
+        "claim_place": folio.claim_place,
         "terms": lambda: glossary.entries(sheet.used_in, folio),
         "machines": machines,
         "forecasts": machine_forecasts,
@@ -289,8 +296,28 @@ def _markdown(sheet: Sheet, folio: Folio) -> Markup:
 
 
 def _kept_together(html: str) -> str:
-    """Punctuation stays on the line of the value it follows; browsers break after any button."""
-    return _VALUE_AND_MARK.sub(r'<span class="pb-keep">\1</span>', html)
+    """Punctuation stays on the line of the value it follows; browsers may break behind a link."""
+    parts, done = [], 0
+    for found in _VALUE_AND_MARK.finditer(html):
+        start = found.start()
+        opening = next((one for one in _BEFORE_A_VALUE if html.endswith(one, done, start)), "")
+        start -= len(opening)
+        parts += [html[done:start], f'<span class="pb-keep">{html[start : found.end()]}</span>']
+        done = found.end()
+    return "".join([*parts, html[done:]])
+
+
+def _unnested(html: str) -> str:
+    """Values that stand in a link of something else are plain text there: links do not nest."""
+    stack: list[bool] = []  # whether each open link became a <span>
+
+    def tag(found: re.Match[str]) -> str:
+        if found[0] == "</a>":
+            return "</span>" if stack.pop() else "</a>"
+        stack.append(bool(stack))
+        return '<span class="pb-label">' if stack[-1] else found[0]
+
+    return _LINK_TAG.sub(tag, html)
 
 
 def _shortened(text: str) -> str:

@@ -27,13 +27,14 @@ from generator.content.lesson import HomeFile
 from generator.content.quiz import QuizFile
 from generator.content.readings import ClaimReadingsFile
 from generator.evidence import verdicts
-from generator.evidence.claim_topics import topics_by_claim
+from generator.evidence.claim_topics import lessons_by_claim, topics_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import Outcome
 from generator.items import given_away
-from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment, printed
+from generator.pages import hands
+from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment
 
 _SHARED = (
     "root", "traces", "machine", "reference", "machines", "claims", "laws",
@@ -72,7 +73,13 @@ def _base(book: Book) -> Base:
 class Press:
     """Prints one book after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_processes: int = 1) -> None:
+        """Begin.
+
+        Args:
+            num_processes: that print at the same time; with several, what they evaluate is lost.
+        """
+        self._num_processes = num_processes
         self._base: Base | None = None
         self._judged: Judged | None = None
         self._found: dict[str, tuple[object, list[ContentError]]] = {}
@@ -168,27 +175,34 @@ class Press:
         minutes: dict[str, int] = {}
         used_in: dict[str, tuple[str, ...]] = {}
         errors: list[ContentError] = []
-        for sheet in _sheets(files, judged, minutes, used_in):
-            if sheet.path in pages:
-                errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
-                continue
-            try:
-                pages[sheet.path] = self._print(sheet, judged)
-                minutes[sheet.path] = pages[sheet.path].minutes
-                for term in pages[sheet.path].terms:
-                    used_in[term] = (*used_in.get(term, ()), sheet.path)
-            except ContentErrors as found:
-                errors += found.errors
+        for sheets in (_sheets(files, judged), _indexes(files, minutes, used_in)):
+            wanted: dict[str, Sheet] = {}
+            for sheet in sheets:
+                if sheet.path in pages or sheet.path in wanted:
+                    errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
+                else:
+                    wanted[sheet.path] = sheet
+            errors += self._print(wanted, judged)
+            pages |= {path: self._pages[path][1] for path in wanted if path in self._pages}
+            minutes |= {path: page.minutes for path, page in pages.items()}
+            for path in wanted:
+                for term in pages[path].terms if path in pages else ():
+                    used_in[term] = (*used_in.get(term, ()), path)
         _raise_any(errors)
         self._pages = {path: kept for path, kept in self._pages.items() if path in pages}
         return pages
 
-    def _print(self, sheet: Sheet, judged: Judged) -> Printed:
-        known = self._pages.get(sheet.path)
-        if known is None or known[0] != sheet:
-            known = (sheet, printed(sheet, judged))
-            self._pages[sheet.path] = known
-        return known[1]
+    def _print(self, sheets: Mapping[str, Sheet], judged: Judged) -> Iterator[ContentError]:
+        """Print what has changed; gives the mistakes for which a page cannot be printed."""
+        kept = {path: known[0] for path, known in self._pages.items()}
+        fresh = [sheet for path, sheet in sheets.items() if kept.get(path) != sheet]
+        found = hands.print_all(fresh, judged, self._num_processes)
+        for sheet, one in zip(fresh, found, strict=True):
+            if isinstance(one, Printed):
+                self._pages[sheet.path] = (sheet, one)
+            else:
+                self._pages.pop(sheet.path, None)
+                yield from one.errors
 
 
 def _raise_any(errors: Iterable[ContentError]) -> None:
@@ -244,38 +258,54 @@ def _listed(document: Document[Any]) -> Iterator[str]:
         yield from (repeats.path_of(name) for name in named if name)
 
 
-def _sheets(
-    files: _Files,
-    judged: Judged,
-    minutes: Mapping[str, int],
-    used_in: Mapping[str, tuple[str, ...]],
-) -> Iterator[Sheet]:
-    """The sheets of a book, each after those whose minutes it tells, or whose terms it lists.
+def _sheets(files: _Files, judged: Judged) -> Iterator[Sheet]:
+    """The sheets of a book, but for those of `_indexes`."""
+    bare = _bare(files.book)
+    for topic in files.book.topics:
+        yield from _of_topic(files, bare, topic)
+    yield from _of_the_book(files, bare, judged)
 
-    Args:
-        files: the book's.
-        judged: what its evidence says.
-        minutes: of each page, filled in by whoever prints the sheets in this order.
-        used_in: the lessons that use each term, filled in likewise.
-    """
-    book, words = files.book, interface_words()
-    bare = replace(
+
+def _bare(book: Book) -> Book:
+    """A book without what only some of its pages draw upon."""
+    return replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
         handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(), synonyms=(),
     )  # fmt: skip
-    for topic in book.topics:
-        yield from _of_topic(files, bare, topic, minutes)
-    outlined = replace(bare, topics=tuple(replace(topic, lessons={}) for topic in book.topics))
+
+
+def _indexes(
+    files: _Files, minutes: Mapping[str, int], used_in: Mapping[str, tuple[str, ...]]
+) -> Iterator[Sheet]:
+    """The index of each topic, the home page, the list of topics, the glossary; pages by hand.
+
+    All tell what others take or use, or give way to the others where they have the same name.
+
+    Args:
+        files: the book's.
+        minutes: of each page that stands in `_sheets`.
+        used_in: the lessons among them that use each term.
+    """
+    book, words, bare = files.book, interface_words(), _bare(files.book)
     about_items = files.code(one for topic in book.topics for one in files.questions(topic))
+    for topic in book.topics:
+        folder, own = f"topics/{topic.id}/", replace(topic, lessons={})
+        yield Sheet(
+            f"{folder}index.md", "topic.md.j2", replace(bare, topics=(own,)), topic.file.title,
+            topic.file.summary, f"content/topics/{topic.id}/topic.yml", topic=own,
+            code=files.code(files.questions(topic)),
+            minutes={path: taken for path, taken in minutes.items() if path.startswith(folder)},
+        )  # fmt: skip
+    outlined = replace(bare, topics=tuple(replace(topic, lessons={}) for topic in book.topics))
+    lessons = {path: taken for path, taken in minutes.items() if path.startswith("topics/")}
     yield Sheet(
         "index.md", "home.md.j2", replace(outlined, home=book.home), book.home.title,
-        book.home.about, "content/home.yml", code=about_items, minutes=dict(minutes),
+        book.home.about, "content/home.yml", code=about_items, minutes=lessons,
     )  # fmt: skip
     yield Sheet(
         "topics/index.md", "topics.md.j2", outlined, words["topics"]["title"],
-        words["topics"]["lede"], None, code=about_items, minutes=dict(minutes),
+        words["topics"]["lede"], None, code=about_items, minutes=lessons,
     )  # fmt: skip
-    yield from _of_the_book(files, bare, judged)
     if book.terms:
         yield Sheet(
             "glossary.md", "glossary.md.j2", replace(outlined, terms=book.terms),
@@ -299,7 +329,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
     yield Sheet(
         EVIDENCE, "evidence.md.j2", named, words["evidence"]["title"],
         words["evidence"]["lede"], "content/claims", claim_groups=_by_experiment(judged.outcomes),
-        claim_topics=claim_topics, styles=(SIFT,), is_brief=True,
+        claim_topics=claim_topics, styles=(SIFT,),
         has_toc=True,
     )  # fmt: skip
     first = _NO_HOME.model_copy(update={"statements": book.home.statements})
@@ -309,11 +339,14 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
         words["retracted"]["title"], words["retracted"]["lede"], "content/retracted.yml",
         claim_topics=claim_topics, code=files.code(sentences), styles=(SIFT,),
     )  # fmt: skip
+    lessons = lessons_by_claim(book)
+    resting = dict(_by_experiment(judged.outcomes))
     for name, shown in book.traces.items():
         yield Sheet(
-            f"evidence/{name}.md", "runs.md.j2", bare,
+            f"evidence/{name}.md", "runs.md.j2", named,
             words["runs"]["title"].format(experiment=name.replace("_", " ")),
             shown.trace.question, None, experiment=name, under=EVIDENCE,
+            claim_lessons={one: lessons[one] for one in resting.get(name, ()) if one in lessons},
         )  # fmt: skip
     yield Sheet(
         "machines/index.md", "machines.md.j2", bare, words["machines"]["title"],
@@ -323,15 +356,13 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
         yield Sheet(
             f"machines/{name}.md", "machine.md.j2", bare,
             words["machines"]["one"].format(name=name), words["machines"]["about"], None,
-            machine=name, is_brief=True, under=EVIDENCE,
+            machine=name, under=EVIDENCE,
         )  # fmt: skip
 
 
-def _of_topic(
-    files: _Files, bare: Book, topic: Topic, minutes: Mapping[str, int]
-) -> Iterator[Sheet]:
-    """The sheets of one topic, its index last: it tells how long each of the others takes."""
-    about_items, folder = files.code(files.questions(topic)), f"topics/{topic.id}/"
+def _of_topic(files: _Files, bare: Book, topic: Topic) -> Iterator[Sheet]:
+    """The sheets of one topic's lessons."""
+    about_items = files.code(files.questions(topic))
     for mode, lesson in topic.lessons.items():
         own = replace(topic, lessons={mode: lesson})
         listed = files.code([files.by_name[lesson.source.file]])
@@ -342,16 +373,10 @@ def _of_topic(
             outlined = tuple(replace(one, lessons={}) for one in files.book.topics)
             shown = replace(shown, topics=outlined)
         yield Sheet(
-            f"{folder}{mode}.md", f"{mode}.md.j2", shown,
+            f"topics/{topic.id}/{mode}.md", f"{mode}.md.j2", shown,
             lesson.model.title, topic.file.modes[mode], lesson.source.file, topic=own, mode=mode,
             code=(*listed, *about_items),
         )  # fmt: skip
-    own = replace(topic, lessons={})
-    yield Sheet(
-        f"{folder}index.md", "topic.md.j2", replace(bare, topics=(own,)), topic.file.title,
-        topic.file.summary, f"content/topics/{topic.id}/topic.yml", topic=own, code=about_items,
-        minutes={path: taken for path, taken in minutes.items() if path.startswith(folder)},
-    )  # fmt: skip
 
 
 def _by_experiment(outcomes: Mapping[str, Outcome]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -40,8 +40,9 @@ from generator.content import committed
 from generator.content.errors import ContentErrors, one_line
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
+from generator.pages import hands
 from generator.pages.press import Press
-from generator.website import csp, html_blocks, page_html, publish, search
+from generator.website import banner, csp, html_blocks, page_html, publish, search
 from runners.traces.digest import forget_code
 
 GENERATOR = Path(__file__).resolve().parents[1]
@@ -96,6 +97,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.is_serving = False
         self.is_deploying = False
         self.mistakes = ""
+        self.is_told = False
         self.root = Path()
         self.press = Press()
         self.seen: dict[str, publish.Seen] = {}
@@ -152,7 +154,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def _publish(self, folder: Path) -> None:
         """Print what has changed since the last build; only while serving is there any."""
         if not self.is_serving:
-            self.press, self.seen = Press(), {}
+            self.press, self.seen = Press(hands.every_core()), {}
         self._forget_edited()
         book = books.load(
             self.content,
@@ -231,7 +233,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if page.parent or "navigation.tabs" not in config.theme.get("features", ()):
             page.meta["hide"] = [one for one in page.meta["hide"] if one != "navigation"]
         by_hand = page.file.src_uri in self.press.handwritten
-        begins = markdown.rfind('<div class="pb-provenances"') if by_hand else 0
+        begins = markdown.rfind('<script type="application/json"') if by_hand else 0
         aside = html_blocks.set_aside(markdown[begins:])
         self.asides[page.file.src_uri] = aside.blocks
         return markdown[:begins] + aside.text
@@ -239,15 +241,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Refuse a page by hand that became what no page may be.
-
-        While serving, show an author's mistakes on top of the last good page.
-        """
+        """Refuse a page by hand that became what no page may be."""
         if page.file.src_uri in self.press.handwritten:
             html = self._looked_at(html, self.press.sources[page.file.src_uri] or "")
-        if not self.mistakes:
-            return html
-        return f'<pre class="pb-mistakes" role="alert">{escape(self.mistakes)}</pre>{html}'
+        return html
 
     def _looked_at(self, html: str, file: str) -> str:
         problem = page_html.problem(html)
@@ -297,11 +294,15 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:
         """Give each page its policy; `serve` injects a script of its own, so not there.
 
-        HTML that somebody put into `docs_dir` is copied as it is.
+        HTML that somebody put into `docs_dir` is copied as it is. While serving, an author's
+        mistakes stand over the last good pages, whichever of them this build wrote again.
         """
-        if self.is_serving:
-            return
         site = Path(config.site_dir)
+        if self.is_serving:
+            if self.mistakes or self.is_told:
+                banner.put(site, self.mistakes)
+            self.is_told = bool(self.mistakes)
+            return
         if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
             for name in ("sitemap.xml", "sitemap.xml.gz"):
                 (site / name).unlink(missing_ok=True)

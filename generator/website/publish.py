@@ -60,6 +60,10 @@ COMPONENTS = (
     "print",
 )
 SPEAKING = "assets/proofbook.js"
+SOURCES = "assets/sources.js"
+# What a page of questions loads as one script, which compresses better than its parts.
+QUIZ = "assets/quiz.js"
+QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))
 VENDORED = "iframe-worker"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 OCCUPIED = (
@@ -138,13 +142,16 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     files = press.printed(book)
     files.update(press.assets)
     for path in sorted(ASSETS.rglob("*")):
-        if path.is_file() and path.parent != STYLES:
+        if path.is_file() and path.parent not in (STYLES, ASSETS / "quiz"):
             files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
     files[STYLE] = style()
+    files[QUIZ] = b"\n".join(_asset(path) for path in QUIZ_PARTS)
     files[SIFT] = sifting.css(
         [topic.id for topic in book.topics], len(book.machines), [*get_args(Verdict), *STANDINGS]
     ).encode()
-    files[SPEAKING] = words_for_scripts(interface_words()["script"]) + files[SPEAKING]
+    words = interface_words()
+    files[SPEAKING] = words_for_scripts("words", words["script"]) + files[SPEAKING]
+    files[SOURCES] = words_for_scripts("source", words["source"]) + files[SOURCES]
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
     files.update(timelines(book))
@@ -191,8 +198,8 @@ def timelines(book: Book) -> dict[str, bytes]:
 
 
 def _asset(path: Path) -> bytes:
-    """A file as pages load it: scripts of ours without comments and idle space."""
-    if path.suffix != ".js" or path.name.startswith(VENDORED):
+    """A file as pages load it: scripts without comments and idle space."""
+    if path.suffix != ".js":
         return path.read_bytes()
     return _lean(path.read_text(encoding="utf-8"))
 
@@ -209,12 +216,11 @@ def style() -> bytes:
     return "".join(f"{line.strip()}\n" for line in lines if line.strip()).encode()
 
 
-def words_for_scripts(words: Mapping[str, object]) -> bytes:
-    """The interface's words as the first line of the script that all others come after."""
-    script_words = json.dumps(
-        {"words": words}, ensure_ascii=True, sort_keys=True, separators=(",", ":")
-    )
-    return b"window.proofbook=" + script_words.replace("<", r"\u003c").encode() + b";\n"
+def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
+    """Words of the interface as the first line of a script, under a name of `window.proofbook`."""
+    text = json.dumps(words, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    text = text.replace("<", r"\u003c")
+    return f"(window.proofbook=window.proofbook||{{}}).{name}={text};\n".encode()
 
 
 def bring_to(

@@ -19,7 +19,7 @@ BENCHES = {
     "meters": "a step under each meter, against the same step without it",
     "suite": "every run that `run` measures, against the same run as a plain torchrun script",
     "torchrun": "an experiment by the runners, against plain torchrun scripts",
-    "pages": "the generator's share of building a thousand pages",
+    "pages": "the generator's share of building a thousand pages, and plain MkDocs beside it",
     "serve": "from a saved edit to the page that shows it, under `mkdocs serve --dirty`",
 }
 SAMPLE = re.compile(r"suite:[1-9]\d*(:\d+)?")  # the one bench that takes an argument

@@ -304,8 +304,10 @@ def test_a_machines_page_shows_forecast_beside_outcome_with_errors_as_they_are(c
         [{**CHOICE, "expected": "whole"}],
     )
     text = page_of(copy)
-    table = text.split('pb-details pb-predicted"')[1].split("</table>")[0]
-    off = table.split('data-label="Error"')[1].split("</button>")[0]
+    assert "tiny_memory.html#predicted-reference-frozen" in text
+    runs = rendering.render(copy.load())["evidence/tiny_memory.md"]
+    table = runs.split('pb-details pb-predicted"')[1].split("</table>")[0]
+    off = table.split('data-label="Error"')[1].split("</a>")[0]
     assert off.endswith(">100%")
     assert "within" in table
     assert "all_reduce" in text
@@ -332,8 +334,9 @@ def test_every_forecast_stands_beside_the_error_of_its_rerun(copy):
     assert "not measured: <code>python -m runners rerun</code>" in page_of(copy)
     rerun(copy, whole=(2.0, 1.6))
     text = page_of(copy)
-    table = text.split('pb-details pb-predicted"')[1].split("</table>")[0]
-    assert ">25%</button>" in table.split('data-label="Error of a rerun"')[1].split("</td>")[0]
+    runs = rendering.render(copy.load())["evidence/tiny_memory.md"]
+    table = runs.split('pb-details pb-predicted"')[1].split("</table>")[0]
+    assert ">25%</a>" in table.split('data-label="Error of a rerun"')[1].split("</td>")[0]
     assert "python -m runners rerun" not in text
     assert "How far times repeat" in text
 

@@ -17,7 +17,7 @@ PAGE = "topics/averaging/cost.md"
 LAW = """
   - id: peak-by-parameters
     for: tiny_memory.whole
-    says: Parameters and gradients make the peak.
+    says: Parameters and gradients make the peak in tensor bytes.
     predicted: 2 * run.ranks[0].num_parameters * cited['fp32-width']
     observed: run.ranks[0].memory.peak_bytes
     tolerance: {relative: 0.25}

@@ -6,6 +6,7 @@ import pytest
 
 from generator.checks import content_checks
 from generator.pages import rendering
+from tests.popovers import popovers_of
 
 HOME = "index.md"
 
@@ -22,11 +23,11 @@ def home(copy):
 
 
 def asked_and_shown(page):
-    """The question with the figure below it, without what follows, and the popovers it opens."""
+    """The question with the figure below it, without what follows, and the sources it opens."""
     part = page[: page.index('class="pb-start"')]
-    opened = set(re.findall(r'popovertarget="(pb-v\d+)"', part))
-    bodies = re.findall(r'<div popover id="(pb-v\d+)">(.*?)</div>', page, re.DOTALL)
-    return part, [body for name, body in bodies if name in opened]
+    opened = set(re.findall(r'data-(?:v|opens)="(\d+)"', part))
+    sources = popovers_of(page)
+    return part, [sources[int(number)] for number in opened]
 
 
 def test_the_question_stands_first_and_the_figure_waits_for_the_answer(book):
@@ -43,15 +44,16 @@ def test_every_bar_and_every_number_of_the_figure_opens_its_source(book):
     page = rendering.render(book)[HOME]
     bars = re.findall(r'data-say="[^"]*" data-opens="([^"]+)"', page)
     assert len(bars) == page.count("data-say=")
-    assert all(f'<div popover id="{name}">' in page for name in bars)
+    sources = popovers_of(page)
+    assert all(sources[int(number)].source for number in bars)
 
 
 def test_a_machine_that_ran_everything_shows_its_own_numbers(desk):
     part, opened = asked_and_shown(home(desk))
     assert opened
-    assert all("reference-frozen" not in body for body in opened)
+    assert all("reference-frozen" not in (one.on or "") for one in opened)
     assert "data-open" not in re.search(r"<form[^>]*>", part)[0]
-    assert any("--from desk" in body for body in opened)
+    assert any("--from desk" in (one.command or "") for one in opened)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_where_a_budgeted_run_is_skipped_or_surprises_all_of_it_is_the_reference
     assert "not measured here" not in part
     assert "data-open" not in re.search(r"<form[^>]*>", part)[0]
     assert opened
-    assert all("desk" not in body for body in opened)
+    assert all("desk" not in (one.on or "") for one in opened)
 
 
 def test_an_item_or_a_topic_that_is_not_there_is_refused_with_the_nearest(copy):

@@ -138,7 +138,7 @@ def test_every_decision_cites_the_run_that_shows_it_and_how_its_claim_stands(
         assert plain(row).startswith(written["situation"])
         if "claim" in written:
             words = verdicts.WORDS[judged[written["claim"]].verdict]
-            assert f'evidence.html#claim-{written["claim"]}">{words}</a>' in row
+            assert f'.html#claim-{written["claim"]}">{words}</a>' in row
         else:
             assert "#claim-" not in row
 

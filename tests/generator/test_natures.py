@@ -5,17 +5,19 @@ import re
 import pytest
 
 from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import interface_words
 from generator.evidence.provenance import PageText
 from generator.pages import rendering
+from tests.popovers import popovers_of
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 
 
 def shown(copy, expression):
-    """What a page prints for an expression, and the popover that it opens."""
+    """What a page prints for an expression, and what it opens to."""
     text = PageText(Evidence(copy.load()), 0)
-    button = str(text.expression(expression))
-    return button, str(text.provenances())
+    link = str(text.expression(expression))
+    return link, popovers_of(text.sources.block())[0]
 
 
 @pytest.fixture
@@ -29,33 +31,34 @@ def setting(book):
 )
 def test_a_number_says_its_runs_nature_and_opens_to_what_that_means(copy, nature, kind):
     copy.change_run("tiny_memory.whole", nature=nature)
-    button, popover = shown(copy, PEAK)
-    assert kind in button
-    assert f'<small class="pb-nature">{nature}</small>' in button
-    assert f"<dt>nature</dt><dd>{nature}:" in popover
+    link, source = shown(copy, PEAK)
+    assert kind in link
+    assert f'<small class="pb-nature">{nature}</small>' in link
+    assert source.nature == nature
+    assert interface_words()["source"]["natures"][nature].startswith(f"{nature}:")
 
 
 def test_what_is_computed_from_such_a_number_says_so_too(copy):
     copy.change_run("tiny_memory.whole", nature="paced")
-    button, _ = shown(copy, f"{PEAK} / tiny_memory.halves.ranks[0].memory.peak_bytes")
-    assert "pb-computed" in button
-    assert ">paced</small>" in button
-    button, _ = shown(copy, "tiny_memory.halves.ranks | each('memory.peak_bytes') | largest")
-    assert "paced" not in button
+    link, _ = shown(copy, f"{PEAK} / tiny_memory.halves.ranks[0].memory.peak_bytes")
+    assert "pb-computed" in link
+    assert ">paced</small>" in link
+    link, _ = shown(copy, "tiny_memory.halves.ranks | each('memory.peak_bytes') | largest")
+    assert "paced" not in link
 
 
 def test_simulated_weighs_more_than_paced(copy):
     copy.change_run("tiny_memory.whole", nature="paced")
     copy.change_run("tiny_memory.halves", nature="simulated")
-    button, _ = shown(copy, f"{PEAK} / tiny_memory.halves.ranks[0].memory.peak_bytes")
-    assert ">simulated</small>" in button
+    link, _ = shown(copy, f"{PEAK} / tiny_memory.halves.ranks[0].memory.peak_bytes")
+    assert ">simulated</small>" in link
 
 
 def test_what_was_given_to_such_a_run_is_still_only_given(copy, setting):
     copy.change_run("tiny_memory.whole", nature="simulated")
-    button, _ = shown(copy, setting)
-    assert "pb-given" in button
-    assert "simulated" not in button
+    link, _ = shown(copy, setting)
+    assert "pb-given" in link
+    assert "simulated" not in link
 
 
 def test_a_simulated_number_counts_as_observed_by_a_claim(copy):

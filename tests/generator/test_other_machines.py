@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from generator.evidence.claim_topics import lessons_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import judge
@@ -128,8 +129,9 @@ def test_a_book_of_one_machine_compares_with_nothing(book):
 
 
 def test_every_law_stands_with_predicted_observed_error_and_verdict(book):
-    text = rendering.render(book)["evidence.md"]
-    sections = re.findall(r'<section class="pb-claim.*?</section>', text, re.DOTALL)
+    pages = rendering.render(book)
+    text = "".join(page for path, page in pages.items() if path.startswith("evidence/"))
+    sections = re.findall(r'<details class="pb-details pb-claim.*?</details>', text, re.DOTALL)
     assert len(sections) == len(book.claims)
     for section in sections:
         name = re.search(r'id="claim-([a-z0-9@._-]+)"', section)[1]
@@ -140,6 +142,38 @@ def test_every_law_stands_with_predicted_observed_error_and_verdict(book):
         assert ("Law" if claim.kind == "law" else "Observation") in section
         if claim.source:
             assert book.references[claim.source].url in section
+
+
+FORMER = "    was: {its-old-name: tiny_training.averaged}\n"
+
+
+def test_the_index_leads_to_every_claim_under_its_present_and_former_ids(copy):
+    copy.edit(
+        "claims/tiny_training.yml", "for: tiny_training.averaged\n",
+        f"for: tiny_training.averaged\n{FORMER}",
+    )  # fmt: skip
+    pages = rendering.render(copy.load())
+    for name in copy.load().claims:
+        row = pages["evidence.md"].split(f'id="claim-{name}"')[1].split("</tr>")[0]
+        page, anchor = re.search(r'href="([^"#]+)\.html#([^"]+)"', row).groups()
+        assert anchor == f"claim-{name}"
+        assert f'id="{anchor}"' in pages[f"{page}.md"]
+        assert 'class="pb-on pb-verdict' in row
+    row = pages["evidence.md"].split('<span id="claim-its-old-name">')[1].split("</tr>")[0]
+    assert "#claim-averaged-bytes" in row
+
+
+def test_a_claim_leads_back_to_the_lessons_that_use_it(book):
+    uses = lessons_by_claim(book)
+    pages = rendering.render(book)
+    assert uses
+    for name, lessons in uses.items():
+        page = next(text for text in pages.values() if f'id="claim-{name}" data-search' in text)
+        section = page.split(f'id="claim-{name}"')[1].split("</details>")[0]
+        for topic, mode in lessons:
+            assert f'href="../topics/{topic}/{mode}.html"' in section
+            lesson = pages[f"topics/{topic}/{mode}.md"]
+            assert f"#claim-{name}" in lesson or book.claims[name].showed
 
 
 def test_the_summary_counts_what_the_verdicts_say(book):

@@ -18,6 +18,7 @@ from generator.content.lesson import MODES
 from generator.content.listed_code import source
 from generator.evidence.folio import escaped_heading
 from generator.pages import rendering
+from tests.popovers import BLOCK
 from tests.recorded import as_recorded
 
 GOLDEN = Path(__file__).parents[1] / "book" / "golden"
@@ -34,7 +35,7 @@ def rendered(book):
     return rendering.render(book)
 
 
-def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_five_of_every_book(
+def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_six_of_every_book(
     rendered, book
 ):
     topics = FROZEN / "topics"
@@ -46,6 +47,7 @@ def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_five_of_
     indexes = {f"topics/{path.name}/index.md" for path in topics.iterdir()}
     books = {
         "index.md", "evidence.md", "retracted.md", "topics/index.md", "machines/index.md",
+        "glossary.md",
     }  # fmt: skip
     runs = {f"evidence/{experiment}.md" for experiment in book.traces}
     machines = {f"machines/{name}.md" for name in book.machines}
@@ -105,7 +107,8 @@ def test_a_script_in_any_text_of_the_book_is_shown_as_text(copy):
         file.write_text(yaml.safe_dump(written), encoding="utf-8")
     assert changed > 50
     for page, text in rendering.render(copy.load()).items():
-        assert "<script" not in text, page
+        assert "<script" not in text.rpartition('<script type="application/json"')[0], page
+        assert "<script" not in "".join(one[1] for one in BLOCK.finditer(text)), page
         if page != "topics/index.md" and not page.startswith(("evidence/", "machines/")):
             assert "alert(" in text, page
 

@@ -16,12 +16,12 @@ from generator.content.book import load
 from generator.content.exhibit import Figure
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
+from generator.evidence.play_states import faults, states
 from generator.evidence.provenance import PageText
 from generator.figures import schedule_rule
 from generator.figures.drawing import NARROW, WIDE
 from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.play import frame, ring_view
-from generator.figures.play.states import faults, states
 from generator.pages.page import environment
 from generator.pages.press import Press
 from tests.conftest import copy_of_the_book
@@ -197,6 +197,27 @@ def test_runs_under_a_budget_ended_as_their_bars_say(played, evidence):
         under = runs[f"{name}_budget"]
         peak = max(rank.memory.peak_bytes for rank in runs[name].ranks)
         assert (under.status == "completed") == (peak <= under.budget_bytes), name
+
+
+def test_a_state_of_simulated_runs_says_that_it_is_simulated(folio):
+    control = {"label": "Ranks", "reads": "run.settings.num_ranks"}
+    figure = written(
+        runs=["at_scale.seven_fsdp_8", "at_scale.seven_fsdp_1024"], controls=[control],
+        shows=["memory"], budget="at_scale.seven_fsdp_8.ranks[0].memory.peak_bytes",
+    )  # fmt: skip
+    assert list(faults(figure, folio.evidence)) == []
+    shown = frame.play(figure, folio).play
+    assert "at its peak, simulated" in shown.drawn
+    assert {row.nature for row in shown.rows} == {"simulated"}
+    real = frame.play(written(), folio).play
+    assert "Payload of one step, measured" in real.drawn
+
+
+def test_a_run_that_ran_out_of_memory_is_no_state_and_a_view_without_its_data_is_left_out(folio):
+    runs = ["large_model.wide_ddp_budget", "large_model.wide_ddp", "sharding.ddp_1"]
+    _, found = states(written(runs=runs), folio)
+    assert [one.path for state in found for one in state.runs] == runs[1:]
+    assert frame.play(written(shows=["timeline"]), folio).play is None
 
 
 # --- schedules

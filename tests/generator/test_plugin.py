@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -112,13 +113,13 @@ def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
 
 @pytest.mark.parametrize(("is_serving", "level"), [(False, "WARNING"), (True, "INFO")])
 def test_an_item_that_nobody_read_blind_is_a_warning_of_a_build_and_a_note_of_serve(
-    project, caplog, is_serving, level
+    project, caplog, monkeypatch, is_serving, level
 ):
     readings = project / "content" / "topics" / "averaging" / "readings.yml"
     readings.write_text("complete: true\n", encoding="utf-8")
     config = load_config(str(project / "mkdocs.yml"))
     plugin = config.plugins["proofbook"]
-    plugin.is_serving = is_serving
+    monkeypatch.setattr(plugin, "is_serving", is_serving)  # MkDocs keeps one plugin
     plugin.on_config(config)
     with caplog.at_level("INFO", logger="mkdocs.plugins.proofbook"):
         plugin.on_pre_build(config=config)
@@ -236,15 +237,15 @@ def test_serve_follows_edits_and_outlives_a_mistake(project, options):
             meanwhile=lambda: serving.poll() is None,
         )
         assert serving.poll() is None
-        shown = (
-            _text(serving, address, "pb-mistakes")
-            if not options
-            else _text(serving, address, "is cut in parts")
-        )
+        shown = _text(serving, address, "pb-mistakes")
         assert "is cut in parts" in shown
+        told = re.search(r'<pre class="pb-mistakes"[^>]*>(.*?)</pre>', shown, re.DOTALL)[1]
+        assert re.match(r".*topics/sharding/experiment\.yml:\d+:\d+: unknown key", told)
         _edit(project, file, "introductoin:", "introduction:")
         _edit(project, file, "is cut in parts", "is cut at last")
-        _text(serving, address, "is cut at last")
+        assert "pb-mistakes" not in _text(serving, address, "is cut at last")
+        other = address.replace("topics/sharding/experiment", "index")
+        assert "pb-mistakes" not in _text(serving, other, "</article>")
         _measure_again(project, 164_000, 166_000)
         _text(serving, address, "162\u00a0KiB")
         rerun = "key what-peak: 160\u00a0KiB → 162\u00a0KiB"

@@ -128,6 +128,6 @@ def test_pages_say_for_how_many_a_rule_was_judged(copy):
     ))  # fmt: skip
     copy.edit("topics/averaging/quiz.yml", "claim: replicas-drift}", "claim: of-each}")
     assert copy.errors() == []
-    page = render(copy.load())["evidence.md"]
+    page = render(copy.load())["evidence/tiny_memory.md"]
     assert "for each of " in page
     assert " ranks</span>" in page

@@ -91,7 +91,12 @@ def test_evidence_that_does_not_hold_says_so_beside_its_sentence(book, verdict, 
     name = "averaging-is-slower"
     outcome = SimpleNamespace(runs=("tiny_training.single",), verdict=verdict)
     folio = SimpleNamespace(
-        book=book, outcome={name: outcome}.get, runs=set(), ui=interface_words(), line=str
+        book=book,
+        outcome={name: outcome}.get,
+        runs=set(),
+        ui=interface_words(),
+        line=str,
+        claim_place=str,
     )
     assert claim_behind(name, folio).verdict == said
 

@@ -8,10 +8,12 @@ import pytest
 from generator.content.book import load
 from generator.content.claim import ClaimFile
 from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import interface_words
 from generator.evidence.provenance import PageText
 from generator.evidence.regime import dtype_of, line, optimizer_of
 from generator.pages import rendering
 from runners.traces.measured import MemoryClasses
+from tests.popovers import popovers_of
 
 AVERAGED = "tiny_training.averaged"
 STEP = f"{AVERAGED}.timing.step"
@@ -71,7 +73,8 @@ def test_what_dominates_memory_follows_from_the_classes_at_the_peak(book, classe
 
 def test_pages_show_the_regime_of_claims_and_of_rows_about_times(book):
     pages = rendering.render(book)
-    assert "Regime: single on one rank and DDP over two ranks;" in pages["evidence.md"]
+    claims = "".join(text for path, text in pages.items() if path.startswith("evidence/"))
+    assert "Regime: single on one rank and DDP over two ranks;" in claims
     rows = re.findall(r"<tr><td>.*?</td>", pages["topics/averaging/trace.md"])
     assert any("takes longer" in row and "Regime: " in row for row in rows)
 
@@ -80,7 +83,9 @@ def test_a_time_of_ranks_that_took_turns_says_so_and_opens_to_what_that_means(cr
     text = PageText(Evidence(crowded.load()), 0)
     button = str(text.expression(f"{STEP} | median"))
     assert '<small class="pb-nature">oversubscribed</small>' in button
-    assert "more ranks than cores took turns" in str(text.provenances())
+    assert popovers_of(text.sources.block())[0].nature == "oversubscribed"
+    told = interface_words()["source"]["natures"]["oversubscribed"]
+    assert "more ranks than cores took turns" in told
     ratio = str(text.expression(f"median({STEP}) / median(tiny_training.single.timing.step)"))
     assert "oversubscribed" in ratio
 
@@ -143,3 +148,23 @@ def test_each_real_run_behind_a_claim_has_a_dtype_recorded_or_stated():
         for name in evidence.outcome(claim.id).runs:
             run = book.run(name)
             assert run.nature == "simulated" or dtype_of(run) or claim.regime.dtype, name
+
+
+def test_a_figure_of_times_says_that_ranks_took_turns_and_one_of_bytes_does_not(copy):
+    cost = "topics/averaging/cost.yml"
+    timing = (
+        copy.load().run("tiny_memory.halves").timing.model_copy(update={"oversubscribed": True})
+    )
+    copy.change_run("tiny_memory.halves", timing=timing.model_dump(mode="json"))
+    captions = [_caption(copy)]
+    copy.edit(cost, "measured: run.ranks[0].memory.peak_bytes\n      predicted: 2 * "
+              "run.ranks[0].num_parameters * cited['fp32-width']",
+              "measured: run.timing.wall_seconds")  # fmt: skip
+    captions.append(_caption(copy))
+    assert ["oversubscribed" in one for one in captions] == [False, True]
+
+
+def _caption(copy):
+    page = rendering.render(copy.load())["topics/averaging/cost.md"]
+    (found,) = re.findall(r"<figcaption.*?</figcaption>", page, re.DOTALL)
+    return found

@@ -56,7 +56,7 @@ def test_a_program_that_serves_two_sentences_stands_once(repeated):
     at = text.index("    claim: ", text.index("    claim: ") + 1)
     (repeated.content / "retracted.yml").write_text(f"{text[:at]}    program: shown\n{text[at:]}")
     found = sections(repeated)
-    assert [section.count("<details") for section in found[:2]] == [1, 0]
+    assert [section.count("<pre") for section in found[:2]] == [2, 0]
     assert f'href="#{first}"' in found[1]
     assert "torchrun" in found[1]
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import get_args
 
 from generator.content.claim import Verdict
-from generator.evidence.provenance import KINDS
+from generator.evidence.value import KINDS
 from generator.figures.drawing import NARROW, WIDE
 from generator.website import publish
 
-MOST_BYTES = 10_000
+MOST_BYTES = 9_000
 WRITES_CLASSES = (".py", ".j2", ".js", ".html", ".yml")
 CLASS = re.compile(r"\.(pb-[a-z0-9-]+)")
 

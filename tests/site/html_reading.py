@@ -12,6 +12,9 @@ VOID = frozenset(
 )
 
 
+PRESSED = ("a", "button")
+
+
 @dataclass
 class Tag:
     """One element that is open while its text is read."""
@@ -30,6 +33,7 @@ class Reading(HTMLParser):
 
     tags: list[Tag] = field(default_factory=list)
     texts: list[tuple[str, tuple[Tag, ...]]] = field(default_factory=list)
+    nested: list[tuple[Tag, Tag]] = field(default_factory=list)  # a link or button in another
     open_tags: list[Tag] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -38,6 +42,8 @@ class Reading(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         element = Tag(tag, {name: value or "" for name, value in attrs})
         self.tags.append(element)
+        if tag in PRESSED:
+            self.nested += [(one, element) for one in self.open_tags if one.name in PRESSED]
         if tag not in VOID:
             self.open_tags.append(element)
 

@@ -202,7 +202,7 @@ def test_a_page_written_by_hand_shows_values_that_open_and_leaves_code_as_it_is(
     reading = page(built, "guides/about.html")
     value = next(text for text, inside in reading.texts if "pb-value" in inside[-1].classes)
     assert value == "160\u00a0KiB"
-    opens = next(tag for tag in reading.tags if "popovertarget" in tag.attributes)
+    opens = next(tag for tag in reading.tags if "data-v" in tag.attributes)
     assert opens.attributes["popovertarget"] in reading.ids
     code = [text for text, inside in reading.texts if inside[-1].name == "code"]
     assert "<table> {{ as.it.is }}\n" in code

@@ -246,7 +246,9 @@ def test_the_slider_works_by_keyboard_and_says_its_number(page):
     slider = item.box.get_by_role("slider")
     assert slider.get_attribute("aria-valuetext") == "not set yet"
     slider.focus()
+    unset = slider.evaluate("one => getComputedStyle(one).accentColor")
     page.keyboard.press("End")
+    assert slider.evaluate("one => getComputedStyle(one).accentColor") != unset
     assert item.box.locator(".pb-number-field").input_value() == "12"
     page.keyboard.press("Home")
     assert slider.get_attribute("aria-valuetext") == "0.12 ms"
@@ -367,7 +369,7 @@ def test_without_scripts_every_item_shows_its_answer_and_nothing_pretends(frozen
     for one in ITEMS:
         box = page.locator(f"#item-{one.id}")
         for worked_by_script in box.locator(
-            "button:not([popovertarget]), .pb-sure, .pb-slider"
+            "button, .pb-sure, .pb-slider"
         ).all():
             assert not worked_by_script.is_visible()
         assert one.why_right not in box.inner_text()
@@ -378,6 +380,33 @@ def test_without_scripts_every_item_shows_its_answer_and_nothing_pretends(frozen
     field.fill("160")
     field.press("Enter")
     assert page.url == (frozen_site / CHALLENGE).as_uri()
+
+
+def test_a_question_is_reported_by_a_text_to_copy_and_no_request(page):
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    item = Asking(page, "what-peak")
+    report = item.box.get_by_role("button", name="Report this question")
+    assert not report.is_visible()
+    item.give("160")
+    report.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Report this question")
+    text = dialog.get_by_role("textbox").input_value()
+    for told in ("Question: what-peak (", "#item-what-peak", "What is the peak of a step?", RIGHT):
+        assert told in text
+    assert "Nothing is sent." in dialog.inner_text()
+    assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
+    dialog.get_by_role("button", name="Copy").click()
+    assert dialog.get_by_role("status").inner_text() in (
+        "Copied.", "This browser does not copy for a page. Copy the selected text by hand.",
+    )  # fmt: skip
+    assert page.evaluate("getSelection().toString()") == text
+    assert _broken_rules(page, {}) == []
+    page.keyboard.press("Escape")
+    assert dialog.count() == 0
+    assert page.evaluate("document.activeElement.textContent") == "Report this question"
+    assert [one for one in requests if not one.startswith("file:")] == []
 
 
 def test_on_paper_every_item_shows_its_answer(page):
@@ -429,6 +458,10 @@ def test_no_state_of_an_item_breaks_a_rule_of_accessibility(frozen_site, open_pa
     page.get_by_role("button", name="Practise anyway").or_(
         page.get_by_role("button", name="Start with what is due")
     ).click()
+    shown = page.locator("[data-recall] .pb-question").filter(visible=True)
+    assert _broken_rules(page, rules) == []
+    shown.get_by_role("radio", name="sure", exact=True).check()
+    shown.get_by_role("button", name="Show the answer").click()
     page.get_by_role("button", name="Delete all").click()
     assert page.locator("[data-recall-forecast] table").is_visible()
     assert page.locator("[data-recall-calibration] table").is_visible()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.popovers import popovers_of
+
 pytestmark = pytest.mark.browser
 
 EXPERIMENT = "topics/sharding/experiment.html"
 TRACE = "topics/averaging/trace.html"
+TOLD = """() => Object.fromEntries([...document.querySelectorAll('.pb-source dt')].reverse().map(
+    name => [name.textContent, name.nextElementSibling.textContent]))"""
 
 
 def test_the_dark_scheme_follows_the_system(built_site, open_page):
@@ -31,9 +35,10 @@ def test_without_scripts_answers_and_provenance_are_still_within_reach(frozen_si
     question.locator(".pb-answer > summary").click()
     assert question.locator(".pb-answers").is_visible()
     value = page.locator(".pb-value").first
-    popover = page.locator("#" + value.get_attribute("popovertarget"))
+    run = value.get_attribute("href").partition("#")[2]
     value.click()
-    assert popover.is_visible()
+    assert page.locator(f"tr#{run}").is_visible()
+    assert page.url.endswith(f"#{run}")
 
 
 def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
@@ -41,11 +46,85 @@ def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
     value = page.locator(".pb-stage .pb-measured.pb-value").first
     value.focus()
     page.keyboard.press("Enter")
-    popover = page.locator("#" + value.get_attribute("popovertarget"))
+    popover = page.locator(".pb-source")
     popover.wait_for(state="visible")
-    assert "reference-frozen" in popover.inner_text()
+    told = page.evaluate(TOLD)
+    assert told["exactly"]
+    assert "reference-frozen" in told["on"]
+    page.keyboard.press("Tab")  # its links come next
+    assert page.evaluate("document.activeElement.closest('.pb-source') !== null")
     page.keyboard.press("Escape")
     popover.wait_for(state="hidden")
+    assert page.locator(".pb-source").count() == 1
+
+
+def test_every_value_of_a_page_opens_to_what_its_data_says(frozen_site, open_page):
+    file = frozen_site / EXPERIMENT
+    page = open_page(file)
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    sources = popovers_of(file.read_text(encoding="utf-8"))
+    seen = set()
+    for link in page.locator("a[data-v]").all():
+        number = int(link.get_attribute("data-v"))
+        if number in seen or not link.is_visible():
+            continue
+        seen.add(number)
+        link.evaluate("one => one.click()")
+        told, source = page.evaluate(TOLD), sources[number]
+        assert told.get("exactly") == source.exactly
+        assert told.get("repeat", told.get("repeat its inputs")) == source.command
+        assert told.get("from" if source.source else "formula") == (source.source or source.formula)
+        assert page.locator(".pb-source b").inner_text() == source.shown
+    assert len(seen) > 10
+
+
+def test_a_second_click_on_a_value_closes_its_source(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE)
+    value = page.locator(".pb-stage .pb-measured.pb-value:visible").first
+    for is_open in (True, False, True):
+        value.click()
+        assert page.locator(".pb-source").is_visible() is is_open
+
+
+def test_on_a_phone_a_source_is_a_sheet_that_scrolls_by_itself(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE, viewport={"width": 390, "height": 700})
+    page.locator(".pb-stage .pb-measured.pb-value:visible").first.click()
+    box = page.locator(".pb-source").bounding_box()
+    assert (box["x"], box["width"]) == (0, 390)
+    assert box["height"] <= 0.6 * 700 + 1
+    assert box["y"] + box["height"] == 700
+
+
+def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, open_page):
+    page = open_page(frozen_site / "evidence" / "tiny_memory.html")
+    links = page.locator(".pb-runs").first.locator("a[href]")
+    assert links.count() > 3
+    stops = links.evaluate_all("all => all.filter(one => one.tabIndex >= 0).length")
+    assert stops == 1
+    links.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert links.nth(2).evaluate("one => one === document.activeElement && one.tabIndex === 0")
+    page.keyboard.press("End")
+    assert links.last.evaluate("one => one === document.activeElement")
+
+
+def test_a_former_place_of_a_claim_leads_to_its_numbers(frozen_site, open_page):
+    page = open_page(frozen_site / "evidence.html")
+    row = page.locator("tr[id^=claim-]").first
+    anchor = row.get_attribute("id")
+    page.goto(f"{(frozen_site / 'evidence.html').as_uri()}#{anchor}")
+    page.wait_for_url(f"**/evidence/*.html#{anchor}")
+    assert page.locator(f"[id='{anchor}']").is_visible()
+
+
+def test_the_search_is_loaded_on_the_first_focus_of_its_field(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE)
+    loaded = "performance.getEntriesByType('resource').map(one => one.name).join()"
+    assert "search_index" not in page.evaluate(loaded)
+    assert "iframe-worker-frame" not in page.evaluate(loaded)
+    with page.expect_request("**/search_index.js*"):
+        page.locator(".md-search__input").focus()
 
 
 def test_paper_shows_what_the_screen_keeps_closed(frozen_site, open_page):

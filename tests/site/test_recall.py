@@ -302,6 +302,29 @@ def test_a_question_is_once_more_only_where_it_was_answered(page):
     assert eyebrow.inner_text().lower() == "once more"
 
 
+def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
+    recall = frozen_site / "topics" / "averaging" / "recall.html"
+    page.goto(recall.as_uri())
+    _press(page, "Take new ones")
+    while _shown(page) != "say-the-peak":
+        _press(page, "Never ask this again")
+    day = datetime.fromisoformat(EVENING)
+    for suffix, ranks, peak in (("", 2, "82"), ("-variant-1", 1, "160"), ("", 2, "82")):
+        assert _shown(page) == f"say-the-peak{suffix}"
+        box = page.locator(f"#item-say-the-peak{suffix}")
+        assert f"trains on {ranks} ranks" in box.inner_text()
+        box.locator(".pb-number-field").fill(peak)
+        box.get_by_role("button", name="Check", exact=True).click()
+        assert RIGHT in box.inner_text()
+        record = kept(page)["say-the-peak"]
+        assert record["attempts"][-1].get("variant", 0) == (1 if suffix else 0)
+        day += timedelta(days=400)
+        page.clock.set_fixed_time(day)
+        page.goto(recall.as_uri())
+        _press(page, "Start with what is due (1)")
+    assert [one["is_right"] for one in record["attempts"]] == [True] * 3
+
+
 def test_whoever_practises_early_moves_nothing_by_a_right_answer(page):
     _press(page, "Take new ones")
     _answer(page, {})

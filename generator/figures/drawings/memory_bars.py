@@ -30,7 +30,7 @@ class Bar:
     tone: Tone
     limit: float | None = None  # the dashed line it is held against
     say: str = ""  # the row in words
-    opens: str = ""  # the popover with its source
+    opens: str = ""  # the number of its value among the page's sources
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,20 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
 from generator.evidence import trace_events
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.play_states import Control, ShownRun, State, states
 from generator.evidence.value import AbsentError, Value, numeric
+from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table, plain
 from generator.figures.play.memory_view import memory
+from generator.figures.play.played import Budget, Played, Row
 from generator.figures.play.ring_view import chunks
 from generator.figures.play.seen import Seen, byte_unit
-from generator.figures.play.states import Control, ShownRun, State, states
 from generator.figures.play.step_views import loss, payload, schedule, timeline
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
@@ -35,48 +36,6 @@ STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of the budget
 MOST_STEPS = 200
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the table: a run of a state."""
-
-    state: int
-    words: tuple[str, ...]  # the options, and what tells the run apart
-    cells: tuple[Markup | str, ...]
-    run: str
-    nature: str
-    source: str
-    timeline: str | None
-    clock_error: Markup | None  # of that timeline
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The line that readers move, in the unit of the axis; from `low`, steps lead to `start`."""
-
-    start: float
-    low: float
-    top: float
-    step: float
-    unit: str
-    shown: Markup
-
-
-@dataclass(frozen=True)
-class Played:
-    """What a template needs beside the picture of the first state."""
-
-    task: Markup
-    script: str
-    controls: Sequence[Control]
-    first: State
-    words: Sequence[str]  # heads of the columns that name a row
-    head: Sequence[str]  # and of those with its numbers
-    rows: Sequence[Row]
-    drawn: Markup
-    budget: Budget | None
-    is_computed: bool
-
-
 def play(figure: Figure, folio: Folio) -> Picture:
     """All states of a figure; the first run's state is the one that the page shows."""
     assert figure.play is not None
@@ -84,7 +43,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
     seen = {view: VIEWS[view](found, figure, folio) for view in figure.play.shows}
     if not found or not all(len(one) == len(found) for one in seen.values()):
         return Picture(Table([]))
-    drawn = [_drawn(figure, position, seen, folio) for position in range(len(found))]
+    drawn = [_drawn(figure, n, state, seen, folio) for n, state in enumerate(found)]
     name = f"{FOLDER}/{folio.path.removesuffix('.md').replace('/', '-')}-{figure.id}.js"
     folio.assets[name] = _packed(figure.id, found, drawn)
     words, head, rows = _table(figure, controls, found, seen, folio)
@@ -104,20 +63,29 @@ def play(figure: Figure, folio: Folio) -> Picture:
 
 
 def _drawn(
-    figure: Figure, position: int, seen: dict[View, list[Seen]], folio: Folio
-) -> Markup:  # fmt: skip
+    figure: Figure,
+    position: int,
+    state: State,
+    seen: Mapping[View, Sequence[Seen]],
+    folio: Folio,
+) -> Markup:
     """Each view of one state below the other, titled by what it shows and how it is known."""
-    titles = folio.ui["play"]["views"]
-    parts = []
+    words, parts = folio.ui["play"], []
+    is_simulated = any(one.run.nature == "simulated" for one in state.runs)
+    kind = words["kinds"]["simulated" if is_simulated else "measured"]
     for view, found in seen.items():
-        one = found[position]
-        title = f"{plain(folio.line(figure.title))}: {titles[view]}"
+        one, title = found[position], words["views"][view].format(kind=kind)
         drawings = [
-            drawing.svg(f"{figure.id}-{view}-{name}", title, one.says, f"pb-{name}")
-            for drawing, name in zip(one.drawings, ("wide", "narrow"), strict=True)
+            drawing.svg(
+                f"{figure.id}-{view}-{layout.name}",
+                f"{plain(folio.line(figure.title))}: {title}",
+                one.says,
+                f"pb-{layout.name}",
+            )
+            for drawing, layout in zip(one.drawings, (WIDE, NARROW), strict=True)
         ]
         shown = Markup("").join(drawings)
-        parts.append(Markup('<p class="pb-view">{}</p>{}').format(titles[view], shown))
+        parts.append(Markup('<p class="pb-view">{}</p>{}').format(title, shown))
     return Markup("").join(parts)
 
 

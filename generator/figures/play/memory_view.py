@@ -9,10 +9,10 @@ from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
+from generator.evidence.play_states import ShownRun, State
 from generator.evidence.value import numeric
 from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
-from generator.figures.play.states import ShownRun, State
 from runners.traces.measured import Memory
 
 CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")

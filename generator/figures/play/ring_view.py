@@ -14,11 +14,11 @@ from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
+from generator.evidence.play_states import State
 from generator.evidence.value import Value
 from generator.figures.drawings.chunks import Cell
 from generator.figures.drawings.chunks import chunks as drawn
 from generator.figures.play.seen import Seen, both
-from generator.figures.play.states import State
 
 
 @dataclass(frozen=True)

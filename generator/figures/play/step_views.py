@@ -10,6 +10,7 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure
 from generator.evidence import units
 from generator.evidence.folio import Folio
+from generator.evidence.play_states import ShownRun, State
 from generator.evidence.units import AS_RULED
 from generator.figures import schedule_rule
 from generator.figures.drawing import Drawing, Layout
@@ -19,7 +20,6 @@ from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.lines import Series, lines
 from generator.figures.drawings.memory_bars import Bar
 from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
-from generator.figures.play.states import ShownRun, State
 from generator.figures.time_figures import activities, time_unit, timeline_rows
 from runners.traces.records import RankRecord
 
@@ -27,7 +27,9 @@ EVERY = 16  # of a line over many steps, each so many-th point can be read off
 
 
 def timeline(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The step of each state's first run, all on the axis of the longest."""
+    """The step of each state's first run, all on the axis of the longest; each needs a timeline."""
+    if not all(state.runs[0].run.timing.timeline for state in states):
+        return []
     spans = [span for state in states for span in state.runs[0].run.timing.timeline]
     longest = max((span.end_seconds for span in spans), default=0)
     if not longest:

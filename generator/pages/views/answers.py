@@ -96,7 +96,7 @@ def claim_behind(name: str, folio: Folio) -> Backing:
     folio.runs.update(outcome.runs)
     verdict = "" if outcome.verdict == "holds" else str(folio.ui["verdicts"][outcome.verdict])
     says = folio.line(folio.book.claims[name].says)
-    return Backing(says, f"evidence.html#claim-{name}", verdict=verdict)
+    return Backing(says, folio.claim_place(name), verdict=verdict)
 
 
 def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:

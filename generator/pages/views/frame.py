@@ -11,18 +11,18 @@ from markupsafe import Markup
 from generator.content.book import Book, TraceOnPage
 from generator.evidence import verdicts
 from generator.evidence.folio import Folio
-from generator.evidence.provenance import CROWDED
+from generator.evidence.regime import CROWDED
 from generator.evidence.reproduce_command import command
 
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
-# What of a page's markup asks for a script; proofbook.js, which holds the words, comes before any.
+# What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
-    "schedule": ('class="pb-item',),
-    "kinds": ('class="pb-item',),
+    "sources": ('data-v="', "<table"),
     "quiz": ('class="pb-item',),
     "recall": ("data-recall=",),
-    "figures": ('class="pb-figure', "data-stepper"),
+    "stepper": ("data-stepper",),
+    "figures": ('class="pb-figure',),
     "play": ("data-play=",),
     "calculator": ("data-calculator",),
 }
@@ -67,7 +67,8 @@ def minutes(body: str, num_items: int) -> int:
 def scripts(body: str, *, has_ways: bool) -> list[str]:
     """The scripts that a page loads, in their order: those whose markup it holds."""
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
-    return ["proofbook", *found] if found or has_ways or _KEPT in body else []
+    keeps = has_ways or _KEPT in body or "quiz" in found or "recall" in found
+    return ["proofbook", *found] if keeps else found
 
 
 def machines(found: Sequence[Origin], book: Book) -> list[tuple[str, bool]]:

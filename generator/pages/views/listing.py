@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from markupsafe import Markup
-from pygments import highlight  # type: ignore[import-untyped]
-from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
-from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 
 from generator.content.exhibit import Listing
 from generator.content.listed_code import source
 from generator.evidence.folio import Folio
-
-_FORMATTER = HtmlFormatter(nowrap=True)
+from generator.pages.views.highlighting import highlighted
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ def listing(written: Listing, folio: Folio, *, with_output: bool = True) -> List
     return ListingOnPage(
         title=folio.line(written.title),
         path=written.path,
-        code=Markup(highlight(code, PythonLexer(), _FORMATTER)),
+        code=highlighted(code),
         run=written.run,
         status=folio.ui["statuses"][run.status] if run else "",
         message=failure.message if failure else "",

@@ -91,12 +91,20 @@ class PredictedRow:
 
 @dataclass(frozen=True)
 class PredictedGroup:
-    """What was predicted of one experiment."""
+    """What was predicted of one experiment, and how much of it lay within its interval."""
 
     experiment: str
-    rows: tuple[PredictedRow, ...]
+    outcomes: tuple[Predicted, ...]
     num_within: int
     num_outcomes: int
+
+
+@dataclass(frozen=True)
+class PredictedTable:
+    """The same with a row for each number that was predicted."""
+
+    group: PredictedGroup
+    rows: tuple[PredictedRow, ...]
 
 
 @dataclass(frozen=True)
@@ -205,23 +213,32 @@ def floors(measured: Measured, folio: Folio) -> list[tuple[str, FloorInPrint]]:
     return [(name, one) for name, one in printed if one is not None]
 
 
-def predicted(measured: Measured, folio: Folio) -> list[PredictedGroup]:
-    """What a machine predicted, by experiment, beside the outcomes."""
+def predicted(measured: Measured) -> list[PredictedGroup]:
+    """What a machine predicted, by experiment, and how much of it lay within its interval."""
     groups: dict[str, list[Predicted]] = {}
     for one in calibrating.predicted(measured):
         groups.setdefault(one.path.partition(".")[0], []).append(one)
-    reruns = {one: calibrating.rerun_errors(measured, one) for one in QUANTITIES}
     return [
         PredictedGroup(
             experiment=name,
-            rows=tuple(
-                _row(one, reruns[one.quantity].get(one.path), measured, folio) for one in outcomes
-            ),
+            outcomes=tuple(outcomes),
             num_within=sum(one.is_within for one in outcomes if one.counts),
             num_outcomes=sum(one.counts for one in outcomes),
         )
         for name, outcomes in sorted(groups.items())
     ]
+
+
+def predicted_of(experiment: str, measured: Measured, folio: Folio) -> PredictedTable | None:
+    """What a machine predicted of one experiment, beside the outcomes; None where nothing."""
+    group = next((one for one in predicted(measured) if one.experiment == experiment), None)
+    if group is None:
+        return None
+    reruns = {one: calibrating.rerun_errors(measured, one) for one in QUANTITIES}
+    rows = (
+        _row(one, reruns[one.quantity].get(one.path), measured, folio) for one in group.outcomes
+    )
+    return PredictedTable(group, tuple(rows))
 
 
 def _row(one: Predicted, rerun: float | None, measured: Measured, folio: Folio) -> PredictedRow:

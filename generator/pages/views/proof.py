@@ -1,7 +1,7 @@
 """The book's proof: every claim with what was predicted and observed on each machine there is.
 
-Claims stand by the experiment that they rest on, under its question. Over them stands what they
-come to: how many laws hold, how many observations there are, and where a law was furthest off.
+Claims stand on the page of the experiment that they rest on. The index says what they come to: how
+many laws hold, how many observations there are, where a law was furthest off; and each verdict.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from markupsafe import Markup
 
 from generator.content.claim import Claim
 from generator.evidence import units
+from generator.evidence.claim_topics import Lesson
 from generator.evidence.difference import off_by
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import parts
+from generator.evidence.provenance import PageText
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome
+from generator.figures.picture import plain
 from generator.pages import sifting
 from generator.pages.views.claims import (
     css_of,
@@ -45,7 +48,6 @@ class Judgement:
 
     Attributes:
         machine: its name.
-        place: its mark among the choices of the filters.
         relation: how observed should lie to predicted.
         off: how far it lies off, or None where the two are words.
         says: for an observation what this machine showed; else why the claim does not hold.
@@ -53,7 +55,6 @@ class Judgement:
     """
 
     machine: str
-    place: str
     predicted: Markup
     observed: Markup
     off: Markup | None
@@ -73,8 +74,7 @@ class Proof:
     domain: Markup
     tolerance: str
     regime: Markup
-    marks: str
-    topics: tuple[str, ...]
+    lessons: tuple[Lesson, ...]
     judged: tuple[Judgement, ...]
 
 
@@ -94,8 +94,31 @@ class Furthest:
     """The law of one experiment whose observation lies furthest off what it predicts."""
 
     claim: str
+    place: str
     says: Markup
     off: Markup
+
+
+@dataclass(frozen=True)
+class Said:
+    """The verdict of one machine."""
+
+    machine: str
+    place: str
+    words: str
+    css: str
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """A claim in the index: what it says, as plain text, and each machine's verdict."""
+
+    claim: Claim
+    says: str
+    place: str
+    marks: str
+    said: tuple[Said, ...]
 
 
 @dataclass(frozen=True)
@@ -105,7 +128,7 @@ class Group:
     experiment: str
     question: str
     tally: Tally
-    proofs: tuple[Proof, ...]
+    lines: tuple[Line, ...]
 
 
 def groups(
@@ -113,42 +136,51 @@ def groups(
     topics: Mapping[str, tuple[str, ...]],
     folio: Folio,
 ) -> list[Group]:
-    """Every claim by experiment."""
+    """Every claim by experiment, a line each."""
     return [
         Group(
             experiment=name,
             question=folio.book.traces[name].trace.question if name in folio.book.traces else "",
             tally=tally(claims, folio),
-            proofs=tuple(_leading(claim, name, topics.get(claim, ()), folio) for claim in claims),
+            lines=tuple(_line(claim, topics.get(claim, ()), folio) for claim in claims),
         )
         for name, claims in by_experiment
     ]
 
 
-def proofs_of(experiment: str, folio: Folio) -> list[Proof]:
-    """The claims that rest on an experiment first of all, whose numbers open where they stand."""
-    names = [
-        name
-        for name, outcome in folio.outcomes.items()
-        if outcome.runs and outcome.runs[0].partition(".")[0] == experiment
-    ]
-    return [_proof(name, (), folio) for name in names]
+def _line(name: str, topics: tuple[str, ...], folio: Folio) -> Line:
+    claim = folio.book.claims[name]
+    said = tuple(
+        Said(
+            machine,
+            sifting.machine_mark(place),
+            folio.ui["verdicts"][outcome.verdict],
+            css_of(outcome),
+            differs,
+        )
+        for outcome, machine, place, _, differs in _outcomes(name, folio)
+    )
+    verdicts = [(one.place, one.css.removeprefix("pb-")) for one in said]
+    differs = any(one.differs for one in said)
+    return Line(
+        claim=claim,
+        says=plain(PageText(folio.evidence, 0).line(claim.says)),
+        place=folio.claim_place(name),
+        marks=sifting.marks(topics, claim.kind, verdicts, differs=differs),
+        said=said,
+    )
 
 
-def _leading(name: str, experiment: str, topics: tuple[str, ...], folio: Folio) -> Proof:
-    """A claim whose numbers open on its experiment's page: here there are too many of them."""
-    folio.text.leads_to = f"evidence/{experiment}.html#claim-{name}"
-    try:
-        return _proof(name, topics, folio)
-    finally:
-        folio.text.leads_to = None
+def proofs_of(
+    experiment: str, lessons: Mapping[str, tuple[Lesson, ...]], folio: Folio
+) -> list[Proof]:
+    """The claims that rest on an experiment first of all."""
+    names = [name for name in folio.outcomes if folio.experiment_of(name) == experiment]
+    return [_proof(name, lessons.get(name, ()), folio) for name in names]
 
 
-def _proof(name: str, topics: tuple[str, ...], folio: Folio) -> Proof:
+def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Proof:
     claim, here = folio.book.claims[name], folio.outcomes[name]
-    judged = tuple(_judged(name, folio))
-    differs = any(one.differs for one in judged)
-    verdicts = [(one.place, one.css.removeprefix("pb-")) for one in judged]
     folio.runs.update(here.runs)
     return Proof(
         claim=claim,
@@ -157,23 +189,29 @@ def _proof(name: str, topics: tuple[str, ...], folio: Folio) -> Proof:
         domain=domain_of(claim, folio),
         tolerance=tolerance_of(claim, here.observed),
         regime=regime_of(claim, here, folio),
-        marks=sifting.marks(topics, claim.kind, verdicts, differs=differs),
-        topics=topics,
-        judged=judged,
+        lessons=lessons,
+        judged=tuple(
+            _judgement(outcome, machine, evidence, folio, differs)
+            for outcome, machine, _, evidence, differs in _outcomes(name, folio)
+        ),
     )
 
 
-def _judged(name: str, folio: Folio) -> Iterator[Judgement]:
-    """The machine shown, then the others that have measured what the claim needs."""
+def _outcomes(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, int, Evidence, bool]]:
+    """A claim on the machine shown, then on the others that have measured what it needs.
+
+    Yields:
+        The outcome, the machine with its place in the book, what the outcome was judged by, and
+        whether it differs from the first.
+    """
     here = folio.outcomes[name]
     places = {machine: place for place, machine in enumerate(folio.book.machines)}
     holder = measured_by(here, folio)
-    yield _judgement(here, holder, places.get(holder, 0), folio.evidence, folio)
+    yield here, holder, places.get(holder, 0), folio.evidence, False
     for machine, there in folio.other_outcomes.items():
         if name in there.outcomes:
             outcome = there.outcomes[name]
-            differs = parts(here, outcome)
-            yield _judgement(outcome, machine, places[machine], there.evidence, folio, differs)
+            yield outcome, machine, places[machine], there.evidence, parts(here, outcome)
 
 
 def measured_by(outcome: Outcome, folio: Folio) -> str:
@@ -182,12 +220,7 @@ def measured_by(outcome: Outcome, folio: Folio) -> str:
 
 
 def _judgement(
-    outcome: Outcome,
-    machine: str,
-    place: int,
-    evidence: Evidence,
-    folio: Folio,
-    differs: bool = False,
+    outcome: Outcome, machine: str, evidence: Evidence, folio: Folio, differs: bool
 ) -> Judgement:
     claim = outcome.claim
     predicted, observed = told_apart(outcome)
@@ -196,7 +229,6 @@ def _judgement(
     relation = folio.ui["relations"][claim.relation]
     return Judgement(
         machine=machine,
-        place=sifting.machine_mark(place),
         predicted=Markup("{}{}").format(relation, side(predicted, folio)),
         observed=observed_of(outcome, observed, folio),
         off=_off(claim, off_by(claim, outcome.predicted, outcome.observed), folio),
@@ -246,6 +278,7 @@ def furthest(claims: Sequence[str], folio: Folio, num: int) -> list[Furthest]:
     return [
         Furthest(
             name,
+            folio.claim_place(name),
             folio.line(folio.book.claims[name].says),
             folio.text.shown_alike(off, OFF, OFF_SAYS),
         )

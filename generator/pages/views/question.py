@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -26,14 +26,16 @@ from generator.content.quiz import (
 from generator.evidence.folio import Folio
 from generator.evidence.value import numeric
 from generator.figures.picture import plain
+from generator.items import worked
 from generator.items.digests import digest_of, former_digests
 from generator.items.keys import Key, key_of, shown_order
 from generator.items.typed_number import Unit, unit_of
+from generator.items.variants import answerable
 from generator.pages.views.answers import Answer, Backing, answers, claim_behind
 from generator.pages.views.listing import ListingOnPage, listing
 
 Rows = tuple[tuple[Markup, tuple[Markup, ...]], ...]  # titles, each with its cells
-_OPENS = re.compile(r'<button type="button" class="pb-value[^>]*>(.*?)</button>', re.DOTALL)
+_OPENS = re.compile(r'<a class="pb-value[^>]*>(.*?)</a>', re.DOTALL)
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
 _IN_SHORT = 80  # characters
@@ -52,13 +54,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Ends:
-    """The ends of a slider: in base units, and as they are printed."""
+    """The ends of a slider: in base units, as they are printed, and with values that open."""
 
     low: float
     high: float
     says_low: Markup
     says_high: Markup
     is_logarithmic: bool
+    opened: tuple[Markup, Markup]
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class Question:
         num_attempts: how often a reader may try before everything is explained.
         digest: tells which question an answer belongs to; `former`, the digests it had before.
         anchor: the id on this page; an item may stand on a page more than once.
+        variant: which variant of the item this is, counted from 1; 0 for the item itself.
         is_open: this machine's runs leave it open.
         asks_how_sure: a commitment and a repetition do; elsewhere the answer alone counts.
         stem: the question, as a legend may hold it; `more` is what follows as blocks.
@@ -95,6 +99,7 @@ class Question:
     digest: str
     former: tuple[str, ...]
     anchor: str
+    variant: int
     is_open: bool
     asks_how_sure: bool
     stem: Markup
@@ -128,6 +133,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
     explained = answers(item, key, folio)
     shown = item.wrong if isinstance(item, FaultyLine) else item.listing
     code = listing(shown, folio) if shown else None
+    worked_steps = worked.steps(item, key, folio.evidence, folio.ui["item"])
     told = item.reveal if isinstance(item, Predict) else item.explains
     return Question(
         id=item.id,
@@ -137,6 +143,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         digest=digest_of(item, folio.evidence),
         former=former_digests(item, folio.evidence),
         anchor=item.id if again == 1 else f"{item.id}-{again}",
+        variant=0,
         is_open=key.is_open,
         asks_how_sure=not (asked_as in _TWICE or key.is_open or isinstance(item, Predict)),
         stem=stem,
@@ -160,8 +167,23 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         mended=listing(item.right, folio, with_output=False)
         if isinstance(item, FaultyLine)
         else None,
-        hints=tuple(folio.line(hint) for hint in item.hints),
+        hints=tuple(folio.line(hint) for hint in (*item.hints, *worked_steps)),
     )
+
+
+def variants(item: Item, folio: Folio, asked_as: str) -> list[Question]:
+    """The item on other runs, wherever these have one answer; readers' answers are the item's."""
+    named = digest_of(item, folio.evidence), former_digests(item, folio.evidence)
+    found = []
+    for number, one in answerable(item, folio.evidence):
+        found.append(
+            replace(
+                question(one, folio, asked_as),
+                id=item.id, digest=named[0], former=named[1], variant=number,
+            )
+        )  # fmt: skip
+        folio.items.remove(one.id)  # one question to a reader
+    return found
 
 
 def in_short(item: Item, folio: Folio) -> str:
@@ -224,10 +246,9 @@ def _ends(item: Item, key: Key, folio: Folio) -> Ends | None:
     if not isinstance(item, Predict) or key.ends is None:
         return None
     low, high = key.ends
-    return Ends(
-        numeric(low), numeric(high), unopened(folio.show(low)), unopened(folio.show(high)),
-        item.logarithmic,
-    )  # fmt: skip
+    opened = (folio.show(low), folio.show(high))
+    says_low, says_high = map(unopened, opened)
+    return Ends(numeric(low), numeric(high), says_low, says_high, item.logarithmic, opened)
 
 
 def _places(item: Item, folio: Folio) -> tuple[Markup, Markup] | None:

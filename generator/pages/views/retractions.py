@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
-from pygments import highlight  # type: ignore[import-untyped]
-from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
-from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 
 from generator.checks import repeats
 from generator.content import listed_code
@@ -16,9 +13,8 @@ from generator.content.claim import Reference, Retraction
 from generator.evidence.folio import Folio
 from generator.pages import sifting
 from generator.pages.views.claims import Standing, VerdictRow, standing, verdict_row
+from generator.pages.views.highlighting import highlighted
 from generator.pages.views.proof import measured_by
-
-_FORMATTER = HtmlFormatter(nowrap=True)
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,7 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
     return ProgramOnPage(
         path=path,
         command=f"torchrun --nproc-per-node {run.world_size} {path}",
-        code=Markup(highlight(code, PythonLexer(), _FORMATTER)),
+        code=highlighted(code),
         run=f"{repeats.EXPERIMENT}.{name}",
         status=folio.ui["statuses"][run.status],
         printed="\n".join(said),

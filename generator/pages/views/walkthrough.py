@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
-from pygments import highlight  # type: ignore[import-untyped]
-from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
-from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 
 from generator.content.exhibit import CodeNote, Listing
 from generator.content.listed_code import source
 from generator.evidence.folio import Folio
-
-_FORMATTER = HtmlFormatter(nowrap=True)
+from generator.pages.views.highlighting import highlighted
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ def notes(program: Listing, written: Sequence[CodeNote], folio: Folio) -> list[N
     return [
         NoteOnPage(
             number=1 + lines.index(note.code.strip()),
-            code=Markup(highlight(note.code.strip(), PythonLexer(), _FORMATTER).strip()),
+            code=highlighted(note.code.strip()).strip(),
             says=folio.line(note.says),
         )
         for note in written

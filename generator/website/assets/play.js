@@ -66,7 +66,7 @@
     const isOther = best[0].some((one, n) => one !== asked[n]);
     this.at = this.states.indexOf(best);
     this.groups.forEach((group, n) => {
-      group.querySelector('[value="' + best[0][n] + '"]').checked = true;
+      all(group, "input")[best[0][n]].checked = true;
     });
     const shown = this.root.querySelector(".pb-states-drawn");
     shown.innerHTML = best[1];
@@ -90,7 +90,7 @@
 
   // The rows of this state; its options stand above, so their columns come with all rows only.
   Figure.prototype.list = function () {
-    this.root.classList.toggle("pb-one", !this.isWhole());
+    this.root.classList.toggle("pb-one-state", !this.isWhole());
     this.rows.forEach((row) => {
       row.classList.toggle("pb-other", row.dataset.state !== String(this.at));
     });
@@ -140,7 +140,7 @@
   );
   all(document, "[data-play]").forEach((root) => {
     if (!isAble) {
-      root.classList.remove("pb-one");
+      root.classList.remove("pb-one-state");
       all(root, ".pb-controls").forEach((one) => (one.hidden = true));
       return;
     }

@@ -21,7 +21,8 @@
     isAnswer(one.answer) &&
     typeof one.is_right === "boolean" &&
     typeof one.gave_up === "boolean" &&
-    (one.confidence === null || isWhole(one.confidence, 2));
+    (one.confidence === null || isWhole(one.confidence, 2)) &&
+    (one.variant === undefined || isWhole(one.variant, 99));
 
   // What is remembered, as schedule.js estimates it, or the step of an earlier version.
   const isMemory = ({ step, stability, difficulty, reviewed }) =>

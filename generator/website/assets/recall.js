@@ -23,7 +23,13 @@
 
   // ——— What is due ———
 
-  const asked = book.questions.filter((one) => section.contains(one.form));
+  // Each question with its variants on other runs, which are asked in turn.
+  const forms = new Map();
+  const asked = book.questions.filter((one) => {
+    if (!section.contains(one.form)) return false;
+    forms.set(one.id, (forms.get(one.id) || []).concat(one));
+    return !one.variant;
+  });
   const now = () => Date.now();
   const record = (question) => {
     const found = store.of(question.id, question.digests);
@@ -35,7 +41,17 @@
     asked.filter((one) => record(one) && !isPutOff(one)).sort((one, other) => comesBack(one) - comesBack(other));
   const actions = made("p", "pb-actions");
 
-  const show = (question) => asked.forEach((one) => (one.box.hidden = one !== question));
+  const show = (question) =>
+    forms.forEach((those) => those.forEach((one) => (one.box.hidden = one !== question)));
+
+  // The form of a question that is asked now, as if it had never been answered.
+  function inTurn(question) {
+    const those = forms.get(question.id);
+    const { attempts } = record(question) || { attempts: [] };
+    const last = attempts.length ? attempts[attempts.length - 1].variant || 0 : -1;
+    const at = (those.findIndex((one) => one.variant === last) + 1) % those.length;
+    return (those[at] = those[at].renew());
+  }
 
   // Between sittings: what is due here, what is new, when the next comes; and what is due elsewhere.
   function offer(lead, undo) {
@@ -88,9 +104,7 @@
   // step that led here.
   function ask(queue, at, undo) {
     if (at >= queue.length) return offer(words.sitting_done, undo);
-    const question = queue[at].renew();
-    queue = queue.map((one, position) => (position === at ? question : one));
-    asked[asked.findIndex((one) => one.id === question.id)] = question;
+    const question = inTurn(queue[at]);
     show(question);
     if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words.seen_before;
     said.textContent = say("n_of_m", { n: at + 1, m: queue.length });
@@ -111,7 +125,7 @@
     actions.append(button(words.not_today, wait(inDays(1, now()))), button(words.never, wait(store.NEVER)));
     if (undo) actions.append(button(words.undo, undo));
     question.form.addEventListener("answered", () => {
-      const rest = record(question).due <= now() ? queue.concat(question) : queue;
+      const rest = record(question).due <= now() ? queue.concat(queue[at]) : queue;
       const name = at + 1 < rest.length ? words.next : words.end_sitting;
       actions.textContent = "";
       actions.append(

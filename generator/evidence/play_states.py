@@ -42,13 +42,13 @@ class State:
 
 
 def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
-    """The controls of a figure, and every state that this machine's runs have, in their order."""
+    """The controls of a figure, and every state that completed runs of this machine have."""
     assert figure.play is not None
     play, evidence = figure.play, folio.evidence
     measured = [
         (path, run)
         for path in figure.runs
-        if (run := folio.run(path)) is not None and run.status != "skipped"
+        if (run := folio.run(path)) is not None and run.status == "completed"
     ]
     options = [_options(one, [path for path, _ in measured], evidence) for one in play.controls]
     found: dict[tuple[int, ...], list[ShownRun]] = {}

@@ -13,12 +13,43 @@
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
 
+  // A text about a question, to copy and to send in any way one likes: nothing leaves the page.
+  function report({ id, digest, box, form, status }) {
+    const plain = (element) => element.innerText.replace(/\s+/g, " ").trim();
+    const dialog = made("dialog", "md-typeset pb-report");
+    const text = made("textarea");
+    const said = made("p", "pb-status");
+    const button = (name, act) => {
+      const one = made("button", "pb-button", name);
+      one.addEventListener("click", act);
+      return one;
+    };
+    text.rows = 10;
+    text.value = say("report_text", {
+      id, digest, page: `${location.href.split("#")[0]}#${box.id}`,
+      asks: plain(form.querySelector(".pb-asked")), said: plain(status),
+    });
+    text.setAttribute("aria-label", words.report);
+    said.setAttribute("role", "status");
+    const copy = () => {
+      text.select();
+      said.textContent = document.execCommand("copy") ? words.copied : words.not_copied;
+    };
+    dialog.setAttribute("aria-label", words.report);
+    dialog.append(made("p", "", words.report_how), text, button(words.copy, copy), " ");
+    dialog.append(button(words.close, () => dialog.close()), said);
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+    text.focus();
+  }
+
   // ——— One question ———
 
   class Question {
     constructor(form) {
-      const { item, digest, former, kind, attempts } = form.dataset;
-      Object.assign(this, { form, digest, kind, id: item, numAttempts: Number(attempts) });
+      const { item, digest, former, kind, attempts, variant } = form.dataset;
+      Object.assign(this, { form, digest, kind, id: item, numAttempts: Number(attempts), variant: Number(variant || 0) });
       this.digests = [digest].concat(former ? former.split(" ") : []);
       this.how = KINDS[kind];
       this.isGraded = kind !== "predict";
@@ -41,8 +72,13 @@
       );
       Object.assign(this, { check, retry, giveUp, showHint: showHint || made("button") });
       check.disabled = false;
+      this.report = made("button", "pb-button", words.report);
+      this.report.type = "button";
+      this.report.hidden = true;
+      this.report.addEventListener("click", () => report(this));
       all(this.form, ".pb-sure, .pb-actions > :not(.pb-retry)").forEach((one) => (one.hidden = false));
       [this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
+      actions.append(this.report);
       this.showHint.addEventListener("click", () => this.hint());
       giveUp.addEventListener("click", () => this.end(null));
       retry.addEventListener("click", () => this.renew().form.querySelector("input, select, button").focus());
@@ -101,7 +137,7 @@
         if (more) this.status.after(more.cloneNode(true));
       }
       this.tell(answer, "");
-      this.retry.hidden = false;
+      this.retry.hidden = this.report.hidden = false;
       // Focus stays where it is, and else goes on to what can be done next.
       const focused = document.activeElement;
       if (focused === this.giveUp) this.retry.focus();
@@ -173,7 +209,8 @@
       if (nth === 1) this.first = { isRight, confidence, memory: memoryOf(record) };
       if (last && now - last.at > A_SITTING) record.again = false;
       Object.assign(record, { digest: this.digest, kind: this.kind });
-      record.attempts.push({ at: now, answer, is_right: isRight, confidence, gave_up: answer === null, nth });
+      const attempt = { at: now, answer, is_right: isRight, confidence, gave_up: answer === null, nth };
+      record.attempts.push(this.variant ? { ...attempt, variant: this.variant } : attempt);
       if (record.attempts.length > NUM_KEPT) record.attempts.splice(1, 1);
       if (done) {
         const { memory } = this.first;
@@ -190,8 +227,9 @@
     restore() {
       const before = store.of(this.id, this.digests);
       if (!before && store.get(this.id)) this.status.textContent = words.changed;
-      else if (before && before.done) {
-        const { answer } = before.attempts[before.attempts.length - 1];
+      const own = before && before.done ? before.attempts.filter((one) => !one.variant) : [];
+      if (own.length) {
+        const { answer } = own[own.length - 1];
         try {
           if (answer !== null) this.how.put(this, answer);
           const isHeld = answer === null || this.field || String(this.how.read(this)) === String(answer);

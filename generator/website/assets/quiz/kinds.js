@@ -200,6 +200,7 @@
     const range = ends.firstElementChild;
     range.hidden = false;
     range.addEventListener("input", () => {
+      range.dataset.set = ""; // until then it shows no answer
       const share = range.value / 100;
       const at = logarithmic === undefined ? low * (1 - share) + high * share : low * Math.pow(high / low, share);
       q.field.value = printed(at / q.scale, 2);

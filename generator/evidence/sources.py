@@ -1,0 +1,161 @@
+"""Where the values of one page come from, as one block of data and as links.
+
+In: the values that a page prints. Out: a number for each distinct one, the place of its run in the
+book for readers without a script, and a block of JSON that `sources.js` fills the page's popover
+from. A run stands in the block once, and so does a value that others are computed from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from generator.evidence.regime import CROWDED
+from generator.evidence.reproduce_command import COMMAND, arguments_for, is_own_path
+from generator.evidence.value import KINDS, Origin, Value
+
+if TYPE_CHECKING:
+    from generator.evidence.evaluation import Evidence
+
+FORMULAS = "pb-formulas"  # the part of a page's foot that holds the formulas that values share
+BLOCK = "pb-sources"
+Row = list[Any]
+
+
+class Sources:
+    """The sources of one page's values, gathered while it is written."""
+
+    def __init__(self, evidence: Evidence, root: str) -> None:
+        """Start a page.
+
+        Args:
+            evidence: what its values were evaluated by.
+            root: what leads from the page to the site's root.
+        """
+        self._evidence = evidence
+        self._root = root
+        self.formulas: dict[str, str] = {}  # that several values share, by name
+        self._numbers: dict[object, int] = {}
+        self._values: list[Value | str] = []  # or the name of a shared formula
+        self._places: dict[object, str] = {}
+
+    def copied(self) -> Sources:
+        """The same sources, apart from these."""
+        again = Sources(self._evidence, self._root)
+        for name, state in vars(self).items():
+            setattr(again, name, state.copy() if isinstance(state, dict | list) else state)
+        return again
+
+    def number(self, value: Value) -> int:
+        """The number of a value on this page; equal ones have the same."""
+        key = (str(value), value.kind, value.formula, value.origin or value.machines)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._values)
+            self._values.append(value)
+        return self._numbers[key]
+
+    def shared(self, name: str, says: str) -> int:
+        """The number of all values that share a formula."""
+        if name not in self.formulas:
+            self.formulas[name] = says
+            self._numbers[name] = len(self._values)
+            self._values.append(name)
+        return self._numbers[name]
+
+    def place(self, value: Value) -> str:
+        """Where the source of a value stands in the book."""
+        origins = [leaf.origin for leaf in value.leaves if leaf.origin]
+        first = next((one for one in origins if one.experiment), origins[0] if origins else None)
+        key = first and (first.machine, first.experiment, first.run, first.reference)
+        if key not in self._places:
+            self._places[key] = str(escape(self._root + self._place(first)))
+        return self._places[key]
+
+    def _place(self, origin: Origin | None) -> str:
+        if origin and origin.experiment:
+            page = f"evidence/{origin.experiment}.html"
+            row = f"#run-{origin.experiment}-{origin.run}{self._elsewhere(origin)}"
+            return page + (row if origin.run else "")
+        if origin and origin.reference:
+            return f"evidence.html#reference-{origin.reference}"
+        return f"machines/{origin.machine}.html" if origin and origin.machine else "evidence.html"
+
+    def _elsewhere(self, origin: Origin) -> str:
+        """What the id of a run's row ends in where another machine than the one shown ran it."""
+        shown = self._evidence.book.traces.get(origin.experiment or "")
+        is_shown = shown is None or shown.machine.name == origin.machine
+        return "" if is_shown else f"-on-{origin.machine}"
+
+    @property
+    def has_crowded(self) -> bool:
+        """Whether a time of ranks that took turns on the cores is among the values."""
+        return any(one.is_crowded for one in self._values if isinstance(one, Value))
+
+    def block(self) -> Markup:
+        """The data as an element; nothing where the page prints no value."""
+        if not self._values:
+            return Markup("")
+        runs = _Runs(self._elsewhere)
+        rows: list[Row] = []
+        while len(rows) < len(self._values):  # a value that another is computed from is added
+            rows.append(self._row(self._values[len(rows)], runs))
+        data = {"root": self._root, "command": COMMAND, "runs": runs.rows, "values": rows}
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        text = text.replace("<", r"\u003c")  # nothing else ends a script element
+        return Markup(
+            f'<script type="application/json" id="{BLOCK}" data-search-exclude>{text}</script>'
+        )
+
+    def _row(self, value: Value | str, runs: _Runs) -> Row:
+        """One value: the columns that `sources.js` names, without empty ones at the end."""
+        if isinstance(value, str):
+            return ["", KINDS.index("computed"), self.formulas[value]]
+        marks = [str(value.nature)] if value.nature != "real" else []
+        marks += [CROWDED] if value.is_crowded else []
+        made = self._made(value, runs)
+        kind = KINDS.index(value.kind)
+        return _short([str(value), kind, *made, value.absent, " ".join(marks)])
+
+    def _made(self, value: Value, runs: _Runs) -> Row:
+        """Formula or field; run, or inputs; what measures it again; the number exactly."""
+        again = arguments_for(value, self._evidence.book.reference.name)
+        origin = value.origin
+        if origin is None:
+            return [value.formula, [self.number(leaf) for leaf in value.leaves], again, None]
+        if origin.reference:
+            return [self._evidence.citation(origin.reference), None, None, None]
+        is_text = isinstance(value.number, str) and not value.words
+        exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
+        own = 1 if again and is_own_path(again, origin) else again
+        return [origin.field, runs.number(origin), own, 1 if exact == str(value) else exact]
+
+
+class _Runs:
+    """The runs of one page, each once."""
+
+    def __init__(self, elsewhere: Callable[[Origin], str]) -> None:
+        self.rows: list[Row] = []
+        self._elsewhere = elsewhere
+        self._numbers: dict[object, int] = {}
+
+    def number(self, origin: Origin) -> int:
+        key = (origin.machine, origin.experiment, origin.run)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.rows)
+            self.rows.append(
+                _short([origin.machine, origin.experiment, origin.run, origin.recorded_at,
+                        origin.torch, self._elsewhere(origin)])
+            )  # fmt: skip
+        return self._numbers[key]
+
+
+def _short(row: Row) -> Row:
+    """A row without its last empty cells, and with zero for each other one."""
+    cells = list(row)
+    while cells[-1] in (None, ""):
+        cells.pop()
+    return [0 if one in (None, "") else one for one in cells]

@@ -1,0 +1,149 @@
+// Where a number comes from. Each value is a link to its run; with this file it opens its source in
+// the one popover of the page, filled from the data at the page's end. And a table is one stop of the
+// Tab key: arrow keys go from link to link in it.
+(function () {
+  "use strict";
+
+  const words = window.proofbook.source;
+  const block = document.getElementById("pb-sources");
+  const data = block ? JSON.parse(block.textContent) : null;
+  const box = document.createElement("div");
+  let opener = null; // what the popover belongs to
+  let wasOpen = false; // when the pointer went down on it
+
+  function made(name, content, href) {
+    const element = document.createElement(name);
+    if (href) element.href = href;
+    element.append(content);
+    return element;
+  }
+
+  const isRun = (of) => typeof of === "number";
+  const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
+
+  // The rows of a value: a name and what it says. Columns as generator/evidence/sources.py has them.
+  function rowsOf([text, kind, formula, of, again, exact, absent, marks]) {
+    const rows = [];
+    const traces = {};
+    const add = (name, said) => said && rows.push([name, said]);
+    const from = (one) => {
+      const [machine, experiment] = data.runs[one];
+      if (experiment) traces[`traces/${machine}/${experiment}.json`] = `${experiment}.json`;
+      return machine;
+    };
+    add(words.why, absent);
+    (marks || "").split(" ").forEach((mark) => add(words.nature, words.natures[mark]));
+    add(words.exactly, exact === 1 ? text : exact);
+    if (isRun(of) && kind < 4) {
+      const [machine, experiment, name, recorded, torch, elsewhere] = data.runs[of];
+      const place = `${data.root}evidence/${experiment}.html#run-${experiment}-${name}${elsewhere || ""}`;
+      add(words.from, made("code", path(of, formula, " · ")));
+      add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
+      add(words.run, name && made("a", name, place));
+    } else if (kind === 4) {
+      add(words.source, formula);
+    } else {
+      const machines = new Set();
+      add(words.formula, made("code", formula));
+      (of || []).forEach((at) => {
+        const [shown, one, field, run] = data.values[at];
+        const row = made("span", made("code", isRun(run) ? path(run, field, ".") : field));
+        row.append(` = ${shown} (${words.kinds[one].split(/\W/)[0]})`);
+        add(words.from, row);
+        if (isRun(run)) machines.add(from(run));
+      });
+      machines.forEach((machine) => add(words.on, machine));
+    }
+    if (again) {
+      const own = again === 1 ? path(of, formula, ".") : "";
+      const named = again === 1 ? (/^[\w.-]+$/.test(own) ? own : `'${own}'`) : again;
+      const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}index.html#repeat`);
+      add(name, made("code", `${data.command} ${named}`));
+    }
+    Object.keys(traces).forEach((place) => add(words.trace, made("a", traces[place], data.root + place)));
+    return rows;
+  }
+
+  function fill(number, shown) {
+    const value = data.values[number];
+    const list = document.createElement("dl");
+    const head = made("p", made("b", value[0] || shown));
+    head.append(`: ${words.kinds[value[1]]}`);
+    rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
+    box.replaceChildren(head, list);
+    box.setAttribute("aria-label", head.textContent);
+  }
+
+  // Below its number where the window allows; on a phone, a sheet at its foot (values.css).
+  function put(at) {
+    const place = at.getClientRects()[0];
+    const gap = 5;
+    const isBelow = place.bottom + gap + box.offsetHeight < innerHeight || place.top < box.offsetHeight;
+    const top = isBelow ? place.bottom + gap : place.top - gap - box.offsetHeight;
+    const left = Math.max(gap, Math.min(place.left, innerWidth - box.offsetWidth - 4 * gap));
+    box.style.setProperty("--pb-top", `${top + scrollY}px`);
+    box.style.setProperty("--pb-left", `${left + scrollX}px`);
+  }
+
+  function open(at, number) {
+    fill(number, at.textContent);
+    if (box.matches(":popover-open")) box.hidePopover();
+    // Behind the block that it belongs to, so that the Tab key goes on from there.
+    (at.closest("figure, table, dl, ul, ol, p, label, blockquote, details") || at).after(box);
+    box.showPopover();
+    put(at);
+    opener = at;
+    box.focus();
+  }
+
+  if (data && box.showPopover) {
+    box.className = "pb-source";
+    box.popover = "auto";
+    box.tabIndex = -1;
+    box.setAttribute("role", "dialog");
+    window.proofbook.open = open;
+    document.addEventListener("pointerdown", ({ target }) => {
+      wasOpen = box.matches(":popover-open") && opener === target.closest("[data-v]");
+    }, true);
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("a[data-v]");
+      if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      if (!wasOpen) open(link, link.dataset.v);
+      wasOpen = false;
+    });
+  }
+
+  // A link to a claim of the index goes on to its numbers; one into a fold opens it.
+  function arrive() {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    const row = target.closest("tr.pb-one");
+    const link = row && row.querySelector("a");
+    const fold = target.closest("details");
+    if (link) location.replace(link.href);
+    else if (fold) fold.open = true;
+  }
+  window.addEventListener("hashchange", arrive);
+  arrive();
+
+  document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts").forEach((table) => {
+    if (table.parentElement.closest("table")) return;
+    const links = Array.from(table.querySelectorAll("a[href]"));
+    const frame = table.closest(".pb-scroll");
+    if (frame && links.length) frame.removeAttribute("tabindex");
+    links.forEach((link, at) => (link.tabIndex = at ? -1 : 0));
+    table.addEventListener("keydown", (event) => {
+      const at = links.indexOf(event.target);
+      const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1 };
+      to.Home = 0;
+      to.End = links.length - 1;
+      const next = at < 0 || event.altKey || event.ctrlKey || event.metaKey ? null : links[to[event.key]];
+      if (!next) return;
+      event.preventDefault();
+      links[at].tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+    });
+  });
+})();

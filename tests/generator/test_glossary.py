@@ -1,0 +1,124 @@
+"""The glossary: each term once, with a run that is there, linked where a lesson uses it first."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from markupsafe import Markup
+
+from generator.content.errors import ContentErrors
+from generator.content.glossary import Term
+from generator.pages import rendering
+from generator.pages.term_links import TermLinks
+
+FILE = "glossary.yml"
+ENTRY = """\
+  - id: {id}
+    term: {term}
+    definition: What the word means.
+    run: {run}
+"""
+
+
+def entry(id="rank", term="rank", run="tiny_training.averaged"):
+    return ENTRY.format(id=id, term=term, run=run)
+
+
+def links(*terms):
+    return TermLinks(
+        [
+            Term(
+                id=spelled[0].replace("_", "-"),
+                term=spelled[0],
+                also=spelled[1:],
+                definition="It.",
+                run="a.b",
+            )
+            for spelled in terms
+        ],
+        "../../",
+    )
+
+
+def linked(page, html):
+    return re.findall(r'<a class="pb-term" href="([^"]+)">([^<]+)</a>', page.linked(Markup(html)))
+
+
+def test_a_term_is_linked_where_the_page_uses_it_first_and_nowhere_else():
+    page = links(("rank", "ranks"))
+    found = linked(page, "<p>Two ranks and a rank.</p>")
+    assert found == [("../../glossary.html#term-rank", "ranks")]
+    assert linked(page, "<p>A rank.</p>") == []
+
+
+def test_the_longest_term_is_linked_and_words_that_hold_one_are_not():
+    page = links(("gradient",), ("gradient-accumulation",))
+    assert linked(page, "<p>Gradient-accumulation of gradients.</p>") == [
+        ("../../glossary.html#term-gradient-accumulation", "Gradient-accumulation")
+    ]
+    assert linked(page, "<p>A gradient.</p>") == [("../../glossary.html#term-gradient", "gradient")]
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<p><a href="x">rank</a></p>',
+        "<p><code>rank</code></p>",
+        '<p><button class="pb-value">rank</button></p>',
+        "<pre><code>rank</code></pre>",
+        '<p title="rank">Nothing.</p>',
+    ],
+)
+def test_no_term_is_linked_in_a_link_code_or_a_value(html):
+    page = links(("rank",))
+    assert page.linked(Markup(html)) == html
+    assert linked(page, "<p>rank</p>")
+
+
+def test_a_term_that_only_code_or_a_heading_spells_counts_as_used():
+    page = links(("all_reduce",), ("bucket",), ("rank",))
+    page.linked(Markup("<p><code>all_reduce</code></p>"))
+    assert page.read(Markup("Hooks, bucket, overlap")) == "Hooks, bucket, overlap"
+    assert page.used == {"all-reduce", "bucket"}
+
+
+def test_the_page_of_the_glossary_links_the_run_and_the_lessons_that_use_a_term(book):
+    pages = rendering.render(book)
+    page = pages["glossary.md"]
+    assert 'href="evidence/tiny_training.html#run-tiny_training-averaged"' in page
+    used_in = [path for path, held in pages.items() if 'class="pb-term"' in held]
+    assert used_in
+    assert re.findall(r'href="(topics/[^"]+)"', page) == [
+        path.replace(".md", ".html") for path in used_in
+    ]
+
+
+def test_no_question_heading_or_recall_page_links_a_term(book):
+    for path, text in rendering.render(book).items():
+        assert not re.search(r"^#.*pb-term", text, re.MULTILINE), path
+        for question in re.findall(r'<div class="pb-question".*?</form>', text, re.DOTALL):
+            assert "pb-term" not in question, path
+        if path.endswith(("recall.md", "index.md", "evidence.md")):
+            assert "pb-term" not in text, path
+
+
+def test_a_run_that_is_not_there_is_refused(copy):
+    copy.append(FILE, entry(run="tiny_training.averagd"))
+    assert "tiny_training has no run 'averagd'; did you mean 'averaged'?" in str(copy.errors())
+
+
+def test_an_id_twice_is_refused(copy):
+    copy.append(FILE, entry(id="gradient", term="slope"))
+    assert "duplicate term id 'gradient'" in str(copy.errors())
+
+
+def test_a_spelling_twice_is_refused(copy):
+    copy.append(FILE, entry(id="slope", term="Gradients"))
+    assert "'Gradients' stands in the glossary more than once" in str(copy.errors())
+
+
+def test_a_term_that_no_lesson_uses_is_refused(copy):
+    copy.append(FILE, entry(id="bubble", term="bubble"))
+    with pytest.raises(ContentErrors, match="no lesson uses 'bubble'; delete the term, or use it"):
+        rendering.render(copy.load())

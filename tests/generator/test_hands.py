@@ -1,0 +1,45 @@
+"""Pages printed by several processes are those that one prints, and so are their mistakes."""
+
+import pytest
+
+from generator.content.errors import ContentErrors
+from generator.pages import hands
+from generator.pages.press import Press
+
+
+@pytest.fixture
+def several(monkeypatch):
+    """A press of two processes, each of which takes even a single sheet."""
+    monkeypatch.setattr(hands, "FEWEST", 2)
+    monkeypatch.setattr(hands, "AT_A_TIME", 1)
+    return Press(2)
+
+
+def test_several_processes_print_what_one_prints(book, several):
+    assert several.printed(book) == Press().printed(book)
+
+
+def test_errors_found_in_another_process_arrive_whole(book, monkeypatch, several):
+    def refused(sheet, judged):
+        raise ContentErrors([hands.ContentError(f"content/{sheet.path}", 3, 7, "is wrong")])
+
+    monkeypatch.setattr(hands, "printed", refused)
+    with pytest.raises(ContentErrors) as found:
+        several.printed(book)
+    assert "content/topics/averaging/learn.md:3:7: is wrong" in str(found.value)
+
+
+def test_a_press_of_several_processes_prints_again_only_what_has_changed(
+    copy, several, monkeypatch
+):
+    several.printed(copy.load())
+    copy.edit("topics/averaging/learn.yml", "title: ", "title: Once more ")
+    asked = []
+
+    def noted(sheets, judged, _):
+        asked.extend(sheet.path for sheet in sheets)
+        return [hands.printed(sheet, judged) for sheet in sheets]
+
+    monkeypatch.setattr(hands, "print_all", noted)
+    several.printed(copy.load())
+    assert asked == ["topics/averaging/learn.md"]

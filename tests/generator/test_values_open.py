@@ -1,0 +1,67 @@
+"""Where a value cannot open, as in an `<option>` or a drawing, it opens beside it, on that page."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from generator.pages.press import Press
+
+VALUE = re.compile(r'<(?:button|a)[^>]*class="pb-value[^>]*>(.*?)</(?:button|a)>', re.DOTALL)
+NATURE = re.compile(r" <small.*?</small>")
+MEASURED = re.compile(r"\d\s(?:[KMGT]iB|bytes?|B|µs|ms|s)(?!\w)")  # no number of an axis has a unit
+
+
+@pytest.fixture(scope="module")
+def pages(book):
+    return {path: text.decode() for path, text in Press().printed(book).items()}
+
+
+def said(markup):
+    return html.unescape(re.sub(r"<[^>]+>", "", NATURE.sub("", markup))).strip()
+
+
+def opened(markup):
+    return {one for one in map(said, VALUE.findall(markup)) if re.search(r"\d", one)}
+
+
+def items(page):
+    """What each item of a page asks, and the answer below it."""
+    for part in re.split(r'(?=<div class="pb-question")', page)[1:]:
+        asked, _, rest = part.partition("</form>")
+        yield asked, rest.partition('pb-answer"')[2]
+
+
+def without_opening(asked, pattern):
+    return {one for one in map(said, re.findall(pattern, asked)) if re.search(r"\d", one)}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"<option[^>]*>(.*?)</option>",
+        r'<(?:p|td)[^>]*>(?:<span>)?(<span class="pb-label">.*?</span>)',
+    ],
+    ids=["options", "cells and ends of sliders"],
+)
+def test_a_value_that_a_form_only_prints_opens_in_the_items_answer(pages, pattern):
+    num = 0
+    for path, page in pages.items():
+        for asked, answer in items(page):
+            for text in without_opening(asked, pattern):
+                assert any(value in text for value in opened(answer)), f"{path}: {text}"
+                num += 1
+    assert num
+
+
+def test_a_value_that_a_drawing_prints_opens_in_the_numbers_behind_it(pages):
+    num = 0
+    for path, page in pages.items():
+        for figure in re.findall(r"<figure.*?</figure>", page, re.DOTALL):
+            texts = re.findall(r"<text[^>]*>(.*?)</text>", figure, re.DOTALL)
+            for text in filter(MEASURED.search, map(said, texts)):
+                assert any(value in text for value in opened(figure)), f"{path}: {text}"
+                num += 1
+    assert num

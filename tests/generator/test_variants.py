@@ -1,0 +1,114 @@
+"""Variants of a question: the same on other runs, with a key of its own, or a mistake."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from generator.checks import content_checks
+from generator.content import book as books
+from generator.evidence.evaluation import Evidence
+from generator.items.item_statistics import report
+from generator.items.keys import key_of
+from generator.items.readers import Export
+from generator.items.variants import answerable, variants_of
+from generator.pages import rendering
+from tests.conftest import ROOT
+
+TRY = "topics/averaging/quiz-try.yml"
+MAPPED = "{tiny_memory.halves: tiny_memory.whole}"
+RECALL = "topics/averaging/recall.md"
+
+
+def _item(evidence, name="say-the-peak"):
+    found = [topic.items[name] for topic in evidence.book.topics if name in topic.items]
+    return found[0]
+
+
+def test_a_variant_reads_other_runs_in_all_of_its_parts(evidence):
+    item = _item(evidence)
+    (variant,) = variants_of(item)
+    assert evidence.plain(item.stem) == (
+        "A model of 78.1 KiB trains on 2 ranks. Where does the first one peak?"
+    )
+    assert evidence.plain(variant.stem) == (
+        "A model of 78.1 KiB trains on 1 ranks. Where does the first one peak?"
+    )
+    peaks = [evidence.book.run(f"tiny_memory.{run}") for run in ("halves", "whole")]
+    keys = [key_of(one, evidence).value for one in (item, variant)]
+    assert [key.number for key in keys] == [run.ranks[0].memory.peak_bytes for run in peaks]
+    assert keys[0].number != keys[1].number
+
+
+def test_recall_alone_holds_variants_and_keeps_answers_under_the_item(evidence, book):
+    pages = rendering.render(book)
+    forms = re.findall(r'<form [^>]*data-item="say-the-peak"[^>]*>', pages[RECALL])
+    assert len(forms) == 2
+    digests = {re.search(r'data-digest="(\w+)"', form)[1] for form in forms}
+    assert len(digests) == 1
+    assert ["data-variant" in form for form in forms] == [False, True]
+    assert 'id="item-say-the-peak-variant-1"' in pages[RECALL]
+    others = "".join(str(text) for path, text in pages.items() if path != RECALL)
+    assert "data-variant" not in others
+
+
+REFUSED = {
+    "another name": (MAPPED, "{tiny_memory.halves: tiny_memory.hole}", "no run 'tiny_memory.hole'"),
+    "a run that nothing reads": (
+        MAPPED, "{tiny_memory.whole: tiny_memory.halves}", "reads nothing of 'tiny_memory.whole'",
+    ),
+    "a spelled number of ranks": (
+        "activations on top", "activations of two ranks", "'two' stands in why:",
+    ),
+    "nothing that a reader sees": (
+        "trains on {{ tiny_memory.halves.world_size }} ranks", "trains on ranks",
+        "reads like the question itself",
+    ),
+    "a run without that value": (MAPPED, "{tiny_memory.halves: tiny_training.single}", ""),
+    "a misspelled path": (MAPPED, "{halves: tiny_memory.whole}", "must match pattern"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "says"), REFUSED.values(), ids=REFUSED)
+def test_a_variant_without_one_answer_of_its_own_is_a_mistake(copy, old, new, says):
+    copy.edit(TRY, old, new)
+    try:
+        found = [str(one) for one in content_checks.check(Evidence(copy.load()))]
+    except Exception as errors:  # noqa: BLE001 - what cannot be read is said when it is read
+        found = [str(errors)]
+    assert [one for one in found if "quiz-try.yml" in one and says in one], found
+
+
+def test_a_key_that_stays_with_the_run_that_is_replaced_is_a_mistake(copy):
+    copy.edit(
+        "topics/averaging/quiz.yml",
+        "  - id: is-it-faster\n",
+        "  - id: is-it-faster\n    variants: [{tiny_training.single: tiny_training.drifting}]\n",
+    )
+    found = [str(one) for one in content_checks.check(Evidence(copy.load()))]
+    assert [one for one in found if "'averaging-is-slower', which decides an option" in one], found
+
+
+def test_each_variant_of_this_book_has_one_answer_on_each_machine():
+    machines = list(books.load(ROOT / "content").machines)
+    assert len(machines) > 1
+    for machine in machines:
+        evidence = Evidence(books.load(ROOT / "content", machine=machine))
+        items = [item for topic in evidence.book.topics for item in topic.items.values()]
+        assert sum(len(item.variants) for item in items) >= 6
+        for item in items:
+            told = dict(answerable(item, evidence))
+            assert list(told) == list(range(1, len(item.variants) + 1)), (machine, item.id)
+
+
+def test_answers_to_a_variant_are_no_answers_to_the_item(evidence):
+    item = _item(evidence)
+    attempts = [
+        {"at": 1, "answer": 5, "is_right": False},
+        {"at": 2, "answer": 6, "is_right": True, "variant": 1},
+    ]
+    export = {"proofbook": 1, "items": {item.id: {"digest": "ab", "attempts": attempts}}}
+    found = report({item.id: item}, {item.id: "ab"}, [Export.model_validate(export)])
+    assert found.num_unfit == 0
+    assert found.items[0].right == (0, 1)

@@ -1,0 +1,109 @@
+"""How heavy a page may be: elements, bytes, scripts, styles, and stops of the Tab key.
+
+Counted on every page of the real book, as a browser would count: the elements of its HTML, what it
+loads, and where the Tab key stops with scripts on and every fold closed.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.site.html_reading import Reading, pages, read
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+LESSON_ELEMENTS, LESSON_BYTES = 6_000, 250_000
+PAGE_ELEMENTS = 8_000
+JS_BYTES, JS_BYTES_WITHOUT_ITEM, CSS_BYTES = 14_000, 4_000, 9_000
+TAB_STOPS = 300
+# What these have until their text is shortened; they may shrink, and not grow.
+HEAVIER = {
+    "topics/large-models/deep.html": (7_700, 680_000),
+    "topics/ddp/deep.html": (LESSON_ELEMENTS, 405_000),
+    "topics/multi-gpu/deep.html": (LESSON_ELEMENTS, 290_000),
+    "topics/large-models/recall.html": (LESSON_ELEMENTS, 263_000),
+}
+OWN = "assets/"
+OF_THE_THEME = ("assets/javascripts/", "assets/stylesheets/")
+OF_A_FIGURE = "assets/figures/"  # counted in a figure's own budget
+STOPS = """() => [...document.querySelectorAll(
+    'a[href], button, input, select, textarea, summary, [tabindex]')].filter(one =>
+    one.tabIndex >= 0 && !one.disabled && one.checkVisibility({visibilityProperty: true})).length"""
+
+
+@pytest.fixture(scope="module")
+def readings(built_site: Path) -> dict[str, Reading]:
+    return {path.relative_to(built_site).as_posix(): read(path) for path in pages(built_site)}
+
+
+def _is_lesson(page: str) -> bool:
+    return page.startswith("topics/") and page.count("/") == 2 and not page.endswith("index.html")
+
+
+def _allowed(page: str) -> tuple[int, int | None]:
+    if not _is_lesson(page):
+        return PAGE_ELEMENTS, None
+    return HEAVIER.get(page, (LESSON_ELEMENTS, LESSON_BYTES))
+
+
+def test_no_page_has_more_elements_or_bytes_than_it_may(built_site, readings):
+    heavy = []
+    for page, reading in readings.items():
+        most, most_bytes = _allowed(page)
+        num_bytes = (built_site / page).stat().st_size
+        if len(reading.tags) > most:
+            heavy.append(f"{page}: {len(reading.tags)} elements, {most} allowed")
+        if most_bytes and num_bytes > most_bytes:
+            heavy.append(f"{page}: {num_bytes} bytes, {most_bytes} allowed")
+    assert not heavy
+
+
+def _own_bytes(site: Path, page: str, reading: Reading, suffix: str) -> int:
+    """The gzipped bytes of our own files that a page loads."""
+    loaded = {
+        ((site / page).parent / link).resolve().relative_to(site.resolve()).as_posix()
+        for tag in reading.tags
+        for link in [tag.attributes.get("src" if suffix == ".js" else "href", "")]
+        if tag.name in ("script", "link") and link.endswith(suffix)
+    }
+    own = [
+        one
+        for one in loaded
+        if one.startswith(OWN) and not one.startswith((*OF_THE_THEME, OF_A_FIGURE))
+    ]
+    return sum(len(gzip.compress((site / one).read_bytes(), 9)) for one in own)
+
+
+def test_no_page_loads_more_script_or_style_of_ours_than_it_may(built_site, readings):
+    heavy = []
+    for page, reading in readings.items():
+        asks = any("pb-item" in tag.classes for tag in reading.tags)
+        most = JS_BYTES if asks else JS_BYTES_WITHOUT_ITEM
+        scripts = _own_bytes(built_site, page, reading, ".js")
+        styles = _own_bytes(built_site, page, reading, ".css")
+        assert styles, page
+        if scripts > most:
+            heavy.append(f"{page}: {scripts} bytes of script, {most} allowed")
+        if styles > CSS_BYTES:
+            heavy.append(f"{page}: {styles} bytes of style, {CSS_BYTES} allowed")
+    assert not heavy
+
+
+@pytest.mark.browser
+def test_the_tab_key_stops_at_most_three_hundred_times_on_a_page(built_site, browser: Browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    many = {}
+    for path in pages(built_site):
+        page.goto(path.as_uri())
+        stops = page.evaluate(STOPS)
+        assert stops > 5, path  # the header alone has more
+        if stops > TAB_STOPS:
+            many[path.relative_to(built_site).as_posix()] = stops
+    context.close()
+    assert not many
