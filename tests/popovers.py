@@ -62,22 +62,30 @@ def popovers_of(html: str, page: str = "") -> list[Popover]:
     return [_read(page, row, data) for row in data["values"]]
 
 
+def _path(row: list, data: dict) -> str:
+    return ".".join([part for part in data["runs"][row[3]][1:3] if part] + [row[2]])
+
+
 def _read(page: str, row: list, data: dict) -> Popover:
     shown, kind, formula, of, again, exact, _, nature = row + [0] * (8 - len(row))
     inputs = [data["values"][at] for at in of] if isinstance(of, list) else []
     assert len(row) > 3 or KINDS[kind] in ("computed", "cited"), row
     run = None if isinstance(of, list) or KINDS[kind] in ("computed", "cited") else data["runs"][of]
     names = [part for part in run[1:3] if part] if run else []
-    path = shlex.quote(".".join([*names, formula]))
+    decided = [one for one in inputs if KINDS[one[1]] in ("measured", "simulated")]
+    paths = [_path(one, data) for one in ([row] if run else decided)]
+    named = " ".join(map(shlex.quote, paths)) if again == 1 else again
     return Popover(
         page,
         shown,
         KINDS[kind],
-        None if run else formula,
+        None
+        if run
+        else re.sub(r"\{(\d+)\}", lambda one: _path(inputs[int(one[1])], data), formula),
         " · ".join([*names, formula]) if run else None,
         ", ".join(filter(None, [run[0], *run[3:5]])) if run else None,
         (shown if exact == 1 else exact) or None,
-        f"{data['command']} {path if again == 1 else again}" if again else None,
+        f"{data['command']} {named}" if again else None,
         tuple((one[0], KINDS[one[1]]) for one in inputs),
         nature or None,
     )

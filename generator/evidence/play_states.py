@@ -151,7 +151,8 @@ def _with_reference(
     yield from runs
     run = folio.run(play.reference) if play.reference else None
     if play.reference and run and play.reference not in {one.path for one in runs}:
-        yield ShownRun(play.reference, run, folio.strategy(run))
+        named = option_of(play.beside, play.reference, folio.evidence) if play.beside else ""
+        yield ShownRun(play.reference, run, named or folio.strategy(run))
 
 
 def _stepped(

@@ -41,7 +41,7 @@ def is_crowded(run: Run) -> bool:
 
     The stages of a paced run last as long as they were told, and overlap all the same.
     """
-    return run.timing.oversubscribed and run.nature == "real"
+    return run.nature == "real" and run.timing.oversubscribed
 
 
 def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> str:
@@ -59,7 +59,7 @@ def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) 
 def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> Iterator[str]:
     kinds: dict[tuple[str, int, bool], str] = {}
     for name, run in runs.items():
-        kinds.setdefault((run.strategy, run.world_size, is_crowded(run)), name)
+        kinds.setdefault((run.strategy, _num_ranks(run), is_crowded(run)), name)
     yield _joined(f"{strategy(runs[one])} {_ranks(one, runs[one])}" for one in kinds.values())
     places = {run.device for run in runs.values() if run.world_size > 1}
     yield _joined(
@@ -72,17 +72,28 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
     yield from filter(None, [_joined(one for one in optimizers if one and one != "none")])
     if claim.regime.fixed:
         yield f"fixed: {claim.regime.fixed}"
-    memory = claim.regime.memory or _joined(filter(None, map(_dominant, runs.values())))
-    if memory and "memory." in claim.observed:
-        yield f"memory: {memory}"
+    if "memory." in claim.observed:
+        memory = claim.regime.memory or _joined(filter(None, map(_dominant, runs.values())))
+        yield from filter(None, [memory and f"memory: {memory}"])
+
+
+def _num_ranks(run: Run) -> int:
+    """How many ranks took part: a launcher or a simulation is one process, and knows of more."""
+    own = run.settings.get("num_ranks")
+    return own if run.world_size == 1 and isinstance(own, int) else run.world_size
 
 
 def _ranks(name: str, run: Run) -> str:
     """Over how many ranks a run went, in a word, or as the run's own setting where it has none."""
-    if run.world_size == 1:
+    num = _num_ranks(run)
+    if num == 1:
         return "on one rank"
+    field = "world_size" if run.world_size > 1 else "settings.num_ranks"
+    words = SPELLED.get(num, f"{{{{ {name}.{field} }}}}")
+    if run.nature == "simulated":
+        return f"on one of {words} ranks"
     crowd = ", more than cores" if is_crowded(run) else ""
-    return f"over {SPELLED.get(run.world_size, f'{{{{ {name}.world_size }}}}')} ranks{crowd}"
+    return f"over {words} ranks{crowd}"
 
 
 def _dominant(run: Run) -> str | None:

@@ -51,6 +51,20 @@ def arguments_for(value: Value, reference: str) -> str | None:
     return arguments(_gathered(map(_path, of_runs)), of_runs[0].machine, reference)
 
 
+def path_of(value: Value) -> str:
+    """The path of a value that was read off a run; empty for any other."""
+    return _path(value.origin) if value.origin and value.origin.run else ""
+
+
+def of_each(value: Value) -> str:
+    """What follows the command where each input that a run decided is named by itself, as pages do.
+
+    A path with a bracket is quoted, and no path holds what a shell would read in quotes.
+    """
+    found = (path_of(one) for one in value.leaves if one.kind in ("measured", "simulated"))
+    return " ".join(f"'{one}'" if "[" in one else one for one in found)
+
+
 def is_own_path(said: str, origin: Origin) -> bool:
     """Whether arguments name nothing but where a value was read off, in plain quotes or none."""
     return said in (_path(origin), f"'{_path(origin)}'")

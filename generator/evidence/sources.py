@@ -8,6 +8,7 @@ from. A run stands in the block once, and so does a value that others are comput
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from generator.evidence.regime import CROWDED
-from generator.evidence.reproduce_command import COMMAND, arguments_for, is_own_path
+from generator.evidence.reproduce_command import (
+    COMMAND,
+    arguments_for,
+    is_own_path,
+    of_each,
+    path_of,
+)
 from generator.evidence.value import KINDS, Origin, Value
 
 if TYPE_CHECKING:
@@ -23,7 +30,13 @@ if TYPE_CHECKING:
 
 FORMULAS = "pb-formulas"  # the part of a page's foot that holds the formulas that values share
 BLOCK = "pb-sources"
+NATURES = {
+    "paced": "paced: its stages last as long as they were told",
+    "simulated": "simulated: fake tensors, on one rank of as many as it says",
+    CROWDED: "oversubscribed: more ranks than cores took turns, so no device takes this time",
+}
 Row = list[Any]
+MARKS = 7  # the column of a row that says what sets a number apart
 
 
 class Sources:
@@ -78,8 +91,7 @@ class Sources:
     def _place(self, origin: Origin | None) -> str:
         if origin and origin.experiment:
             page = f"evidence/{origin.experiment}.html"
-            row = f"#run-{origin.experiment}-{origin.run}{self._elsewhere(origin)}"
-            return page + (row if origin.run else "")
+            return page + (f"#{origin.run}{self._elsewhere(origin)}" if origin.run else "")
         if origin and origin.reference:
             return f"evidence.html#reference-{origin.reference}"
         return f"machines/{origin.machine}.html" if origin and origin.machine else "evidence.html"
@@ -103,7 +115,17 @@ class Sources:
         rows: list[Row] = []
         while len(rows) < len(self._values):  # a value that another is computed from is added
             rows.append(self._row(self._values[len(rows)], runs))
-        data = {"root": self._root, "command": COMMAND, "runs": runs.rows, "values": rows}
+        marks = {
+            mark for row in rows for mark in str(row[MARKS] if len(row) > MARKS else "").split()
+        }
+        natures = {mark: NATURES[mark] for mark in sorted(marks)}
+        data = {
+            "natures": natures,
+            "root": self._root,
+            "command": COMMAND,
+            "runs": runs.rows,
+            "values": rows,
+        }
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         text = text.replace("<", r"\u003c")  # nothing else ends a script element
         return Markup(
@@ -125,13 +147,30 @@ class Sources:
         again = arguments_for(value, self._evidence.book.reference.name)
         origin = value.origin
         if origin is None:
-            return [value.formula, [self.number(leaf) for leaf in value.leaves], again, None]
+            numbers = [self.number(leaf) for leaf in value.leaves]
+            by_inputs = again and again == of_each(value)
+            return [_with_places(value), numbers, 1 if by_inputs else again, None]
         if origin.reference:
             return [self._evidence.citation(origin.reference), None, None, None]
         is_text = isinstance(value.number, str) and not value.words
         exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
         own = 1 if again and is_own_path(again, origin) else again
         return [origin.field, runs.number(origin), own, 1 if exact == str(value) else exact]
+
+
+def _with_places(value: Value) -> str:
+    """A formula in which `{n}` stands for the path of the input at n, so that no path is repeated.
+
+    Nothing is replaced where a brace is part of the formula itself.
+    """
+    formula = value.formula
+    if "{" in formula:
+        return formula
+    paths = [(place, path_of(one)) for place, one in enumerate(value.leaves)]
+    for place, path in sorted(paths, key=lambda one: -len(one[1])):  # a path may begin another
+        if path:
+            formula = re.sub(rf"(?<![\w.]){re.escape(path)}(?![\w.\[])", f"{{{place}}}", formula)
+    return formula
 
 
 class _Runs:

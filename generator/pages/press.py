@@ -119,9 +119,9 @@ class Press:
         return {path: sheet.source for path, (sheet, _) in self._pages.items()}
 
     @property
-    def sheets(self) -> dict[str, Sheet]:
-        """What each page was made from, by page."""
-        return {path: sheet for path, (sheet, _) in self._pages.items()}
+    def pages(self) -> dict[str, tuple[Sheet, Printed]]:
+        """What each page was made from, and the page."""
+        return dict(self._pages)
 
     def judged(self, book: Book) -> Judged:
         """The evidence over a book, with every verdict; what is known of its base stays."""

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -28,6 +28,7 @@ from generator.evidence.folio import interface_words
 from generator.pages import sifting
 from generator.pages.press import SIFT, TAKEN, Press
 from generator.pages.views.claims import STANDINGS
+from generator.pages.views.frame import JOINT
 from generator.website import manifest, rerun
 
 ASSETS = Path(__file__).resolve().parent / "assets"
@@ -65,6 +66,7 @@ SOURCES = "assets/sources.js"
 QUIZ = "assets/quiz.js"
 QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))
 VENDORED = "iframe-worker"
+_SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 OCCUPIED = (
     "a page of the book belongs here, and this file was written or edited by hand; move it to "
@@ -152,6 +154,7 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     words = interface_words()
     files[SPEAKING] = words_for_scripts("words", words["script"]) + files[SPEAKING]
     files[SOURCES] = words_for_scripts("source", words["source"]) + files[SOURCES]
+    files.update(_joint(files))
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
     files.update(timelines(book))
@@ -164,6 +167,15 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
                 raise ContentErrors([ContentError(at, 0, 0, TAKEN)])
             files[name] = _image(path, content)
     return files
+
+
+def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Each file of several scripts that a page loads: compressed, it is smaller than they are."""
+    lists = {found[1] for content in files.values() if (found := _SCRIPTS.match(content))}
+    for name in sorted({name for one in lists for name in json.loads(one)}):
+        if JOINT in name:
+            parts = (files[f"assets/{part}.js"] for part in name.split(JOINT))
+            yield f"assets/{name}.js", b"".join(parts)
 
 
 def _image(path: Path, content: Path) -> bytes:

@@ -19,7 +19,7 @@ from tests.generator import foreign_hardware as foreign
 MIB = 2**20
 NAMES = [
     "times x 0.1", "times x 0.01", "blocks of 512 B", "blocks of 2 MiB", "noise", "other noise",
-    "cuda and nccl", "cuda and gloo", "another machine",
+    "cuda and nccl", "cuda and gloo", "another machine", "all at once",
 ]  # fmt: skip
 
 
@@ -47,7 +47,15 @@ def variant(name: str) -> Book:
     book = reference()
     if name == "another machine":
         return foreign.on_another_machine(book)
-    return foreign.varied(book, {
+    if name == "all at once":
+        for one in ("times x 0.01", "blocks of 2 MiB", "noise", "cuda and nccl"):
+            book = foreign.varied(book, change(one))
+        return foreign.on_another_machine(book)
+    return foreign.varied(book, change(name))
+
+
+def change(name: str) -> foreign.Change:
+    return {
         "times x 0.1": lambda: foreign.times(0.1),
         "times x 0.01": lambda: foreign.times(0.01),
         "blocks of 512 B": lambda: foreign.allocator(512),
@@ -56,7 +64,7 @@ def variant(name: str) -> Book:
         "other noise": lambda: foreign.noise(2, dtypes()),
         "cuda and nccl": lambda: foreign.named("cuda", "nccl"),
         "cuda and gloo": lambda: foreign.named("cuda", "gloo"),
-    }[name]())  # fmt: skip
+    }[name]()
 
 
 def is_false(outcome: Outcome) -> bool:
@@ -88,28 +96,28 @@ BAD = {
     "a typed time": (
         {"predicted": "stragglers.one_slow.settings.slow_seconds", "relation": "at_least",
          "observed": "stragglers.one_slow.timing.step | median"},
-        ["times x 0.1", "times x 0.01"],
+        ["times x 0.1", "times x 0.01", "all at once"],
     ),
     "the kernel's pages": (
         {"predicted": "large_model.wide_single.ranks[0].memory.peak_bytes", "relation": "equals",
          "observed": "large_model.wide_single.ranks[0].memory.kernel_peak_bytes",
          "tolerance": {"relative": 0.0275}},
-        ["blocks of 2 MiB"],
+        ["blocks of 2 MiB", "all at once"],
     ),
     "an exact request": (
         {"predicted": "large_model.wide_fsdp_budget.settings.largest_layer_bytes",
          "relation": "equals", "observed": "large_model.wide_fsdp_budget.error.requested_bytes"},
-        ["blocks of 512 B", "blocks of 2 MiB"],
+        ["blocks of 512 B", "blocks of 2 MiB", "all at once"],
     ),
     "digits of fp32": (
         {"predicted": "ddp.single.epochs[-1].loss", "relation": "equals",
          "observed": "ddp.ddp.epochs[-1].loss", "tolerance": {"relative": 5e-8}},
-        ["noise", "other noise"],
+        ["noise", "other noise", "all at once"],
     ),
     "digits of fp64": (
         {"predicted": "ddp.single_fp64.epochs[-1].loss", "relation": "equals",
          "observed": "ddp.ddp_fp64.epochs[-1].loss", "tolerance": {"relative": 1e-17}},
-        ["noise", "other noise"],
+        ["noise", "other noise", "all at once"],
     ),
 }  # fmt: skip
 

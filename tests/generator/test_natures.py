@@ -5,8 +5,8 @@ import re
 import pytest
 
 from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import interface_words
 from generator.evidence.provenance import PageText
+from generator.evidence.sources import NATURES
 from generator.pages import rendering
 from tests.popovers import popovers_of
 
@@ -35,7 +35,7 @@ def test_a_number_says_its_runs_nature_and_opens_to_what_that_means(copy, nature
     assert kind in link
     assert f'<small class="pb-nature">{nature}</small>' in link
     assert source.nature == nature
-    assert interface_words()["source"]["natures"][nature].startswith(f"{nature}:")
+    assert NATURES[nature].startswith(f"{nature}:")
 
 
 def test_what_is_computed_from_such_a_number_says_so_too(copy):

@@ -18,7 +18,7 @@ def test_a_value_is_a_link_to_its_run_that_opens_its_provenance(evidence):
     line = page.line("It needs {{ tiny_memory.whole.ranks[0].memory.peak_bytes }}.")
     assert line == (
         'It needs <a class="pb-value pb-measured" '
-        'href="../../evidence/tiny_memory.html#run-tiny_memory-whole" data-v="0">160\u00a0KiB</a>.'
+        'href="../../evidence/tiny_memory.html#whole" data-v="0">160\u00a0KiB</a>.'
     )
     (source,) = sources(page)
     assert source.shown == "160\u00a0KiB"
@@ -49,7 +49,7 @@ def test_a_run_stands_in_the_data_once_however_many_values_it_gave(evidence):
 def test_a_computed_value_opens_to_its_formula_and_inputs(evidence):
     page = PageText(evidence, depth=1)
     link = page.expression("2 * tiny_memory.whole.model.bytes")
-    assert 'href="../evidence/tiny_memory.html#run-tiny_memory-whole"' in link
+    assert 'href="../evidence/tiny_memory.html#whole"' in link
     computed, given = sources(page)
     assert computed.formula == "2 * tiny_memory.whole.model.bytes"
     assert computed.inputs == (("78.1\u00a0KiB", "given"),)

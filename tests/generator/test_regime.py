@@ -8,9 +8,9 @@ import pytest
 from generator.content.book import load
 from generator.content.claim import ClaimFile
 from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import interface_words
 from generator.evidence.provenance import PageText
 from generator.evidence.regime import dtype_of, line, optimizer_of
+from generator.evidence.sources import NATURES
 from generator.pages import rendering
 from runners.traces.measured import MemoryClasses
 from tests.popovers import popovers_of
@@ -50,6 +50,16 @@ def test_what_a_run_has_recorded_goes_over_what_its_file_states(copy):
     assert "`float32` and `float64`; SGD and Adam;" in found
 
 
+def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
+    whole = copy.load().run("tiny_memory.whole").settings
+    copy.change_run("tiny_memory.whole", settings={**whole, "num_ranks": 2})
+    assert regime(copy.load(), "whole-peak").startswith("single over two ranks; ")
+    copy.change_run("tiny_memory.whole", settings={**whole, "num_ranks": 64}, nature="simulated")
+    assert regime(copy.load(), "whole-peak").startswith(
+        "single on one of {{ tiny_memory.whole.settings.num_ranks }} ranks; cpu; simulated;"
+    )
+
+
 @pytest.mark.parametrize(
     ("classes", "words"),
     [
@@ -84,7 +94,7 @@ def test_a_time_of_ranks_that_took_turns_says_so_and_opens_to_what_that_means(cr
     button = str(text.expression(f"{STEP} | median"))
     assert '<small class="pb-nature">oversubscribed</small>' in button
     assert popovers_of(text.sources.block())[0].nature == "oversubscribed"
-    told = interface_words()["source"]["natures"]["oversubscribed"]
+    told = NATURES["oversubscribed"]
     assert "more ranks than cores took turns" in told
     ratio = str(text.expression(f"median({STEP}) / median(tiny_training.single.timing.step)"))
     assert "oversubscribed" in ratio

@@ -203,7 +203,7 @@ def test_a_page_written_by_hand_shows_values_that_open_and_leaves_code_as_it_is(
     value = next(text for text, inside in reading.texts if "pb-value" in inside[-1].classes)
     assert value == "160\u00a0KiB"
     opens = next(tag for tag in reading.tags if "data-v" in tag.attributes)
-    assert opens.attributes["popovertarget"] in reading.ids
+    assert opens.attributes["href"] == "../evidence/tiny_memory.html#whole"
     code = [text for text, inside in reading.texts if inside[-1].name == "code"]
     assert "<table> {{ as.it.is }}\n" in code
     assert {"../evidence.html", "picture-2.svg"} <= set(reading.links)

@@ -20,11 +20,12 @@ from generator.checks import content_checks
 from generator.content import shelf
 from generator.content.book import Book, load
 from generator.content.errors import ContentError
+from generator.evidence import trace_events
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import ExpressionError
 from generator.evidence.verdicts import Outcome
 from generator.pages import field_readers
-from generator.pages.page import Judged, Sheet, printed
+from generator.pages.page import Judged, Printed, Sheet, printed
 from generator.pages.press import Press
 from runners.traces import files, values
 from runners.traces.records import Trace
@@ -44,8 +45,7 @@ class Whole:
     folder: Path
     book: Book
     judged: Judged
-    sheets: dict[str, Sheet]
-    pages: dict[str, bytes]
+    pages: dict[str, tuple[Sheet, Printed]]
     readers: dict[str, tuple[str, ...]]
 
 
@@ -55,9 +55,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     shutil.copytree(ROOT / "content" / "traces" / REFERENCE, folder)
     book = load(ROOT / "content", REFERENCE)
     press = Press()
-    pages = press.printed(book)
+    press.printed(book)
     readers = {one: by for one, by in field_readers.readers(book).items() if by}
-    return Whole(folder, book, press.judged(book), press.sheets, pages, readers)
+    return Whole(folder, book, press.judged(book), press.pages, readers)
 
 
 @pytest.mark.soak
@@ -132,15 +132,26 @@ def _seen_in_verdicts(whole: Whole, judged: Judged) -> str | None:
 def _seen_on_pages(whole: Whole, path: str, changed: Trace, judged: Judged) -> str | None:
     for reader in whole.readers[path]:
         if not reader.startswith(field_readers.CLAIM):
-            sheet = replace(whole.sheets[reader], book=_over(whole.sheets[reader].book, changed))
+            before, page = whole.pages[reader]
+            sheet = replace(before, book=_over(before.book, changed))
             try:
-                page = printed(sheet, judged)
+                again = printed(sheet, judged)
             except (ContentError, ExpressionError):  # a build looks for mistakes before it prints
                 assert content_checks.check(Evidence(_over(whole.book, changed))), path
                 return "refused where it is read"
-            if page.content != whole.pages[reader]:
+            if (again.content, again.assets) != (page.content, page.assets):
                 return f"seen on {field_readers.kind_of(reader)}"
-    return None
+    return "seen in a timeline to download" if _exported(whole, path, changed) else None
+
+
+def _exported(whole: Whole, path: str, changed: Trace) -> bool:
+    """Whether the timeline of the field's run is another, which its evidence page links."""
+    before = whole.book.traces[changed.experiment].trace
+    return any(
+        trace_events.exported(before, name) != trace_events.exported(changed, name)
+        for name, run in before.runs.items()
+        if run.timing.timeline and path.startswith(f"{changed.experiment}.{name}.timing.")
+    )
 
 
 def _judged(whole: Whole, path: str, changed: Trace) -> Judged:

@@ -108,7 +108,8 @@ def _words(drawing: Drawing, row: _Row, x: Scale) -> None:
     for position, text in enumerate(reversed(row.above)):
         drawing.word(0, row.upper - 9 - LINE * position, text)
     if not row.above:
-        drawing.word(x.start - GAP, middle, bar.label, anchor="end")
+        if bar.label:
+            drawing.word(x.start - GAP, middle, bar.label, anchor="end")
         drawing.word(_behind(bar, x) + GAP, middle, bar.words)
 
 

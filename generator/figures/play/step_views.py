@@ -138,7 +138,7 @@ def _bars(one: ShownRun, rank: RankRecord, size: int, folio: Folio) -> list[Bar]
         )
         for c in rank.collectives
     ]
-    nothing = Bar(one.path, one.label or "–", 0, folio.ui["play"]["nothing_sent"], "sent")
+    nothing = Bar(one.path, one.label, 0, folio.ui["play"]["nothing_sent"], "sent")
     return bars or [nothing]
 
 

@@ -26,6 +26,8 @@ SCRIPTS = {
     "play": ("data-play=",),
     "calculator": ("data-calculator",),
 }
+APART = ("play",)  # a figure's own code, in a file of its own
+JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
 _NOT_READ = re.compile(
     r"<(pre|svg|style|script)\b.*?</\1>"
@@ -65,10 +67,12 @@ def minutes(body: str, num_items: int) -> int:
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
-    """The scripts that a page loads, in their order: those whose markup it holds."""
+    """The scripts that a page loads: those whose markup it holds, in their order, as one file."""
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or _KEPT in body or "quiz" in found or "recall" in found
-    return ["proofbook", *found] if keeps else found
+    needed = ["proofbook", *found] if keeps else found
+    shared = JOINT.join(name for name in needed if name not in APART)
+    return [name for name in (shared, *(one for one in APART if one in needed)) if name]
 
 
 def machines(found: Sequence[Origin], book: Book) -> list[tuple[str, bool]]:

@@ -22,6 +22,7 @@ class RunRow:
 
     name: str
     id: str
+    short_id: str  # where values of the run lead
     strategy: str
     nature: str
     ranks: Markup
@@ -96,6 +97,7 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
         yield RunRow(
             name=name,
             id=place if is_shown else f"{place}-on-{trace.machine}",
+            short_id=name if is_shown else f"{name}-on-{trace.machine}",
             strategy=folio.strategy(run),
             nature=run.nature,
             ranks=_cell(run.world_size, units.COUNT, "world_size", trace, name, folio),

@@ -21,6 +21,8 @@
   const isRun = (of) => typeof of === "number";
   const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
 
+  const pathOf = (at) => path(data.values[at][3], data.values[at][2], ".");
+
   // The rows of a value: a name and what it says. Columns as generator/evidence/sources.py has them.
   function rowsOf([text, kind, formula, of, again, exact, absent, marks]) {
     const rows = [];
@@ -32,11 +34,11 @@
       return machine;
     };
     add(words.why, absent);
-    (marks || "").split(" ").forEach((mark) => add(words.nature, words.natures[mark]));
+    (marks || "").split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
     add(words.exactly, exact === 1 ? text : exact);
     if (isRun(of) && kind < 4) {
       const [machine, experiment, name, recorded, torch, elsewhere] = data.runs[of];
-      const place = `${data.root}evidence/${experiment}.html#run-${experiment}-${name}${elsewhere || ""}`;
+      const place = `${data.root}evidence/${experiment}.html#${name}${elsewhere || ""}`;
       add(words.from, made("code", path(of, formula, " · ")));
       add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
       add(words.run, name && made("a", name, place));
@@ -44,10 +46,10 @@
       add(words.source, formula);
     } else {
       const machines = new Set();
-      add(words.formula, made("code", formula));
+      add(words.formula, made("code", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
       (of || []).forEach((at) => {
         const [shown, one, field, run] = data.values[at];
-        const row = made("span", made("code", isRun(run) ? path(run, field, ".") : field));
+        const row = made("span", made("code", isRun(run) ? pathOf(at) : field));
         row.append(` = ${shown} (${words.kinds[one].split(/\W/)[0]})`);
         add(words.from, row);
         if (isRun(run)) machines.add(from(run));
@@ -55,8 +57,8 @@
       machines.forEach((machine) => add(words.on, machine));
     }
     if (again) {
-      const own = again === 1 ? path(of, formula, ".") : "";
-      const named = again === 1 ? (/^[\w.-]+$/.test(own) ? own : `'${own}'`) : again;
+      const decided = isRun(of) ? [path(of, formula, ".")] : of.filter((at) => data.values[at][1] % 2).map(pathOf);
+      const named = again === 1 ? decided.map((one) => (/\[/.test(one) ? `'${one}'` : one)).join(" ") : again;
       const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}index.html#repeat`);
       add(name, made("code", `${data.command} ${named}`));
     }

@@ -37,7 +37,7 @@
     };
     dialog.setAttribute("aria-label", words.report);
     dialog.append(made("p", "", words.report_how), text, button(words.copy, copy), " ");
-    dialog.append(button(words.close, () => dialog.close()), said);
+    dialog.append(button(words.close_dialog, () => dialog.close()), said);
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();
