@@ -7,7 +7,7 @@ Whether its expressions make sense is asked later, by `evidence.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -34,7 +34,7 @@ from generator.content.laws import Laws
 from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.readings import ClaimReadingsFile, ItemReadingsFile
-from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale
+from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale, on_page
 from generator.content.words import Written
 from generator.content.yaml_source import Source
 from runners.traces.machine_records import Machine
@@ -146,6 +146,16 @@ class Book:
     def is_reference(self) -> bool:
         """Whether the machine shown is the reference machine."""
         return self.machine.name == self.reference.name
+
+    @cached_property
+    def on_reference(self) -> Book | None:
+        """The same book with the reference machine's traces first; None where they are anyway."""
+        first = self.machines.get(self.reference.name)
+        then = self.machines.get(self.machine.name)
+        if self.is_reference or first is None or then is None:
+            return None
+        traces = {name: on_page(name, first, then) for name in self.traces}
+        return replace(self, traces=traces, machine=self.reference)
 
 
 @dataclass

@@ -55,7 +55,7 @@ class TraceOnPage:
     Attributes:
         trace: all runs of one experiment on one machine.
         machine: the machine that measured it; its folder's name is `machine.name`.
-        is_fallback: taken whole from the reference machine, because this one has none.
+        is_fallback: taken whole from another machine, because the book's own has none.
         is_stale: the experiment's code has changed since.
         reference: the reference machine's trace of the same experiment, where there is one.
     """

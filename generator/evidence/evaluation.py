@@ -7,6 +7,7 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from generator.content import prose
@@ -19,7 +20,14 @@ from generator.evidence.filters import LABELS, Label, Showed, described
 from generator.evidence.paths import Evaluation, Key, Node, Reading
 from generator.evidence.reproduce_command import command
 from generator.evidence.units import Unit
-from generator.evidence.value import AbsentError, ExpressionError, Origin, Value, constant
+from generator.evidence.value import (
+    AbsentError,
+    ExpressionError,
+    MixedError,
+    Origin,
+    Value,
+    constant,
+)
 from generator.evidence.verdicts import Outcome
 from runners.traces.measured import SampledSeconds
 
@@ -33,13 +41,21 @@ NOTHING = Label("")
 
 
 class Evidence:
-    """Everything a page may state about a book's traces."""
+    """Everything a page may state about a book's traces.
+
+    Attributes:
+        book: the book.
+        lacks: what was asked for since somebody emptied this, and the machine shown has not: runs,
+            values, undecided claims, open items.
+    """
 
     def __init__(self, book: Book) -> None:
         self.book = book
+        self.lacks: set[str] = set()
         self._evaluations: dict[tuple[str, str | None, str | None], Evaluation] = {}
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, tuple[Outcome, frozenset[str]]] = {}
         self._underway: list[str] = []
+        self._reference: Evidence | None = None
         self._texts: dict[Hashable, str] = {}
         self._places: dict[str, tuple[Document[Any], Field]] | None = None
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
@@ -52,7 +68,26 @@ class Evidence:
         again = Evidence(book)
         again._evaluations, again._outcomes = self._evaluations, self._outcomes
         again._texts = self._texts
+        if self._reference and book.on_reference:
+            again._reference = self._reference.over(book.on_reference)
         return again
+
+    @property
+    def reference(self) -> Evidence | None:
+        """The same over the reference machine's traces; None where these are they."""
+        if self._reference is None and self.book.on_reference:
+            self._reference = Evidence(self.book.on_reference)
+        return self._reference
+
+    def note(self, *runs: str) -> None:
+        """Remember which of these runs this machine has not measured as declared."""
+        self.lacks.update(run for run in runs if not self._is_whole(run))
+
+    def _is_whole(self, path: str) -> bool:
+        shown, run = self.book.traces.get(path.partition(".")[0]), self.book.run(path)
+        if shown is None or run is None or shown.is_fallback or shown.is_stale:
+            return False
+        return run.status != "skipped" and not run.is_surprise
 
     def evaluate(
         self, expression: str, run: str | None = None, other: str | None = None
@@ -67,9 +102,25 @@ class Evidence:
         key = (expression, run, other)
         if key not in self._evaluations:
             self._evaluations[key] = self._evaluate(expression, {"run": run, "other": other})
-        return self._evaluations[key]
+        found = self._evaluations[key]
+        self.lacks |= found.lacks
+        return found
 
     def _evaluate(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
+        """The evaluation with what it lacks, also where it draws upon others."""
+        outer, self.lacks = self.lacks, set()
+        try:
+            found = self._calculated(expression, paths)
+            self.note(*found.runs)
+            if found.absent or found.is_borrowed:
+                self.lacks.add(expression)
+            if found.absent and found.absent.run:
+                self.note(found.absent.run)
+            return replace(found, lacks=frozenset(self.lacks))
+        finally:
+            self.lacks = outer
+
+    def _calculated(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
         reading = Reading()
         result, absent, error = None, None, None
         try:
@@ -84,6 +135,11 @@ class Evidence:
                 str(result)
         except AbsentError as reason:
             absent, error = reason, reason.reason if reason.is_mistake else None
+        except MixedError as mistake:
+            there = self.reference and self.reference.evaluate(expression, **paths)
+            if there and not there.error:
+                return replace(there, is_borrowed=True)
+            error = str(mistake)
         except (ExpressionError, units.UnitError) as mistake:
             error = str(mistake)
         return Evaluation(result, absent, error, tuple(reading.runs), tuple(reading.measured))
@@ -96,6 +152,8 @@ class Evidence:
         traces = self.book.traces
         for experiment in names if names <= traces.keys() else traces:
             shown = traces[experiment]
+            if shown.is_fallback and experiment in names:
+                self.lacks.add(experiment)
             trace = shown.trace
             origin = Origin(
                 shown.machine.name, experiment,
@@ -215,11 +273,35 @@ class Evidence:
             raise ExpressionError(f"claim {claim!r} leans on its own verdict")
         if claim not in self._outcomes:
             self._underway.append(claim)
+            outer, self.lacks = self.lacks, set()
             try:
-                self._outcomes[claim] = verdicts.judge_one(self, self.book.claims[claim])
+                judged = self._judged(claim)
+                self._outcomes[claim] = judged, frozenset(self.lacks)
             finally:
                 self._underway.pop()
-        return self._outcomes[claim]
+                self.lacks = outer
+        outcome, lacks = self._outcomes[claim]
+        self.lacks |= lacks
+        return outcome
+
+    def _judged(self, name: str) -> Outcome:
+        """The verdict on this machine; on the reference machine where only that has all its runs.
+
+        Two machines' numbers are never compared in one verdict.
+        """
+        claim = self.book.claims[name]
+        sides = verdicts.sides(self, claim)
+        runs = {run for side in sides for run in side.runs}
+        holders = {self.book.traces[run.partition(".")[0]].machine.name for run in runs}
+        is_spread = len(holders) > 1 or any(side.is_borrowed for side in sides)
+        if is_spread and self.reference:
+            self.lacks.add(name)
+            return self.reference.outcome(name)
+        outcome = verdicts.judge_one(self, claim)
+        self.note(*outcome.runs)
+        if outcome.verdict in verdicts.UNDECIDED:
+            self.lacks.add(name)
+        return outcome
 
     def sentence(self, claim: str) -> str:
         """What the claim says that this machine's runs showed, as a Line."""

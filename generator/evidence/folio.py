@@ -1,14 +1,15 @@
 """One page while it is being written: what templates and views ask for.
 
 It knows the book, evaluates expressions, prints values with their provenance, and remembers which
-runs the page used, so that the foot of the page can name them.
+runs the page used, so that the foot of the page can name them. Each section of a page comes from
+one machine: from the one shown, or from the reference machine where that lacks anything it names.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,17 @@ def _words(text: str) -> dict[str, Any]:
 
 @dataclass
 class Folio:
-    """One page of a book."""
+    """One page of a book.
+
+    Attributes:
+        runs: the runs that it used of the machine shown.
+        borrowed: the runs of the reference machine that whole sections came from.
+        wanted: the runs of the machine shown that those sections named, as far as it has them.
+        items: the questions asked so far, in their order; `figures` likewise.
+        path: the page's, under the site's root.
+        assets: files that the page loads, by path.
+        once: what the page has had and will have no second time, such as links to terms.
+    """
 
     book: Book
     evidence: Evidence
@@ -53,10 +64,83 @@ class Folio:
     other_outcomes: Mapping[str, OtherOutcomes] = field(default_factory=dict)
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
+    borrowed: set[str] = field(default_factory=set)
+    wanted: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
-    path: str = ""  # of the page, under the site's root
-    assets: dict[str, bytes] = field(default_factory=dict)  # files that the page loads, by path
+    path: str = ""
+    assets: dict[str, bytes] = field(default_factory=dict)
+    once: tuple[set[str], ...] = ()
+
+    def section(self, caller: Callable[[], Markup]) -> Markup:
+        """A stretch of a page, all of it from one machine.
+
+        That is the reference machine where the one shown lacks anything that the stretch names,
+        unless the reference machine lacks a run of it that this one has.
+
+        Args:
+            caller: prints the stretch on the machine that stands in `evidence` then.
+        """
+        there, self.text.told = self.evidence.reference, set()
+        if there is None:
+            return caller()
+        printed, here = self._attempt(caller, self.evidence)
+        lacks = self.evidence.lacks
+        if lacks:
+            again, borrowed = self._attempt(caller, there)
+            is_newer_here = any(self.book.run(name) for name in there.lacks - lacks)
+            if lacks - there.lacks and not is_newer_here:
+                self.borrowed |= borrowed.runs
+                self.wanted |= here.runs
+                self._adopt(borrowed)
+                return again
+        self.runs |= here.runs
+        self._adopt(here)
+        return printed
+
+    def _attempt(self, caller: Callable[[], Markup], evidence: Evidence) -> tuple[Markup, Folio]:
+        """Print a stretch on one machine, and how the page stands then; it stays as it was."""
+        before = self._kept()
+        self.evidence, self.book = (
+            evidence,
+            replace(self.book, traces=evidence.book.traces, machine=evidence.book.machine),
+        )
+        self.text, self.runs = self.text.copied(evidence), set()
+        self.items, self.figures, self.assets = [*self.items], [*self.figures], {**self.assets}
+        evidence.lacks = set()
+        try:
+            return caller(), self._kept()
+        finally:
+            self.evidence, self.book, self.runs = before.evidence, before.book, before.runs
+            self._adopt(before)
+
+    def _kept(self) -> Folio:
+        """The page as it stands now."""
+        return replace(self, once=tuple(map(set, self.once)))
+
+    def _adopt(self, page: Folio) -> None:
+        """Go on from what was printed there."""
+        self.text = page.text.over(self.evidence)
+        self.items, self.figures, self.assets = page.items, page.figures, page.assets
+        for mine, had in zip(self.once, page.once, strict=True):
+            mine.clear()
+            mine.update(had)
+
+    def place_of(self, path: str) -> str:
+        """Where the row of a run stands, from the site's root: on the section's machine."""
+        self.run(path)
+        experiment, _, name = path.partition(".")
+        machines = self.book.machines.items()
+        first = next((machine for machine, one in machines if experiment in one.traces), None)
+        shown = self.book.traces.get(experiment)
+        place = f"evidence/{experiment}.html#run-{experiment}-{name}"
+        if shown is None or first in (None, shown.machine.name):
+            return place
+        return f"{place}-on-{shown.machine.name}"
+
+    def outcome(self, claim: str) -> Outcome:
+        """The verdict on a claim, by the machine of the section."""
+        return self.evidence.outcome(claim)
 
     def line(self, text: str) -> Markup:
         """An author's line, inline."""
@@ -86,9 +170,8 @@ class Folio:
 
     def run(self, path: str) -> Run | None:
         """A run by `experiment.run`, remembered as used by this page."""
-        experiment, name = path.split(".")
-        shown = self.book.traces.get(experiment)
-        run = shown.trace.runs.get(name) if shown else None
+        run = self.book.run(path)
+        self.evidence.note(path)
         if run is not None:
             self.runs.add(path)
         return run

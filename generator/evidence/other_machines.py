@@ -1,7 +1,8 @@
 """The same claims on other machines: what each machine that is not shown says of them.
 
 In: a book, with every machine's traces, and the verdicts on the machine it shows. Out: for each
-other machine its evidence, and its verdict on every claim whose runs it has all measured itself.
+other machine its evidence, and its verdict on every claim whose runs it has all measured itself;
+and whether two machines say something else of a claim.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from generator.content.book import Book
-from generator.content.claim import Verdict
+from generator.content.claim import Claim, Verdict
 from generator.content.shelf import Measured, on_page
 from generator.evidence.evaluation import Evidence
-from generator.evidence.verdicts import Outcome
+from generator.evidence.value import Value
+from generator.evidence.verdicts import UNDECIDED, Outcome
+from runners.traces.fields import steps_of
 from runners.traces.machine_records import Machine
+from runners.traces.tolerance import tolerance
 
 _SILENT: frozenset[Verdict] = frozenset({"no_evidence", "too_few_samples"})
 
@@ -37,6 +41,52 @@ class OtherOutcomes:
 def parts(here: Outcome, there: Outcome) -> bool:
     """Whether two machines say something else of a claim, where both have something to say."""
     return here.verdict != there.verdict and _SILENT.isdisjoint({here.verdict, there.verdict})
+
+
+def differs(here: Outcome, there: Outcome, page: Book, other: Book) -> bool:
+    """Whether two machines decide a claim otherwise, or observe a value beyond its spread.
+
+    Args:
+        here: the verdict on one machine.
+        there: the verdict on another one.
+        page: the book as the first machine has it.
+        other: the book as the second has it.
+    """
+    if not UNDECIDED.isdisjoint({here.verdict, there.verdict}):
+        return False
+    if here.verdict != there.verdict:
+        return True
+    one, two = here.observed, there.observed
+    if one is None or two is None or str(one) == str(two) or _within(here.claim, one, two):
+        return False
+    return any(_is_apart(leaf, page, other) for leaf in one.leaves)
+
+
+def _within(claim: Claim, one: Value, two: Value) -> bool:
+    """Whether two observed values lie as near each other as the claim allows them to lie."""
+    if claim.tolerance is None or isinstance(one.number, str) or isinstance(two.number, str):
+        return False
+    return abs(one.number - two.number) <= claim.tolerance.slack(one.number)
+
+
+def _is_apart(leaf: Value, page: Book, other: Book) -> bool:
+    """Whether what two runs measured differs, by the tolerance that holds for a rerun."""
+    origin = leaf.origin
+    if origin is None or leaf.kind == "given" or leaf.is_digest:
+        return False
+    one, two = (book.run(f"{origin.experiment}.{origin.run}") for book in (page, other))
+    if one is None or two is None:
+        return False
+    is_like = one.device == two.device and _kind(page.machine) == _kind(other.machine)
+    try:
+        return not tolerance(steps_of(origin.field), one, two, is_like=is_like).is_same
+    except (KeyError, IndexError, AttributeError, TypeError, ValueError):
+        return False  # only one of them has such a value: a verdict speaks of it
+
+
+def _kind(machine: Machine) -> tuple[str, int, str]:
+    """What decides whether floats of two machines are equal to the bit."""
+    return machine.cpu, machine.num_cores, machine.torch
 
 
 def other_outcomes(book: Book, outcomes: Mapping[str, Outcome]) -> dict[str, OtherOutcomes]:

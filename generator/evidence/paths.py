@@ -54,6 +54,8 @@ class Evaluation:
         error: what is wrong with the expression.
         runs: the runs it touched, as `experiment.run`.
         measured: the measured fields it read, as full paths.
+        lacks: what of it this machine has not: runs, claims, the expression itself.
+        is_borrowed: only the reference machine has all its runs, so it was evaluated there.
     """
 
     result: Any = None
@@ -61,6 +63,8 @@ class Evaluation:
     error: str | None = None
     runs: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
+    lacks: frozenset[str] = frozenset()
+    is_borrowed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

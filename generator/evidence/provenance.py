@@ -38,11 +38,18 @@ class PageText:
         self._evidence = evidence
         self.sources = Sources(evidence, "../" * depth)
         self.claims: set[str] = set()  # whose sentences the page prints
+        self.told: set[str] = set()  # whose numbers the section under way has shown
 
     def over(self, evidence: Evidence) -> PageText:
         """The same page, for a part of it that another machine's evidence fills."""
         part = PageText(evidence, 0)
         part.__dict__.update(self.__dict__, _evidence=evidence)
+        return part
+
+    def copied(self, evidence: Evidence) -> PageText:
+        """The page as it stands, apart from this one, for a part that may not stay."""
+        part = self.over(evidence)
+        part.sources, part.claims, part.told = self.sources.copied(), {*self.claims}, {*self.told}
         return part
 
     def line(self, text: str, evidence: Evidence | None = None) -> Markup:
@@ -92,6 +99,7 @@ class PageText:
             return self.show(thing)
         if isinstance(thing, Showed):
             self.claims.add(thing.claim)
+            self.told.add(thing.claim)
             return self.line(by.sentence(thing.claim), by)
         return escape(thing.text)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
@@ -55,9 +56,16 @@ class Sources:
         self._values: list[Value | str] = []  # or the name of a shared formula
         self._places: dict[object, str] = {}
 
+    def copied(self) -> Sources:
+        """The same sources, apart from these."""
+        again = Sources(self._evidence, self._root)
+        for name, state in vars(self).items():
+            setattr(again, name, state.copy() if isinstance(state, dict | list) else state)
+        return again
+
     def number(self, value: Value) -> int:
         """The number of a value on this page; equal ones have the same."""
-        key = (str(value), value.kind, value.formula, value.origin)
+        key = (str(value), value.kind, value.formula, value.origin or value.machines)
         if key not in self._numbers:
             self._numbers[key] = len(self._values)
             self._values.append(value)
@@ -144,7 +152,8 @@ class Sources:
             return [_with_places(value), numbers, 1 if by_inputs else again, None]
         if origin.reference:
             return [self._evidence.citation(origin.reference), None, None, None]
-        exact = None if isinstance(value.number, str) else str(value.shown(way="exact"))
+        is_text = isinstance(value.number, str) and not value.words
+        exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
         own = 1 if again and is_own_path(again, origin) else again
         return [origin.field, runs.number(origin), own, 1 if exact == str(value) else exact]
 

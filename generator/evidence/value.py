@@ -27,6 +27,10 @@ class ExpressionError(ValueError):
     """An expression that asks for something impossible or forbidden."""
 
 
+class MixedError(ExpressionError):
+    """Arithmetic over numbers of two machines."""
+
+
 class AbsentError(ValueError):
     """What an expression asks for is not in this machine's trace.
 
@@ -82,6 +86,7 @@ class Value:
         origin: where it was read off; None for a computed value.
         form: how a filter asked to print it.
         absent: why this machine has no such value; then `number` says so in words.
+        words: what is printed of a digest, which nobody reads, in its place.
     """
 
     number: int | float | str
@@ -92,6 +97,7 @@ class Value:
     origin: Origin | None = None
     form: Form = AS_RULED
     absent: str | None = None
+    words: str | None = None
     binding: int = field(default=_ATOM, compare=False, repr=False)
 
     @cached_property
@@ -107,6 +113,13 @@ class Value:
         if not self.inputs:
             return (self,) if self.origin else ()
         return tuple(dict.fromkeys(leaf for one in self.inputs for leaf in one.leaves))
+
+    @property
+    def is_digest(self) -> bool:
+        """Whether it was read off a digest, which says nothing but whether two are equal."""
+        return isinstance(self.number, str) and any(
+            one.origin is not None and "digest" in one.origin.field for one in self.leaves
+        )
 
     @cached_property
     def nature(self) -> Nature:
@@ -124,7 +137,7 @@ class Value:
     @cached_property
     def printed(self) -> str:
         """The value as every page prints it."""
-        return units.printed(self.number, self.unit, self.form)
+        return self.words or units.printed(self.number, self.unit, self.form)
 
     def __str__(self) -> str:
         return self.printed
@@ -172,13 +185,14 @@ def computed(
     """A value made from others.
 
     Raises:
-        ExpressionError: it is not finite, or its inputs come from two machines.
+        ExpressionError: it is not finite.
+        MixedError: its inputs come from two machines.
     """
     if not isinstance(number, str) and not is_finite(number):
         raise ExpressionError(f"{formula} is not finite")
     value = Value(number, unit, "computed", formula, inputs, binding=binding)
     if len(value.machines) > 1:
-        raise ExpressionError(
+        raise MixedError(
             f"{formula} mixes two machines ({', '.join(sorted(value.machines))}); "
             "numbers of different machines are only ever compared side by side"
         )

@@ -37,7 +37,7 @@ WORDS: dict[Verdict, str] = {
 }
 LACKS = "a run that ended as declared lacks a value here"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
-_UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
+UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
 _TIMED = ("faster", "slower")
 
 
@@ -52,6 +52,7 @@ class Outcome:
         runs: the runs that the verdict rests on, as `experiment.run`.
         scope: what the elements of a rule with a quantifier are, and how many; else None.
         reason: what the trace itself says of a skipped run, as a text Value; else None.
+        machine: the machine that measured its runs; None where it has none.
         on_reference: whether all of it was measured on the reference machine.
         lacks_value: whether a run that ended as declared lacks what the claim looks at.
         error: why the claim cannot be judged at all: the author's mistake.
@@ -66,6 +67,7 @@ class Outcome:
     runs: tuple[str, ...]
     scope: Scope | None = None
     reason: Value | None = None
+    machine: str | None = None
     on_reference: bool = True
     lacks_value: bool = False
     error: str | None = None
@@ -130,7 +132,8 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         runs=runs,
         scope=scope,
         reason=reason,
-        on_reference=all(_shelf(evidence, run) for run in runs),
+        machine=_holder(evidence, runs[0]) if runs else None,
+        on_reference=all(_holder(evidence, run) == evidence.book.reference.name for run in runs),
         lacks_value=explanation == LACKS,
         error=error,
         at=at,
@@ -154,9 +157,9 @@ def _side(evidence: Evidence, claim: Claim, expression: str) -> Evaluation:
     return found
 
 
-def _shelf(evidence: Evidence, run: str) -> bool:
-    shown = evidence.book.traces[run.partition(".")[0]]
-    return shown.machine.name == evidence.book.reference.name
+def _holder(evidence: Evidence, run: str) -> str:
+    """The machine that measured a run."""
+    return evidence.book.traces[run.partition(".")[0]].machine.name
 
 
 def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:

@@ -112,6 +112,7 @@ class Sheet:
         experiment: for the page of one experiment's runs, its name.
         styles: style sheets that this page needs beyond the one of all pages.
         has_toc: whether a table of contents stands beside it.
+        under: the page of the header that stands for it, where that is not its folder's index.
     """
 
     path: str
@@ -133,6 +134,7 @@ class Sheet:
     experiment: str | None = None
     styles: tuple[str, ...] = ()
     has_toc: bool = False
+    under: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,9 +172,10 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     topic, book = sheet.topic, sheet.book
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     links = TermLinks(book.terms if sheet.mode not in (None, "recall") else (), "../" * depth)
+    folio.once = (links.used, links.linked_terms)
     context: dict[str, Any] = {
         "folio": folio, "book": book, "topic": topic, "root": "../" * depth, "mode": sheet.mode,
-        "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, text),
+        "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, folio),
         **_tools(folio, topic, lesson, sheet.minutes), **_of_the_book(folio, sheet),
         "prose": lambda written: links.linked(folio.prose(written)),
         "line": lambda written: links.read(folio.line(written)),
@@ -181,7 +184,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     # What a trace says is text: no expression, no Markdown.
     says = escape if sheet.experiment or sheet.machine else folio.line
-    found = frame.origins(folio.runs, book, depth)
+    found = frame.origins(folio, depth)
     minutes = frame.minutes(body, len(folio.items))
     content = _rendered(
         "page.md.j2",
@@ -189,12 +192,13 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         body=Markup(body),
         ways=row,
         has_toc=sheet.has_toc,
+        under=sheet.under,
         styles=sheet.styles,
         compared_claims=other_machines.compared(folio) if sheet.mode else [],
         minutes=minutes,
         scripts=frame.scripts(body, has_ways=bool(row)),
         origins=found,
-        machines=frame.machines(found),
+        machines=frame.machines(found, book),
         notices=frame.notices(folio, found),
         boost=search_rank.boost(sheet.template),
         title=says(sheet.heading),
@@ -213,6 +217,7 @@ def _tools(
     drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
     items = topic.items if topic else {}
     return {
+        "one_machine": folio.section,
         "figure": lambda name: figures.draw(drawn[name], folio),
         "drawn": lambda figure: figures.draw(figure, folio),
         "in_short": lambda name: question.in_short(items[name], folio),
@@ -247,13 +252,15 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
     measured = folio.book.machines.get(sheet.machine or "")
     return {
         "home": lambda: home.home(folio),
+        "start": lambda: home.start(folio),
         "measured": measured,
         "experiment": sheet.experiment,
         "choices": lambda words: sift.choices(words, topics, folio),
         "proof_groups": lambda: proof.groups(sheet.claim_groups, topics, folio),
         "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
         "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
-        "retractions": lambda: retractions.retractions(topics, folio),
+        "retraction": lambda one: retractions.retraction(one, topics, folio),
+        "run_anchor": folio.place_of,
         "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),
         "predicted_of": lambda name: machine_forecasts.predicted_of(
             sheet.experiment or "", folio.book.machines[name], folio
@@ -281,9 +288,11 @@ def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _markdown(sheet: Sheet, text: PageText) -> Markup:
+def _markdown(sheet: Sheet, folio: Folio) -> Markup:
     """The Markdown that somebody wrote by hand, with its values as HTML in it."""
-    return Markup(handwritten.filled(sheet.text, lambda one: escaped_heading(text.expression(one))))
+    return Markup(
+        handwritten.filled(sheet.text, lambda one: escaped_heading(folio.text.expression(one)))
+    )
 
 
 def _kept_together(html: str) -> str:

@@ -43,6 +43,7 @@ _SHARED = (
 _NO_HOME = HomeFile.model_construct()  # what a page holds that has nothing of the home page
 TAKEN = "the book has a page of this name already; choose another"
 SIFT = "assets/sift.css"  # what the filters of a page hide
+EVIDENCE = "evidence.md"
 Code = tuple[tuple[str, str | None], ...]
 
 
@@ -326,7 +327,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
         topics=tuple(replace(one, lessons={}, items={}, items_by_mode={}) for one in book.topics),
     )
     yield Sheet(
-        "evidence.md", "evidence.md.j2", named, words["evidence"]["title"],
+        EVIDENCE, "evidence.md.j2", named, words["evidence"]["title"],
         words["evidence"]["lede"], "content/claims", claim_groups=_by_experiment(judged.outcomes),
         claim_topics=claim_topics, styles=(SIFT,),
         has_toc=True,
@@ -344,18 +345,18 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
         yield Sheet(
             f"evidence/{name}.md", "runs.md.j2", named,
             words["runs"]["title"].format(experiment=name.replace("_", " ")),
-            shown.trace.question, None, experiment=name,
+            shown.trace.question, None, experiment=name, under=EVIDENCE,
             claim_lessons={one: lessons[one] for one in resting.get(name, ()) if one in lessons},
         )  # fmt: skip
     yield Sheet(
         "machines/index.md", "machines.md.j2", bare, words["machines"]["title"],
-        words["machines"]["lede"], None,
+        words["machines"]["lede"], None, under=EVIDENCE,
     )  # fmt: skip
     for name in book.machines:
         yield Sheet(
             f"machines/{name}.md", "machine.md.j2", bare,
             words["machines"]["one"].format(name=name), words["machines"]["about"], None,
-            machine=name,
+            machine=name, under=EVIDENCE,
         )  # fmt: skip
 
 

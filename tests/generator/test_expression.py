@@ -195,11 +195,24 @@ def test_what_an_evaluation_touched_is_known(evidence):
     assert found.measured == ("tiny_training.averaged.epochs[4].loss",)
 
 
-def test_arithmetic_over_two_machines_is_an_error(copy):
+OVER_BOTH = "tiny_memory.whole.model.bytes / tiny_training.single.model.bytes"
+
+
+def test_arithmetic_over_runs_that_no_machine_has_together_is_an_error(copy):
+    copy.add_machine("desk", "tiny_memory")
+    copy.trace("tiny_memory").unlink()
+    found = Evidence(copy.load()).evaluate(OVER_BOTH)
+    assert "mixes two machines (desk, reference-frozen)" in found.error
+
+
+def test_arithmetic_over_runs_that_only_the_reference_machine_has_together_is_done_there(copy):
     copy.add_machine("desk", "tiny_memory")
     evidence = Evidence(copy.load())
-    found = evidence.evaluate("tiny_memory.whole.model.bytes / tiny_training.single.model.bytes")
-    assert "mixes two machines (desk, reference-frozen)" in found.error
+    found = evidence.evaluate(OVER_BOTH)
+    assert found.error is None
+    assert found.result.machines == {"reference-frozen"}
+    assert OVER_BOTH in evidence.lacks
+    assert Evidence(copy.load("reference-frozen")).evaluate(OVER_BOTH).lacks == frozenset()
 
 
 def test_a_skipped_run_prints_that_it_was_not_measured_here(copy):

@@ -45,13 +45,15 @@ def test_each_run_stands_at_what_it_was_set_to_and_what_it_measured(copy):
     assert drawn == expected
 
 
-def test_a_run_that_was_skipped_is_left_out_and_said(copy):
+def test_a_run_that_was_skipped_is_left_out_and_its_section_shows_the_reference_machines(copy):
     copy.add_machine("cpu-mine", "tiny_memory", "tiny_training")
     lacks = {"status": "skipped", "reason": "no second device", "ranks": []}
     copy.change_run("tiny_memory.halves", machine="cpu-mine", **lacks)
     (points,) = runs_by_series(figure(copy.load()), Evidence(copy.load())).values()
     assert [one.run for one in points] == ["tiny_memory.whole"]
-    assert "tiny_memory.halves: no second device" in rendering.render(copy.load())[PAGE]
+    text = rendering.render(copy.load())[PAGE]
+    assert "no second device" not in text
+    assert "<code>tiny_memory.halves</code>" in text.split('id="figure-peaks"')[1]
 
 
 def test_the_numbers_behind_the_figure_stand_in_a_table_with_their_difference(copy):

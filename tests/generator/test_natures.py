@@ -69,13 +69,13 @@ def test_a_simulated_number_counts_as_observed_by_a_claim(copy):
     assert not any(Evidence(book).outcome(claim.id).error for claim in named)
 
 
-def test_a_page_says_over_its_text_what_the_word_means_and_figures_bear_it(copy):
+def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy):
     before = rendering.render(copy.load())["topics/sharding/experiment.md"]
     assert "pb-nature" not in before
     for run in copy.load().traces["tiny_memory"].trace.runs:
         copy.change_run(f"tiny_memory.{run}", nature="paced")
     text = rendering.render(copy.load())["topics/sharding/experiment.md"]
-    notice = text[: text.index("pb-lede")]
+    notice = text[text.rindex("</figure>") :]
     assert "<strong>Paced.</strong>" in notice
     assert "as long as they were told" in notice
     captions = re.findall(r"<figcaption.*?</figcaption>", text, re.DOTALL)

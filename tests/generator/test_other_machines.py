@@ -94,8 +94,33 @@ def test_a_lesson_compares_its_claims_with_every_other_machine(desk):
     text = rendering.render(desk.load("reference-frozen"))["topics/sharding/experiment.md"]
     aside = text.split('class="pb-elsewhere"')[1].split("</aside>")[0]
     assert "desk" in aside
-    assert "Some differ." in aside
+    assert "Under the budget the split model completes." in aside
+    assert aside.count("<dt>") == 1
     assert alone, "the second machine's own pages compare too"
+
+
+@pytest.mark.parametrize(("factor", "is_named"), [(1.01, False), (0.25, True)])
+def test_a_lesson_names_another_machine_only_where_a_value_differs_beyond_its_spread(
+    desk, factor, is_named
+):
+    file = desk.trace("tiny_training", "desk")
+    file.write_text(json.dumps(scaled_times(json.loads(file.read_text()), factor)))
+    text = rendering.render(desk.load("reference-frozen"))["topics/averaging/trace.md"]
+    assert ("pb-elsewhere" in text) == is_named
+    if is_named:
+        aside = text.split('class="pb-elsewhere"')[1].split("</aside>")[0]
+        assert aside.count("<dt>") == 1
+        assert "A step of the averaged run takes longer." in aside
+        assert aside.count('class="pb-verdict pb-holds"') == 2, "the verdicts agree"
+
+
+def test_a_machine_that_skipped_a_run_is_not_named_on_a_lesson_for_that(desk):
+    desk.change_run(
+        "tiny_memory.halves_budget", machine="desk", status="skipped", reason="one core", ranks=[]
+    )
+    for shown in ("reference-frozen", "desk"):
+        text = rendering.render(desk.load(shown))["topics/sharding/experiment.md"]
+        assert "pb-elsewhere" not in text, shown
 
 
 def test_a_book_of_one_machine_compares_with_nothing(book):

@@ -92,7 +92,7 @@ def test_evidence_that_does_not_hold_says_so_beside_its_sentence(book, verdict, 
     outcome = SimpleNamespace(runs=("tiny_training.single",), verdict=verdict)
     folio = SimpleNamespace(
         book=book,
-        outcomes={name: outcome},
+        outcome={name: outcome}.get,
         runs=set(),
         ui=interface_words(),
         line=str,

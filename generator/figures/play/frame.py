@@ -142,15 +142,14 @@ def _row(
     one: ShownRun,
     folio: Folio,
 ) -> Row:
-    experiment, name = one.path.split(".")
-    folder = folio.book.traces[experiment].folder
+    folder = folio.book.traces[one.path.partition(".")[0]].folder
     return Row(
         state=position,
         words=words,
         cells=cells,
         run=one.path,
         nature=one.run.nature,
-        source=f"evidence/{experiment}.html#run-{experiment}-{name}",
+        source=folio.place_of(one.path),
         timeline=f"timelines/{folder}/{one.path}.json" if one.run.timing.timeline else None,
         clock_error=_clock_error(one, folio),
     )

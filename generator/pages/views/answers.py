@@ -92,7 +92,7 @@ def answers(item: Item, key: Key, folio: Folio) -> tuple[Answer, ...]:
 
 def claim_behind(name: str, folio: Folio) -> Backing:
     """A claim as evidence; its runs count as used by the page."""
-    outcome = folio.outcomes[name]
+    outcome = folio.outcome(name)
     folio.runs.update(outcome.runs)
     verdict = "" if outcome.verdict == "holds" else str(folio.ui["verdicts"][outcome.verdict])
     says = folio.line(folio.book.claims[name].says)

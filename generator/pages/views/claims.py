@@ -14,6 +14,7 @@ from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome, sides
 
 MAX_DIGITS = 12
+_TOLD = Markup("")  # in place of a number that stands in the same section already
 SMALLEST_PERCENTAGE = 1e-6  # below, a percentage says less than a power of ten
 RELATIONS = {
     "equals": "",
@@ -29,7 +30,7 @@ RELATIONS = {
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """A claim on this machine."""
+    """A claim on this machine; `is_told` where the section has just shown it, with its numbers."""
 
     claim: Claim
     outcome: Outcome
@@ -45,22 +46,24 @@ class VerdictRow:
     domain: Markup
     formula: Markup | None
     source: str | None
+    is_told: bool
     regime: Markup
 
 
 def verdict_row(name: str, folio: Folio) -> VerdictRow:
     """One claim, judged on the runs this book shows."""
-    claim, outcome = folio.book.claims[name], folio.outcomes[name]
+    claim, outcome = folio.book.claims[name], folio.outcome(name)
     folio.runs.update(outcome.runs)
     folio.text.claims.add(name)
-    relation = RELATIONS[claim.relation]
-    predicted, observed = told_apart(outcome)
+    is_told = name in folio.text.told
+    relation = RELATIONS[claim.relation] if not _is_of_digests(outcome) else ""
+    predicted, observed = readable(outcome, folio)
     return VerdictRow(
         claim=claim,
         outcome=outcome,
         says=folio.line(claim.says),
-        predicted=Markup("{}{}").format(relation, side(predicted, folio)),
-        observed=observed_of(outcome, observed, folio),
+        predicted=Markup("{}{}").format(relation, side(predicted, folio)) if not is_told else _TOLD,
+        observed=observed_of(outcome, observed, folio) if not is_told else _TOLD,
         words=folio.ui["verdicts"][outcome.verdict],
         css=css_of(outcome),
         verdict=outcome.verdict,
@@ -70,6 +73,7 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
         domain=domain_of(claim, folio),
         formula=formula_of(claim, folio),
         source=claim.source,
+        is_told=is_told,
         regime=regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else Markup(""),
     )
 
@@ -112,6 +116,24 @@ def css_of(outcome: Outcome) -> str:
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[VerdictRow]:
     """Several claims, in the order in which they are named."""
     return [verdict_row(name, folio) for name in names]
+
+
+def _is_of_digests(outcome: Outcome) -> bool:
+    return any(one is not None and one.is_digest for one in (outcome.predicted, outcome.observed))
+
+
+def readable(outcome: Outcome, folio: Folio) -> tuple[Value | None, Value | None]:
+    """Both sides as a person reads them: of digests, whether they are equal to the bit."""
+    predicted, observed = told_apart(outcome)
+    if predicted is None or observed is None or not _is_of_digests(outcome):
+        return predicted, observed
+    words = folio.ui["digests"]
+    is_equal = outcome.claim.relation == "equals"
+    came_out_equal = is_equal == (outcome.verdict == "holds")
+    return tuple(  # type: ignore[return-value]
+        replace(value, words=words["equal" if equal else "different"])
+        for value, equal in ((predicted, is_equal), (observed, came_out_equal))
+    )
 
 
 def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:

@@ -32,6 +32,7 @@ def cost_rows(table: CostTable, folio: Folio) -> list[CostOnPage]:
         claim = folio.book.claims[one.law]
         found = on_run(claim, folio.evidence)
         folio.run(found.run)
+        folio.text.told.add(one.law)
         off = relative_difference(found.predicted, found.measured)
         values = (found.predicted, found.measured, off)
         predicted, measured, off_by = (ABSENT if v is None else folio.show(v) for v in values)

@@ -1,9 +1,9 @@
-"""What stands above and below a page: ways into the topic, notices, where numbers come from."""
+"""What stands below a page: what must be known of its runs, and where its numbers come from."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -12,6 +12,7 @@ from generator.content.book import Book, TraceOnPage
 from generator.evidence import verdicts
 from generator.evidence.folio import Folio
 from generator.evidence.regime import CROWDED
+from generator.evidence.reproduce_command import command
 
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
@@ -46,13 +47,13 @@ class Origin:
     torch: str
     runs: tuple[str, ...]
     raw: str
-    is_fallback: bool
+    again: str  # the command that measures it again
     is_stale: bool
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something a reader must know before reading on."""
+    """Something a reader must know of what stands above."""
 
     css: str
     lead: str
@@ -74,22 +75,35 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
     return [name for name in (shared, *(one for one in APART if one in needed)) if name]
 
 
-def machines(found: Sequence[Origin]) -> list[tuple[str, bool]]:
-    """The machines behind a page, and whether each is the reference machine."""
-    return sorted({(origin.machine, origin.is_reference) for origin in found})
+def machines(found: Sequence[Origin], book: Book) -> list[tuple[str, bool]]:
+    """The machines behind a page, the one shown first, and whether each is the reference's."""
+    named = {(origin.machine, origin.is_reference) for origin in found}
+    return sorted(named, key=lambda one: (one[0] != book.machine.name, one))
 
 
-def origins(runs: Iterable[str], book: Book, depth: int) -> list[Origin]:
-    """The experiments behind a page, with the runs it used."""
-    by_experiment: dict[str, list[str]] = {}
-    for path in sorted(set(runs)):
-        experiment, name = path.split(".")
-        by_experiment.setdefault(experiment, []).append(name)
+def origins(folio: Folio, depth: int) -> list[Origin]:
+    """The experiments behind a page, with the runs it used on each machine."""
     return [
         _origin(book.traces[experiment], names, book, depth)
-        for experiment, names in by_experiment.items()
+        for book, paths in _used(folio)
+        for experiment, names in _by_experiment(paths).items()
         if experiment in book.traces
     ]
+
+
+def _used(folio: Folio) -> Iterator[tuple[Book, set[str]]]:
+    """The runs that a page used, with the book that shows them: this machine's, the reference's."""
+    yield folio.book, folio.runs
+    if folio.evidence.reference:
+        yield folio.evidence.reference.book, folio.borrowed
+
+
+def _by_experiment(paths: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in sorted(set(paths)):
+        experiment, name = path.split(".")
+        found.setdefault(experiment, []).append(name)
+    return found
 
 
 def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) -> Origin:
@@ -102,64 +116,54 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
         torch=shown.trace.circumstances.torch,
         runs=tuple(names),
         raw=f"{'../' * depth}traces/{shown.folder}/{experiment}.json",
-        is_fallback=shown.is_fallback,
+        again=command([experiment], shown.folder, book.reference.name),
         is_stale=shown.is_stale,
     )
 
 
 def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
-    """Fallbacks, stale traces, surprises and broken laws among what a page used."""
-    words = folio.ui["notice"]
+    """Stale traces, surprises and broken laws among what a page names, for its end."""
     rows: list[Notice] = []
-    concerned: dict[tuple[str, str], list[str]] = {}
+    stale: dict[str, list[str]] = {}
     for origin in found:
-        for notice, is_so in (("fallback", origin.is_fallback), ("stale", origin.is_stale)):
-            if is_so:
-                concerned.setdefault((notice, origin.machine), []).append(origin.experiment)
-    for (notice, machine), experiments in sorted(concerned.items()):
+        if origin.is_stale:
+            stale.setdefault(origin.machine, []).append(origin.experiment)
+    for machine, experiments in sorted(stale.items()):
         names = Markup(", ").join(Markup("<code>{}</code>").format(one) for one in experiments)
         named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
-        rows.append(Notice("", "", Markup(words[notice]).format(**named)))
-    rows += _natures(folio)
-    for origin in found:
-        rows += _surprises(folio, origin)
-    return rows + _broken_laws(folio)
+        rows.append(Notice("", "", Markup(folio.ui["notice"]["stale"]).format(**named)))
+    return [*rows, *_natures(folio), *_surprises(folio), *_broken_laws(folio)]
 
 
 def _natures(folio: Folio) -> list[Notice]:
     """What the words behind numbers mean, where a page shows runs that are no ordinary ones."""
-    used = {run.nature for run in map(folio.book.run, folio.runs) if run}
+    used = {run.nature for book, paths in _used(folio) for run in map(book.run, paths) if run}
     words = folio.ui["notice"]
     found = sorted(used - {"real"}) + ([CROWDED] if folio.text.has_crowded else [])
     return [Notice("", f"{word.capitalize()}.", words[word]) for word in found]
 
 
+def _surprises(folio: Folio) -> Iterator[Notice]:
+    """The runs that did not end as declared, also those for which the reference machine's stand."""
+    words, statuses = folio.ui["notice"], folio.ui["statuses"]
+    for path in sorted(folio.runs | folio.wanted):
+        run = folio.book.run(path)
+        if run is not None and run.is_surprise:
+            said = Markup("<code>{}</code>, {} {}, {} {}").format(
+                path,
+                words["expected"],
+                statuses[run.expected_status],
+                words["ended"],
+                statuses[run.status],
+            )
+            yield Notice("pb-surprise", words["surprise"], said)
+
+
 def _broken_laws(folio: Folio) -> list[Notice]:
     rows, words = [], folio.ui["notice"]
     for name, outcome in folio.outcomes.items():
-        if outcome.is_broken_law and set(outcome.runs) & folio.runs:
+        if outcome.is_broken_law and set(outcome.runs) & (folio.runs | folio.wanted):
             text = folio.line(folio.book.claims[name].says)
             verdict = verdicts.WORDS[outcome.verdict].capitalize()
             rows.append(Notice("pb-surprise", words["law"], Markup("{} {}.").format(text, verdict)))
     return rows
-
-
-def _surprises(folio: Folio, origin: Origin) -> list[Notice]:
-    words, statuses = folio.ui["notice"], folio.ui["statuses"]
-    runs = folio.book.traces[origin.experiment].trace.runs
-    return [
-        Notice(
-            "pb-surprise",
-            words["surprise"],
-            Markup("<code>{}.{}</code>, {} {}, {} {}").format(
-                origin.experiment,
-                name,
-                words["expected"],
-                statuses[runs[name].expected_status],
-                words["ended"],
-                statuses[runs[name].status],
-            ),
-        )
-        for name in origin.runs
-        if runs[name].is_surprise
-    ]

@@ -1,4 +1,4 @@
-"""The claims of one page on every other machine that has measured them."""
+"""The claims of one page that other machines decide otherwise, or whose values differ there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from generator.evidence.folio import Folio
-from generator.evidence.other_machines import parts
-from generator.evidence.verdicts import Outcome
-from generator.pages.views.claims import css_of, side
+from generator.evidence.other_machines import differs
+from generator.evidence.verdicts import UNDECIDED, Outcome
+from generator.pages.views.claims import css_of, readable, side
 from generator.pages.views.proof import measured_by
 
 
@@ -21,51 +21,42 @@ class Said:
     observed: Markup
     words: str
     css: str
-    why: Markup | None  # why a law does not apply there
 
 
 @dataclass(frozen=True)
 class ComparedClaim:
-    """A claim of this page, on the machine shown and on the others."""
+    """A claim of this page, on its machine and on those that differ."""
 
     id: str
-    kind: str
     says: Markup
     said: tuple[Said, ...]
-    differs: bool
 
 
 def compared(folio: Folio) -> list[ComparedClaim]:
-    """The claims that this page names, as far as another machine judged them too."""
+    """The claims that this page names and that come out otherwise on another machine."""
     named = [name for name in folio.book.claims if name in folio.text.claims]
-    found = (_compared(name, folio) for name in named)
-    return sorted((one for one in found if len(one.said) > 1), key=lambda one: not one.differs)
+    return [one for one in (_compared(name, folio) for name in named) if len(one.said) > 1]
 
 
 def _compared(name: str, folio: Folio) -> ComparedClaim:
-    here = folio.outcomes[name]
+    page = folio.evidence
+    if page.outcome(name).verdict in UNDECIDED and page.reference:
+        page = page.reference
+    here = page.outcome(name)
     there = {
         machine: one.outcomes[name]
         for machine, one in folio.other_outcomes.items()
         if name in one.outcomes
+        and machine != here.machine
+        and differs(here, one.outcomes[name], page.book, one.evidence.book)
     }
     said = [_said(measured_by(here, folio), here, folio)] if there else []
     said += [_said(machine, outcome, folio) for machine, outcome in there.items()]
-    return ComparedClaim(
-        name,
-        here.claim.kind,
-        folio.line(here.claim.says),
-        tuple(said),
-        any(parts(here, outcome) for outcome in there.values()),
-    )
+    return ComparedClaim(name, folio.line(folio.book.claims[name].says), tuple(said))
 
 
 def _said(machine: str, outcome: Outcome, folio: Folio) -> Said:
-    does_not_apply = outcome.verdict == "does_not_apply"
+    _, observed = readable(outcome, folio)
     return Said(
-        machine,
-        side(outcome.observed, folio),
-        folio.ui["verdicts"][outcome.verdict],
-        css_of(outcome),
-        folio.line(outcome.explanation) if does_not_apply else None,
+        machine, side(observed, folio), folio.ui["verdicts"][outcome.verdict], css_of(outcome)
     )

@@ -215,11 +215,7 @@ def _outcomes(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, int, Evid
 
 def measured_by(outcome: Outcome, folio: Folio) -> str:
     """The machine behind a verdict, which is the reference machine where that stands in."""
-    for run in outcome.runs:
-        shown = folio.book.traces.get(run.partition(".")[0])
-        if shown:
-            return shown.machine.name
-    return folio.book.machine.name
+    return outcome.machine or folio.book.machine.name
 
 
 def _judgement(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -18,11 +18,18 @@ from generator.pages.views.proof import measured_by
 
 
 @dataclass(frozen=True)
-class OnMachine:
-    """How a sentence stands on one machine."""
+class OnMachines:
+    """How a sentence stands on the machines that agree about it.
 
-    machine: str
-    place: str
+    Attributes:
+        machines: their names.
+        places: their marks among the choices of the filters.
+        standing: how it stands there.
+        differs: whether the machine of the sentence's runs says otherwise.
+    """
+
+    machines: tuple[str, ...]
+    places: tuple[str, ...]
     standing: Standing
     differs: bool
 
@@ -52,27 +59,16 @@ class RetractionOnPage:
     correction: Markup
     claim: VerdictRow
     marks: str
-    standings: tuple[OnMachine, ...]
+    standings: tuple[OnMachines, ...]
     program: ProgramOnPage | None
 
 
-def retractions(topics: Mapping[str, tuple[str, ...]], folio: Folio) -> list[RetractionOnPage]:
-    """Every sentence of the book."""
-    first: dict[str, str] = {}
-    for one in folio.book.retractions.values():
-        if one.program:
-            first.setdefault(one.program, one.id)
-    return [_on_page(one, topics, first, folio) for one in folio.book.retractions.values()]
-
-
-def _on_page(
-    one: Retraction,
-    topics: Mapping[str, tuple[str, ...]],
-    first: Mapping[str, str],
-    folio: Folio,
+def retraction(
+    one: Retraction, topics: Mapping[str, tuple[str, ...]], folio: Folio
 ) -> RetractionOnPage:
-    standings = tuple(_standings(one, folio))
-    judged = [(stands.place, stands.standing.word) for stands in standings]
+    """A sentence of the book, judged on its runs."""
+    standings = _standings(one, folio)
+    judged = [(place, on.standing.word) for on in standings for place in on.places]
     kind = folio.book.claims[one.claim].kind
     return RetractionOnPage(
         id=one.id,
@@ -85,30 +81,44 @@ def _on_page(
             topics.get(one.claim, ()), kind, judged, differs=any(s.differs for s in standings)
         ),
         standings=standings,
-        program=_program(one, one.program, first, folio) if one.program else None,
+        program=_program(one, one.program, folio) if one.program else None,
     )
 
 
-def _standings(one: Retraction, folio: Folio) -> Iterator[OnMachine]:
-    """How the sentence stands on the machine shown, then on the others that tested it."""
-    here = folio.outcomes[one.claim]
-    places = {machine: place for place, machine in enumerate(folio.book.machines)}
-    holder = measured_by(here, folio)
-    first = standing(one, here)
-    yield OnMachine(holder, sifting.machine_mark(places.get(holder, 0)), first, differs=False)
+def _standings(one: Retraction, folio: Folio) -> tuple[OnMachines, ...]:
+    """How the sentence stands on the machine of its runs and those that agree, then elsewhere.
+
+    A machine on which it is untested says nothing beside one on which it is.
+    """
+    here = folio.outcome(one.claim)
+    judged = {measured_by(here, folio): standing(one, here)}
     for machine, there in folio.other_outcomes.items():
         if one.claim in there.outcomes:
-            stands = standing(one, there.outcomes[one.claim])
-            place = sifting.machine_mark(places[machine])
-            yield OnMachine(machine, place, stands, differs=_parts(first, stands))
+            judged.setdefault(machine, standing(one, there.outcomes[one.claim]))
+    first, *_ = judged.values()
+    places = {machine: place for place, machine in enumerate(folio.book.machines)}
+    by_standing: dict[Standing, list[str]] = {}
+    for machine, stands in judged.items():
+        if stands == first or stands.word != "untested":
+            by_standing.setdefault(stands, []).append(machine)
+    return tuple(
+        OnMachines(
+            tuple(machines),
+            tuple(sifting.machine_mark(places.get(machine, 0)) for machine in machines),
+            stands,
+            differs=_parts(first, stands),
+        )
+        for stands, machines in by_standing.items()
+    )
 
 
 def _parts(first: Standing, other: Standing) -> bool:
     return first.word != other.word and "untested" not in (first.word, other.word)
 
 
-def _program(one: Retraction, name: str, first: Mapping[str, str], folio: Folio) -> ProgramOnPage:
+def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
     path = repeats.path_of(name)
+    first = next(other.id for other in folio.book.retractions.values() if other.program == name)
     run = folio.run(f"{repeats.EXPERIMENT}.{name}")
     assert run is not None, name  # `repeats.problem` has looked
     shown = folio.book.traces[repeats.EXPERIMENT]
@@ -122,5 +132,5 @@ def _program(one: Retraction, name: str, first: Mapping[str, str], folio: Folio)
         status=folio.ui["statuses"][run.status],
         printed="\n".join(said),
         machine=shown.machine.name,
-        first=first[name] if first[name] != one.id else None,
+        first=first if first != one.id else None,
     )

@@ -109,7 +109,8 @@ def _try(written: Trial, own: Trace, folio: Folio) -> TryOnPage:
 def _value(written: Trial, own: Trace, folio: Folio) -> str:
     """The number to look at, had the book's run come out as the reader's; or how that ended."""
     if folio.book.run(written.run) is not None:
-        book = replace(folio.book, traces=tries.with_try(folio.book.traces, own))
+        traces = tries.with_try(folio.book.traces, own)
+        book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
         found = Evidence(book).evaluate(written.value).result
         if isinstance(found, Value) and not found.absent:
             return str(found)

@@ -67,4 +67,8 @@ def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
 
 
 def _digests(item: Item, evidence: Evidence) -> tuple[str, ...]:
-    return digest_of(item, evidence), *former_digests(item, evidence)
+    """The digests of an item, on either machine that its section may come from."""
+    by = [evidence, *([evidence.reference] if evidence.reference else [])]
+    return tuple(dict.fromkeys(
+        digest for one in by for digest in (digest_of(item, one), *former_digests(item, one))
+    ))  # fmt: skip

@@ -1,0 +1,98 @@
+"""What a page of a whole book never shows: a hole, a notice that comes first, two machines at once.
+
+In: a page as Markdown, with the sources of its values. Out: what is wrong with it, one line each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+
+from tests.popovers import BLOCK, KINDS
+
+# What the generator prints where a run, a value, a verdict, a key or an output is missing.
+HOLES = (
+    'class="pb-value[^"]*pb-absent', " data-open[ >]",
+    'class="[^"]*pb-(?:does-not-apply|no-evidence|too-few-samples)',
+    ">not measured here<", ">skipped<", "pb-caption[^\\n]*: skipped",
+    "(?i:does not apply here|no evidence here|skipped here|this machine has no)",
+    "(?i:open on this machine|leave this question open|no run has executed it)",
+)  # fmt: skip
+# Names of runs, and the choices of filters, which are those of all machines.
+_NAMES = re.compile(r'<form class="pb-sift.*?</form>|<code>.*?</code>', re.DOTALL)
+_VALUE = re.compile(r'data-v="(\d+)"')
+_HEADING = re.compile(r'^(?=#{1,3} |<section class="pb-retraction)', re.MULTILINE)
+_ITEM = re.compile(r'<form class="pb-item" data-item="([^"]+)".*?data-kind="(\w+)"', re.DOTALL)
+_RIGHT = re.compile(r'<li data-verdict="right"([^>]*)>')
+_OPTION = re.compile(r'class="(?:pb-line )?pb-option[" ]')
+
+
+def holes(page: str) -> list[str]:
+    """What a page says that it lacks."""
+    body = _NAMES.sub("", _body(page))
+    return [found[0] for one in HOLES for found in re.finditer(one, body)]
+
+
+def comes_first(page: str, machines: Collection[str]) -> list[str]:
+    """What stands between the title of a page and its first sentence, and should not."""
+    body = _body(page)
+    top = body[body.index("# ") : re.search(r'class="pb-(?:lede|stem)"', body).start()]
+    return [one for one in ("pb-notice", *machines) if one in top]
+
+
+def mixed(page: str) -> list[str]:
+    """The sections whose values come from more than one machine, by the sources of the values."""
+    body = _body(page).split('<aside class="pb-elsewhere"')[0]
+    return [
+        section.splitlines()[0]
+        for section in _HEADING.split(body)
+        if len(machines_behind(section, page)) > 1
+    ]
+
+
+def machines_behind(section: str, page: str) -> set[str]:
+    """The machines that measured what a section of a page prints."""
+    block = BLOCK.search(page)
+    data = json.loads(block[1]) if block else {}
+    return {
+        machine for number in _VALUE.findall(section) for machine in _measured(int(number), data)
+    }
+
+
+def _measured(number: int, data: dict) -> Iterator[str]:
+    """The machine of a value, or those of the values it was computed from."""
+    _, kind, _, of, *_ = [*data["values"][number], 0]
+    if isinstance(of, list):
+        for one in of:
+            yield from _measured(one, data)
+    elif KINDS[kind] not in ("computed", "cited"):
+        yield data["runs"][of][0]
+
+
+def unsound(page: str) -> list[str]:
+    """The items of a page that have no key, or of one right option none or two."""
+    return [
+        found[1]
+        for found in map(_ITEM.match, re.split(r'(?=<form class="pb-item")', page))
+        if found and not _has_key(found.string, found[2])
+    ]
+
+
+def _has_key(item: str, kind: str) -> bool:
+    right, options = _RIGHT.findall(item), _OPTION.findall(item)
+    if " data-open" in item[: item.index(">")]:
+        return False
+    if kind in ("choice", "faulty_line"):
+        return len(right) == 1
+    if kind == "several":
+        return 0 < len(right) < len(options)
+    if kind in ("order", "match"):
+        return len(right) == len(options) > 1
+    return len(right) == 1 and ("data-number=" in right[0] or "data-words=" in right[0])
+
+
+def _body(page: str) -> str:
+    """A page without what stands above its Markdown, and without the sources of its values."""
+    _, _, body = page.split("---\n", 2)
+    return BLOCK.sub("", body)
