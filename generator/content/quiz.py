@@ -3,7 +3,7 @@
 A key is never typed. An option is right where the claim behind it has the verdict that it names, on
 the machine whose numbers the page shows; a number is an expression over the traces; an order comes
 from values or from what a run recorded; a faulty line is the one that the mended program, which a
-run executed, no longer has. `keys.py` works the keys out and refuses items that have none.
+run executed, no longer has there. `keys.py` works the keys out and refuses items without one.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class CodeLine(Written):
 
 
 class FaultyLine(_Item):
-    """Find the line at fault: the one of `lines` that the mended program no longer has."""
+    """Find the line at fault: the one of `lines` that the mended program no longer has there."""
 
     kind: Literal["faulty_line"]
     wrong: Listing

@@ -207,7 +207,7 @@ def _item_rules(item: Item, evidence: Evidence) -> Iterator[str]:
         yield from _rule(claim, evidence)
     runs = _runs_of(claims, evidence)
     if isinstance(item, FaultyLine):
-        yield "rule: the line at fault is the one that this mended program no longer has"
+        yield "rule: the line at fault is the one that this mended program no longer has there"
         yield from _code(item.right, evidence)
         runs += [one.run for one in (item.wrong, item.right) if one.run]
     elif isinstance(item, Order) and item.run:

@@ -288,7 +288,7 @@ def _lost(path: str, name: str, recorded: Sequence[str]) -> str:
 
 
 def faulty_line(item: FaultyLine, evidence: Evidence) -> int:
-    """The position among `lines` of the one that the mended program no longer has.
+    """The position among `lines` of the one that the mended program no longer has there.
 
     Raises:
         ItemError: none of them was mended, more than one was, or one is not in the program.
