@@ -12,7 +12,7 @@ from generator.evidence.calibration import outcome_of
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.regime import is_crowded
 from generator.evidence.trace_events import worst_clock
-from generator.evidence.value import Kind, Origin, Value
+from generator.evidence.value import Kind, Origin, Value, computed
 from runners.traces.records import Run, Trace
 
 
@@ -148,8 +148,9 @@ def _clock_error(trace: Trace, name: str, folio: Folio) -> Markup | None:
     error = _value(clock.error_seconds, units.SECONDS, f"{place}.error_seconds", trace, name)
     if not worst.adds_offset:
         return folio.show(error)
-    size = abs(clock.offset_seconds)
-    return folio.show(error + _value(size, units.SECONDS, f"{place}.offset_seconds", trace, name))
+    offset = _value(clock.offset_seconds, units.SECONDS, f"{place}.offset_seconds", trace, name)
+    size = computed(abs(clock.offset_seconds), units.SECONDS, f"|{offset.formula}|", (offset,))
+    return folio.show(error + size)
 
 
 def _kind(field: str, run: Run) -> Kind:
