@@ -89,9 +89,7 @@ def test_no_link_or_button_stands_in_another(readings):
 
 # Where a digit may stand: in a value that opens, in what it opens to, in code, in a drawing whose
 # numbers stand in a table, in the foot, in what is cited, and in labels that count or name.
-NUMBERS_MAY_STAND_IN = frozenset(
-    ["pb-value", "pb-label", "pb-foot", "pb-cited", "pb-given"]
-)
+NUMBERS_MAY_STAND_IN = frozenset(["pb-value", "pb-label", "pb-foot", "pb-cited", "pb-given"])
 EXEMPT_TAGS = frozenset(["code", "pre", "svg", "script", "style", "title"])
 LABEL = re.compile(r"\b(?:rank|step|epoch|stage|layer)s?[\s\u00a0]\d+\b", re.IGNORECASE)
 # fp32, A100, FSDP2; 1F1B and 3D. Not x10, 10ms or 2GB.
@@ -179,7 +177,8 @@ def test_a_page_loads_the_scripts_that_its_markup_asks_for_and_no_other(readings
         attributes = set().union(*(tag.attributes for tag in reading.tags))
         wanted = {
             "quiz": "pb-item" in classes,
-            "sources": "data-v" in attributes or "pb-terms" in classes
+            "sources": "data-v" in attributes
+            or "pb-terms" in classes
             or any(tag.name == "table" for tag in reading.tags),
             "stepper": "data-stepper" in attributes,
             "figures": "pb-figure" in classes,

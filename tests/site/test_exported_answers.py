@@ -8,9 +8,9 @@ import pytest
 
 from generator.content.book import Book, load
 from generator.evidence.evaluation import Evidence
+from generator.items.digests import digest_of
 from generator.items.item_statistics import report
 from generator.items.readers import read
-from generator.items.digests import digest_of
 from generator.pages.reader_report import tell
 from tests.conftest import ROOT
 from tests.site.asking import CHALLENGE, ITEMS, RECALL, Asking

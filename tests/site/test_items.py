@@ -89,7 +89,9 @@ TOLD = {
     ),
     "what-peak": "160 KiB",
     "how-many-parameters": "20,000",
-    "order": "the second part of the split model → the first part of the split model → the whole model",
+    "order": (
+        "the second part of the split model → the first part of the split model → the whole model"
+    ),
     "match": "its rows: 40; its ranks: 2; its epochs: 5",
     "predict": "2.20 ms",
     "faulty_line": "return total * 1",
@@ -368,9 +370,7 @@ def test_without_scripts_every_item_shows_its_answer_and_nothing_pretends(frozen
     page = open_page(frozen_site / CHALLENGE, java_script_enabled=False)
     for one in ITEMS:
         box = page.locator(f"#item-{one.id}")
-        for worked_by_script in box.locator(
-            "button, .pb-sure, .pb-slider"
-        ).all():
+        for worked_by_script in box.locator("button, .pb-sure, .pb-slider").all():
             assert not worked_by_script.is_visible()
         assert one.why_right not in box.inner_text()
         box.locator(".pb-answer > summary").click()

@@ -1,4 +1,4 @@
-"""Figures that readers operate, in the browser: by keyboard, pointer and touch, and without script."""
+"""Figures that readers operate: by keyboard, pointer and touch, and without a script."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ class Operated:
         before = self.drawn()
         act()
         self.page.wait_for_function(
-            "([name, before]) => document.querySelector(`#${name} svg desc`).textContent !== before",
+            "([name, before]) =>"
+            " document.querySelector(`#${name} svg desc`).textContent !== before",
             arg=[self.root.get_attribute("id"), before],
         )
         return self.drawn()

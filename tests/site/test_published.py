@@ -124,7 +124,9 @@ def test_a_machine_that_is_not_committed_stands_nowhere_in_the_book(published):
 def test_addresses_are_those_of_the_site_and_dates_those_of_the_commit(published):
     for page in pages(published.site):
         name = page.relative_to(published.site).as_posix()
-        canonical = [tag for tag in read_head(page).tags if tag.attributes.get("rel") == "canonical"]
+        canonical = [
+            tag for tag in read_head(page).tags if tag.attributes.get("rel") == "canonical"
+        ]
         assert [tag.attributes["href"] for tag in canonical] == [published.address + name]
     sitemap = (published.site / "sitemap.xml").read_bytes()
     tree = ElementTree.fromstring(sitemap)
