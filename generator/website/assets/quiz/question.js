@@ -14,7 +14,7 @@
   const why = (answer) => answer.querySelector(".pb-why");
 
   // The dialog of a report is loaded when the first reader asks for one.
-  const REPORT = document.currentScript.src.replace("quiz.js", "report.js");
+  const REPORT = document.currentScript.src.replace(/[^/]*$/, "report.js");
 
   function report(question) {
     if (book.report) return book.report(question);
