@@ -20,6 +20,7 @@ the sheet is printed and read again before it is recorded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from string import ascii_uppercase
@@ -50,6 +51,7 @@ from generator.items.keys import key_of
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
+STRING = "tag:yaml.org,2002:str"
 HEAD = "# Written by `python -m generator blind --record FILE`; generator/README.md says how.\n"
 
 
@@ -242,7 +244,19 @@ def _write(
         _dump(content / "readings.yml", changed_claims)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes what our reader of YAML takes for a number, such as the digest 441525916e57."""
+
+
+def _represented(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    is_like_a_number = re.fullmatch(r"\d+(e\d+)?", text)
+    return dumper.represent_scalar(STRING, text, style="'" if is_like_a_number else None)
+
+
+_Dumper.add_representer(str, _represented)
+
+
 def _dump(path: Path, file: ItemReadingsFile | ClaimReadingsFile) -> None:
     document = file.model_dump(exclude_none=True)
-    text = yaml.safe_dump(document, sort_keys=True, allow_unicode=True, width=100)
+    text = yaml.dump(document, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=100)
     path.write_text(HEAD + text, encoding="utf-8")

@@ -8,6 +8,7 @@ from generator import __main__ as commands
 from generator.checks import reading_checks
 from generator.content.book import load
 from generator.content.quiz import Order
+from generator.content.readings import ClaimReadingsFile, Reading
 from generator.evidence.evaluation import Evidence
 from generator.items import blind_readings, blind_sheets, rules
 from generator.items.keys import key_of
@@ -390,3 +391,11 @@ def test_what_cannot_be_asked_or_recorded_ends_with_two_and_one_line(blind, copy
     assert code == 2
     assert "nowhere.yml" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("digest", ["441525916e57", "061989608291", "061d9608291b"])
+def test_a_digest_that_looks_like_a_number_is_read_as_text(copy, digest):
+    path = copy.content / "readings.yml"
+    reading = Reading(rule=digest, by="AB", read_on="2026-03-01")
+    blind_readings._dump(path, ClaimReadingsFile(claims={"replicas-drift": reading}))
+    assert copy.load().claim_readings.claims["replicas-drift"].rule == digest
