@@ -1,1 +1,1 @@
-"""The experiments, one file each: the syllabus. `runners.experiment.find` discovers them."""
+"""The experiments, one folder each: the syllabus. `runners.plans.experiment.find` finds them."""
