@@ -55,11 +55,13 @@ def test_every_measured_number_has_a_command_and_nothing_given_or_cited_has(buil
 def test_every_command_names_values_that_the_page_shows(shown, wanted):
     wrong = []
     for one in shown:
-        printed = {
-            in_words(at(experiment.page.trace.runs[field.run], field.steps), field.steps)
+        values = [
+            (at(experiment.page.trace.runs[field.run], field.steps), field.steps)
             for experiment in wanted[one.command]
             for field in experiment.fields
-        }
+        ]
+        printed = {in_words(value, steps) for value, steps in values}
+        printed |= {str(len(value)) for value, _ in values if isinstance(value, list | dict)}
         if one.exactly and one.kind != "computed" and one.exactly not in printed:
             wrong.append((one.page, one.exactly, one.command))
     assert not wrong
