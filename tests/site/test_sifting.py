@@ -51,7 +51,8 @@ def test_a_link_to_a_claim_shows_it_whatever_is_chosen(frozen_site, open_page):
     page.select_option("#sift-kind", "k-observation")
     assert not page.locator(f"#{law}").is_visible()
     page.evaluate("id => { location.hash = id }", law)
-    assert page.locator(f"#{law}").is_visible()
+    page.wait_for_url("**/evidence/*.html#*")
+    page.locator(f"#{law}").wait_for(state="visible")
 
 
 def test_choices_have_names_and_are_worked_with_the_keyboard(page):
