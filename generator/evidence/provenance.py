@@ -73,12 +73,12 @@ class PageText:
         return self._link(value, self.sources.shared(name, says), f"#{FORMULAS}")
 
     def _link(self, value: Value, number: int, place: str) -> Markup:
-        printed = str(value)
+        printed, mark = escape(str(value)), _mark(value)
         absent = " pb-absent" if value.absent else ""
-        long = " pb-long" if len(printed) > LONG else ""
+        long = " pb-long" if len((printed + mark).striptags()) > LONG else ""
         return Markup(
             f'<a class="pb-value pb-{value.kind}{absent}{long}" href="{place}" data-v="{number}">'
-            f"{escape(printed)}{_mark(value)}</a>"
+            f"{printed}{mark}</a>"
         )
 
     @property
