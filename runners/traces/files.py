@@ -248,17 +248,20 @@ def read_machine(folder: Path) -> Machine:
     return machine
 
 
+def _read_if_there(path: Path, model: type[RecordT]) -> RecordT | None:
+    if not path.exists():
+        return None
+    document: RecordT = _parsed(path, _text(path), model)[0]
+    return document
+
+
 def read_prediction(folder: Path) -> Prediction | None:
     """Read `prediction.json` of a machine's folder; None where nothing was predicted.
 
     Raises:
         TraceError: as `read`.
     """
-    path = folder / "prediction.json"
-    if not path.exists():
-        return None
-    prediction: Prediction = _parsed(path, _text(path), Prediction)[0]
-    return prediction
+    return _read_if_there(folder / "prediction.json", Prediction)
 
 
 def read_reruns(folder: Path) -> Reruns | None:
@@ -267,11 +270,7 @@ def read_reruns(folder: Path) -> Reruns | None:
     Raises:
         TraceError: as `read`.
     """
-    path = folder / "reruns.json"
-    if not path.exists():
-        return None
-    reruns: Reruns = _parsed(path, _text(path), Reruns)[0]
-    return reruns
+    return _read_if_there(folder / "reruns.json", Reruns)
 
 
 def read_fit(folder: Path) -> Fit | None:
@@ -280,11 +279,7 @@ def read_fit(folder: Path) -> Fit | None:
     Raises:
         TraceError: as `read`.
     """
-    path = folder / "constants.json"
-    if not path.exists():
-        return None
-    fit: Fit = _parsed(path, _text(path), Fit)[0]
-    return fit
+    return _read_if_there(folder / "constants.json", Fit)
 
 
 def is_stale(trace: Trace) -> bool:
