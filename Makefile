@@ -18,11 +18,11 @@ export PYTHONUNBUFFERED := 1
 RED := printf '\033[31m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help site test quick browser serve traces pages publish check bench soak pythons locks clean
+.PHONY: help site test quick browser serve traces pages publish check audit bench soak pythons successors locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
 	@$(PY) -m runners run; ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
@@ -60,10 +60,17 @@ publish: .venv/.pages  ## the book for a web server, and a zip of it (SITE_URL=h
 		$(PY) -m mkdocs build --strict --site-dir site/book && \
 	$(PY) -m generator.website.archive site/book site/proofbook.zip
 
+successors: .venv/.test browser .venv-successors/.made  ## the same Markdown under Zensical and ProperDocs: text, items, policy
+	@$(PY) -m pytest tests/successors -s $(ARGS)
+
 check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
+
+audit: .venv/.test browser  ## the built pages by the Nu HTML checker, axe and Lighthouse; needs node and java (ARGS='axe topics/ddp/*')
+	@[ -f site/html/index.html ] || $(MAKE) --no-print-directory pages
+	@$(PY) -m tests.audit $(ARGS)
 
 bench: .venv/.test  ## what measuring and generating cost, as ratios
 	@$(PY) -m tests.bench $(ARGS)
@@ -91,6 +98,10 @@ clean:  ## remove what was built and the caches; .venv, traces and pages that yo
 	@command -v $(PYTHON) >/dev/null || { echo "proofbook: no $(PYTHON) here; try make PYTHON=…" >&2; exit 2; }
 	@$(PYTHON) requirements/install.py $*
 	@touch $(SERVED_BY_$*)
+
+.venv-successors/.made: requirements/successors.txt requirements/pages.txt requirements/install.py
+	@$(PYTHON) requirements/install.py successors .venv-successors
+	@touch $@
 
 SERVED_BY_pages := .venv/.pages
 SERVED_BY_run := $(SERVED_BY_pages) .venv/.run

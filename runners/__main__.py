@@ -114,13 +114,8 @@ CAN_BE_MENDED = (
 )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m runners",
-        description="Execute distributed-training experiments and write what they measured.",
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("list", help="experiments, their runs, and what is measured here")
+def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands that measure: run, try and reproduce."""
     running = commands.add_parser("run", help="measure what is missing or stale")
     running.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
     running.add_argument("--force", action="store_true", help="measure also what is fresh")
@@ -157,6 +152,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MACHINE",
         help="whose trace the page shows; by default the reference machine's",
     )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m runners",
+        description="Execute distributed-training experiments and write what they measured.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("list", help="experiments, their runs, and what is measured here")
+    _add_measuring(commands)
     showing = commands.add_parser("show", help="what an experiment measured, with expressions")
     show.add_arguments(showing)
     comparing = commands.add_parser("compare", help="what two machines measured otherwise")

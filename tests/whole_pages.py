@@ -34,10 +34,15 @@ def holes(page: str) -> list[str]:
     return [found[0] for one in HOLES for found in re.finditer(one, body)]
 
 
+# The lede of a lesson, the stem of a question, or a paragraph that somebody wrote by hand.
+_FIRST_SENTENCE = re.compile(r'class="pb-(?:lede|stem)\b|^<p>|^[A-Z]', re.MULTILINE)
+
+
 def comes_first(page: str, machines: Collection[str]) -> list[str]:
     """What stands between the title of a page and its first sentence, and should not."""
     body = _body(page)
-    top = body[body.index("# ") : re.search(r'class="pb-(?:lede|stem)"', body).start()]
+    first = _FIRST_SENTENCE.search(body)
+    top = body[body.index("# ") : first.start() if first else len(body)]
     return [one for one in ("pb-notice", *machines) if one in top]
 
 

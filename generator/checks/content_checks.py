@@ -1,4 +1,4 @@
-"""Every mistake that shows only when files are held against each other and against the traces.
+"""Every mistake that shows only when files are compared with each other and with the traces.
 
 In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figures, claims and keys.
 """
@@ -17,8 +17,10 @@ from generator.checks import (
     reading_checks,
     regime_checks,
     repeats,
+    retraction_checks,
     rule_checks,
     sentence_checks,
+    voice_checks,
 )
 from generator.content import glossary, listed_code, prose
 from generator.content.book import Book, Topic
@@ -96,6 +98,8 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
             if problem:
                 message = f"{found.text}: {problem}"
                 yield document.error(one.path, message, offset=found.start)
+        for offset, message in voice_checks.phrases(one.text):
+            yield document.error(one.path, message, offset=offset)
 
 
 def _problem(evidence: Evidence, _: Document[Any], __: Field, expression: str) -> str | None:
@@ -262,6 +266,7 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (MisconceptionFile, _backed),
     (ReferenceFile, _cited),
     (RetractionFile, repeats.mistakes),
+    (RetractionFile, retraction_checks.mistakes),
     (HomeFile, _home),
     (GlossaryFile, _terms),
     (tuple(MODES.values()), _lesson),

@@ -48,14 +48,19 @@ def coverage(evidence: Evidence) -> dict[str, Met]:
             before += committed(lesson.model, topic.items, lesson.named)
             found = items_asked_by(lesson.model, topic.items, lesson.named)
             later += [one.item for one in found if one.field == "recall"]
+    first, again = _by_misconception(before), _by_misconception(later)
     return {
-        name: Met(_naming(name, before), _run(evidence, name), _naming(name, later))
+        name: Met(first.get(name, ()), _run(evidence, name), again.get(name, ()))
         for name in evidence.book.misconceptions
     }
 
 
-def _naming(misconception: str, items: Iterable[Item]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(item.id for item in items if misconception in believed(item)))
+def _by_misconception(items: Iterable[Item]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for item in items:
+        for name in believed(item):
+            found.setdefault(name, {})[item.id] = None
+    return {name: tuple(ids) for name, ids in found.items()}
 
 
 def _run(evidence: Evidence, misconception: str) -> str | None:

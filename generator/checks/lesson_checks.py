@@ -15,7 +15,6 @@ from generator.content.exhibit import Figure
 from generator.content.lesson import (
     ChallengeFile,
     CostFile,
-    DeepFile,
     LearnFile,
     TraceFile,
     TryFile,
@@ -128,13 +127,6 @@ _RECORDED: dict[str, Callable[[Run], list[str]]] = {
 }
 
 
-def _deep(_: Evidence, model: DeepFile, topic: Topic) -> Iterator[Found]:
-    for position, myth in enumerate(model.myths):
-        item = topic.items.get(myth.question)
-        if item and len(getattr(item, "options", ())) != 2:
-            yield ("myths", position, "question"), f"item {item.id!r} asks for more than yes or no"
-
-
 def _learn(evidence: Evidence, model: LearnFile, topic: Topic) -> Iterator[Found]:
     yield from _kind(topic, model.guess, ("choice", "predict"), ("guess",))
     try:
@@ -231,7 +223,6 @@ def _told_by_row(table: CostTable, at: Path) -> Iterator[Found]:
 _BY_MODE: dict[type[Any], Callable[[Evidence, Any, Topic], Iterator[Found]]] = {
     LearnFile: _learn,
     WhyFile: _why,
-    DeepFile: _deep,
     TraceFile: _trace,
     TryFile: _try,
     ChallengeFile: _challenge,

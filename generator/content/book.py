@@ -6,7 +6,7 @@ Whether its expressions make sense is asked later, by `evidence.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -299,6 +299,12 @@ class _Loader:
         return document.model if document else None
 
 
+def _ranked(retractions: Mapping[str, Retraction], first: Collection[str]) -> dict[str, Retraction]:
+    """The statements that the home page names, in its order; then the others as written."""
+    names = dict.fromkeys([*(name for name in first if name in retractions), *retractions])
+    return {name: retractions[name] for name in names}
+
+
 def load(
     content: Path,
     machine: str | None = None,
@@ -336,8 +342,7 @@ def load(
         loader.parts(believed, "misconceptions", misconceptions, "misconception")
     for cited in loader.split(loader.content, "references", ReferenceFile):
         loader.parts(cited, "references", references, "reference")
-    first = [name for name in home.statements if name in retractions] if home else []
-    retractions = {name: retractions[name] for name in dict.fromkeys([*first, *retractions])}
+    retractions = _ranked(retractions, home.statements if home else [])
     former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
     read_claims = loader.if_there(loader.content / "readings.yml", ClaimReadingsFile)
     terms, synonyms = loader.terms(), loader.synonyms()

@@ -20,6 +20,7 @@ Verdict = Literal[
     "does_not_apply",
     "no_evidence",
 ]
+SentenceVerdict = Literal["false", "too_general", "true", "depends"]
 Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"]
 
 
@@ -258,28 +259,39 @@ class ClaimFile(Written):
 
 
 class Retraction(Written):
-    """One sentence that people read, the claim that tests it, and what is true instead.
+    """One sentence that people read, where it stands, and what a run shows of it.
 
-    `claim` states what is *true*, or the sentence itself: the sentence stands confirmed where
-    the claim's verdict is `confirmed_if`, and is retracted otherwise. Who says so is `source`, of
-    references.yml, or in words `where`. `program` is a file of `content/retracted/`, short enough
-    to be read at a glance, which a run of the experiment `repeats` executes.
+    The claim states what is true, or, with `confirmed_if`, the sentence itself. The build refuses a
+    verdict that the claim does not bear out on the reference machine
+    (`generator/checks/retraction_checks.py`).
+
+    Attributes:
+        said: the sentence, in our own words.
+        where: what kind of source says it.
+        source: the exact reference, of references.yml.
+        verdict: false, true, too general (a run shows where it fails), or depends on the
+            implementation.
+        regime: under which conditions the sentence is true, or was tested.
+        claim: what tests it.
+        confirmed_if: the claim's verdict that confirms the sentence; None where the claim
+            contradicts the sentence when it holds.
+        correction: what is true instead, or why.
+        program: a file of `content/retracted/`, short enough to be read at a glance, which a run
+            of the experiment `repeats` executes.
+        former: ids of sentences that this one replaces, whose links lead here.
     """
 
     id: Id
     said: Line
-    where: Line | None = None
+    where: Line
     source: Id | None = None
+    verdict: SentenceVerdict
+    regime: Line
     claim: ClaimId
-    confirmed_if: Verdict | None = None  # null: the claim contradicts the sentence when it holds
+    confirmed_if: Verdict | None = None
     correction: Prose
-    program: Name | None = None  # content/retracted/<program>.py
-
-    @model_validator(mode="after")
-    def _said_by_somebody(self) -> Self:
-        if self.where is None and self.source is None:
-            raise ValueError("say where it is said: source: (a reference) or where: (in words)")
-        return self
+    program: Name | None = None
+    former: list[Id] = []
 
 
 class RetractionFile(Written):
@@ -324,5 +336,5 @@ class ReferenceFile(Written):
 __all__ = [
     "Case", "Claim", "ClaimFile", "Domain", "Falsifier", "Misconception", "MisconceptionFile",
     "Reference", "ReferenceFile", "Regime", "Relation", "Retraction", "RetractionFile",
-    "RuleTolerance", "RunPath", "Showed", "Tolerance", "Verdict",
+    "RuleTolerance", "RunPath", "SentenceVerdict", "Showed", "Tolerance", "Verdict",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from generator.content import names
@@ -60,13 +61,14 @@ def of_documents(
     """Every claim of a book, once for each of its runs; mistakes go to `errors`."""
     found = Laws()
     written = [
-        (document, position, _within(document.model, claim))
+        (document, position, claim)
         for document in documents
         for position, claim in enumerate(document.model.claims)
     ]
     for document, position, claim in written:
-        cases = list(_resolved(document, ("claims", position, "for"), claim, traces, errors))
-        own = [written_out(claim, case) for case in cases] if claim.cases else [alone(claim)]
+        place = ("claims", position, "for")
+        runs = tuple(_runs_of_cases(document, place, claim, traces, errors))
+        own = _on_runs(document, position, runs)
         found.claims.update((one.id, one) for one in own)
         found.of_law[claim.id] = tuple(one.id for one in own)
     for document, position, claim in written:
@@ -77,6 +79,19 @@ def of_documents(
                 errors.append(document.error(path, problem))
             found.former[old] = now
     return found
+
+
+@lru_cache(maxsize=4096)
+def _on_runs(
+    document: Document[ClaimFile], position: int, runs: tuple[tuple[int, str], ...]
+) -> tuple[Claim, ...]:
+    """A claim of a file on each of its runs; made once as long as the file is as it was."""
+    claim = _within(document.model, document.model.claims[position])
+    if not claim.cases:
+        return (alone(claim),)
+    nothing: dict[str, object] = {"experiment": None, "strategy": [], "where": {}}
+    cases = (claim.cases[n].model_copy(update={"run": run, **nothing}) for n, run in runs)
+    return tuple(written_out(claim, case) for case in cases)
 
 
 def _within(file: ClaimFile, claim: Claim) -> Claim:
@@ -96,14 +111,14 @@ def _not_former(found: Laws, claim: Claim, old: str, run: str) -> str | None:
     return None
 
 
-def _resolved(
+def _runs_of_cases(
     document: Document[Any],
     path: Path,
     claim: Claim,
     traces: Mapping[str, TraceOnPage],
     errors: list[ContentError],
-) -> Iterator[Case]:
-    """The cases of a claim, each of one run."""
+) -> Iterator[tuple[int, str]]:
+    """The runs that a claim is judged on, each with the position of its case."""
     seen: set[str] = set()
     for position, case in enumerate(claim.cases):
         place = (*path, position)
@@ -117,8 +132,7 @@ def _resolved(
                 errors.append(document.error(place, f"for: names {run!r} already"))
                 continue
             seen.add(run)
-            nothing: dict[str, object] = {"experiment": None, "strategy": [], "where": {}}
-            yield case.model_copy(update={"run": run, **nothing})
+            yield position, run
 
 
 def _selected(case: Case, traces: Mapping[str, TraceOnPage]) -> list[str]:

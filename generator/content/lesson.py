@@ -18,7 +18,7 @@ from generator.content.modes.recall import RecallFile
 from generator.content.modes.trace import TraceFile
 from generator.content.modes.trials import TryFile
 from generator.content.modes.why import WhyFile
-from generator.content.words import Id, Line, Prose, Written
+from generator.content.words import ClaimId, Id, Line, Prose, Written
 
 __all__ = [
     "MODES", "ChallengeFile", "CostFile", "DeepFile", "ExperimentFile", "HomeFile", "LearnFile",
@@ -29,12 +29,22 @@ Mode = Literal["learn", "why", "deep", "trace", "try", "challenge", "experiment"
 
 
 class TopicFile(Written):
-    """content/topics/<topic>/topic.yml."""
+    """content/topics/<topic>/topic.yml.
+
+    Attributes:
+        title: the topic's.
+        summary: what it is about.
+        order: its place among the topics.
+        modes: mode → the question that its page answers.
+        key_laws: the claims that the topic's summary on one page shows, where it has one. Its
+            other parts are Learn's figure and takeaway, and the takeaways of Why, Deep and Cost.
+    """
 
     title: Line
     summary: Prose
     order: int
-    modes: dict[Mode, Line]  # mode → the page's own question
+    modes: dict[Mode, Line]
+    key_laws: list[ClaimId] = []
 
 
 class HomeFile(Written):

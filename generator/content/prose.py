@@ -102,6 +102,14 @@ def expressions(text: str) -> tuple[Expressed, ...]:
     return tuple(found)
 
 
+def around(text: str) -> str:
+    """What a text says outside its expressions."""
+    said, done = "", 0
+    for one in expressions(text):
+        said, done = said + text[done : one.begin], one.end
+    return said + text[done:]
+
+
 @lru_cache(maxsize=65536)
 def faults(text: str, *, inline: bool = False, is_page: bool = False) -> tuple[Fault, ...]:
     """Everything that a text may not hold, apart from what its expressions say.

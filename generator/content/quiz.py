@@ -2,8 +2,8 @@
 
 A key is never typed. An option is right where the claim behind it has the verdict that it names, on
 the machine whose numbers the page shows; a number is an expression over the traces; an order comes
-from values or from what a run recorded; a faulty line is the one that the mended program, which a
-run executed, no longer has there. `keys.py` works the keys out and refuses items without one.
+from values or from what a run recorded; a faulty line is the one that the corrected program, which
+a run executed, no longer has there. `keys.py` works the keys out and refuses items without one.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class _Item(Written):
         claims: evidence shown with the answer, beside what options name.
         misconceptions: what a wrong answer shows, where no option or slip names it.
         variants: the same question on other runs, which Recall asks in turn: each maps runs that it
-            reads to others, as in `{growth.ddp_ranks_2: growth.ddp_ranks_4}`.
+            reads to others, as in `{growth.ddp_ranks_2: growth.ddp_ranks_4}`. Without it, the laws
+            that the item names say on which other runs it may be asked.
         accepts: rules of item writing that this item breaks knowingly, each with the reason.
         this_table: values that the question is about, shown below the stem. A graded item may hang
             on a difference of times only if it shows them here: on another machine both the times
@@ -204,7 +205,7 @@ class CodeLine(Written):
 
 
 class FaultyLine(_Item):
-    """Find the line at fault: the one of `lines` that the mended program no longer has there."""
+    """Find the line at fault: the one of `lines` that the corrected program no longer has there."""
 
     kind: Literal["faulty_line"]
     wrong: Listing

@@ -148,7 +148,7 @@ def outcome_of(run: Run, quantity: Quantity) -> tuple[float | None, str]:
 def _left_out(run: Run, outcome: float | None) -> str | None:
     """Why an outcome, or its absence, is not scored."""
     if run.status == "skipped":
-        return run.reason or "the run was skipped"
+        return run.why_skipped
     if run.nature != "real":
         return NOT_REAL[run.nature]
     if outcome is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from generator.content.book import Book, Topic
@@ -46,13 +47,14 @@ def _named(document: Document[Any], book: Book) -> Iterator[tuple[str, str]]:
         yield from ((place[1], claim) for _, claim in _claims_named(document))
 
 
-def _claims_named(document: Document[Any]) -> Iterator[tuple[Path, str]]:
+@lru_cache(maxsize=4096)
+def _claims_named(document: Document[Any]) -> tuple[tuple[Path, str], ...]:
     """Every claim that a file names, with the place of the field that names it."""
-    for one in document.fields:
-        if one.name in CLAIM_KEYS:
-            yield one.path, one.text
-        for claim in _QUOTED.findall(one.text):
-            yield one.path, claim
+    return tuple(
+        (one.path, claim)
+        for one in document.fields
+        for claim in (*([one.text] if one.name in CLAIM_KEYS else []), *_QUOTED.findall(one.text))
+    )
 
 
 def lessons_by_claim(book: Book) -> dict[str, tuple[Lesson, ...]]:

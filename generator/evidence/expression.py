@@ -10,7 +10,7 @@ one.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -231,13 +231,11 @@ class Expression:
             _check(tree)
         except RecursionError:
             raise ExpressionError("nested too deeply") from None
-        called = {
-            call.node.name
-            for call in _descendants(tree, nodes.Call)
-            if isinstance(call.node, nodes.Name)
-        }
-        self.names = {n.name for n in _descendants(tree, nodes.Name)} - called
-        self._called = called | {one.name for one in _descendants(tree, nodes.Filter)}
+        inside = [tree, *tree.find_all(nodes.Node)]
+        calls = (one.node for one in inside if isinstance(one, nodes.Call))
+        called = {one.name for one in calls if isinstance(one, nodes.Name)}
+        self.names = {one.name for one in inside if isinstance(one, nodes.Name)} - called
+        self._called = called | {one.name for one in inside if isinstance(one, nodes.Filter)}
         self._functions = {name: FUNCTIONS[name] for name in called if name in FUNCTIONS}
         self.is_constant = isinstance(tree, nodes.Const)
         self._tree = tree
@@ -278,8 +276,9 @@ def _arithmetic_said(error: Exception) -> str:
     return str(error)
 
 
+@lru_cache(maxsize=65536)
 def parsed(text: str) -> nodes.Expr:
-    """The syntax tree of an expression, not checked yet.
+    """The syntax tree of an expression, not checked yet; the same text is parsed once.
 
     Raises:
         ExpressionError: it is none.
@@ -300,12 +299,6 @@ def parsed(text: str) -> nodes.Expr:
             raise
         raise ExpressionError("not an expression") from None
     return tree
-
-
-def _descendants(tree: nodes.Node, kind: type[Any]) -> Iterable[Any]:
-    if isinstance(tree, kind):
-        yield tree
-    yield from tree.find_all(kind)
 
 
 @lru_cache(maxsize=65536)

@@ -232,7 +232,7 @@ class Node:
         run = self.shown.trace.runs[self.origin.run]
         name = f"{self.shown.trace.experiment}.{self.origin.run}"
         if run.status == "skipped":
-            return AbsentError(run.reason or "the run was skipped", name, is_skipped=True)
+            return AbsentError(run.why_skipped, name, is_skipped=True)
         if run.is_surprise:
             return AbsentError("the run did not end as declared", name)
         if self._stands_in_reference((*self.steps, *keys)):

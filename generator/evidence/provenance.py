@@ -8,6 +8,7 @@ block once, and so do values that others are computed from.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -17,7 +18,7 @@ from generator.content.prose import Fill
 from generator.evidence.filters import Label, Showed
 from generator.evidence.regime import CROWDED
 from generator.evidence.sources import FORMULAS, Sources
-from generator.evidence.value import Value
+from generator.evidence.value import Kind, Value
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -73,13 +74,8 @@ class PageText:
         return self._link(value, self.sources.shared(name, says), f"#{FORMULAS}")
 
     def _link(self, value: Value, number: int, place: str) -> Markup:
-        printed, mark = escape(str(value)), _mark(value)
-        absent = " pb-absent" if value.absent else ""
-        long = " pb-long" if len((printed + mark).striptags()) > LONG else ""
-        return Markup(
-            f'<a class="pb-value pb-{value.kind}{absent}{long}" href="{place}" data-v="{number}">'
-            f"{printed}{mark}</a>"
-        )
+        css, text = _look(str(value), value.kind, _mark(value), bool(value.absent))
+        return Markup(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
 
     @property
     def has_crowded(self) -> bool:
@@ -104,9 +100,18 @@ class PageText:
         return escape(thing.text)
 
 
-def _mark(value: Value) -> Markup:
+def _mark(value: Value) -> str:
     """The word behind a number that no real run decided, or a time of ranks that took turns."""
     word = CROWDED if value.is_crowded else value.nature
-    if word == "real" or value.absent:
-        return Markup("")
-    return Markup(' <small class="pb-nature">{}</small>').format(word)
+    return "" if word == "real" or value.absent else word
+
+
+@lru_cache(maxsize=65536)
+def _look(printed: str, kind: Kind, mark: str, is_absent: bool) -> tuple[str, Markup]:
+    """The classes of a value's link, and what stands in it."""
+    text = escape(printed)
+    if mark:
+        text += Markup(' <small class="pb-nature">{}</small>').format(mark)
+    absent = " pb-absent" if is_absent else ""
+    long = " pb-long" if len(text.striptags()) > LONG else ""
+    return f"pb-value pb-{kind}{absent}{long}", text

@@ -37,6 +37,7 @@ NATURES = {
 }
 Row = list[Any]
 MARKS = 7  # the column of a row that says what sets a number apart
+_GOES_ON = re.compile(r"[\w.]")  # what an end of a path has beside it where the path is longer
 
 
 class Sources:
@@ -144,18 +145,26 @@ class Sources:
 
     def _made(self, value: Value, runs: _Runs) -> Row:
         """Formula or field; run, or inputs; what measures it again; the number exactly."""
-        again = arguments_for(value, self._evidence.book.reference.name)
-        origin = value.origin
-        if origin is None:
-            numbers = [self.number(leaf) for leaf in value.leaves]
-            by_inputs = again and again == of_each(value)
-            return [_with_places(value), numbers, 1 if by_inputs else again, None]
-        if origin.reference:
+        origin, reference = value.origin, self._evidence.book.reference.name
+        if origin and origin.reference:
             return [self._evidence.citation(origin.reference), None, None, None]
-        is_text = isinstance(value.number, str) and not value.words
-        exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
-        own = 1 if again and is_own_path(again, origin) else again
-        return [origin.field, runs.number(origin), own, 1 if exact == str(value) else exact]
+        says, again, exact = self._evidence.once(
+            "source", value, lambda: _on_every_page(value, reference)
+        )
+        if origin is None:
+            return [says, [self.number(leaf) for leaf in value.leaves], again, exact]
+        return [says, runs.number(origin), again, exact]
+
+
+def _on_every_page(value: Value, reference: str) -> tuple[str, str | int | None, str | int | None]:
+    """Formula or field, what measures it again, the number exactly: 1 where it is what is shown."""
+    again = arguments_for(value, reference)
+    if value.origin is None:
+        return _with_places(value), 1 if again and again == of_each(value) else again, None
+    is_text = isinstance(value.number, str) and not value.words
+    exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
+    own = 1 if again and is_own_path(again, value.origin) else again
+    return value.origin.field, own, 1 if exact == str(value) else exact
 
 
 def _with_places(value: Value) -> str:
@@ -169,8 +178,17 @@ def _with_places(value: Value) -> str:
     paths = [(place, path_of(one)) for place, one in enumerate(value.leaves)]
     for place, path in sorted(paths, key=lambda one: -len(one[1])):  # a path may begin another
         if path:
-            formula = re.sub(rf"(?<![\w.]){re.escape(path)}(?![\w.\[])", f"{{{place}}}", formula)
+            formula = _replaced(formula, path, f"{{{place}}}")
     return formula
+
+
+def _replaced(formula: str, path: str, mark: str) -> str:
+    """A formula with a mark for each path that is no part of a longer one."""
+    text, *rest = formula.split(path)
+    for after in rest:
+        is_part = _GOES_ON.match(text[-1:]) or _GOES_ON.match(after) or after.startswith("[")
+        text += (path if is_part else mark) + after
+    return text
 
 
 class _Runs:

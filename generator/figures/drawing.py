@@ -4,8 +4,9 @@ Flow: a function of `drawings/` adds boxes, lines, points and words to a `Drawin
 and axes of `axes.py` where it needs them; `svg` writes them in that order. A drawing holds neither
 colours nor fonts: each shape has classes, and `drawings.css` says what they look like.
 
-Text is as wide as in Liberation Sans, the first font of the style sheet; Arial and Helvetica have
-the same widths. So a drawing knows where its words end, and its bytes depend on no machine's fonts.
+Text is taken to be as wide as in the widest font that a reader may have: for each letter, the wider
+of Liberation Sans (Arial and Helvetica have its widths) and DejaVu Sans, the only one on many
+machines. Words then end where a drawing expects it or earlier, and no byte depends on fonts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from html import escape
 from typing import Literal
 
@@ -20,14 +22,15 @@ from markupsafe import Markup
 
 SIZE = 13  # of all text, in pixels; `drawings.css` says it once for every drawing
 LINE = 20  # from one line of text to the next
-BOLD = 1.1  # bold letters are at most this much wider
+BOLD = 1.13  # a line in bold letters is at most this much wider
 # Letters by their width, in thousandths of the size; every other letter counts as `OTHER`.
 WIDTHS = {
-    222: "ijl’‘", 278: " !,./:;I[\\]ft\u00a0", 333: "()-`r·“”", 355: '"', 389: "*", 400: "°",
-    500: "Jckvsxyz", 549: "≤≥±÷", 584: "+<=>~−×", 611: "FTZ", 667: "&ABEKPSVXY", 722: "CDHNRUw",
-    778: "GOQ", 833: "Mm", 889: "%", 944: "W", 1000: "→←…—",
+    278: "'ijl", 295: "I", 318: " ,.\u00a0‘’", 337: "/:;\\|·", 361: "-f", 401: "!()[]t", 411: "r",
+    460: '"', 500: "*J_`°–", 531: "?sz“”", 557: "Lc", 592: "kvxy", 667: "EKPSY", 686: "ABVXZ",
+    732: "CRU", 752: "HN", 780: "&DG", 787: "OQ", 818: "w", 838: "#+<=>~−×÷±≤≥", 863: "M", 950: "%",
+    974: "m", 1000: "→←…—@W",
 }  # fmt: skip
-OTHER = 556
+OTHER = 636
 _WIDTH_OF = {letter: width for width, letters in WIDTHS.items() for letter in letters}
 # Corners of points, as parts of the radius of a circle that looks as large.
 SHAPES = {
@@ -81,6 +84,7 @@ def wrapped(text: str, width: float) -> list[str]:
     return lines
 
 
+@lru_cache(maxsize=65536)
 def number(value: float) -> str:
     """A place in pixels, to a tenth: what lies nearer than that looks the same."""
     return f"{round(value, 1) + 0:.1f}".removesuffix(".0")

@@ -57,7 +57,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     for path in _named(figure):
         run = folio.run(path)
         if run is None or run.status == "skipped":
-            reason = run.reason if run is not None and run.reason else folio.ui["figure"]["skipped"]
+            reason = run.why_skipped if run is not None else folio.ui["figure"]["skipped"]
             missing.append(f"{path}: {reason}")
     return FigureOnPage(
         id=figure.id,

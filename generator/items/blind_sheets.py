@@ -66,7 +66,10 @@ ASKED = {
     "number": "Which expression answers the question? Answer with its letter, or with none.",
 }
 ASKED |= {"predict": ASKED["number"], "complete": ASKED["number"]}
-ENTAILED = "Do these rules with these numbers entail the sentences? Answer yes or no; if no, why."
+ENTAILED = (
+    "Where a rule holds, does it entail its sentence? Where these numbers show that it does not "
+    "hold, do they entail what pages print instead? Answer yes or no; if no, why."
+)
 
 
 class Sheet(NamedTuple):
@@ -207,7 +210,7 @@ def _item_rules(item: Item, evidence: Evidence) -> Iterator[str]:
         yield from _rule(claim, evidence)
     runs = _runs_of(claims, evidence)
     if isinstance(item, FaultyLine):
-        yield "rule: the line at fault is the one that this mended program no longer has there"
+        yield "rule: the line at fault is the one that this corrected program no longer has there"
         yield from _code(item.right, evidence)
         runs += [one.run for one in (item.wrong, item.right) if one.run]
     elif isinstance(item, Order) and item.run:

@@ -288,10 +288,10 @@ def _lost(path: str, name: str, recorded: Sequence[str]) -> str:
 
 
 def faulty_line(item: FaultyLine, evidence: Evidence) -> int:
-    """The position among `lines` of the one that the mended program no longer has there.
+    """The position among `lines` of the one that the corrected program no longer has there.
 
     Raises:
-        ItemError: none of them was mended, more than one was, or one is not in the program.
+        ItemError: none of them was corrected, more than one was, or one is not in the program.
         ContentError: there is no such program.
     """
     root = evidence.book.root
@@ -307,6 +307,6 @@ def faulty_line(item: FaultyLine, evidence: Evidence) -> int:
     gone = {line[2:] for line in difflib.ndiff(before, after) if line.startswith("- ")}
     found = [i for i, line in enumerate(item.lines) if line.code.strip() in gone]
     if len(found) != 1:
-        said = f"item {item.id!r}: {len(found)} of its lines differ in the mended program, not one"
-        raise ItemError(("lines",), said)
+        differ = f"{len(found)} of its lines differ in the corrected program, not one"
+        raise ItemError(("lines",), f"item {item.id!r}: {differ}")
     return found[0]

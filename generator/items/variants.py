@@ -1,8 +1,8 @@
 """A question on other runs: Recall asks the concept again, and not the same numbers.
 
-In: an item that maps runs which it reads to other ones (`variants:`). Out: for each mapping the
-same item on those runs, and what is wrong with it. Each has a key of its own, worked out from its
-runs.
+In: an item that maps runs which it reads to other ones, as its author says (`variants:`) or as its
+laws allow (`siblings.py`). Out: for each mapping the same item on those runs, and what is wrong
+with it. Each has a key of its own, worked out from its runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from generator.content.quiz import Item
 from generator.content.words import marks
 from generator.content.yaml_source import Path
 from generator.evidence.value import AbsentError, ExpressionError
-from generator.items import evidence_checks
+from generator.items import evidence_checks, siblings
 from generator.items.item_seen import option_text
 from generator.items.keys import key_of
 
@@ -28,45 +28,78 @@ if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-_COUNT = re.compile(r"\b(?:two|three|four|five|six|seven|eight)\b", re.IGNORECASE)
+_COUNTS = {
+    word: number
+    for number, word in enumerate(("two", "three", "four", "five", "six", "seven", "eight"), 2)
+}
+_COUNT = re.compile(rf"\b(?:{'|'.join(_COUNTS)})\b", re.IGNORECASE)
 _NO_KEY = "this variant has no single answer on the runs shown"
 
 
-def variants_of(item: Item) -> list[Item]:
-    """An item on other runs, in the order in which the author maps them."""
-    return [
-        _on(item, runs).model_copy(update={"id": f"{item.id}-variant-{number}", "variants": []})
-        for number, runs in enumerate(item.variants, 1)
-    ]
+def variants_of(item: Item, evidence: Evidence) -> list[Item]:
+    """An item on other runs: as the author maps them, or else where its laws were judged too."""
+    return evidence.once("variants", item, lambda: _variants_of(item, evidence))
+
+
+def _variants_of(item: Item, evidence: Evidence) -> list[Item]:
+    if item.variants:
+        return [
+            _variant(item, runs, number, evidence) for number, runs in enumerate(item.variants, 1)
+        ]
+    found: list[Item] = []
+    for runs in siblings.mappings(item, evidence):
+        variant = _variant(item, runs, len(found) + 1, evidence)
+        if not any(_wrong(item, runs, variant, evidence)):
+            found.append(variant)
+    return found
+
+
+def _variant(item: Item, runs: Mapping[str, str], number: int, evidence: Evidence) -> Item:
+    named = {"id": f"{item.id}-variant-{number}", "variants": []}
+    variant = _on(item, runs).model_copy(update=named)
+    return siblings.without_stale_claims(variant, runs, evidence)
 
 
 def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
     """The variants that have exactly one right answer on these runs, each with its number."""
-    for number, variant in enumerate(variants_of(item), 1):
-        try:
-            if not key_of(variant, evidence).is_open:
-                evidence.plain(variant.stem)
-                yield number, variant
-        except (ContentError, ExpressionError, AbsentError):
-            continue
+    for number, variant in enumerate(variants_of(item, evidence), 1):
+        if _is_answerable(variant, evidence):
+            yield number, variant
+
+
+def _is_answerable(variant: Item, evidence: Evidence) -> bool:
+    try:
+        evidence.plain(variant.stem)
+        return not key_of(variant, evidence).is_open
+    except (ContentError, ExpressionError, AbsentError):
+        return False
 
 
 def mistakes(item: Item, evidence: Evidence) -> Iterator[tuple[Path, str]]:
+    """Everything for which a variant that an author wrote is no question of its own."""
+    if not item.variants:
+        return
+    for number, (runs, variant) in enumerate(
+        zip(item.variants, variants_of(item, evidence), strict=True)
+    ):
+        place: Path = ("variants", number)
+        yield from ((place, message) for message in _wrong(item, runs, variant, evidence))
+
+
+def _wrong(item: Item, runs: Mapping[str, str], variant: Item, evidence: Evidence) -> list[str]:
     """Everything for which a variant is no question of its own with one right answer."""
-    on_runs = {number for number, _ in answerable(item, evidence)}
-    for number, (runs, variant) in enumerate(zip(item.variants, variants_of(item), strict=True), 1):
-        place: Path = ("variants", number - 1)
-        found = [
-            *_unread(item, runs), *_unknown(runs, evidence), *_foreign(item, runs, evidence),
-            *_counted(item, runs, evidence),
-        ]  # fmt: skip
-        if not found:
-            found = [message for _, message in evidence_checks.mistakes(variant, evidence)]
-        if not found and number not in on_runs and evidence.book.is_reference:
-            found = [_NO_KEY]
-        if not found and number in on_runs and _is_same(item, variant, evidence):
-            found = ["this variant reads like the question itself; choose runs that differ"]
-        yield from ((place, message) for message in found)
+    found = [
+        *_unread(item, runs), *_unknown(runs, evidence), *_foreign(item, runs, evidence),
+        *_counted(item, runs, evidence),
+    ]  # fmt: skip
+    if not found:
+        found = [message for _, message in evidence_checks.mistakes(variant, evidence)]
+    has_key = not found and _is_answerable(variant, evidence)
+    if not found and not has_key and evidence.book.is_reference:
+        found = [_NO_KEY]
+    if has_key and _is_same(item, variant, evidence):
+        found = ["this variant reads like the question itself; choose runs that differ"]
+    return found
 
 
 def _on(model: ModelT, runs: Mapping[str, str]) -> ModelT:
@@ -121,23 +154,25 @@ def _foreign(item: Item, runs: Mapping[str, str], evidence: Evidence) -> Iterato
 
 
 def _counted(item: Item, runs: Mapping[str, str], evidence: Evidence) -> Iterator[str]:
-    """A number of ranks that the text spells, where the variant has another one."""
+    """A number that the text spells, where the variant has another one.
+
+    With another number of ranks, any spelled number may be theirs.
+    """
     for old, new in runs.items():
         before, after = evidence.book.run(old), evidence.book.run(new)
-        if before and after and before.world_size != after.world_size:
-            for field in fields_of(item):
-                spelled = _COUNT.search(_around(field.text))
-                if field.mark in ("line", "prose") and spelled:
-                    message = f"{spelled[0]!r} stands in {field.name}:, and {new} has"
-                    yield f"{message} another number of ranks; print `world_size` instead"
-
-
-def _around(text: str) -> str:
-    """What a text says outside its expressions."""
-    said, done = "", 0
-    for one in prose.expressions(text):
-        said, done = said + text[done : one.begin], one.end
-    return said + text[done:]
+        if before is None or after is None:
+            continue
+        changed = {value for name, value in before.settings.items()
+                   if isinstance(value, int) and value != after.settings.get(name)}  # fmt: skip
+        is_other = before.world_size != after.world_size
+        for field in fields_of(item):
+            if field.mark not in ("line", "prose"):
+                continue
+            for spelled in _COUNT.findall(prose.around(field.text)):
+                if is_other or _COUNTS[spelled.lower()] in changed:
+                    what = "number of ranks; print `world_size`" if is_other else "one; print it"
+                    said = f"{spelled!r} stands in {field.name}:"
+                    yield f"{said}, and {new} has another {what} instead"
 
 
 def _is_same(item: Item, variant: Item, evidence: Evidence) -> bool:

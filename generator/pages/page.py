@@ -7,6 +7,7 @@ it. Code that pages show is read from the files that runs executed.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ from generator.pages.views import (
     runs,
     sift,
     stages,
+    summary,
     tables,
     trials,
     walkthrough,
@@ -58,6 +60,8 @@ from generator.pages.views import (
 
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
+VARIANTS = "assets/variants"
+SUMMARY = "summary.md.j2"
 _VALUE_AND_MARK = re.compile(
     r'<a class="pb-value[^>]*>[^<]*(?:<small[^<]*</small>)?</a>(?:[.,;:!?)\]”%]|’s)+'
 )
@@ -181,7 +185,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         "line": lambda written: links.read(folio.line(written)),
     }  # fmt: skip
     body = _kept_together(_unnested(environment().get_template(sheet.template).render(context)))
-    row = ways.ways(topic, sheet.mode, folio) if topic else []
+    # A summary is made for paper, and ticks off nothing.
+    row = ways.ways(topic, sheet.mode, folio) if topic and sheet.template != SUMMARY else []
     # What a trace says is text: no expression, no Markdown.
     says = escape if sheet.experiment or sheet.machine else folio.line
     found = frame.origins(folio, depth)
@@ -223,6 +228,7 @@ def _tools(
         "in_short": lambda name: question.in_short(items[name], folio),
         "variants": lambda name, kind: question.variants(items[name], folio, kind),
         "question": lambda name, kind: question.question(items[name], folio, kind),
+        "kept_apart": lambda html: _kept_apart(html, folio),
         "listing": lambda written: listing.listing(written, folio),
         "stages": lambda flow: stages.stages(flow, folio),
         "prediction": lambda written: tables.prediction(written, folio),
@@ -242,6 +248,8 @@ def _tools(
         "strategy": folio.strategy,
         "ways_into": lambda one: _ways_into(one, minutes, folio),
         "recalled_in": lambda one: ways.marks(one.items_by_mode["recall"], one, folio.evidence),
+        "takeaways_of": summary.takeaways,
+        "figure_of": summary.figure,
         "marks_of": lambda one: ways.marks(ways.asked_anywhere(one), one, folio.evidence),
     }
 
@@ -286,6 +294,17 @@ def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
     """A template's text, with what a run printed and nobody would see spelled out."""
     text = environment().get_template(template).render(context, **more)
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _kept_apart(html: Markup, folio: Folio) -> str:
+    """Put the variants of a Recall page into a script of their own; its path under the root.
+
+    Only a script can ask them, so the page itself stays that much lighter.
+    """
+    path = f"{VARIANTS}/{folio.path.removesuffix('.md').replace('/', '-')}.js"
+    text = json.dumps(_kept_together(_unnested(html.strip())), ensure_ascii=True)
+    folio.assets[path] = f"proofbook.variants({text});\n".encode()
+    return path
 
 
 def _markdown(sheet: Sheet, folio: Folio) -> Markup:

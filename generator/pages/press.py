@@ -35,6 +35,7 @@ from generator.evidence.verdicts import Outcome
 from generator.items import given_away
 from generator.pages import hands
 from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment
+from generator.pages.views import summary
 
 _SHARED = (
     "root", "traces", "machine", "reference", "machines", "claims", "laws",
@@ -361,7 +362,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
 
 
 def _of_topic(files: _Files, bare: Book, topic: Topic) -> Iterator[Sheet]:
-    """The sheets of one topic's lessons."""
+    """The sheets of one topic's lessons, and of its summary."""
     about_items = files.code(files.questions(topic))
     for mode, lesson in topic.lessons.items():
         own = replace(topic, lessons={mode: lesson})
@@ -376,6 +377,16 @@ def _of_topic(files: _Files, bare: Book, topic: Topic) -> Iterator[Sheet]:
             f"topics/{topic.id}/{mode}.md", f"{mode}.md.j2", shown,
             lesson.model.title, topic.file.modes[mode], lesson.source.file, topic=own, mode=mode,
             code=(*listed, *about_items),
+        )  # fmt: skip
+    if topic.file.key_laws:
+        own = replace(
+            topic, lessons={m: one for m, one in topic.lessons.items() if m in summary.SUMMED_UP}
+        )
+        yield Sheet(
+            f"topics/{topic.id}/summary.md", "summary.md.j2", replace(bare, topics=(own,)),
+            interface_words()["summary"]["title"].format(topic=topic.file.title),
+            topic.file.summary, f"content/topics/{topic.id}/topic.yml", topic=own,
+            code=about_items,
         )  # fmt: skip
 
 

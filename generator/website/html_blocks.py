@@ -1,12 +1,12 @@
-"""What neither Markdown nor the search need read of a page: drawings, tables, provenance.
+"""What neither Markdown nor the search need read of a page: it is HTML already.
 
 Flow: a page's Markdown in, the same with a mark for each such block out; once the page is HTML, the
-blocks stand in their places again. They are HTML already and make up half of a page, so a build
-that does not parse them over and over is that much shorter.
+blocks stand in their places again. A build that does not parse them is that much shorter.
 
-A block is a drawing, a table, or whatever a template marks `data-search-exclude`. The theme's own
-search honours that mark only until an element of the same name ends inside the block; here it holds
-for all of it.
+Two kinds of blocks are set aside. Markdown reads headings alone, so all between two headings waits
+until the page is HTML. The search then reads that too, but no drawing, no table, no code, and
+nothing that a template marks `data-search-exclude`. The theme's own search honours that mark only
+until an element of the same name ends inside the block; here it holds for all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-_OPENING = re.compile(r"<(?:(svg|table)\b|(\w+)\b[^<>]*\sdata-search-exclude\b)")
+_OPENING = re.compile(r"<(?:(svg|table|pre)\b|(\w+)\b[^<>]*\sdata-search-exclude\b)")
+_HEADING = re.compile(r"(?<=\n\n)(#{1,6} [^\n]*)\n")
+_ID = re.compile(r'\sid="([^"]+)"')
 _MARK = re.compile(r"<!--pb-aside-(\d+)-->")  # no author can write one: their HTML is escaped
 
 
@@ -46,6 +48,18 @@ def set_aside(markdown: str, begins: re.Pattern[str] = _OPENING) -> Aside:
     return Aside(text + markdown[done:], tuple(blocks))
 
 
+def between_headings(markdown: str) -> Aside:
+    """Leave nothing of a page but its headings, and a mark for what stands between two of them.
+
+    Args:
+        markdown: a page without code, in which a line may look like a heading.
+    """
+    parts = [part.strip() for part in _HEADING.split(f"\n\n{markdown}")]
+    marked = (f"<!--pb-aside-{n}-->" if n % 2 == 0 else part for n, part in enumerate(parts))
+    text = "\n\n".join(marked)
+    return Aside(text, tuple(parts))
+
+
 def without_marks(html: str) -> str:
     """A page without its blocks and without their marks."""
     return _MARK.sub("", html)
@@ -54,6 +68,11 @@ def without_marks(html: str) -> str:
 def put_back(html: str, blocks: tuple[str, ...]) -> str:
     """Put the blocks in the places of their marks."""
     return _MARK.sub(lambda mark: blocks[int(mark[1])], html)
+
+
+def ids(html: str) -> set[str]:
+    """The ids of a page's elements."""
+    return set(_ID.findall(html))
 
 
 @cache

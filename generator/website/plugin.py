@@ -12,9 +12,11 @@ errors on top.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -48,6 +50,7 @@ from runners.traces.digest import forget_code
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
+ERROR_PAGE = "404.html"
 EDIT_URIS_OF_HOSTS = ("edit/master/docs/", "src/default/docs/")
 log = get_plugin_logger("proofbook")
 
@@ -69,6 +72,21 @@ class CompiledTemplates(BytecodeCache):
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Take the code of a template out of Jinja2's bucket."""
         self._code[bucket.key] = bucket.bytecode_to_string()
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Collect no garbage while a book is made, and never look for any in a process's first book.
+
+    Each collection would walk over the whole book, which lives as long as the process anyway.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not gc.get_freeze_count():
+            gc.freeze()
+        gc.enable()
 
 
 class ContentAbort(Abort):
@@ -105,6 +123,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.code: dict[Path, bytes] = {}
         self.compiled = CompiledTemplates()
         self.asides: dict[str, tuple[str, ...]] = {}
+        self.between: dict[str, tuple[str, ...]] = {}  # the same of what stands between headings
         self.waiting: dict[str, frozenset[str]] = {}
         self.shown: str | None = None  # a page's HTML while the search reads a part of it
         self.copied: set[str] = set()
@@ -137,7 +156,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """
         self.mistakes = ""
         try:
-            self._publish(Path(config.docs_dir))
+            with _without_collecting():
+                self._publish(Path(config.docs_dir))
         except ContentErrors as errors:
             self._refuse(str(errors), config)
         except OSError as error:
@@ -213,6 +233,18 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.copied = {file.abs_dest_path for file in files if not file.is_documentation_page()}
         return env
 
+    def on_template_context(
+        self, context: TemplateContext, /, *, template_name: str, config: MkDocsConfig
+    ) -> TemplateContext:
+        """Let the page for wrong addresses find its styles from disk.
+
+        A server shows it at any depth, so its links start from the book's address. A book without
+        an address is read from disk, where they start from the page.
+        """
+        if template_name == ERROR_PAGE and not config.site_url:
+            context["base_url"] = "."
+        return context
+
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
         """Say where each page is edited: in the file that an author wrote, if there is one."""
         sources = self.press.sources
@@ -236,14 +268,24 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         begins = markdown.rfind('<script type="application/json"') if by_hand else 0
         aside = html_blocks.set_aside(markdown[begins:])
         self.asides[page.file.src_uri] = aside.blocks
-        return markdown[:begins] + aside.text
+        if by_hand:
+            return markdown[:begins] + aside.text
+        headings = html_blocks.between_headings(aside.text)
+        self.between[page.file.src_uri] = headings.blocks
+        return headings.text
 
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Refuse a page by hand that became what no page may be."""
+        """Put back what stands between headings; refuse a page by hand that no page may be.
+
+        Links of pages by hand lead to any part of a page, so MkDocs hears of all of them.
+        """
         if page.file.src_uri in self.press.handwritten:
-            html = self._looked_at(html, self.press.sources[page.file.src_uri] or "")
+            return self._looked_at(html, self.press.sources[page.file.src_uri] or "")
+        html = html_blocks.put_back(html, self.between.pop(page.file.src_uri, ()))
+        if self.press.handwritten and page.present_anchor_ids is not None:
+            page.present_anchor_ids |= html_blocks.ids(html)
         return html
 
     def _looked_at(self, html: str, file: str) -> str:

@@ -45,6 +45,7 @@ _SENTENCE = re.compile(
 _NUMBER = re.compile(r'(<h[1-6][^<>]*>)\s*<span class="pb-label">\d+</span>\s*')
 _TERM = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
+_WORDS = re.compile(r"[\W_]+")
 
 
 class Part(NamedTuple):
@@ -84,9 +85,9 @@ def take_out(entries: Iterable[dict[str, Any]], waiting: Set[str]) -> None:
 
 
 def _sentences(html: str) -> Iterator[tuple[str, str]]:
-    """The sentences and the tags between them, each as it stands and as plain text."""
+    """The sentences and the tags between them, as they stand; the long ones as plain text too."""
     for part in _BETWEEN.split(_INLINE.sub("", html)):
-        yield part, " ".join(unescape(_TAG.sub("", part)).split())
+        yield part, " ".join(unescape(_TAG.sub("", part)).split()) if len(part) >= LONG else ""
 
 
 def add_words(entries: Sequence[dict[str, Any]], groups: Sequence[Sequence[str]]) -> None:
@@ -98,7 +99,7 @@ def add_words(entries: Sequence[dict[str, Any]], groups: Sequence[Sequence[str]]
             page and its topic.
         groups: words and phrases that mean the same.
     """
-    patterns = [[(form, _pattern(form)) for form in group] for group in groups]
+    patterns = [[_Form.of(form) for form in group] for group in groups]
     titles = {entry["location"]: entry["title"] for entry in entries}
     for entry in entries:
         above = " ".join(_above(entry["location"], titles))
@@ -123,11 +124,26 @@ def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
     yield titles.get(topic, "")
 
 
-def _others(text: str, groups: list[list[tuple[str, re.Pattern[str]]]]) -> Iterator[str]:
+class _Form(NamedTuple):
+    """A word or a phrase; a text without its first word, alone or in the plural, lacks it."""
+
+    text: str
+    first: frozenset[str]
+    pattern: re.Pattern[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Form:
+        first = next(filter(None, _WORDS.split(text.lower())))
+        return cls(text, frozenset({first, f"{first}s"}), _pattern(text))
+
+
+def _others(text: str, groups: Sequence[Sequence[_Form]]) -> Iterator[str]:
+    """The words that mean the same as those of a text, but do not stand in it."""
+    words = set(_WORDS.split(text.lower()))
     for group in groups:
-        said = [bool(pattern.search(text)) for _, pattern in group]
-        if any(said):
-            yield from (form for (form, _), is_said in zip(group, said, strict=True) if not is_said)
+        said = [one for one in group if words & one.first and one.pattern.search(text)]
+        if said:
+            yield from (one.text for one in group if one not in said)
 
 
 @lru_cache(maxsize=4096)

@@ -194,8 +194,7 @@ def measure(
     # Before it runs: who edits it meanwhile gets a stale trace, not a false one.
     code = code_of(name)
     experiment = on_device(waiting.experiment, launcher.device)
-    here = machine.describe(as_reference=as_reference)
-    where = folder(as_reference=as_reference)
+    here, where = machine.describe(as_reference=as_reference), folder(as_reference=as_reference)
     since = waiting.since or now()
     before = watch.begin() if watch else None
     progress.begin(experiment)

@@ -300,6 +300,11 @@ class Run(Record):
         return {k: v for k, v in whole.items() if k not in usual or v != usual[k]}
 
     @property
+    def why_skipped(self) -> str:
+        """The reason in plain words, for a run that was skipped."""
+        return (self.reason or "the run was skipped").replace("`", "")
+
+    @property
     def is_surprise(self) -> bool:
         """Whether the run ended otherwise than declared; a skipped run never surprises."""
         if self.status == self.expected_status == "died" and self.expected_death and self.error:

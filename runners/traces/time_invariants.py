@@ -17,7 +17,7 @@ from runners.traces.violation import Place, Violation, is_each_rank
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 # Times are rounded to a tenth of a microsecond; at most four of them make a sum that is compared.
 ROUNDING_SECONDS = 2.5e-7
-SHARE_ROUNDING = 2e-5  # a share is rounded to five digits, and so are the times it is made of
+SHARE_ROUNDING = 5.1e-6  # a share is rounded to five digits, from times that were not rounded yet
 
 
 def of_recording(trace: Trace) -> Iterator[Violation]:
@@ -111,6 +111,6 @@ def _of_rank_times(place: Place, timing: Timing, whole: float) -> Iterator[Viola
             said = f"compute, communication and waiting sum to {total!r} of a step of {whole!r}"
             yield Violation((*place, index), said)
         share = one.waiting_seconds / whole if whole else 0.0
-        if not abs(one.waiting_share - share) <= SHARE_ROUNDING:
+        if not abs(one.waiting_share - share) * whole <= SHARE_ROUNDING * whole + ROUNDING_SECONDS:
             said = f"is {one.waiting_share!r}, and waiting takes {share:.5f} of the step"
             yield Violation((*place, index, "waiting_share"), said)

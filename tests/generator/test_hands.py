@@ -42,4 +42,4 @@ def test_a_press_of_several_processes_prints_again_only_what_has_changed(
 
     monkeypatch.setattr(hands, "print_all", noted)
     several.printed(copy.load())
-    assert asked == ["topics/averaging/learn.md"]
+    assert asked == ["topics/averaging/learn.md", "topics/averaging/summary.md"]

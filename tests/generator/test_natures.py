@@ -78,7 +78,7 @@ def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy
     notice = text[text.rindex("</figure>") :]
     assert "<strong>Paced.</strong>" in notice
     assert "as long as they were told" in notice
-    captions = re.findall(r"<figcaption.*?</figcaption>", text, re.DOTALL)
+    captions = re.findall(r'<p class="pb-caption".*?</p>', text, re.DOTALL)
     assert captions
     assert all(">paced</small>" in caption for caption in captions)
 

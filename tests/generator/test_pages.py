@@ -35,7 +35,7 @@ def rendered(book):
     return rendering.render(book)
 
 
-def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_six_of_every_book(
+def test_a_book_has_a_page_for_each_mode_summary_experiment_and_machine_and_six_more(
     rendered, book
 ):
     topics = FROZEN / "topics"
@@ -51,7 +51,9 @@ def test_a_book_has_a_page_for_each_mode_experiment_and_machine_and_the_six_of_e
     }  # fmt: skip
     runs = {f"evidence/{experiment}.md" for experiment in book.traces}
     machines = {f"machines/{name}.md" for name in book.machines}
-    assert set(rendered) == books | indexes | modes | runs | machines
+    summaries = {f"topics/{topic.id}/summary.md" for topic in book.topics if topic.file.key_laws}
+    assert len(summaries) == 1
+    assert set(rendered) == books | indexes | modes | summaries | runs | machines
     assert {Path(page).stem for page in modes} == set(MODES)
 
 
@@ -312,7 +314,9 @@ def test_each_option_explains_itself_and_one_of_them_is_right(rendered):
         options = re.findall(r'data-verdict="(\w+)"', answers)
         assert options.count("right") == 1
         assert set(options) == {"right", "wrong"}
-        assert len(re.findall('class="pb-why-text">(?!</span>)', answers)) == len(options)
+        assert len(
+            re.findall(r'class="pb-why">(?!\s*<(?:/div|span class="pb-backed))', answers)
+        ) == len(options)
 
 
 def test_a_listing_is_the_files_own_text(rendered, tmp_path):
@@ -342,7 +346,7 @@ def test_retracted_gives_each_sentence_its_standing(rendered, book):
     text = rendered["retracted.md"]
     for name in book.retractions:
         assert f'id="{name}"' in text
-    assert re.search(r"pb-standing [^>]*>(?:retracted|confirmed)<", text)
+    assert re.search(r"pb-standing [^>]*>(?:false|true)<", text)
 
 
 def test_no_page_carries_a_style_or_a_handler(rendered):

@@ -82,9 +82,9 @@ def written(**changes):
 # --- states
 
 
-def test_three_topics_have_eight_figures_or_more_that_readers_operate(played):
+def test_the_topics_have_eight_figures_or_more_that_readers_operate(played, evidence):
     assert len(played) >= 8
-    assert {topic for topic, _ in played} == {"ddp", "large-models", "multi-gpu"}
+    assert {topic for topic, _ in played} == {topic.id for topic in evidence.book.topics}
     shown = {view for figure in played.values() for view in figure.play.shows}
     assert shown == set(frame.VIEWS)
 
@@ -102,7 +102,7 @@ def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
 
 
 def test_a_state_stands_where_the_settings_of_its_run_say(played, folio):
-    controls, found = states(played["large-models", "schedule"], folio)
+    controls, found = states(played["pipeline-parallelism", "schedule"], folio)
     assert [control.label for control in controls] == ["Schedule", "Microbatches", "Ranks"]
     assert controls[1].options == ("1", "2", "4", "8", "16")  # by size, not as the runs stand
     for state in found:
@@ -253,7 +253,7 @@ def _in_flight(row):
 
 
 def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
-    for path in played["large-models", "schedule"].runs:
+    for path in played["pipeline-parallelism", "schedule"].runs:
         run = recorded(path)
         num, ranks = run["settings"]["num_microbatches"], run["world_size"]
         rule = "gpipe" if num == 1 else run["strategy"]
@@ -311,7 +311,7 @@ def test_the_example_of_the_readme_is_all_that_the_next_figure_needs(tmp_path):
     book = copy_of_the_book(tmp_path / "book")
     lesson = book / "content" / "topics" / "multi-gpu" / "deep.yml"
     text = lesson.read_text()
-    before = "  - title: In space, or in time\n"
+    before = "  - title: Splitting over devices, or over time\n"
     assert before in text
     lesson.write_text(text.replace(before, f"{before}    figure: two-widths\n") + _example())
     loaded = _loaded(book)

@@ -240,7 +240,7 @@ def test_an_answer_told_on_a_page_that_is_not_printed_again_is_still_told(copy):
     press = Press()
     press.printed(copy.load())
     lesson = "topics/sharding/experiment.yml"
-    copy.edit(lesson, "A model that does not fit is", "It is refused memory in backward, and")
+    copy.edit(lesson, "A model that does not fit is", "Out of memory in backward, and")
     assert "is read on topics/sharding/experiment.md" in outcome(press, copy)
     copy.edit("topics/averaging/trace.yml", "From the rows to the update.", "From rows to update.")
     assert "is read on topics/sharding/experiment.md" in outcome(press, copy)

@@ -109,8 +109,8 @@ def test_evidence_against_a_belief_is_shown_with_the_belief_and_never_as_the_ans
         "The misconception: “Ranks stay equal by themselves.” "
         "The evidence against it: Without averaging the replicas drift apart."
     )  # fmt: skip
-    refuted = text[text.index("It was refused memory in backward.") :].split("\n")[0]
-    assert refuted.startswith("It was refused memory in backward. The evidence: ")
+    refuted = text[text.index("It ran out of memory in backward.") :].split("\n")[0]
+    assert refuted.startswith("It ran out of memory in backward. The evidence: ")
 
 
 def _item(evidence, topic, name):

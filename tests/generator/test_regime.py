@@ -176,5 +176,5 @@ def test_a_figure_of_times_says_that_ranks_took_turns_and_one_of_bytes_does_not(
 
 def _caption(copy):
     page = rendering.render(copy.load())["topics/averaging/cost.md"]
-    (found,) = re.findall(r"<figcaption.*?</figcaption>", page, re.DOTALL)
+    (found,) = re.findall(r'<p class="pb-caption".*?</p>', page, re.DOTALL)
     return found

@@ -1,10 +1,14 @@
 """Retracted sentences: who says them, how they stand, and the program that repeats it."""
 
 import json
+from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from generator.checks import repeats
+from generator.checks.retraction_checks import bears_out
+from generator.content.claim import SentenceVerdict
 from generator.pages import rendering
 
 PROGRAM = '"""torchrun --nproc-per-node 2 shown.py"""\n\nprint("what <it> showed")\n'
@@ -102,16 +106,58 @@ def test_an_edit_of_a_program_shows_while_serving(repeated):
     assert press.printed(repeated.load())["retracted.md"] != before
 
 
-def test_a_sentence_names_who_says_it_by_a_reference_or_in_words(copy):
-    text = (copy.content / "retracted.yml").read_text()
-    where = next(line for line in text.splitlines() if line.strip().startswith("where:"))
-    reference = next(iter(copy.load().references))
-    copy.edit("retracted.yml", where, f"    source: {reference}")
-    url = copy.load().references[reference].url
-    assert url in sections(copy)[0]
-    copy.edit("retracted.yml", f"    source: {reference}\n", "")
+def test_a_sentence_names_the_kind_of_its_source_and_links_the_exact_one(copy):
+    reference = next(iter(copy.load().references.values()))
+    copy.edit("retracted.yml", "    where: an earlier page\n",
+              f"    where: an earlier page\n    source: {reference.id}\n")  # fmt: skip
+    section = sections(copy)[0]
+    assert "an earlier page: <a" in section
+    assert f'href="{reference.url}"' in section
+    assert reference.where in section
+
+
+def test_a_sentence_shows_its_verdict_and_its_regime(copy):
+    refuted, confirmed = sections(copy)[:2]
+    assert ">false</strong>" in refuted
+    assert "<p>Tested with two ranks.</p>" in refuted
+    assert ">true</strong>" in confirmed
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "shown"),
+    [("false", "true", "refuted"), ("true", "false", "confirmed"),
+     ("true", "too_general", "confirmed")],
+)  # fmt: skip
+def test_a_verdict_that_the_claim_does_not_bear_out_is_refused(copy, written, instead, shown):
+    copy.edit("retracted.yml", f'verdict: "{written}"', f'verdict: "{instead}"')
     (error,) = copy.errors()
-    assert "source: (a reference) or where: (in words)" in error
+    assert error.startswith("content/retracted.yml:")
+    assert f"{instead} needs a claim" in error
+    assert error.endswith(f"it is {shown}")
+
+
+@pytest.mark.parametrize("written", ["false", "true"])
+def test_a_sentence_that_depends_on_the_implementation_may_be_refuted_or_confirmed(copy, written):
+    copy.edit("retracted.yml", f'verdict: "{written}"', "verdict: depends")
+    assert copy.errors() == []
+
+
+def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):
+    sentence = next(iter(book.retractions.values()))
+    outcome = evidence.outcome(sentence.claim)
+    for verdict in get_args(SentenceVerdict):
+        for undecided in ("no_evidence", "too_few_samples", "does_not_apply"):
+            one = sentence.model_copy(update={"verdict": verdict})
+            assert not bears_out(one, replace(outcome, verdict=undecided))
+
+
+def test_a_link_to_a_sentence_that_went_leads_to_the_one_that_replaced_it(copy):
+    copy.edit("retracted.yml", "    regime: Tested with two ranks.\n",
+              "    regime: Tested with two ranks.\n    former: [it-went]\n")  # fmt: skip
+    assert '<span id="it-went"></span>' in sections(copy)[0]
+    copy.edit("retracted.yml", "former: [it-went]", "former: [halves-fit]")
+    (error,) = copy.errors()
+    assert "'halves-fit' is a sentence of its own" in error
 
 
 def test_a_sentence_without_a_program_is_told(repeated):

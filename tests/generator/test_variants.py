@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -13,7 +14,7 @@ from generator.items.item_statistics import report
 from generator.items.keys import key_of
 from generator.items.readers import Export
 from generator.items.variants import answerable, variants_of
-from generator.pages import rendering
+from generator.pages.press import Press
 from tests.conftest import ROOT
 
 TRY = "topics/averaging/quiz-try.yml"
@@ -28,7 +29,7 @@ def _item(evidence, name="say-the-peak"):
 
 def test_a_variant_reads_other_runs_in_all_of_its_parts(evidence):
     item = _item(evidence)
-    (variant,) = variants_of(item)
+    (variant,) = variants_of(item, evidence)
     assert evidence.plain(item.stem) == (
         "A model of 78.1 KiB trains on 2 ranks. Where does the first one peak?"
     )
@@ -41,16 +42,19 @@ def test_a_variant_reads_other_runs_in_all_of_its_parts(evidence):
     assert keys[0].number != keys[1].number
 
 
-def test_recall_alone_holds_variants_and_keeps_answers_under_the_item(evidence, book):
-    pages = rendering.render(book)
-    forms = re.findall(r'<form [^>]*data-item="say-the-peak"[^>]*>', pages[RECALL])
-    assert len(forms) == 2
-    digests = {re.search(r'data-digest="(\w+)"', form)[1] for form in forms}
-    assert len(digests) == 1
-    assert ["data-variant" in form for form in forms] == [False, True]
-    assert 'id="item-say-the-peak-variant-1"' in pages[RECALL]
-    others = "".join(str(text) for path, text in pages.items() if path != RECALL)
-    assert "data-variant" not in others
+def test_recall_alone_asks_variants_and_keeps_answers_under_the_item(book):
+    press = Press()
+    pages = {path: content.decode() for path, content in press.printed(book).items()}
+    (path,) = re.findall(r'data-variants="../../([^"]+)"', pages[RECALL])
+    apart = press.assets[path].decode()
+    html = json.loads(apart.removeprefix("proofbook.variants(").removesuffix(");\n"))
+    (own,) = re.findall(r'<form [^>]*data-item="say-the-peak"[^>]*>', pages[RECALL])
+    (variant,) = re.findall(r'<form [^>]*data-item="say-the-peak"[^>]*>', html)
+    digests = [re.search(r'data-digest="(\w+)"', form)[1] for form in (own, variant)]
+    assert digests[0] == digests[1]
+    assert 'data-variant="1"' in variant
+    assert 'id="item-say-the-peak-variant-1"' in html
+    assert 'data-variant="' not in "".join(pages.values())
 
 
 REFUSED = {
@@ -96,10 +100,13 @@ def test_each_variant_of_this_book_has_one_answer_on_each_machine():
     for machine in machines:
         evidence = Evidence(books.load(ROOT / "content", machine=machine))
         items = [item for topic in evidence.book.topics for item in topic.items.values()]
-        assert sum(len(item.variants) for item in items) >= 6
+        assert sum(bool(variants_of(item, evidence)) for item in items) >= 5
         for item in items:
             told = dict(answerable(item, evidence))
-            assert list(told) == list(range(1, len(item.variants) + 1)), (machine, item.id)
+            num = len(variants_of(item, evidence))
+            if key_of(item, evidence).is_open:  # here the whole section is the reference's
+                continue
+            assert list(told) == list(range(1, num + 1)), (machine, item.id)
 
 
 def test_answers_to_a_variant_are_no_answers_to_the_item(evidence):

@@ -302,18 +302,14 @@ def test_what_stands_below_or_is_asked_after_reading_tells_nothing(evidence, bod
 def test_an_answer_told_above_its_question_is_refused_with_the_page(copy):
     file = "topics/sharding/quiz.yml"
     lesson = "topics/sharding/experiment.yml"
-    copy.edit(lesson, "A model that does not fit is", "It is refused memory in backward, and")
+    copy.edit(lesson, "A model that does not fit is", "Out of memory in backward, and")
     with pytest.raises(ContentErrors) as refused:
         rendering.render(copy.load())
     (error,) = refused.value.errors
-    assert str(error).startswith(
-        f"content/{file}:2:9: its answer, 'It is refused memory in backward'"
-    )
+    assert str(error).startswith(f"content/{file}:2:9: its answer, 'Out of memory in backward'")
     assert "topics/sharding/experiment.md" in str(error)
     copy.edit(file, "who-fits\n", "who-fits\n    accepts: {answer_above: the page asks why}\n")
     assert rendering.render(copy.load())
-    copy.edit(
-        "topics/sharding/experiment.yml", "It is refused memory in backward, and cut", "It is cut"
-    )
+    copy.edit("topics/sharding/experiment.yml", "Out of memory in backward, and cut", "It is cut")
     with pytest.raises(ContentErrors, match="answer_above finds nothing here any more"):
         rendering.render(copy.load())

@@ -6,10 +6,14 @@ from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from runners.meters.memory import MemoryMeter
 from runners.meters.spans import Event, split_waiting
+from runners.traces.measured import Timing
+from runners.traces.time_invariants import _of_timeline
 
 WIDTHS = (300, 200, 100)
 NUM_PARAMETERS = 300 * 200 + 200 + 200 * 100 + 100
@@ -108,6 +112,22 @@ def test_a_receiver_waits_until_its_sender_starts() -> None:
         ("compute", 0.08, 0.1),
     ]
     assert [t.waiting_share for t in times] == pytest.approx([0.2, 0.6])
+
+
+@given(st.integers(1_000, 5_000_000), st.integers(0, 5_000_000), st.integers(1, 5_000_000))
+def test_rounded_times_of_short_steps_contradict_no_invariant(
+    forward: int, late: int, transfer: int
+) -> None:
+    end = forward + late + transfer
+    events = [
+        Event(0, "compute", "forward", 0, forward),
+        Event(0, "communication", "all_reduce", forward, end),
+        Event(1, "compute", "forward", 0, forward + late),
+        Event(1, "communication", "all_reduce", forward + late, end),
+    ]
+    spans, times = split_waiting(events, {0: (0, end), 1: (0, end)})
+    timing = Timing.model_construct(timeline=spans, ranks=times)
+    assert list(_of_timeline((), timing, world_size=2)) == []
 
 
 def test_ranks_of_a_collective_wait_for_the_last_of_them() -> None:

@@ -32,7 +32,7 @@ class Known:
 
 ITEMS = (
     Known("how-many-bytes", "choice", 0, 1, "Each parameter has a gradient", "all ranks send"),
-    Known("which-hold", "several", [0, 1], [0, 2], "Their digests differ", "refused memory"),
+    Known("which-hold", "several", [0, 1], [0, 2], "Their digests differ", "ran out of memory"),
     Known("what-peak", "number", "160", "78.1", "some activations", "the parameters alone"),
     Known("how-many-parameters", "number", "20,000", "19,999", "of its bytes", "too low"),
     Known("who-needs-most", "order", [2, 1, 0], [0, 1, 2], "smaller layer", "its gradient stand"),

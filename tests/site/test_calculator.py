@@ -121,7 +121,7 @@ def test_without_scripts_the_formulas_stand_with_their_results_and_no_dead_form(
     table = page.locator("[data-calculator] table").first
     assert table.is_visible()
     assert "model_bytes * copies" in table.inner_text()
-    assert "at worst off by" in table.inner_text()
+    assert "largest error" in table.inner_text()
 
 
 NAMED = "e => e.labels[0]?.textContent || e.ariaLabelledByElements?.[0]?.textContent"

@@ -63,7 +63,7 @@ def test_the_contrast_of_every_text_style_is_asked(visits: list[Visit]) -> None:
     assert sum(others) > 100
 
 
-def test_on_paper_nothing_stays_closed(visits: list[Visit]) -> None:
+def test_on_paper_the_numbers_of_figures_and_the_stages_are_open(visits: list[Visit]) -> None:
     assert {v.name: v.unseen_on_paper[:2] for v in visits if v.unseen_on_paper} == {}
 
 

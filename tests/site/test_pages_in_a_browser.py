@@ -128,14 +128,15 @@ def test_the_search_is_loaded_on_the_first_focus_of_its_field(frozen_site, open_
         page.locator(".md-search__input").focus()
 
 
-def test_paper_shows_what_the_screen_keeps_closed(frozen_site, open_page):
-    page = open_page(frozen_site / EXPERIMENT)
-    hint = page.locator(".pb-details .pb-inside").first
-    assert not hint.is_visible()
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details:not([open])").count() == 0
-    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert not hint.is_visible()
+def test_paper_shows_the_numbers_of_figures_and_no_hint_without_a_script_too(
+    frozen_site, open_page
+):
+    page = open_page(frozen_site / EXPERIMENT, java_script_enabled=False)
+    numbers = page.locator(".pb-numbers > .pb-inside").first
+    hint = page.locator(".pb-hint").first
+    assert [numbers.is_visible(), hint.is_visible()] == [False, True]
+    page.emulate_media(media="print")
+    assert [numbers.is_visible(), hint.is_visible()] == [True, False]
 
 
 def test_search_works_from_disk_under_the_policy(frozen_site, open_page):

@@ -12,7 +12,7 @@ import pytest
 MOST_BYTES = 60_000  # of a figure: its part of the page, the drawings of its states, the code
 BUDGET, SCHEDULE, RING = (
     ("topics/large-models/experiment.html", "wide-bars"),
-    ("topics/large-models/deep.html", "schedule"),
+    ("topics/pipeline-parallelism/learn.html", "schedule"),
     ("topics/ddp/deep.html", "ring"),
 )
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
@@ -219,4 +219,5 @@ def test_only_pages_with_such_a_figure_load_its_code(built_site):
     with_code = {p for p in built_site.rglob("*.html") if "assets/play.js" in p.read_text()}
     with_figure = {p for p in built_site.rglob("*.html") if "pb-play" in p.read_text()}
     assert with_code == with_figure
-    assert {Path(p).name for p in with_code} <= {"deep.html", "trace.html", "experiment.html"}
+    lessons = {"learn.html", "why.html", "deep.html", "trace.html", "experiment.html"}
+    assert {Path(p).name for p in with_code} <= lessons

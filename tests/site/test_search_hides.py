@@ -53,7 +53,7 @@ def hidden_in(path: Path) -> Iterator[str]:
     kept: list[Tag] = []  # so that no two blocks have one id
     for text, above in read(path).texts:
         if any(map(_hides, above)) and not any(tag.name in ("summary", "pre") for tag in above):
-            block = [tag for tag in above if tag.name in BLOCKS or "pb-why-text" in tag.classes][-1]
+            block = [tag for tag in above if tag.name in BLOCKS or "pb-backed" in tag.classes][-1]
             kept.append(block)
             is_value = "pb-value" in above[-1].classes
             blocks.setdefault(id(block), []).append(f"{VALUE}{text}" if is_value else text)

@@ -73,8 +73,8 @@ def test_only_commitments_and_recall_ask_how_sure_one_is(frozen_site):
             if "pb-item" in tag.classes:
                 form = tag.attributes["data-as"]
                 asked.setdefault(form, [])
-            if "pb-sure" in tag.classes:
-                asked[form].append(name)
+                if "data-sure" in tag.attributes:
+                    asked[form].append(name)
     assert all(asked.pop(kind) for kind in ("commit", "before", "recall"))
     assert asked.keys() == {"question", "challenge"}
     assert not any(asked.values())

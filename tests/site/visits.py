@@ -22,7 +22,9 @@ SCHEMES = {"light": ("default", 1280), "dark": ("slate", 390)}
 NARROW = (320, 640)  # a small phone; a laptop's window at twice its size
 ASKED_OF_A_STYLE = 2  # texts of each style whose contrast axe works out
 AXE: dict[str, Any] = {"preload": False, "resultTypes": ["violations"]}  # preloading requests CSS
-ALL_BUT_CONTRAST = AXE | {"rules": {"color-contrast": {"enabled": False}}}
+ALL_BUT_CONTRAST = AXE | {
+    "rules": {"color-contrast": {"enabled": False}, "target-size": {"enabled": True}}
+}
 CONTRAST_ALONE = AXE | {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 RUN_AXE = """([context, options]) => axe.run(context || document, options).then(
     found => found.violations.map(one => [one.id, one.nodes[0].html.slice(0, 160)]))"""
@@ -83,10 +85,12 @@ MARKED = """([asked, most]) => {
     }
     return marked;
 }"""
+# The numbers of figures and the stages of a page, but for those in what the reader keeps closed.
 UNSEEN_ON_PAPER = """() => Array
-    .from(document.querySelectorAll('.pb-inside, .pb-stage > *, .pb-answers, [data-after] > *'))
-    .filter(one => !one.hidden && !one.getClientRects().length).map(one => one.outerHTML)"""
-# What a reader could not read: words of a drawing that leave it, or lie on other words.
+    .from(document.querySelectorAll('.pb-numbers > .pb-inside, .pb-stage > *'))
+    .filter(one => !one.closest('[data-after][hidden], details:not([open], .pb-numbers)'))
+    .filter(one => !one.getClientRects().length).map(one => one.outerHTML)"""
+# What a reader could not read: words of a drawing that leave it, lie on others, or are crossed.
 UNREADABLE = """() => {
     const found = [], slack = 0.6;
     document.querySelectorAll('.pb-drawing').forEach(svg => {
@@ -94,7 +98,12 @@ UNREADABLE = """() => {
         const frame = svg.getBoundingClientRect();
         const words = [...svg.querySelectorAll('text')]
             .map(text => [text.textContent, text.getBoundingClientRect()]);
+        const lines = [...svg.querySelectorAll('line:not([data-scale] > line)')] // behind its bars
+            .map(line => line.getBoundingClientRect());
         words.forEach(([said, box], at) => {
+            if (lines.some(line => line.left < box.right - 1 && line.right > box.left + 1 &&
+                    line.top < box.bottom - 3 && line.bottom > box.top + 3))
+                found.push('a line crosses: ' + said);
             if (box.left < frame.left - slack || box.right > frame.right + slack ||
                 box.top < frame.top - slack || box.bottom > frame.bottom + slack)
                 found.push('leaves its drawing: ' + said);
@@ -178,10 +187,8 @@ class Visitor:
 
     def _unseen_on_paper(self) -> list[str]:
         self.page.emulate_media(media="print")
-        self.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         unseen: list[str] = self.page.evaluate(UNSEEN_ON_PAPER)
         self.page.emulate_media(media="screen")
-        self.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
         return unseen
 
     def _fits(self, width: int) -> bool:

@@ -132,7 +132,7 @@ class Calculator(Written):
     """A small calculator whose formulas are held against runs at every build."""
 
     introduction: Prose
-    inputs: Annotated[list[CalculatorInput], Field(min_length=1, max_length=6)]
+    inputs: Annotated[list[CalculatorInput], Field(min_length=1, max_length=7)]
     outputs: Annotated[list[CalculatorOutput], Field(min_length=1, max_length=6)]
 
 

@@ -31,7 +31,7 @@ class BuildStep(Naming):
 class Myth(Written):
     """Commit, then belief, what a run showed, the mechanism, why it matters."""
 
-    question: Id  # an item of quiz.yml with two options, yes and no
+    question: Id  # an item of quiz.yml that the belief gets wrong
     belief: Line
     showed: Prose
     mechanism: Prose

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from generator.content.exhibit import Figure, Listing
+from generator.content.exhibit import ExplainedProgram, Figure, Listing
 from generator.content.modes.section import Section
 from generator.content.words import ClaimId, Expression, Id, Line, Naming, Prose, RunPath, Written
 
@@ -51,7 +51,7 @@ class ExperimentFile(Naming):
     refuted: Section | None = None  # the task as set, and the run that refutes it
     restated: Section | None = None
     hints: Annotated[list[Prose], Field(min_length=1)]
-    solution: Listing
+    solution: ExplainedProgram | Listing  # explained where it is a program of its own
     what_changed: list[Line]
     compared: Compared
     good_for: Section | None = None  # what the cure is good for, and what not

@@ -75,7 +75,8 @@ def stacks(
     left, room = 1.0, 1.0
     if not layout.labels_above:
         left = max(text_width(row.label) for row in rows) + GAP
-        room = max(text_width(f"{row.words} · fits") for row in rows) + BESIDE + GAP
+        said = [f"{row.words} · {word}" for row in rows for word in ("fits", "over")]
+        room = max(map(text_width, said)) + BESIDE + GAP
     x = Scale(0, top, left, layout.width - room)
     y = _legend(drawing, rows, names)
     uppers: list[float] = []
@@ -113,7 +114,7 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     """The name of a bar, and its sum, to which play.js adds whether it fits."""
     middle, place, side = y + THICK / 2, x.end + BESIDE, ""
     if layout.labels_above:
-        middle, place, side = y - LINE / 2, float(layout.width), ' text-anchor="end"'
+        middle, place, side = y - LINE / 2, layout.width - 1.0, ' text-anchor="end"'
         drawing.word(0, middle, row.label)
     else:
         drawing.word(x.start - GAP, middle, row.label, anchor="end")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
+from generator.checks import retraction_checks
 from generator.content.claim import Claim, Retraction
 from generator.evidence import law_formula, regime, units
 from generator.evidence.folio import Folio
@@ -205,7 +206,15 @@ def domain_of(claim: Claim, folio: Folio) -> Markup:
     return Markup("{} {}").format(escape(", ".join(parts)), because)
 
 
-STANDINGS = ("retracted", "confirmed", "untested")
+# A sentence's verdict as it is shown of one machine, and its class.
+STANDINGS = {
+    "false": "pb-does-not-hold",
+    "too_general": "pb-differs",
+    "depends": "pb-differs",
+    "true": "pb-holds",
+    "otherwise": "pb-differs",
+    "untested": "pb-does-not-apply",
+}
 
 
 @dataclass(frozen=True)
@@ -217,13 +226,10 @@ class Standing:
 
 
 def standing(sentence: Retraction, outcome: Outcome) -> Standing:
-    """Whether a run retracts a sentence, confirms it, or leaves it open on this machine."""
-    if outcome.verdict in ("does_not_apply", "no_evidence", "too_few_samples"):
-        return Standing("untested", "pb-does-not-apply")
-    if sentence.confirmed_if is not None:
-        if outcome.verdict == sentence.confirmed_if:
-            return Standing("confirmed", "pb-holds")
-        return Standing("retracted", "pb-does-not-hold")
-    if outcome.verdict == "holds":
-        return Standing("retracted", "pb-does-not-hold")
-    return Standing("untested", "pb-differs")
+    """The verdict on a sentence, where the runs of a machine bear it out or cannot test it."""
+    word = "otherwise"
+    if retraction_checks.shown(sentence, outcome) == "untested":
+        word = "untested"
+    elif retraction_checks.bears_out(sentence, outcome):
+        word = sentence.verdict
+    return Standing(word, STANDINGS[word])

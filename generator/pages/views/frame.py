@@ -160,9 +160,14 @@ def _surprises(folio: Folio) -> Iterator[Notice]:
 
 
 def _broken_laws(folio: Folio) -> list[Notice]:
-    rows, words = [], folio.ui["notice"]
-    for name, outcome in folio.outcomes.items():
-        if outcome.is_broken_law and set(outcome.runs) & (folio.runs | folio.wanted):
+    rows, words, outcomes = [], folio.ui["notice"], folio.outcomes
+    broken = folio.evidence.once(
+        "broken laws",
+        outcomes,
+        lambda: {n: one for n, one in outcomes.items() if one.is_broken_law},
+    )
+    for name, outcome in broken.items():
+        if set(outcome.runs) & (folio.runs | folio.wanted):
             text = folio.line(folio.book.claims[name].says)
             verdict = verdicts.WORDS[outcome.verdict].capitalize()
             rows.append(Notice("pb-surprise", words["law"], Markup("{} {}.").format(text, verdict)))

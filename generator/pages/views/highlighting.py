@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -23,9 +24,26 @@ def _css(kind: _TokenType) -> str:
 @lru_cache(maxsize=1024)
 def highlighted(code: str) -> Markup:
     """Code as HTML, for a `<code>` under `.highlight`."""
+    return Markup("").join(_span(css, text) for css, text in _runs(code))
+
+
+@lru_cache(maxsize=64)
+def highlighted_lines(code: str) -> tuple[Markup, ...]:
+    """The same line by line, for a `<code>` each: no element goes on in the next line."""
+    lines = [Markup("")]
+    for css, text in _runs(code):
+        first, *others = text.split("\n")
+        lines[-1] += _span(css, first)
+        lines += [_span(css, other) for other in others]
+    return tuple(lines)
+
+
+def _runs(code: str) -> Iterator[tuple[str, str]]:
+    """Neighbouring tokens of one colour, with its class."""
     tokens = ((_css(kind), text) for kind, text in PythonLexer().get_tokens(code))
-    parts = []
     for css, alike in groupby(tokens, key=lambda one: one[0]):
-        plain = escape("".join(text for _, text in alike))
-        parts.append(Markup('<span class="{}">{}</span>').format(css, plain) if css else plain)
-    return Markup("").join(parts)
+        yield css, "".join(text for _, text in alike)
+
+
+def _span(css: str, text: str) -> Markup:
+    return Markup('<span class="{}">{}</span>').format(css, text) if css and text else escape(text)

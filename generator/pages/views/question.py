@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from generator.content.listed_code import source
 from generator.content.quiz import (
     Choice,
     Complete,
@@ -32,6 +33,7 @@ from generator.items.keys import Key, key_of, shown_order
 from generator.items.typed_number import Unit, unit_of
 from generator.items.variants import answerable
 from generator.pages.views.answers import Answer, Backing, answers, claim_behind
+from generator.pages.views.highlighting import highlighted_lines
 from generator.pages.views.listing import ListingOnPage, listing
 
 Rows = tuple[tuple[Markup, tuple[Markup, ...]], ...]  # titles, each with its cells
@@ -89,7 +91,7 @@ class Question:
         columns, table, whole: complete: the table as asked, and as completed.
         about: the columns and the rows of the table that the question is about.
         answers: every answer, explained; `explains` is the mechanism, `backing` more evidence.
-        mended: faulty line: the program that works.
+        corrected: faulty line: the program that works.
     """
 
     id: str
@@ -118,7 +120,7 @@ class Question:
     answers: tuple[Answer, ...]
     explains: Markup
     backing: tuple[Backing, ...]
-    mended: ListingOnPage | None
+    corrected: ListingOnPage | None
     hints: tuple[Markup, ...]
 
 
@@ -150,8 +152,8 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         more=more,
         code=code,
         columns=tuple(map(folio.line, item.columns)) if isinstance(item, Complete) else (),
-        asked=_code_lines(item, code)
-        if isinstance(item, FaultyLine) and code
+        asked=_code_lines(item, folio)
+        if isinstance(item, FaultyLine)
         else _asked(item, key, explained),
         rights=_rights(item, key, folio),
         unit=unit_of(key.value) if key.value else None,
@@ -164,7 +166,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
         backing=tuple(claim_behind(name, folio) for name in item.claims),
-        mended=listing(item.right, folio, with_output=False)
+        corrected=listing(item.right, folio, with_output=False)
         if isinstance(item, FaultyLine)
         else None,
         hints=tuple(folio.line(hint) for hint in (*item.hints, *worked_steps)),
@@ -190,9 +192,10 @@ def in_short(item: Item, folio: Folio) -> str:
     """What an item asks, for a line that leads to it: its last question, shortened."""
     sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(item.stem))
     asked = [one for one in sentences if one.endswith("?")] or sentences
-    if len(asked[-1]) <= _IN_SHORT:
-        return asked[-1]
-    return asked[-1][:_IN_SHORT].rsplit(" ", 1)[0].rstrip(",;:") + " …"
+    last = asked[-1].replace("`", "")
+    if len(last) <= _IN_SHORT:
+        return last
+    return last[:_IN_SHORT].rsplit(" ", 1)[0].rstrip(",;:") + " …"
 
 
 def unopened(markup: Markup) -> Markup:
@@ -235,11 +238,11 @@ def _rights(item: Item, key: Key, folio: Folio) -> tuple[Asked, ...]:
     return tuple(Asked(Markup.escape(text), position) for text, position in sides.items())
 
 
-def _code_lines(item: FaultyLine, shown: ListingOnPage) -> tuple[Asked, ...]:
+def _code_lines(item: FaultyLine, folio: Folio) -> tuple[Asked, ...]:
     """The program line by line; those to choose from have a position."""
     places = {line.code.strip(): place for place, line in enumerate(item.lines)}
-    lines = str(shown.code).rstrip("\n").split("\n")
-    return tuple(Asked(Markup(one), places.get(plain(Markup(one)).strip())) for one in lines)
+    lines = highlighted_lines(source(folio.book.root, item.wrong.path, item.wrong.object).rstrip())
+    return tuple(Asked(one, places.get(plain(one).strip())) for one in lines[:-1])
 
 
 def _ends(item: Item, key: Key, folio: Folio) -> Ends | None:

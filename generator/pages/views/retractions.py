@@ -54,13 +54,15 @@ class RetractionOnPage:
 
     id: str
     said: Markup
-    where: Markup | None
+    where: Markup
     source: Reference | None
+    regime: Markup
     correction: Markup
     claim: VerdictRow
     marks: str
     standings: tuple[OnMachines, ...]
     program: ProgramOnPage | None
+    former: tuple[str, ...]
 
 
 def retraction(
@@ -73,8 +75,9 @@ def retraction(
     return RetractionOnPage(
         id=one.id,
         said=folio.line(one.said),
-        where=folio.line(one.where) if one.where else None,
+        where=folio.line(one.where),
         source=folio.book.references[one.source] if one.source else None,
+        regime=folio.line(one.regime),
         correction=folio.prose(one.correction),
         claim=verdict_row(one.claim, folio),
         marks=sifting.marks(
@@ -82,6 +85,7 @@ def retraction(
         ),
         standings=standings,
         program=_program(one, one.program, folio) if one.program else None,
+        former=tuple(one.former),
     )
 
 

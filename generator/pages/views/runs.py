@@ -104,7 +104,7 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
             expected=words[run.expected_status],
             ended=words[run.status],
             is_surprise=run.is_surprise,
-            reason=run.reason,
+            reason=run.why_skipped if run.status == "skipped" else None,
             seconds=_cell(
                 run.timing.wall_seconds, units.SECONDS, "timing.wall_seconds", trace, name, folio
             ),

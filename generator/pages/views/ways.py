@@ -69,6 +69,6 @@ def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
 def _digests(item: Item, evidence: Evidence) -> tuple[str, ...]:
     """The digests of an item, on either machine that its section may come from."""
     by = [evidence, *([evidence.reference] if evidence.reference else [])]
-    return tuple(dict.fromkeys(
+    return evidence.once("digests", item, lambda: tuple(dict.fromkeys(
         digest for one in by for digest in (digest_of(item, one), *former_digests(item, one))
-    ))  # fmt: skip
+    )))  # fmt: skip

@@ -1,5 +1,5 @@
-// What all pages share: the answers that this browser keeps, the marks beside links, and paper, on
-// which everything is open. Before it stands `window.proofbook = {words: …}`; nothing is ever sent.
+// What all pages share: the answers that this browser keeps, and the marks beside links. Before it
+// stands `window.proofbook = {words: …}`; nothing is ever sent.
 (function () {
   "use strict";
 
@@ -141,12 +141,13 @@
 
   const isDueNow = (id, { due }) => Math.max(due, store.later()[id] || 0) <= Date.now();
 
-  // All topics as one queue: how much is due in it, and a link to where it begins.
+  // All topics as one queue: how much is due in it, and a link to where it begins. The home page says
+  // so only where something is due.
   function queue() {
     const links = all(document, "a[data-page$='/recall']").filter((one) => Number(one.dataset.due));
     const place = document.querySelector("[data-queue]");
     if (!place) return links;
-    place.hidden = false;
+    place.hidden = place.dataset.queue === "due" && !links.length;
     place.textContent = book.words.queue_empty;
     if (!links.length) return links;
     const n = links.reduce((sum, one) => sum + Number(one.dataset.due), 0);
@@ -159,19 +160,6 @@
 
   // Whether the last answer was right; a prediction is not graded.
   const isRight = ({ kind, attempts }) => kind === "predict" || attempts[attempts.length - 1].is_right;
-
-  // On paper everything is open, also what waits for an answer.
-  const SHUT =
-    ".pb-question:not([data-done]) .pb-answer, .pb-hint[hidden], .pb-question[hidden], [data-after][hidden]";
-  let undo = [];
-  window.addEventListener("beforeprint", () => {
-    const shown = all(document, SHUT).filter((one) => one.hidden);
-    shown.forEach((one) => (one.hidden = false));
-    const opened = all(document, ".md-content details:not([open])");
-    opened.forEach((one) => (one.open = true));
-    undo = [() => opened.forEach((one) => (one.open = false)), () => shown.forEach((one) => (one.hidden = true))];
-  });
-  window.addEventListener("afterprint", () => undo.forEach((act) => act()));
 
   Object.assign(book, { store, say, filled, mark, made, all, queue, isDueNow });
   window.addEventListener("storage", mark);

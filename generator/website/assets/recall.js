@@ -1,5 +1,5 @@
-// Recall: the questions that are due, one at a time; the coming days; how often the reader was right
-// when sure; and all answers as a file, out and in again. quiz.js asks, and says when it is answered.
+// Recall: the questions that are due, one at a time; the coming days; and how often the reader was
+// right when sure. quiz.js asks, and says when it is answered; answers.js takes all answers out and in.
 (function () {
   "use strict";
 
@@ -9,10 +9,8 @@
   const section = part("");
   const words = Object.assign(book.words, JSON.parse(section.dataset.words));
   const said = part("-said");
-  const done = part("-done");
   const DAYS = 7; // of the forecast
   const MOST_NEW = 10; // of a sitting
-  const LARGEST = 5e6; // bytes of a file
 
   function button(text, act) {
     const element = made("button", "pb-button", text);
@@ -23,13 +21,9 @@
 
   // ——— What is due ———
 
-  // Each question with its variants on other runs, which are asked in turn.
-  const forms = new Map();
-  const asked = book.questions.filter((one) => {
-    if (!section.contains(one.form)) return false;
-    forms.set(one.id, (forms.get(one.id) || []).concat(one));
-    return !one.variant;
-  });
+  // Each question, and then its variants on other runs, which are asked in turn.
+  const asked = book.questions.filter((one) => section.contains(one.form));
+  const forms = new Map(asked.map((one) => [one.id, [one]]));
   const now = () => Date.now();
   const record = (question) => {
     const found = store.of(question.id, question.digests);
@@ -212,68 +206,32 @@
     book.mark();
   }
 
-  // ——— All answers as a file ———
+  // ——— All answers as a file, once a reader asks for them ———
 
-  part("-export").addEventListener("click", () => {
-    const items = {};
-    store.ids().forEach((id) => (items[id] = store.get(id)));
-    const text = JSON.stringify({ proofbook: 1, exported_at: new Date().toISOString(), items, later: store.later() }, null, 1);
-    const link = made("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-    link.download = "proofbook-answers.json";
-    link.click();
-    done.textContent = say("exported", { n: store.ids().length });
-  });
+  const answers = (name) => (event) => book.load("answers", () => book.answers[name](event.target));
+  part("-export").addEventListener("click", answers("export"));
+  part("-import").addEventListener("change", answers("take"));
+  part("-delete").addEventListener("click", answers("remove"));
 
-  // Everything in a file is checked before anything of it is kept; of each item the newer stays.
-  function take(text) {
-    const found = JSON.parse(text);
-    if (found.proofbook > 1) return words.import_newer;
-    const ids = Object.keys(found.items);
-    const isSound = (id) => store.isId(id) && store.isSound(found.items[id]);
-    const isWhole = ids.every(isSound) && (found.later === undefined || store.isLater(found.later));
-    if (found.proofbook !== 1 || !isWhole) return words.import_foreign;
-    const last = (one) => one.attempts[one.attempts.length - 1].at;
-    const newer = ids.filter((id) => !store.get(id) || last(store.get(id)) < last(found.items[id]));
-    const kept = newer.filter((id) => store.put(id, found.items[id]));
-    store.set("later", { ...found.later, ...store.later() });
+  // ——— The variants, which stand in a file of their own, and then the first word ———
+
+  function begin() {
+    const due = known().filter((one) => isDueNow(one.id, record(one)));
+    part("-controls").hidden = false;
+    section.dataset.ready = "";
     offer("");
-    return say("imported", { n: newer.length }) + (kept.length < newer.length ? ` ${words.unkept}` : "");
+    if (location.hash === "#due" && due.length) ask(due, 0);
   }
 
-  part("-import").addEventListener("change", (event) => {
-    const [file] = event.target.files;
-    const reader = new FileReader();
-    reader.addEventListener("loadend", () => {
-      try {
-        done.textContent = take(reader.result);
-      } catch (error) {
-        done.textContent = words.import_foreign;
-      }
-    });
-    if (file && file.size > LARGEST) done.textContent = words.import_large;
-    else if (file) reader.readAsText(file);
-    event.target.value = "";
-  });
+  book.variants = (html) => {
+    const held = made("div");
+    held.innerHTML = html; // of this book, as the page is
+    part("-items").append(held);
+    book.ask(held).forEach((one) => forms.get(one.id).push(one));
+  };
 
-  part("-delete").addEventListener("click", (event) => {
-    const answered = (text) => () => {
-      if (text === words.deleted) {
-        store.clear();
-        offer("");
-        sum(true);
-      }
-      done.textContent = text;
-      event.target.focus();
-    };
-    const yes = button(words.delete_yes, answered(words.deleted));
-    done.textContent = say("delete_sure", { n: store.ids().length });
-    done.append(" ", yes, " ", button(words.delete_no, answered(words.delete_kept)));
-    yes.focus();
-  });
-
-  part("-controls").hidden = false;
-  offer("");
-  const start = () => ask(known().filter((one) => isDueNow(one.id, record(one))), 0);
-  if (location.hash === "#due" && known().some((one) => isDueNow(one.id, record(one)))) start();
+  Object.assign(book, { button, offer, sum });
+  const { variants } = section.dataset;
+  if (variants) book.load(variants, begin);
+  else begin();
 })();

@@ -6,34 +6,35 @@
   const words = Object.assign(book.words, JSON.parse(asking));
 
   const place = (element) => Number(element.dataset.position);
-  const copies = (element) => Array.from(element.cloneNode(true).childNodes);
-  const why = (answer) => answer.querySelector(".pb-why");
   const printed = (number, digits) =>
     Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 });
 
   // ——— What a reader typed ———
 
-  // One spelling of a unit: µs, μs, usec and microseconds are one, and so are MiB, MB and mib.
+  // One spelling of a unit: µs, μs, usec and microseconds are one, and so are MiB, mib and mebibytes.
   const SPELLINGS = [
-    [/\s/g, ""], [/[µμ]|micro/g, "u"], [/milli(?!on)/g, "m"], [/nano/g, "n"],
-    [/kibi|kilo/g, "k"], [/mebi|mega/g, "m"], [/gibi|giga/g, "g"],
-    [/sec(onds?|s)?/g, "s"], [/bytes?/g, "b"], [/([kmg])ib/g, "$1b"], [/percent|pct/g, "%"],
+    [/[\s-]/g, ""], [/[µμ]|micro/g, "u"], [/milli(?!on)/g, "m"], [/nano/g, "n"],
+    [/(ki|me|gi|te)bi/g, (word) => `${word[0]}i`], [/(kilo|mega|giga|tera)/g, (word) => word[0]],
+    [/sec(onds?|s)?/g, "s"], [/bytes?/g, "b"], [/percent|pct/g, "%"],
     [/times|fold|^x$/g, "×"], [/per|p(?=s$)/g, "/"],
   ];
   const unified = (unit) =>
     SPELLINGS.reduce((text, [from, to]) => text.replace(from, to), unit.toLowerCase());
-  const SIZES = {
-    s: { "": 1, m: 1e-3, u: 1e-6, n: 1e-9 },
-    b: { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30 },
-  };
+  const COUNTS = { k: 1e3, thousand: 1e3, m: 1e6, million: 1e6, bn: 1e9, billion: 1e9, trillion: 1e12 };
+
+  // How many seconds or bytes one of a unit is: a millisecond, or a MB of 1,000² and a MiB of 1,024².
+  const sizeOf = ([letter = "_", isBinary], of) =>
+    of === "s" ? 1e-3 ** "_mun".indexOf(letter) : (isBinary ? 1024 : 1000) ** "_kmgt".indexOf(letter);
 
   // How many base units one of a typed unit is; NaN where the question asks for another quantity.
-  function scaleOf(typed, { unit, scale }) {
+  function scaleOf(typed, { unit, scale, isLoose }) {
     const [given, asked] = [unified(typed), unified(unit)];
     if (!given || given === asked) return scale;
-    const [one, other] = [given, asked].map((text) => /^([kmgun]?)([sb])(\/s)?$/.exec(text) || []);
+    if (!asked || COUNTS[asked]) return COUNTS[given] || NaN;
+    const [one, other] = [given, asked].map((text) => /^([kmgt]i?|[mun])?([sb])(\/s)?$/.exec(text) || []);
     const isAlike = other[2] && one[2] === other[2] && one[3] === other[3];
-    return isAlike ? (scale * SIZES[one[2]][one[1]]) / SIZES[other[2]][other[1]] : NaN;
+    const meant = one[1] ? one[1] + (isLoose ? "i" : "") : "";
+    return isAlike ? (scale * sizeOf(meant, one[2])) / sizeOf(other[1] || "", other[2]) : NaN;
   }
 
   // The numbers that a text may mean, in base units and likeliest first: a point or a comma may part
@@ -161,6 +162,12 @@
       const meant = numbers(text, q);
       const known = meant.filter((number) => q.key.some((one) => isWithin(one, number)));
       return known.concat(meant, null)[0];
+    },
+    // Whether MB was typed and MiB would be right; readers may mean either.
+    isUnclear: (q) => {
+      const { key, field, unit, scale } = q;
+      const isRight = (how) => numbers(field.value, how).some((one) => isWithin(key[0], one));
+      return !key[0].dataset.words && !isRight(q) && isRight({ unit, scale, isLoose: true });
     },
     put: (q, answer) => {
       q.field.value = typeof answer === "number" ? printed(answer / q.scale, 6) : answer;

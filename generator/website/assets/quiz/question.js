@@ -13,15 +13,13 @@
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
 
-  // The dialog of a report is loaded when the first reader asks for one.
-  const REPORT = document.currentScript.src.replace(/[^/]*$/, "report.js");
+  // A script that is loaded when a reader first needs it, beside this one or from a path of its own.
+  const FOLDER = document.currentScript.src.replace(/[^/]*$/, "");
 
-  function report(question) {
-    if (book.report) return book.report(question);
-    const script = made("script");
-    script.src = REPORT;
-    script.onload = () => book.report(question);
-    document.head.append(script);
+  function load(name, act) {
+    if (book[name]) return act();
+    const src = /\.js$/.test(name) ? name : `${FOLDER}${name}.js`;
+    document.head.append(Object.assign(made("script"), { src, onload: act, onerror: act }));
   }
 
   // ——— One question ———
@@ -29,7 +27,7 @@
   class Question {
     constructor(form) {
       const { item, digest, former, kind, attempts, variant } = form.dataset;
-      Object.assign(this, { form, digest, kind, id: item, numAttempts: Number(attempts), variant: Number(variant || 0) });
+      Object.assign(this, { form, digest, kind, id: item, numAttempts: Number(attempts || 1), variant: Number(variant || 0) });
       this.digests = [digest].concat(former ? former.split(" ") : []);
       this.how = KINDS[kind];
       this.isGraded = kind !== "predict";
@@ -42,30 +40,46 @@
       this.hints = all(this.box, ".pb-hint");
       this.status = form.querySelector(".pb-status");
       this.answers = this.box.querySelector(".pb-answer");
-      this.prepare(form.querySelector(".pb-actions"));
+      this.prepare();
       if (this.how.start) this.how.start(this);
     }
 
-    prepare(actions) {
-      const [check, retry, giveUp, showHint] = ["check", "retry", "give-up", "show-hint"].map((name) =>
-        actions.querySelector(`.pb-${name}`)
-      );
-      Object.assign(this, { check, retry, giveUp, showHint: showHint || made("button") });
-      check.disabled = false;
-      this.report = made("button", "pb-button", words.report);
-      this.report.type = "button";
-      this.report.hidden = true;
-      this.report.addEventListener("click", () => report(this));
-      all(this.form, ".pb-sure, .pb-actions > :not(.pb-retry)").forEach((one) => (one.hidden = false));
-      [this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
-      actions.append(this.report);
-      this.showHint.addEventListener("click", () => this.hint());
-      giveUp.addEventListener("click", () => this.end(null));
-      retry.addEventListener("click", () => this.renew().form.querySelector("input, select, button").focus());
+    // What only a script can work stands in no page without it.
+    prepare() {
+      const actions = made("div", "pb-actions");
+      const button = (name, act) => {
+        const one = made("button", `pb-button pb-${name.replace("_", "-")}`, words[name]);
+        one.type = "button";
+        one.addEventListener("click", act);
+        actions.append(one);
+        return one;
+      };
+      this.check = this.form.querySelector(".pb-check");
+      this.check.hidden = this.check.disabled = false;
+      actions.append(this.check);
+      this.showHint = this.hints.length ? button("show_hint", () => this.hint()) : made("button");
+      this.giveUp = button("give_up", () => this.end(null));
+      this.retry = button("retry", () => this.renew().form.querySelector("input, select, button").focus());
+      this.report = button("report", () => load("report", () => book.report(this)));
+      [this.retry, this.report, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
+      if (this.form.matches("[data-sure]")) this.status.before(this.sureness());
+      this.status.before(actions);
       this.form.addEventListener("submit", (event) => {
         event.preventDefault();
         if (!this.isDone) this.commit();
       });
+    }
+
+    sureness() {
+      const asked = made("fieldset", "pb-sure");
+      asked.append(made("legend", "", words.how_sure));
+      words.levels.forEach((level, at) => {
+        const [label, input] = [made("label"), made("input")];
+        Object.assign(input, { type: "radio", name: "sure", value: at });
+        label.append(input, ` ${level}`);
+        asked.append(label);
+      });
+      return asked;
     }
 
     option(at) {
@@ -85,11 +99,13 @@
 
     commit() {
       const answer = this.how.read(this);
-      if (answer === null) {
-        this.status.textContent = this.field && this.field.value ? words.no_number : words.pick;
+      const { field, unit, how } = this;
+      if (answer === null || (field && how.isUnclear(this))) {
+        const unread = unit ? say("no_unit", { unit }) : words.no_number;
+        this.status.textContent = answer !== null ? words.which_unit : field && field.value ? unread : words.pick;
         return;
       }
-      if (this.how.judge(this, answer).isRight || this.tries + 1 >= this.numAttempts) return this.end(answer);
+      if (how.judge(this, answer).isRight || this.tries + 1 >= this.numAttempts) return this.end(answer);
       this.keep(answer, false, false);
       this.tries += 1;
       // Only what was chosen explains itself as yet; of several, that would tell the rest.
@@ -242,6 +258,11 @@
       if (waits !== one.hidden) one.open = !waits;
       one.hidden = waits;
     });
+    // A heading that waits is not listed among the page's contents either.
+    all(document, ".md-nav--secondary li").forEach((one) => {
+      const heading = document.getElementById(decodeURI(one.firstElementChild.hash).slice(1));
+      one.hidden = Boolean(heading) && !heading.getClientRects().length && !heading.closest("details");
+    });
   }
 
   all(document, "[data-show-all]").forEach((box) => {
@@ -253,8 +274,9 @@
     });
   });
 
-  const forms = all(document, "form.pb-item:not([data-open])");
-  book.questions = forms.map((form) => new Question(form));
+  book.load = load;
+  book.ask = (within) => all(within, "form.pb-item:not([data-open])").map((form) => new Question(form));
+  book.questions = book.ask(document);
   book.questions.filter((one) => !one.form.closest("[data-recall]")).forEach((one) => one.restore());
   open();
 })();

@@ -1,0 +1,1 @@
+"""The built pages against published standards: Nu HTML checker, axe, Lighthouse. `make audit`."""

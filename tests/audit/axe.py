@@ -1,0 +1,58 @@
+"""axe on every page: as it opens and with everything open, light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tests.audit.tools import ToolError, package
+from tests.browser import find_browser
+from tests.site.visits import OPENED, SWITCHED
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+WIDTHS = (1280, 390)
+SCHEMES = ("default", "slate")  # light and dark, as the body names them
+# The theme's switch of its menu has to stand before the header, outside every landmark.
+OF_THE_THEME = ("region", 'id="__drawer"')
+RUN = """async () => {
+    const found = await axe.run(document, {
+        preload: false, resultTypes: ['violations'], rules: {'target-size': {enabled: true}},
+    });
+    return found.violations.flatMap(rule => rule.nodes.map(
+        node => [rule.id, node.html.slice(0, 200), node.failureSummary]));
+}"""
+
+
+def problems(address: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each violation: the page's name, and what is wrong in which state."""
+    from playwright.sync_api import sync_playwright  # not needed for the other tools
+
+    path = find_browser()
+    if path is None:
+        raise ToolError("an audit by axe needs Chromium or Chrome")
+    script = (package("axe-core") / "axe.min.js").read_text(encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(path))
+        page = browser.new_page()
+        for name in names:
+            for state, rule, html, why in _page(page, f"{address}/{name}", script):
+                yield name, f"{state}: {rule}: {html} {' '.join(why.split())}"
+        browser.close()
+
+
+def _page(page: Page, address: str, script: str) -> Iterator[tuple[str, str, str, str]]:
+    page.goto(address)
+    page.evaluate(script)
+    for opened in ("closed", "open"):
+        if opened == "open":
+            page.evaluate(OPENED)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            for scheme in SCHEMES:
+                assert page.evaluate(SWITCHED, scheme), f"{address} does not turn {scheme}"
+                for rule, html, why in page.evaluate(RUN):
+                    if rule == OF_THE_THEME[0] and OF_THE_THEME[1] in html:
+                        continue
+                    yield f"{opened}, {width}, {scheme}", rule, html, why

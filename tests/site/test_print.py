@@ -1,0 +1,153 @@
+"""Paper: pages as the browser prints them on A4, read again from the PDF."""
+
+from __future__ import annotations
+
+import io
+import re
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from pypdf import PdfReader
+
+from tests.conftest import ROOT, listen
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+TOPICS = sorted(path.parent.name for path in ROOT.glob("content/topics/*/topic.yml"))
+# One page of every kind that lessons have; Learn and the summary of each topic.
+PRINTED = [
+    *(f"{topic}/{mode}" for topic in TOPICS for mode in ("learn", "summary")),
+    *(f"{TOPICS[0]}/{mode}" for mode in ("why", "trace", "try", "challenge", "cost", "recall")),
+    f"{TOPICS[1]}/deep",
+    f"{TOPICS[1]}/experiment",
+]
+A4 = (595.3, 841.9)  # points
+WIDEST, HIGHEST = 151, 71  # millimetres of a chart
+PAPER = {"width": 673, "height": 1017}  # what A4 leaves between our margins, in CSS pixels
+SHOW_ALL = "localStorage.setItem('proofbook:show-all', 'true')"
+TEXTS = "them => them.map(one => one.textContent)"
+SEEN = "them => them.filter(one => one.getClientRects().length).map(one => one.outerHTML)"
+SIZES = """them => them.map(one => one.getBoundingClientRect()).filter(box => box.width)
+    .map(box => [box.width / 96 * 25.4, box.height / 96 * 25.4])"""
+WIDGETS = ", ".join(
+    ("button", "input[type=range]", "[popover]", ".pb-controls", ".pb-calculator-form", ".pb-steps")
+)
+
+
+class Paper(NamedTuple):
+    """A page of the book on paper: the text and the size of each sheet, and the page's words."""
+
+    sheets: list[str]
+    sizes: list[tuple[float, float]]
+    headings: list[str]
+    buttons: list[str]
+    widgets: list[str]
+    charts: list[tuple[float, float]]
+
+
+def squeezed(text: str) -> str:
+    """A text without spaces and ligatures, of which PDF has its own."""
+    return re.sub(r"\s+", "", unicodedata.normalize("NFKC", text))
+
+
+def _printed(page: Page) -> Paper:
+    headings = page.locator(":is(h1, h2, h3, h4, .pb-figure-title):visible").evaluate_all(TEXTS)
+    buttons = page.locator("article button").evaluate_all(TEXTS)
+    reader = PdfReader(io.BytesIO(page.pdf(format="A4")))
+    page.set_viewport_size(PAPER)
+    page.emulate_media(media="print")
+    return Paper(
+        [sheet.extract_text() for sheet in reader.pages],
+        [(float(one.mediabox.width), float(one.mediabox.height)) for one in reader.pages],
+        headings,
+        [text.strip() for text in buttons if text.strip()],
+        page.locator(WIDGETS).evaluate_all(SEEN),
+        page.locator("figure svg").evaluate_all(SIZES),
+    )
+
+
+@pytest.fixture(scope="module")
+def paper(built_site: Path, browser: Browser) -> Callable[..., Paper]:
+    """Prints a page as a reader sees it who has answered nothing, or who shows everything."""
+    known: dict[tuple[str, bool], Paper] = {}
+
+    def printed(name: str, *, everything: bool = True) -> Paper:
+        if (name, everything) not in known:
+            context = browser.new_context(viewport={"width": 1280, "height": 900})
+            page, complaints = context.new_page(), list[str]()
+            listen(page, complaints)
+            if everything:
+                page.add_init_script(SHOW_ALL)
+            page.goto((built_site / "topics" / f"{name}.html").as_uri())
+            known[name, everything] = _printed(page)
+            context.close()
+            assert complaints == []
+        return known[name, everything]
+
+    return printed
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_learn_takes_at_most_six_sheets_with_everything_shown(paper, topic):
+    assert len(paper(f"{topic}/learn").sheets) <= 6
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_summary_takes_exactly_one_sheet_of_a4(paper, topic):
+    summary = paper(f"{topic}/summary")
+    assert len(summary.sizes) == 1
+    assert summary.sizes[0] == pytest.approx(A4, abs=1)
+    assert all(squeezed(one) in squeezed(summary.sheets[0]) for one in summary.headings)
+    assert summary.sheets[0].count("holds") >= 4  # the verdicts of its laws
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_no_sheet_ends_with_a_heading(paper, name):
+    printed = paper(name)
+    assert len(printed.headings) > 1
+    ends = [squeezed(sheet) for sheet in printed.sheets]
+    assert [
+        (number, one)
+        for number, end in enumerate(ends, 1)
+        for one in printed.headings
+        if end.endswith(squeezed(one))
+    ] == []
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_paper_shows_nothing_that_one_operates(paper, name):
+    printed = paper(name)
+    assert printed.widgets == []
+    lines = {line.strip() for sheet in printed.sheets for line in sheet.splitlines()}
+    assert lines.isdisjoint(printed.buttons)
+    if name.endswith("/learn"):
+        assert len(printed.buttons) > 3  # on the screen
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_charts_have_a_sane_size_on_paper(paper, name):
+    charts = paper(name).charts
+    assert [size for size in charts if size[0] > WIDEST or size[1] > HIGHEST] == []
+    if name.endswith(("/learn", "/summary")):
+        assert charts
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_what_waits_for_an_answer_stays_closed_on_paper(paper, topic, built_site):
+    closed, opened = (
+        squeezed(" ".join(paper(f"{topic}/learn", everything=one).sheets)) for one in (False, True)
+    )
+    insight = r'<div class="pb-insight" data-after="[^"]+">(.*?)</div>'
+    html = (built_site / "topics" / topic / "learn.html").read_text(encoding="utf-8")
+    found = re.search(insight, html, re.DOTALL)
+    assert found
+    words = re.sub(r"<[^>]+>", "", found[1]).split(".")[0]
+    assert squeezed(words) in opened
+    assert squeezed(words) not in closed
+    assert "Thenumbersbehindthefigure" in opened
