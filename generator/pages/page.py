@@ -212,7 +212,9 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     items = topic.items if topic and book.is_reference else {}
     messages = given_away.messages(body, sheet.path, items, judged.evidence) if items else {}
     terms = frozenset(links.used)
-    return Printed(content.encode(), minutes, messages, terms, folio.assets)
+    # A summary draws the first state of a figure and loads none of the others.
+    loaded = {path: asset for path, asset in folio.assets.items() if path in content}
+    return Printed(content.encode(), minutes, messages, terms, loaded)
 
 
 def _tools(
