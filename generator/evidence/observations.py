@@ -1,98 +1,151 @@
-"""What is notable in an epoch: a closed set of detectors, at most one sentence an epoch.
+"""What a training curve shows, epoch by epoch: how the loss moves, its gap to validation, its end.
 
-Epochs in, sentences out. Authors write none of them, so no sentence can praise a run that did
-nothing. Thresholds stand here; the sentences hold no numbers, since the table beside them does.
+Epochs in, sentences out: each names a sentence of `ui.yml`, under `observations`, and the
+expressions of its values. Authors write none of them, so no sentence can praise a run that did
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from runners.traces.records import Epoch
 
 RISE_SHARE = 0.01  # of the loss before: more than this upwards is a rise
 PLATEAU_SHARE = 0.01  # of the loss before: less than this either way is a plateau
-DROP_SHARE = 0.05  # of the loss before: a largest drop below this is not worth a word
+DROP_SHARE = 0.05  # of the loss before: a largest drop below this is not named
 GAP_SHARE = 0.2  # of the training loss: validation further above it than this is a gap
 
-NOT_FINITE = "The loss is not a finite number any more."
-RISE = "The loss rises."
-GAP = "Validation loss moves away from training loss."
-TURN = "Validation loss is at its lowest; from here it rises."
-LARGEST_DROP = "The largest drop in loss."
-PLATEAU = "The loss barely moves."
-SENTENCES = frozenset({NOT_FINITE, RISE, GAP, TURN, LARGEST_DROP, PLATEAU})
+ORDINARY = frozenset({"start", "falls", "falls_less", "falls_more"})
 
 
-def observe(epochs: Sequence[Epoch]) -> dict[int, str]:
-    """The notable epochs, by epoch number; where two detectors see one, the graver one speaks."""
-    found: dict[int, str] = {}
-    for detect in _DETECTORS:
-        for epoch, sentence in detect(epochs):
-            found.setdefault(epoch, sentence)
-    return dict(sorted(found.items()))
+@dataclass(frozen=True)
+class Observation:
+    """A sentence about one epoch.
+
+    Attributes:
+        sentence: its name in `ui.yml`.
+        values: the expression of each value that the sentence shows.
+    """
+
+    sentence: str
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
-def _changes(epochs: Sequence[Epoch]) -> Iterator[tuple[int, float]]:
-    """The change of the loss as a share of the loss before, for each epoch after the first."""
-    for before, after in pairwise(epochs):
-        if before.loss and after.loss is not None:
-            yield after.epoch, (after.loss - before.loss) / abs(before.loss)
+def observe(epochs: Sequence[Epoch], run: str) -> list[list[Observation]]:
+    """The sentences about each epoch of a run, at least one for each.
+
+    Args:
+        epochs: what the run recorded.
+        run: its path, which the expressions begin with.
+    """
+    found: list[list[Observation]] = [[] for _ in epochs]
+    for detect in (_movements, _gap, _turn):
+        for position, one in detect(epochs, f"{run}.epochs"):
+            found[position].append(one)
+    return found
 
 
-def _not_finite(epochs: Sequence[Epoch]) -> Iterator[tuple[int, str]]:
-    for epoch in epochs:
+def _movements(epochs: Sequence[Epoch], path: str) -> Iterator[tuple[int, Observation]]:
+    """How the loss of each epoch compares with that of the epoch before."""
+    changes = _changes(epochs)
+    drop = _largest_drop(changes)
+    for position, epoch in enumerate(epochs):
+        change = changes[position]
+        is_last = position == len(epochs) - 1
         if epoch.loss is None:
-            yield epoch.epoch, NOT_FINITE
-            return
+            yield position, Observation("not_finite")
+        elif change is None:
+            yield position, Observation(_start(epoch) if position == 0 else "moves")
+        elif change > RISE_SHARE:
+            rise = f"({path}[{position}].loss / {path}[{position - 1}].loss - 1) | percent"
+            yield position, Observation("rises", {"change": rise})
+        elif position == drop:
+            yield position, Observation("largest_drop", _fall(path, position, "loss"))
+            if is_last:
+                yield position, Observation("still_falling")
+        elif change > -PLATEAU_SHARE:
+            yield position, Observation("last_plateau" if is_last else "plateau")
+        elif is_last:
+            yield position, _last(epochs, path)
+        else:
+            sentence = _beside(change, changes[position - 1])
+            yield position, Observation(sentence, _fall(path, position, "loss"))
 
 
-def _rise(epochs: Sequence[Epoch]) -> Iterator[tuple[int, str]]:
-    for epoch, change in _changes(epochs):
-        if change > RISE_SHARE:
-            yield epoch, RISE
+def _changes(epochs: Sequence[Epoch]) -> list[float | None]:
+    """The change of the loss as a share of the loss before; None where there is no such share."""
+    shares: list[float | None] = [None] if epochs else []
+    for before, after in pairwise(epochs):
+        is_share = before.loss is not None and before.loss > 0 and after.loss is not None
+        shares.append((after.loss - before.loss) / before.loss if is_share else None)  # type: ignore[operator]
+    return shares
 
 
-def _gap(epochs: Sequence[Epoch]) -> Iterator[tuple[int, str]]:
-    """The first epoch of the last stretch in which validation lies well above training."""
+def _largest_drop(changes: Sequence[float | None]) -> int | None:
+    drops = [(change, position) for position, change in enumerate(changes) if change is not None]
+    return min(drops)[1] if drops and min(drops)[0] < -DROP_SHARE else None
+
+
+def _start(epoch: Epoch) -> str:
+    validation = epoch.validation_loss
+    is_below = validation is not None and epoch.loss is not None and validation < epoch.loss
+    return "start_above_validation" if is_below else "start"
+
+
+def _beside(change: float, before: float | None) -> str:
+    if before is None or before >= 0:
+        return "falls"
+    return "falls_less" if change > before else "falls_more"
+
+
+def _last(epochs: Sequence[Epoch], path: str) -> Observation:
+    """What the last epoch gained, on training samples and on validation samples."""
+    position = len(epochs) - 1
+    before, after = (one.validation_loss for one in epochs[-2:])
+    values = _fall(path, position, "loss")
+    if before is None or after is None or before <= 0:
+        return Observation("last", values)
+    if after >= before:
+        return Observation("last_training_only", values)
+    gained = _fall(path, position, "validation_loss")["change"]
+    return Observation("last_both", {**values, "validation": gained})
+
+
+def _fall(path: str, position: int, name: str) -> dict[str, str]:
+    """The expression of a fall, as a share of the value one epoch before."""
+    share = f"(1 - {path}[{position}].{name} / {path}[{position - 1}].{name}) | percent"
+    return {"change": share}
+
+
+def _gap(epochs: Sequence[Epoch], path: str) -> Iterator[tuple[int, Observation]]:
+    """The first epoch of the last stretch in which validation is well above training."""
     start: int | None = None
-    for epoch in epochs:
+    for position, epoch in enumerate(epochs):
         if epoch.loss is None or epoch.validation_loss is None:
             continue
-        is_gap = epoch.validation_loss - epoch.loss > GAP_SHARE * abs(epoch.loss)
-        start = (start or epoch.epoch) if is_gap else None
+        is_gap = epoch.loss > 0 and epoch.validation_loss - epoch.loss > GAP_SHARE * epoch.loss
+        if not is_gap:
+            start = None
+        elif start is None:
+            start = position
     if start is not None:
-        yield start, GAP
+        gap = f"({path}[{start}].validation_loss / {path}[{start}].loss - 1) | percent"
+        yield start, Observation("gap", {"gap": gap})
 
 
-def _turn(epochs: Sequence[Epoch]) -> Iterator[tuple[int, str]]:
-    losses = [(e.validation_loss, e.epoch) for e in epochs if e.validation_loss is not None]
-    if losses and losses[-1][0] > min(losses)[0] * (1 + RISE_SHARE):
-        yield min(losses)[1], TURN
-
-
-def _largest_drop(epochs: Sequence[Epoch]) -> Iterator[tuple[int, str]]:
-    drops = [
-        (before.loss - after.loss, -after.epoch, before.loss)
-        for before, after in pairwise(epochs)
-        if before.loss is not None and after.loss is not None
+def _turn(epochs: Sequence[Epoch], _: str) -> Iterator[tuple[int, Observation]]:
+    """The epoch after which validation loss rises, and whether training loss still falls."""
+    known = [
+        (one.validation_loss, position)
+        for position, one in enumerate(epochs)
+        if one.validation_loss is not None
     ]
-    if drops and max(drops)[0] > DROP_SHARE * abs(max(drops)[2]):
-        yield -max(drops)[1], LARGEST_DROP
-
-
-def _plateau(epochs: Sequence[Epoch]) -> Iterator[tuple[int, str]]:
-    for epoch, change in _changes(epochs):
-        if abs(change) < PLATEAU_SHARE:
-            yield epoch, PLATEAU
-
-
-_DETECTORS: tuple[Callable[[Sequence[Epoch]], Iterator[tuple[int, str]]], ...] = (
-    _not_finite,
-    _rise,
-    _gap,
-    _turn,
-    _largest_drop,
-    _plateau,
-)
+    if not known or known[-1][0] <= min(known)[0] * (1 + RISE_SHARE):
+        return
+    lowest = min(known)[1]
+    there, last = epochs[lowest].loss, epochs[-1].loss
+    is_overfitting = there is not None and last is not None and last < there
+    yield lowest, Observation("turn_overfits" if is_overfitting else "turn")

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
-from generator.evidence.observations import observe
+from generator.evidence.observations import ORDINARY, Observation, observe
 from runners.traces.records import PredictionStep, Stage
 
 NUM_VALUES = 4
@@ -160,11 +160,11 @@ def _fact(expression: str, fact: object, folio: Folio) -> Markup:
 
 @dataclass(frozen=True)
 class EpochRow:
-    """One epoch: its cells and what a detector noticed."""
+    """One epoch: its cells and what the curve shows there."""
 
     epoch: int
     cells: list[Markup]
-    observation: str
+    observation: Markup
     is_notable: bool
 
 
@@ -178,17 +178,23 @@ def epochs(training: Training, folio: Folio) -> tuple[list[str], list[EpochRow]]
         for name in ("loss", "accuracy", "validation_loss", "validation_accuracy")
         if any(getattr(epoch, name) is not None for epoch in run.epochs)
     ]
-    notable = observe(run.epochs)
+    observed = observe(run.epochs, training.run)
     rows = [
         EpochRow(
             epoch.epoch,
             [folio.cell(f"{training.run}.epochs[{position}].{name}") for name in columns],
-            notable.get(epoch.epoch, folio.ui["table"]["nothing_notable"]),
-            epoch.epoch in notable,
+            Markup(" ").join(_sentence(one, folio) for one in observed[position]),
+            any(one.sentence not in ORDINARY for one in observed[position]),
         )
         for position, epoch in enumerate(run.epochs)
     ]
     return [folio.ui["figure"][name] for name in columns], rows
+
+
+def _sentence(one: Observation, folio: Folio) -> Markup:
+    """A sentence of `ui.yml` with its values, each of which links to its run."""
+    values = {name: f"{{{{ {expression} }}}}" for name, expression in one.values.items()}
+    return folio.line(folio.ui["observations"][one.sentence].format(**values))
 
 
 def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]:
