@@ -313,7 +313,7 @@ def test_a_machines_page_shows_forecast_beside_outcome_with_errors_as_they_are(c
     assert "all_reduce" in text
     assert 'pb-does-not-hold">wrong<' in text
     assert "figure-predicted" in text
-    assert "keeps the promise" in text
+    assert "reaches the nominal coverage" in text
     assert "short by" not in text
 
 
@@ -324,7 +324,7 @@ def test_a_shortfall_is_told_in_words_and_in_red_on_both_pages(copy):
         told = text.split('<strong class="pb-does-not-hold">short by')[1].split("</strong>")[0]
         assert told.endswith("percentage points")
         assert ">90<" in told
-    assert "keeps the promise" not in text
+    assert "reaches the nominal coverage" not in text
 
 
 def test_every_forecast_stands_beside_the_error_of_its_rerun(copy):
@@ -338,7 +338,7 @@ def test_every_forecast_stands_beside_the_error_of_its_rerun(copy):
     table = runs.split('pb-details pb-predicted"')[1].split("</table>")[0]
     assert ">25%</a>" in table.split('data-label="Error of a rerun"')[1].split("</td>")[0]
     assert "python -m runners rerun" not in text
-    assert "How far times repeat" in text
+    assert "How well times repeat" in text
 
 
 def test_a_rule_that_beats_the_forecasts_is_told_in_words_and_in_red(copy):

@@ -71,7 +71,7 @@ def test_the_frozen_book_has_a_page_of_every_mode(book):
 def test_learn_goes_from_a_guess_to_what_to_take_away(rendered):
     assert headings(rendered[LEARN]) == [
         "Guess first", "The idea", "The smallest real program", "Check yourself",
-        "What to take with you",
+        "Takeaway",
     ]  # fmt: skip
 
 

@@ -180,7 +180,7 @@ def test_the_summary_counts_what_the_verdicts_say(book):
     outcomes = judge(book, Evidence(book))
     laws = [one for one in outcomes.values() if one.claim.kind == "law"]
     holding = sum(one.verdict == "holds" for one in laws)
-    text = rendering.render(book)["evidence.md"].split("## What it comes to")[1].split("<table")[0]
+    text = rendering.render(book)["evidence.md"].split("## Summary")[1].split("<table")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", text).split())
     assert words.startswith(f"{holding} of {len(laws)} laws hold")
     assert f"{len(outcomes) - len(laws)} observations" in words

@@ -152,7 +152,7 @@ def test_a_law_that_breaks_with_its_run_is_red_on_every_page_that_uses_it(copy):
     copy.change_run("tiny_memory.halves_budget", status="failed")
     text = rendering.render(copy.load())[EXPERIMENT]
     notices = text[text.index("pb-notice") : text.index("pb-foot")]
-    assert "A run ended otherwise than declared:" in notices
+    assert "A run did not end as declared:" in notices
     assert "A law does not hold here:" in notices
     assert "Under the budget the split model completes." in notices
     assert 'pb-verdict pb-does-not-hold"' in text
@@ -256,7 +256,7 @@ def test_every_section_of_a_deep_lesson_stands_on_its_page_in_order(deep):
     ]
     for part in ("Foundation", "Before reading on", "Root cause", "Who holds what", "Insight"):
         assert part in deep
-    assert "2</span> ways in" in deep
+    assert "2</span> lessons" in deep
 
 
 def test_a_step_that_asks_before_reading_on_tells_only_after(deep):
@@ -366,7 +366,7 @@ def test_beside_the_reference_machine_a_changed_verdict_is_told(copy):
     assert "All have the same verdict." in alike
     copy.change_run("tiny_memory.halves_budget", machine="cpu-mine", status="failed")
     text = rendering.render(copy.load())["evidence.md"]
-    told = text.split("These have another verdict there:")[1].split("## Claims")[0]
+    told = text.split("These claims have another verdict there:")[1].split("## Claims")[0]
     assert "Under the budget the split model completes." in told
     assert "does not hold" in told
     assert "reference-frozen" in told

@@ -110,7 +110,7 @@ def test_tries_come_in_the_order_of_their_time(copy, tries_folder):
 def test_a_try_that_measured_no_such_value_says_how_it_ended(copy, tries_folder):
     keep(copy, status="diverged", epochs=[])
     row = own_rows(rendering.render(served(copy))[TRY])["1 The loss at the end"][0]
-    assert row[1] == "diverged; it measured no such value"
+    assert row[1] == "diverged; this run did not measure the value"
 
 
 def test_a_build_shows_no_try_and_reads_none(copy, tries_folder, rendered_frozen):

@@ -204,7 +204,7 @@ def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]
         run = folio.run(path)
         if run is None:
             continue
-        asked = run.error.requested_bytes if run.error else None
+        requested = run.error.requested_bytes if run.error else None
         rows.append(
             {
                 "run": path,
@@ -212,7 +212,9 @@ def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]
                 "css": "pb-holds" if run.status == "completed" else "pb-does-not-hold",
                 "outcome": folio.ui["statuses"][run.status],
                 "phase": run.error.phase.replace("_", " ") if run.error else "–",
-                "asked": folio.cell(f"{path}.error.requested_bytes") if asked else Markup("–"),
+                "requested": (
+                    folio.cell(f"{path}.error.requested_bytes") if requested else Markup("–")
+                ),
                 "budget": folio.cell(f"{path}.budget_bytes") if run.budget_bytes else Markup("–"),
                 "epochs": folio.cell(f"{path}.epochs | count"),
                 "loss": folio.cell(f"{path}.epochs[-1].loss") if run.epochs else Markup("–"),
