@@ -52,27 +52,23 @@ def _movements(epochs: Sequence[Epoch], path: str) -> Iterator[tuple[int, Observ
     """How the loss of each epoch compares with that of the epoch before."""
     changes = _changes(epochs)
     drop = _largest_drop(changes)
+    last = len(epochs) - 1
     for position, epoch in enumerate(epochs):
         change = changes[position]
-        is_last = position == len(epochs) - 1
         if epoch.loss is None:
             yield position, Observation("not_finite")
         elif change is None:
             yield position, Observation(_start(epoch) if position == 0 else "moves")
-        elif change > RISE_SHARE:
-            rise = f"({path}[{position}].loss / {path}[{position - 1}].loss - 1) | percent"
-            yield position, Observation("rises", {"change": rise})
         elif position == drop:
             yield position, Observation("largest_drop", _fall(path, position, "loss"))
-            if is_last:
-                yield position, Observation("still_falling")
-        elif change > -PLATEAU_SHARE:
-            yield position, Observation("last_plateau" if is_last else "plateau")
-        elif is_last:
+        elif -PLATEAU_SHARE < change <= RISE_SHARE:
+            yield position, Observation("last_plateau" if position == last else "plateau")
+        elif position == last and change < 0:
             yield position, _last(epochs, path)
         else:
-            sentence = _beside(change, changes[position - 1])
-            yield position, Observation(sentence, _fall(path, position, "loss"))
+            yield position, _step(position, change, changes[position - 1], path)
+    if drop is not None and drop == last:
+        yield last, Observation("still_falling")
 
 
 def _changes(epochs: Sequence[Epoch]) -> list[float | None]:
@@ -95,10 +91,15 @@ def _start(epoch: Epoch) -> str:
     return "start_above_validation" if is_below else "start"
 
 
-def _beside(change: float, before: float | None) -> str:
-    if before is None or before >= 0:
-        return "falls"
-    return "falls_less" if change > before else "falls_more"
+def _step(position: int, change: float, before: float | None, path: str) -> Observation:
+    """A rise, or a fall beside that of the epoch before."""
+    if change > 0:
+        rise = f"({path}[{position}].loss / {path}[{position - 1}].loss - 1) | percent"
+        return Observation("rises", {"change": rise})
+    sentence = "falls"
+    if before is not None and before < 0:
+        sentence = "falls_less" if change > before else "falls_more"
+    return Observation(sentence, _fall(path, position, "loss"))
 
 
 def _last(epochs: Sequence[Epoch], path: str) -> Observation:

@@ -28,16 +28,19 @@ def names(losses, validation=None):
 @pytest.mark.parametrize(
     ("losses", "validation", "expected"),
     [
-        ([2.0, 1.5, 1.2, 1.0, 0.9], None, ["start", "largest_drop", "falls_less", "falls_less", "last"]),
+        ([2.0, 1.5, 1.2, 1.0, 0.9], None,
+         ["start", "largest_drop", "falls_less", "falls_less", "last"]),
         ([2.0, 1.9, 1.2, 1.1], None, ["start", "falls", "largest_drop", "last"]),
         ([2.0, 1.5, 1.6, 1.4], None, ["start", "largest_drop", "rises", "last"]),
         ([2.0, 1.0, 0.999, 1.001], None, ["start", "largest_drop", "plateau", "last_plateau"]),
-        ([2.0, 1.96, 1.9, 1.8], None, ["start", "falls", "falls_more", "largest_drop still_falling"]),
+        ([2.0, 1.96, 1.9, 1.8], None,
+         ["start", "falls", "falls_more", "largest_drop still_falling"]),
         ([2.0, None, None], None, ["start", "not_finite", "not_finite"]),
         ([0.0, 1.0], None, ["start", "moves"]),
         ([2.0, 1.5, 1.0, 0.9], [1.8, 1.7, 1.5, 1.4],
          ["start_above_validation", "falls", "largest_drop gap", "last_both"]),
-        ([2.0, 1.5, 1.4], [2.0, 1.5, 1.6], ["start", "largest_drop turn_overfits", "last_training_only"]),
+        ([2.0, 1.5, 1.4], [2.0, 1.5, 1.6],
+         ["start", "largest_drop turn_overfits", "last_training_only"]),
         ([2.0, 1.5, 1.8], [2.0, 1.5, 1.6], ["start", "largest_drop turn", "rises"]),
         ([2.0], [2.1], ["start"]),
         ([], None, []),
@@ -53,7 +56,9 @@ def test_a_gap_that_closes_again_is_not_one():
 
 def test_a_number_is_an_expression_over_the_run():
     (_, (drop,), (last,)) = observe(epochs([2.0, 1.0, 0.9], [2.0, 1.0, 0.95]), "demo.run")
-    assert drop.values == {"change": "(1 - demo.run.epochs[1].loss / demo.run.epochs[0].loss) | percent"}
+    assert drop.values == {
+        "change": "(1 - demo.run.epochs[1].loss / demo.run.epochs[0].loss) | percent"
+    }
     assert last.values["validation"] == (
         "(1 - demo.run.epochs[2].validation_loss / demo.run.epochs[1].validation_loss) | percent"
     )
