@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (scaffold.CannotScaffoldError, topic_check.UnknownTopicError) as error:
         print(error, file=sys.stderr)
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}; no file was left torn", file=sys.stderr)
+        print(f"{error.filename}: {error.strerror}; every file is whole", file=sys.stderr)
     return 2
 
 
@@ -86,8 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
-    covering = verbs.add_parser("coverage", help="list who reads which field of a trace")
-    comparing = verbs.add_parser("compare", help="list claims that two machines judge otherwise")
+    covering = verbs.add_parser("coverage", help="list the readers of each field of a trace")
+    comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
     items = verbs.add_parser("items", help="report on items from readers' exported answers")
     blind = verbs.add_parser("blind", help="print sheets for blind readings, or record answers")
     new = verbs.add_parser("new", help="start a topic")
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     for verb in (build, check, items, blind, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
-    check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic alone, at once")
+    check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic only, which is faster")
     covering.add_argument("name", metavar="NAME", nargs="?", help="an experiment, or its run")
     comparing.add_argument("machine", metavar="A", help="a folder's name")
     comparing.add_argument("other", metavar="B", help="another folder's name")

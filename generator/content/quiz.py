@@ -236,7 +236,7 @@ class Complete(_Item):
         if any(len(row.cells) != len(self.columns) for row in self.rows):
             raise ValueError("each row needs as many cells as there are columns")
         if self.blank.row > len(self.rows) or self.blank.column > len(self.columns):
-            raise ValueError("the blank lies outside the table")
+            raise ValueError("the blank is outside the table")
         return self
 
 

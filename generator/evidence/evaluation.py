@@ -265,12 +265,12 @@ class Evidence:
         """The verdict on a claim, judged once.
 
         Raises:
-            ExpressionError: no claim has this id, or it leans on its own verdict.
+            ExpressionError: no claim has this id, or it depends on its own verdict.
         """
         if claim not in self.book.claims:
             raise ExpressionError(self.book.laws.lacks(claim))
         if claim in self._underway:
-            raise ExpressionError(f"claim {claim!r} leans on its own verdict")
+            raise ExpressionError(f"claim {claim!r} depends on its own verdict")
         if claim not in self._outcomes:
             self._underway.append(claim)
             outer, self.lacks = self.lacks, set()

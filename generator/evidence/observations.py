@@ -134,11 +134,12 @@ def _gap(epochs: Sequence[Epoch], path: str) -> Iterator[tuple[int, Observation]
             start = position
     if start is not None:
         gap = f"({path}[{start}].validation_loss / {path}[{start}].loss - 1) | percent"
-        yield start, Observation("gap", {"gap": gap})
+        sentence = "gap" if start < len(epochs) - 1 else "last_gap"
+        yield start, Observation(sentence, {"gap": gap})
 
 
 def _turn(epochs: Sequence[Epoch], _: str) -> Iterator[tuple[int, Observation]]:
-    """The epoch after which validation loss rises, and whether training loss still falls."""
+    """The epoch after which validation loss rises, and whether training loss falls below it."""
     known = [
         (one.validation_loss, position)
         for position, one in enumerate(epochs)
@@ -148,5 +149,5 @@ def _turn(epochs: Sequence[Epoch], _: str) -> Iterator[tuple[int, Observation]]:
         return
     lowest = min(known)[1]
     there, last = epochs[lowest].loss, epochs[-1].loss
-    is_overfitting = there is not None and last is not None and last < there
+    is_overfitting = there is not None and last is not None and last < min(there, known[-1][0])
     yield lowest, Observation("turn_overfits" if is_overfitting else "turn")

@@ -260,7 +260,7 @@ def _of_order(item: Order, evidence: Evidence) -> Key:
             if not is_reference(evidence, values[before], values[after]):
                 return OPEN
             both = f"{item.pieces[before].text!r} and {item.pieces[after].text!r}"
-            raise ItemError(("pieces", after, "by"), f"{both} come to the same value; no order")
+            raise ItemError(("pieces", after, "by"), f"{both} have the same value; no order")
     return Key(right=tuple(order))
 
 

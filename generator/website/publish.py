@@ -122,7 +122,7 @@ def publish(
             nothing would be left.
     """
     if content.resolve().is_relative_to(folder.resolve()):
-        raise OSError(errno.EINVAL, "pages may not stand where the content is", str(folder))
+        raise OSError(errno.EINVAL, "pages may not replace the content", str(folder))
     press = press or Press()
     files = site_files(book, content, press)
     change = bring_to(folder, files, seen)

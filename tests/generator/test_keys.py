@@ -105,7 +105,7 @@ MISTAKES = [
     ("        misconception: copies-save-memory\n        refuted_by: whole-needs-more",
      "        right_if: {claim: whole-peak}", "what-holds", "every option is right"),
     (f"by: \"{HALVES}\"", f"by: \"{WHOLE}\"", f"\"{WHOLE}\"}}\n      - {{text: the second",
-     "come to the same value; no order"),
+     "have the same value; no order"),
     (f", by: \"{HALVES}\"", "", "{text: the first layer", "by a value each; this one needs by:"),
     (", recorded: scale", f", recorded: scale, by: \"{HALVES}\"",
      f"\"{HALVES}\"}}\n      - {{text: l",

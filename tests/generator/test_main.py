@@ -107,7 +107,7 @@ def test_a_full_disk_is_one_line_and_leaves_whole_files(run, out, copy, monkeypa
     monkeypatch.setattr(publish, "_replace", full)
     code, _, said = run("build", "--out", str(out))
     assert code == 2
-    assert said.strip().endswith(": No space left on device; no file was left torn")
+    assert said.strip().endswith(": No space left on device; every file is whole")
     assert {path: path.read_bytes() for path in before} == before
 
 

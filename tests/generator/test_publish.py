@@ -31,7 +31,7 @@ def scripts(book, root):
 @pytest.mark.parametrize("folder", [".", "content", "content/../content"])
 def test_pages_never_take_the_place_of_what_they_are_made_from(copy, folder):
     before = sorted(copy.content.rglob("*"))
-    with pytest.raises(OSError, match="pages may not stand where the content is"):
+    with pytest.raises(OSError, match="pages may not replace the content"):
         publish.publish(copy.load(), copy.content, copy.content.parent / folder)
     assert sorted(copy.content.rglob("*")) == before
 

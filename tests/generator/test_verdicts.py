@@ -200,7 +200,7 @@ def test_verdicts_of_a_stale_trace_are_left_out_but_not_on_the_reference_machine
         ("'word'", "above", "tiny_memory.whole_budget.status", "compares numbers, not words"),
         ("1", "faster", PEAK, "compare samples"),
         ("tiny_training.single.timing.step", "equals", PEAK, "two single values"),
-        ("predicted('a-claim')", "equals", PEAK, "leans on its own verdict"),
+        ("predicted('a-claim')", "equals", PEAK, "depends on its own verdict"),
     ],
 )  # fmt: skip
 def test_a_claim_that_cannot_be_judged_is_an_error(book, predicted, relation, observed, said):
