@@ -30,6 +30,7 @@ UNITS: dict[Quantity, Unit] = {
     "bytes": units.BYTES,
     "seconds": units.SECONDS,
     "bytes_per_second": units.of_quotient(units.BYTES, units.SECONDS),
+    "share": units.SHARE,
     "plain": units.PLAIN,
 }
 

@@ -1,10 +1,22 @@
-"""How far a formula lies from what was measured, as a Value that says what it was made of."""
+"""A formula beside what was measured: both in one form, and how far apart they are."""
 
 from __future__ import annotations
 
 from generator.content.claim import Claim
+from generator.evidence import units
 from generator.evidence.units import UnitError
 from generator.evidence.value import ExpressionError, Value
+
+
+def in_one_form(
+    predicted: Value | None, observed: Value | None
+) -> tuple[Value | None, Value | None]:
+    """What is predicted of a share is a share too, though a formula made a plain number of it."""
+    if predicted is None or observed is None or observed.unit != units.SHARE:
+        return predicted, observed
+    if predicted.unit.is_number and predicted.form.way is None:
+        return predicted.shown(way="percent"), observed
+    return predicted, observed
 
 
 def relative_difference(predicted: Value | None, measured: Value | None) -> Value | None:

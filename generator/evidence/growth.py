@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from generator.content.exhibit import Growth
 from generator.evidence import quantifier, units
+from generator.evidence.difference import in_one_form
 from generator.evidence.value import AbsentError, ExpressionError, Value, numeric
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
     if x is None or measured is None:
         return None
     predicted = _value(growth.predicted, run, evidence) if growth.predicted else None
+    predicted, _ = in_one_form(predicted, measured)
     return GrowthRun(run, x, measured, predicted)
 
 

@@ -62,7 +62,7 @@ class CostTable(Naming):
         return list(dict.fromkeys([*laws, *self.claims]))
 
 
-Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "plain"]
+Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "share", "plain"]
 
 
 class CalculatorInput(Written):

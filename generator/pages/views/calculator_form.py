@@ -23,6 +23,7 @@ _UNITS: dict[Quantity, tuple[tuple[str, float], ...]] = {
     "bytes": _BYTES,
     "seconds": _TIMES,
     "bytes_per_second": tuple((f"{name}/s", size) for name, size in _BYTES),
+    "share": (("%", 0.01),),
 }
 MAX_DIGITS = 6  # of a start value that is no whole number
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from generator.checks import retraction_checks
 from generator.content.claim import Claim, Retraction
 from generator.evidence import law_formula, regime, units
+from generator.evidence.difference import in_one_form
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome, sides
@@ -139,7 +140,7 @@ def readable(outcome: Outcome, folio: Folio) -> tuple[Value | None, Value | None
 
 def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
     """Both sides, in one form, with digits enough to differ where the verdict says they do."""
-    predicted, observed = _in_one_form(outcome.predicted, outcome.observed)
+    predicted, observed = in_one_form(outcome.predicted, outcome.observed)
     if predicted is None or observed is None or predicted.number == observed.number:
         return predicted, observed
     if outcome.claim.relation == "equals" and outcome.verdict == "holds":
@@ -148,17 +149,6 @@ def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
         if str(predicted) != str(observed) or isinstance(predicted.number, str):
             break
         predicted, observed = predicted.shown(digits=digits), observed.shown(digits=digits)
-    return predicted, observed
-
-
-def _in_one_form(
-    predicted: Value | None, observed: Value | None
-) -> tuple[Value | None, Value | None]:
-    """What is predicted of a share is a share too, though a formula made a plain number of it."""
-    if predicted is None or observed is None or observed.unit != units.SHARE:
-        return predicted, observed
-    if predicted.unit.is_number and predicted.form.way is None:
-        return predicted.shown(way="percent"), observed
     return predicted, observed
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from generator.content.modes.cost import CostTable
-from generator.evidence.difference import relative_difference
+from generator.evidence.difference import in_one_form, relative_difference
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.law_formula import shown
 from generator.evidence.law_sides import on_run
@@ -34,7 +34,7 @@ def cost_rows(table: CostTable, folio: Folio) -> list[CostOnPage]:
         folio.run(found.run)
         folio.text.told.add(one.law)
         off = relative_difference(found.predicted, found.measured)
-        values = (found.predicted, found.measured, off)
+        values = (*in_one_form(found.predicted, found.measured), off)
         predicted, measured, off_by = (ABSENT if v is None else folio.show(v) for v in values)
         formula = one.formula or shown(claim)
         rows.append(

@@ -12,7 +12,7 @@ from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
 from generator.evidence.observations import ORDINARY, Observation, observe
-from runners.traces.records import PredictionStep, Stage
+from runners.traces.records import PredictionStep, Run, Stage
 
 NUM_VALUES = 4
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
@@ -217,6 +217,7 @@ def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]
                 ),
                 "budget": folio.cell(f"{path}.budget_bytes") if run.budget_bytes else Markup("–"),
                 "epochs": folio.cell(f"{path}.epochs | count"),
+                "peak": _fullest_peak(path, run, folio),
                 "loss": folio.cell(f"{path}.epochs[-1].loss") if run.epochs else Markup("–"),
                 "validated": (
                     folio.cell(f"{path}.validation.accuracy") if run.validation else Markup("–")
@@ -225,6 +226,13 @@ def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]
             }
         )
     return rows
+
+
+def _fullest_peak(path: str, run: Run, folio: Folio) -> Markup:
+    """The peak of the fullest rank, of a run whose memory was metered."""
+    if any(rank.memory is None for rank in run.ranks):
+        return Markup("–")
+    return folio.cell(f"{path}.ranks | each('memory.peak_bytes') | largest")
 
 
 def compared(written: Compared, folio: Folio) -> list[tuple[Markup, Markup, Markup]]:

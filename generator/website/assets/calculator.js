@@ -14,7 +14,8 @@
   var scales = {
     bytes: bytes,
     bytes_per_second: bytes.map((one) => [one[0], one[1] + "/s"]),
-    seconds: [[1e-6, "µs"], [1e-3, "ms"], [1, "s"]]
+    seconds: [[1e-6, "µs"], [1e-3, "ms"], [1, "s"]],
+    share: [[0.01, "%"]]
   };
 
   // Postfix, as generator/evidence/formula.py writes it.
@@ -40,7 +41,8 @@
     if (!isFinite(number)) return "–";
     var scale = (scales[quantity] || [[1, ""]]).reduce((kept, next) =>
       Math.abs(number) < next[0] ? kept : next);
-    return (written(number / scale[0], /^B|^$/.test(scale[1])) + "\u00a0" + scale[1]).trim();
+    return (written(number / scale[0], /^B|^$/.test(scale[1]))
+      + (scale[1] === "%" ? "" : "\u00a0") + scale[1]).trim();
   }
 
   document.querySelectorAll("[data-calculator] form").forEach((form) => {
