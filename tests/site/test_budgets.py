@@ -25,7 +25,6 @@ VARIANT_BYTES = 20_000  # gzipped: what a Recall page loads of a topic's questio
 # What these have until their text is shortened; they may shrink, and not grow.
 HEAVIER = {
     "topics/ddp/deep.html": (LESSON_ELEMENTS, 270_000),
-    "topics/multi-gpu/deep.html": (LESSON_ELEMENTS, 310_000),
 }
 OWN = "assets/"
 OF_THE_THEME = ("assets/javascripts/", "assets/stylesheets/")
