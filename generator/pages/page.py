@@ -35,6 +35,7 @@ from generator.pages import search_rank
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
     calculator_form,
+    claim_index,
     claims,
     costs,
     decisions,
@@ -266,7 +267,8 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "measured": measured,
         "experiment": sheet.experiment,
         "choices": lambda words: sift.choices(words, topics, folio),
-        "proof_groups": lambda: proof.groups(sheet.claim_groups, topics, folio),
+        "proof_groups": lambda: proof.groups(sheet.claim_groups, folio),
+        "claim_index": lambda: claim_index.index(sheet.claim_groups, topics, folio),
         "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
         "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
         "retraction": lambda one: retractions.retraction(one, topics, folio),

@@ -330,8 +330,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
     yield Sheet(
         EVIDENCE, "evidence.md.j2", named, words["evidence"]["title"],
         words["evidence"]["lede"], "content/claims", claim_groups=_by_experiment(judged.outcomes),
-        claim_topics=claim_topics, styles=(SIFT,),
-        has_toc=True,
+        claim_topics=claim_topics, has_toc=True,
     )  # fmt: skip
     first = _NO_HOME.model_copy(update={"statements": book.home.statements})
     sentences = [one for one in book.documents if isinstance(one.model, RetractionFile)]

@@ -11,6 +11,8 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import judge
 from generator.pages import rendering, sifting
+from generator.pages.press import Press
+from generator.pages.views import claim_index
 from generator.website import publish
 from runners.traces.measured import SampledSeconds
 
@@ -147,20 +149,46 @@ def test_every_law_stands_with_predicted_observed_error_and_verdict(book):
 FORMER = "    was: {its-old-name: tiny_training.averaged}\n"
 
 
+def index_of(book):
+    """Each claim of the index: its page, the marks, the verdicts of machines, its former ids."""
+    press = Press()
+    pages = press.printed(book)
+    script = press.assets[claim_index.PLACE].decode()
+    experiments, marks, verdicts, claims = json.loads(script[len("proofbook.claims(") : -3])
+    found = {
+        name: (experiments[at][1], marks[of].split(), verdicts[on], former)
+        for at, of, on, name, _, *former in claims
+    }
+    return pages, found
+
+
 def test_the_index_leads_to_every_claim_under_its_present_and_former_ids(copy):
     copy.edit(
         "claims/tiny_training.yml", "for: tiny_training.averaged\n",
         f"for: tiny_training.averaged\n{FORMER}",
     )  # fmt: skip
-    pages = rendering.render(copy.load())
-    for name in copy.load().claims:
-        row = pages["evidence.md"].split(f'id="claim-{name}"')[1].split("</tr>")[0]
-        page, anchor = re.search(r'href="([^"#]+)\.html#([^"]+)"', row).groups()
-        assert anchor == f"claim-{name}"
-        assert f'id="{anchor}"' in pages[f"{page}.md"]
-        assert 'class="pb-on pb-verdict' in row
-    row = pages["evidence.md"].split('<span id="claim-its-old-name">')[1].split("</tr>")[0]
-    assert "#claim-averaged-bytes" in row
+    book = copy.load()
+    pages, found = index_of(book)
+    assert f'data-claims="{claim_index.PLACE}"' in pages["evidence.md"].decode()
+    assert sorted(found) == sorted(book.claims)
+    for name, (page, marks, verdicts, _) in found.items():
+        assert f'id="claim-{name}"' in pages[page.replace(".html", ".md")].decode()
+        assert f"k-{book.claims[name].kind}" in marks
+        assert verdicts
+    assert found["averaged-bytes@tiny_training.averaged"][3] == ["its-old-name"]
+
+
+def test_the_index_has_the_verdict_of_each_machine(desk):
+    file = desk.trace("tiny_training", "desk")
+    file.write_text(json.dumps(scaled_times(json.loads(file.read_text()), 0.25)))
+    book = desk.load("reference-frozen")
+    _, found = index_of(book)
+    judged = there(desk)
+    for name, (_, marks, verdicts, _) in found.items():
+        of_desk = [css for places, machines, _, css in verdicts if "desk" in machines.split(", ")]
+        wanted = judged[name].verdict.replace("_", "-") if name in judged else None
+        assert of_desk == ([f"pb-{wanted}"] if wanted else [])
+        assert (f"m1-v-{wanted}" in marks) == bool(wanted)
 
 
 def test_a_claim_leads_back_to_the_lessons_that_use_it(book):

@@ -110,15 +110,6 @@ def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, o
     assert links.last.evaluate("one => one === document.activeElement")
 
 
-def test_a_former_place_of_a_claim_leads_to_its_numbers(frozen_site, open_page):
-    page = open_page(frozen_site / "evidence.html")
-    row = page.locator("tr[id^=claim-]").first
-    anchor = row.get_attribute("id")
-    page.goto(f"{(frozen_site / 'evidence.html').as_uri()}#{anchor}")
-    page.wait_for_url(f"**/evidence/*.html#{anchor}")
-    assert page.locator(f"[id='{anchor}']").is_visible()
-
-
 def test_the_search_is_loaded_on_the_first_focus_of_its_field(frozen_site, open_page):
     page = open_page(frozen_site / TRACE)
     loaded = "performance.getEntriesByType('resource').map(one => one.name).join()"

@@ -1,4 +1,4 @@
-"""Filters over claims and sentences, which work where no script may run."""
+"""Filters over statements, which work where no script may run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import pytest
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(params=["evidence.html", "retracted.html"])
-def page(request, frozen_site, open_page):
-    return open_page(frozen_site / request.param, java_script_enabled=False)
+@pytest.fixture
+def page(frozen_site, open_page):
+    return open_page(frozen_site / "retracted.html", java_script_enabled=False)
 
 
 def visible(page):
@@ -43,16 +43,6 @@ def test_show_all_shows_all_again(page):
     page.locator(".pb-sift [type=reset]").click()
     assert visible(page) == page.locator(".pb-one").count()
     assert not page.locator(".pb-shown").is_visible()
-
-
-def test_a_link_to_a_claim_shows_it_whatever_is_chosen(frozen_site, open_page):
-    page = open_page(frozen_site / "evidence.html")
-    law = page.locator('.pb-one[data-is~="k-law"]').first.get_attribute("id")
-    page.select_option("#sift-kind", "k-observation")
-    assert not page.locator(f"#{law}").is_visible()
-    page.evaluate("id => { location.hash = id }", law)
-    page.wait_for_url("**/evidence/*.html#*")
-    page.locator(f"#{law}").wait_for(state="visible")
 
 
 def test_choices_have_names_and_are_worked_with_the_keyboard(page):

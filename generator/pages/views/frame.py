@@ -19,6 +19,7 @@ MINUTES_PER_ITEM = 0.5
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
     "sources": ('data-v="', "<table", 'class="pb-terms"'),
+    "claims": ("data-claims=",),
     "quiz": ('class="pb-item',),
     "recall": ("data-recall=",),
     "stepper": ("data-stepper",),

@@ -1,7 +1,7 @@
 """The book's proof: every claim with what was predicted and observed on each machine there is.
 
 Claims stand on the page of the experiment that they rest on. The index says what they come to: how
-many laws hold, how many observations there are, where a law was furthest off; and each verdict.
+many laws hold, how many observations there are, and where a law was furthest off.
 """
 
 from __future__ import annotations
@@ -18,11 +18,8 @@ from generator.evidence.difference import off_by
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import parts
-from generator.evidence.provenance import PageText
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome
-from generator.figures.picture import plain
-from generator.pages import sifting
 from generator.pages.views.claims import (
     css_of,
     domain_of,
@@ -100,74 +97,16 @@ class Furthest:
 
 
 @dataclass(frozen=True)
-class Said:
-    """The verdict of one machine, or of several that agree: their names, and their marks."""
-
-    machines: str
-    places: str
-    words: str
-    css: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """A claim in the index: what it says, as plain text, and each machine's verdict."""
-
-    claim: Claim
-    says: str
-    place: str
-    marks: str
-    said: tuple[Said, ...]
-
-
-@dataclass(frozen=True)
 class Group:
-    """The claims of one experiment."""
+    """What the claims of one experiment come to; without a name, of those that rest on no run."""
 
     experiment: str
-    question: str
     tally: Tally
-    lines: tuple[Line, ...]
 
 
-def groups(
-    by_experiment: Sequence[tuple[str, tuple[str, ...]]],
-    topics: Mapping[str, tuple[str, ...]],
-    folio: Folio,
-) -> list[Group]:
-    """Every claim by experiment, a line each."""
-    return [
-        Group(
-            experiment=name,
-            question=folio.book.traces[name].trace.question if name in folio.book.traces else "",
-            tally=tally(claims, folio),
-            lines=tuple(_line(claim, topics.get(claim, ()), folio) for claim in claims),
-        )
-        for name, claims in by_experiment
-    ]
-
-
-def _line(name: str, topics: tuple[str, ...], folio: Folio) -> Line:
-    claim = folio.book.claims[name]
-    found = list(_outcomes(name, folio))
-    by_verdict: dict[str, list[tuple[str, str]]] = {}
-    for outcome, machine, place, _, _ in found:
-        by_verdict.setdefault(css_of(outcome), []).append((machine, sifting.machine_mark(place)))
-    words = {css_of(outcome): folio.ui["verdicts"][outcome.verdict] for outcome, *_ in found}
-    verdicts = [(mark, css.removeprefix("pb-")) for css, of in by_verdict.items() for _, mark in of]
-    differs = any(one[-1] for one in found)
-    return Line(
-        claim=claim,
-        says=plain(PageText(folio.evidence, 0).line(claim.says)),
-        place=folio.claim_place(name),
-        marks=sifting.marks(topics, claim.kind, verdicts, differs=differs),
-        said=tuple(
-            Said(
-                ", ".join(name for name, _ in of), " ".join(mark for _, mark in of), words[css], css
-            )
-            for css, of in by_verdict.items()
-        ),
-    )
+def groups(by_experiment: Sequence[tuple[str, tuple[str, ...]]], folio: Folio) -> list[Group]:
+    """Every experiment that claims rest on."""
+    return [Group(name, tally(claims, folio)) for name, claims in by_experiment]
 
 
 def proofs_of(
@@ -191,12 +130,12 @@ def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Proof:
         lessons=lessons,
         judged=tuple(
             _judgement(outcome, machine, evidence, folio, differs)
-            for outcome, machine, _, evidence, differs in _outcomes(name, folio)
+            for outcome, machine, _, evidence, differs in outcomes_of(name, folio)
         ),
     )
 
 
-def _outcomes(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, int, Evidence, bool]]:
+def outcomes_of(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, int, Evidence, bool]]:
     """A claim on the machine shown, then on the others that have measured what it needs.
 
     Yields:

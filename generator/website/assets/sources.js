@@ -116,20 +116,17 @@
     });
   }
 
-  // A link to a claim of the index goes on to its numbers; one into a fold opens it.
+  // A link into a fold opens it.
   function arrive() {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (!target) return;
-    const row = target.closest("tr.pb-one");
-    const link = row && row.querySelector("a");
-    const fold = target.closest("details");
-    if (link) location.replace(link.href);
-    else if (fold) fold.open = true;
+    const fold = target && target.closest("details");
+    if (fold) fold.open = true;
   }
   window.addEventListener("hashchange", arrive);
   arrive();
 
-  document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts, .pb-terms").forEach((table) => {
+  // The links of a table, of which one at a time is a stop of the Tab key.
+  function stop(table) {
     if (table.parentElement.closest("table")) return;
     const links = Array.from(table.querySelectorAll("a[href]"));
     const frame = table.closest(".pb-scroll");
@@ -147,5 +144,7 @@
       next.tabIndex = 0;
       next.focus();
     });
-  });
+  }
+  document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts, .pb-terms").forEach(stop);
+  window.proofbook.stop = stop;
 })();
