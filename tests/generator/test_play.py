@@ -311,7 +311,7 @@ def test_the_example_of_the_readme_is_all_that_the_next_figure_needs(tmp_path):
     book = copy_of_the_book(tmp_path / "book")
     lesson = book / "content" / "topics" / "multi-gpu" / "deep.yml"
     text = lesson.read_text()
-    before = "  - title: Splitting over devices, or over time\n"
+    before = "  - title: Tokens instead of samples\n"
     assert before in text
     lesson.write_text(text.replace(before, f"{before}    figure: two-widths\n") + _example())
     loaded = _loaded(book)
