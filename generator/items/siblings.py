@@ -1,18 +1,20 @@
-"""The runs on which a question can be asked again: the other runs of the laws that it names.
+"""The runs on which a question can be asked again: the other runs of its laws.
 
-In: an item that asks for a number, and the evidence. Out: mappings of runs, as an author writes
-them under `variants:`. An option in words may be true of one run of a law and not of another, so
-for other kinds of items only an author can say where they may be asked.
+In: an item, and the evidence. Out: mappings of runs, as an author writes them under `variants:`.
 
-An item names a verdict such as `ddp-bytes-follow-model@growth.ddp_ranks_4`. The law behind it was
-judged on other runs as well, under the same regime, so the question can be asked there. All runs
-that the item reads change in the same way: where one of them shares a setting in which the two runs
-of the law differ, its counterpart has the new one. No mapping is made where a word would become
-untrue: where a setting that is a word differs and the text does not print it, where the text spells
-a number that differs, or where a run ended otherwise; nor where what decides an answer would stay
-with a run that is replaced. What the item
-shows as further evidence (`claims:`) and stays with such a run is left out. `variants.py` checks
-the rest.
+A law is an item's where the item names a verdict of it, such as
+`ddp-bytes-follow-model@growth.ddp_ranks_4`, or where the law holds of a run that the answer is read
+off. The law was judged on other runs as well, under the same regime, so the question can be asked
+there. All runs that the item reads change in the same way: where one of them shares a setting in
+which the two runs of the law differ, its counterpart has the new one.
+
+No mapping is made where a word would become untrue: where a setting that is a word differs and the
+text does not print it; where the text spells a number that differs, or says a word by which only
+one of the two runs is called; or where a run ended otherwise. Nor is one made where what decides an
+answer would stay with a run that is replaced, or comes to another verdict on the run in its place.
+An option in words is as true there as here only if its claims are, and if it does not say how much.
+What the item shows as further evidence (`claims:`) and stays with such a run is left out.
+`variants.py` checks the rest.
 """
 
 from __future__ import annotations
@@ -21,8 +23,21 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
+from generator.content import prose
 from generator.content.documents import fields_of
-from generator.content.quiz import Complete, Item, Number, Predict
+from generator.content.errors import ContentError
+from generator.content.quiz import (
+    Choice,
+    Complete,
+    FaultyLine,
+    Item,
+    Number,
+    Order,
+    Predict,
+    Several,
+)
+from generator.evidence.value import ExpressionError, Value
+from generator.items.keys import asked_for, value_of
 from runners.traces.records import Run
 
 if TYPE_CHECKING:
@@ -32,31 +47,98 @@ if TYPE_CHECKING:
 _RUN = re.compile(r"\b[a-z_]+\.[a-z0-9_]+\b")
 _VERDICT = re.compile(r"\b([a-z][a-z0-9]*(?:-[a-z0-9]+)+)(?:@([a-z_]+\.[a-z0-9_]+))?")
 _NOT_SEVERAL = (None, 0, 1)
+_WORD = re.compile(r"[^\W_]+")
+_HOW_MUCH = re.compile(
+    r"\b(?:about|almost|barely|far|few|hardly|large|little|many|most|mostly|much|nearly|"
+    r"roughly|several|small|times)\b",
+    re.IGNORECASE,
+)
+_ANYWHERE = frozenset(
+    {"each", "from", "over", "rank", "ranks", "than", "that", "the", "their", "under", "with"}
+)
 Settings = Mapping[str, object]
 
 
 def mappings(item: Item, evidence: Evidence) -> list[dict[str, str]]:
     """What to replace for each run of the item's laws, in the order of their `for:`."""
     found: list[dict[str, str]] = []
-    if not isinstance(item, Number | Predict | Complete):
+    if isinstance(item, FaultyLine):  # it is about a program
         return found
-    fields = list(fields_of(item))
+    book, fields = evidence.book, list(fields_of(item))
     text = "\n".join(one.text for one in fields)
     own = "\n".join(one.text for one in fields if one.name != "claims")
-    read = {run for run in _RUN.findall(text) if evidence.book.run(run)}
-    named = [one for one in _VERDICT.finditer(text) if one[0] in evidence.book.claims]
+    said = "\n".join(prose.around(one.text) for one in fields if one.mark in ("line", "prose"))
+    read = {run for run in _RUN.findall(text) if book.run(run)}
+    named = [one for one in _VERDICT.finditer(text) if one[0] in book.claims]
     judged = {one[0]: set(evidence.outcome(one[0]).runs) for one in named if one[0] in own}
-    for law, run in dict.fromkeys((one[1], one[2]) for one in named if one[2]):
-        for verdict in evidence.book.laws.of_law.get(law, ()):
-            runs = _moved(read, run, verdict.partition("@")[2], evidence.book)
+    laws = [(one[1], one[2]) for one in named if one[2]]
+    for law, run in dict.fromkeys([*laws, *_answering(item, evidence)]):
+        for verdict in book.laws.of_law.get(law, ()):
+            runs = _moved(read, run, verdict.partition("@")[2], book)
             if (
                 runs
                 and runs not in found
-                and _prints_words(text, runs, evidence.book)
-                and _follows(judged, runs, evidence.book)
+                and _prints_words(text, runs, book)
+                and _is_decided_there(item, runs, evidence)
+                and not _is_called_otherwise(said, f"{law}@{run}", verdict, runs, book)
+                and _follows(judged, runs, evidence)
             ):
                 found.append(runs)
     return found
+
+
+def _is_decided_there(item: Item, runs: Mapping[str, str], evidence: Evidence) -> bool:
+    """Whether the laws alone decide which options are right, on the replaced runs as well.
+
+    Options that say how much are left out: no law says whether that is true of another run.
+    """
+    if not isinstance(item, Choice | Several):
+        return True
+    if any(_HOW_MUCH.search(f"{one.text} {one.why}") for one in item.options):
+        return False
+    deciding = [one.right_if.claim for one in item.options if one.right_if]
+    known = evidence.book.claims
+    return bool(deciding) and all(
+        name in known and runs.keys() & set(evidence.outcome(name).runs) for name in deciding
+    )
+
+
+def _answering(item: Item, evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """The laws that hold of a run which the answer to an item reads, each with that run.
+
+    What is right is worked out from the run itself, so a law only says which runs are alike.
+    """
+    answered = {
+        f"{leaf.origin.experiment}.{leaf.origin.run}"
+        for answer in _answers(item, evidence)
+        for leaf in answer.leaves
+        if leaf.origin and leaf.origin.run
+    }
+    for law, verdicts in evidence.book.laws.of_law.items():
+        for run in (one.partition("@")[2] for one in verdicts):
+            if run in answered and len(verdicts) > 1 and _holds(f"{law}@{run}", evidence):
+                yield law, run
+
+
+def _answers(item: Item, evidence: Evidence) -> Iterator[Value]:
+    """The values that decide what is right, of an item that is about numbers."""
+    asked = []
+    if isinstance(item, Number | Predict | Complete):
+        asked = [asked_for(item)[1]]
+    elif isinstance(item, Order):
+        asked = [piece.by for piece in item.pieces if piece.by]
+    for expression in asked:
+        try:
+            answer = value_of(evidence, expression)
+        except (ContentError, ExpressionError):
+            continue
+        if answer is not None:
+            yield answer
+
+
+def _holds(verdict: str, evidence: Evidence) -> bool:
+    is_law = evidence.book.claims[verdict].kind == "law"
+    return is_law and evidence.outcome(verdict).verdict == "holds"
 
 
 def without_stale_claims(variant: Item, runs: Mapping[str, str], evidence: Evidence) -> Item:
@@ -74,11 +156,11 @@ def _prints_words(text: str, runs: Mapping[str, str], book: Book) -> bool:
     A number that is nothing or one on one side, such as a batch without microbatches, counts as a
     word.
     """
-    printed = {
+    printed = [
         (name, shown.settings[name])
         for run, name in re.findall(r"\b([a-z_]+\.[a-z0-9_]+)\.settings\.(\w+)", text)
         if run in runs and (shown := book.run(run)) and name in shown.settings
-    }
+    ]
     for old, new in runs.items():
         before, after = book.run(old), book.run(new)
         if before is None or after is None:
@@ -91,12 +173,39 @@ def _prints_words(text: str, runs: Mapping[str, str], book: Book) -> bool:
     return True
 
 
-def _follows(judged: Mapping[str, set[str]], runs: Mapping[str, str], book: Book) -> bool:
-    """Whether each verdict that is judged on a replaced run exists for the run in its place."""
+def _is_called_otherwise(
+    said: str, verdict: str, other: str, runs: Mapping[str, str], book: Book
+) -> bool:
+    """Whether a text says a word by which a replaced run is called, and not the one in its place.
+
+    A run is called by its name and, in a law, by `called:`, such as *the wide model*.
+    """
+    words = {word.lower() for word in _WORD.findall(said)}
+    names = [(old.partition(".")[2], new.partition(".")[2]) for old, new in runs.items()]
+    names.append((_called(verdict, book), _called(other, book)))
+    return any(words & (_names(old) - _names(new)) for old, new in names)
+
+
+def _called(verdict: str, book: Book) -> str:
+    cases = book.claims[verdict].cases
+    return cases[0].called or "" if cases else ""
+
+
+def _names(text: str) -> set[str]:
+    found = {word.lower() for word in _WORD.findall(text)}
+    return {word for word in found if len(word) > 2 and word not in _ANYWHERE}
+
+
+def _follows(judged: Mapping[str, set[str]], runs: Mapping[str, str], evidence: Evidence) -> bool:
+    """Whether each verdict that is judged on a replaced run is the same on the run in its place."""
     for name, its_runs in judged.items():
-        law, _, run = name.partition("@")
-        if its_runs & runs.keys() and f"{law}@{runs.get(run, '')}" not in book.claims:
-            return False
+        if its_runs & runs.keys():
+            law, _, run = name.partition("@")
+            there = f"{law}@{runs.get(run, '')}"
+            if there not in evidence.book.claims:
+                return False
+            if evidence.outcome(there).verdict != evidence.outcome(name).verdict:
+                return False
     return True
 
 
@@ -124,7 +233,10 @@ def _moved(read: Set[str], run: str, other: str, book: Book) -> dict[str, str] |
         if len(own) != 1:
             return None
         found[path] = own[0][0]
-    return None if read & set(found.values()) else found  # it compares these runs already
+    others = set(found.values())
+    if read & others or len(others) < len(found):  # it compares these runs already, or no two
+        return None
+    return found
 
 
 def _alike(path: str, shown: Run, change: Set[str], book: Book) -> Iterator[tuple[str, Run]]:

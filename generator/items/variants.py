@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from generator.content import names, prose
 from generator.content.documents import fields_of
 from generator.content.errors import ContentError
-from generator.content.quiz import Item
+from generator.content.quiz import Choice, Complete, Item, Number, Order, Predict, Several
 from generator.content.words import marks
 from generator.content.yaml_source import Path
-from generator.evidence.value import AbsentError, ExpressionError
+from generator.evidence.value import AbsentError, ExpressionError, Value
 from generator.items import evidence_checks, siblings
 from generator.items.item_seen import option_text
-from generator.items.keys import key_of
+from generator.items.keys import is_same, key_of, tolerance_of, value_of
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -33,7 +33,38 @@ _COUNTS = {
     for number, word in enumerate(("two", "three", "four", "five", "six", "seven", "eight"), 2)
 }
 _COUNT = re.compile(rf"\b(?:{'|'.join(_COUNTS)})\b", re.IGNORECASE)
+_RANKS = re.compile(
+    rf"\b({'|'.join(_COUNTS)})\b"
+    r"(?:(?= (?:equal )?(?:ranks|devices|processes|stages|shards)\b)|(?<=\bpart in \w{3})"
+    r"|(?<=\bpart in \w{4})|(?<=\bpart in \w{5}))",
+    re.IGNORECASE,
+)
+# What there are as many of, however many ranks there are.
+_OF_NO_RANKS = re.compile(
+    r" (?:copies that|directions|layers|missing|moments|numbers for each parameter|passes|payloads|"
+    r"quantities|schedules|tensors)\b"
+)
+_CODE = re.compile(
+    r"`(?![^`]*\b[np]\b)[^`]*`"
+)  # a formula of `n` or `p` ranks says no number of them
+_DIGITS = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _NO_KEY = "this variant has no single answer on the runs shown"
+
+
+class Ranks(NamedTuple):
+    """How many ranks the runs of a question have, and the run of a variant that has others."""
+
+    num: int
+    run: str
+
+    def said(self, text: str) -> str:
+        """A text whose spelled numbers of ranks are those of the variant."""
+        return _RANKS.sub(
+            lambda at: f"{{{{ {self.run}.world_size }}}}" if self._is(at[1]) else at[0], text
+        )
+
+    def _is(self, word: str) -> bool:
+        return _COUNTS[word.lower()] == self.num
 
 
 def variants_of(item: Item, evidence: Evidence) -> list[Item]:
@@ -56,8 +87,26 @@ def _variants_of(item: Item, evidence: Evidence) -> list[Item]:
 
 def _variant(item: Item, runs: Mapping[str, str], number: int, evidence: Evidence) -> Item:
     named = {"id": f"{item.id}-variant-{number}", "variants": []}
-    variant = _on(item, runs).model_copy(update=named)
-    return siblings.without_stale_claims(variant, runs, evidence)
+    variant = _on(item, runs, _ranks(runs, evidence)).model_copy(update=named)
+    return _without_clashes(siblings.without_stale_claims(variant, runs, evidence), evidence)
+
+
+def _without_clashes(variant: Item, evidence: Evidence) -> Item:
+    """A variant without the slips that come to the same as another slip on these runs."""
+    if not isinstance(variant, Number | Predict | Complete):
+        return variant
+    known: list[Value] = []
+    kept = []
+    for slip in variant.slips:
+        try:
+            value = value_of(evidence, slip.gives)
+        except (ContentError, ExpressionError):
+            return variant
+        if value and any(is_same(value, one, tolerance_of(variant)) for one in known):
+            continue
+        kept.append(slip)
+        known += [value] if value else []
+    return variant.model_copy(update={"slips": kept})
 
 
 def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
@@ -95,32 +144,53 @@ def _wrong(item: Item, runs: Mapping[str, str], variant: Item, evidence: Evidenc
     if not found:
         found = [message for _, message in evidence_checks.mistakes(variant, evidence)]
     has_key = not found and _is_answerable(variant, evidence)
+    if has_key:
+        found = [*_told_apart(variant, evidence), *_reordered(item, variant, evidence)]
     if not found and not has_key and evidence.book.is_reference:
         found = [_NO_KEY]
-    if has_key and _is_same(item, variant, evidence):
+    if not found and has_key and _is_same(item, variant, evidence):
         found = ["this variant reads like the question itself; choose runs that differ"]
     return found
 
 
-def _on(model: ModelT, runs: Mapping[str, str]) -> ModelT:
+def _ranks(runs: Mapping[str, str], evidence: Evidence) -> Ranks | None:
+    """The ranks of all runs that are replaced, where those in their place have others."""
+    found = {
+        (before.world_size, after.world_size)
+        for old, new in runs.items()
+        if (before := evidence.book.run(old)) and (after := evidence.book.run(new))
+    }
+    if len(found) != 1:
+        return None
+    ((num, there),) = found
+    return Ranks(num, next(iter(runs.values()))) if there not in (1, num) else None
+
+
+def _on(model: ModelT, runs: Mapping[str, str], ranks: Ranks | None = None) -> ModelT:
     """A part of an item with its runs replaced, in texts, expressions and the names of claims."""
     changed = {
-        name: _replaced(getattr(model, name), mark, runs)
+        name: _replaced(getattr(model, name), mark, runs, ranks)
         for name, _, mark in marks(type(model))
         if name != "variants"
     }
     return model.model_copy(update=changed)
 
 
-def _replaced(value: Any, mark: str | None, runs: Mapping[str, str]) -> Any:  # noqa: ANN401
+def _replaced(
+    value: Any,  # noqa: ANN401
+    mark: str | None,
+    runs: Mapping[str, str],
+    ranks: Ranks | None,
+) -> Any:  # noqa: ANN401
     if isinstance(value, BaseModel):
-        return _on(value, runs)
+        return _on(value, runs, ranks)
     if isinstance(value, list):
-        return [_replaced(one, mark, runs) for one in value]
+        return [_replaced(one, mark, runs, ranks) for one in value]
     if not isinstance(value, str):
         return value
     if mark in ("line", "prose"):
-        return _claims_on(names.of_text(value, runs), runs)
+        text = _claims_on(names.of_text(value, runs), runs)
+        return ranks.said(text) if ranks else text
     if mark == "expression":
         return _claims_on(names.of_expression(value, runs), runs)
     return runs.get(value, _claims_on(value, runs))
@@ -156,8 +226,10 @@ def _foreign(item: Item, runs: Mapping[str, str], evidence: Evidence) -> Iterato
 def _counted(item: Item, runs: Mapping[str, str], evidence: Evidence) -> Iterator[str]:
     """A number that the text spells, where the variant has another one.
 
-    With another number of ranks, any spelled number may be theirs.
+    With another number of ranks, a spelled number may be theirs unless it counts something else,
+    as in *two moments*. Where it is theirs by its words, as in *four ranks*, a variant prints them.
     """
+    ranks = _ranks(runs, evidence)
     for old, new in runs.items():
         before, after = evidence.book.run(old), evidence.book.run(new)
         if before is None or after is None:
@@ -168,11 +240,34 @@ def _counted(item: Item, runs: Mapping[str, str], evidence: Evidence) -> Iterato
         for field in fields_of(item):
             if field.mark not in ("line", "prose"):
                 continue
-            for spelled in _COUNT.findall(prose.around(field.text)):
-                if is_other or _COUNTS[spelled.lower()] in changed:
+            text = ranks.said(field.text) if ranks else field.text
+            written = {int(one) for code in _CODE.findall(text) for one in _DIGITS.findall(code)}
+            if written & ({before.world_size} if is_other else set()) | written & changed:
+                yield f"a number in code stands in {field.name}:, and {new} has another one"
+            for found in _COUNT.finditer(plain := prose.around(text)):
+                spelled, noun = found[0], plain[found.end() :]
+                is_theirs = is_other and not _OF_NO_RANKS.match(noun)
+                if is_theirs or _COUNTS[spelled.lower()] in changed:
                     what = "number of ranks; print `world_size`" if is_other else "one; print it"
                     said = f"{spelled!r} stands in {field.name}:"
                     yield f"{said}, and {new} has another {what} instead"
+
+
+def _told_apart(variant: Item, evidence: Evidence) -> Iterator[str]:
+    """Two options that read alike, of which one may be right."""
+    texts = [evidence.plain(option_text(one)) for one in getattr(variant, "options", ())]
+    for text in texts:
+        if texts.count(text) > 1:
+            yield f"two options of this variant read {text!r}; choose runs that differ"
+            return
+
+
+def _reordered(item: Item, variant: Item, evidence: Evidence) -> Iterator[str]:
+    """Another order or other options: what explains the answer was written for the item's own."""
+    if not isinstance(item, Choice | Several | Order) or not _is_answerable(item, evidence):
+        return
+    if key_of(item, evidence).right != key_of(variant, evidence).right:
+        yield "another answer is right in this variant, and the explanations are of the item's own"
 
 
 def _is_same(item: Item, variant: Item, evidence: Evidence) -> bool:

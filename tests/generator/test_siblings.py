@@ -63,7 +63,21 @@ WIDE = {"run": "large_model.wide_stages", "claims": ["lm-stages-peak@large_model
 TO_ADAM = [{"large_model.wide_stages": "large_model.wide_adam_stages"}]
 ASKED = {
     "no law over several runs": (
-        {"stem": "{{ growth.split_batch_1000.settings.batch_size }}?", "claims": []}, [],
+        {"stem": "{{ ddp.ddp.settings.batch_size }}?", "run": "ddp.ddp", "claims": []}, [],
+    ),
+    "a law that holds of the run which the answer reads": (
+        {"stem": "{{ large_batch.split.world_size }} ranks?", "run": "large_batch.split",
+         "claims": []}, [{"large_batch.split": "large_batch.split_four"}],
+    ),
+    "a word by which only one of the runs is called": (
+        {"stem": "{{ growth.ddp_width_2000.world_size }} ranks, at this width?",
+         "run": "growth.ddp_width_2000", "claims": []}, [],
+    ),
+    "two runs that would become one": (
+        {"stem": "{{ pipeline_schedules.real_1f1b.settings.num_microbatches }},"
+         " {{ pipeline_schedules.real_1f1b_16.settings.num_microbatches }}?",
+         "run": "pipeline_schedules.real_1f1b_16",
+         "claims": ["ps-1f1b-in-flight@pipeline_schedules.real_1f1b_16"]}, [],
     ),
     "a comparison that holds the other run already": (
         {"stem": "{{ growth.split_batch_250.settings.batch_size }},"
@@ -99,18 +113,63 @@ def test_a_variant_is_made_only_where_no_word_becomes_untrue(real, written, expe
     assert mappings(_item(**written), real) == expected
 
 
-def test_options_in_words_are_asked_elsewhere_only_where_an_author_says_so(real):
-    written = _item("{{ growth.split_batch_1000.settings.batch_size }} samples?")
-    options = [{"text": text, "why": "So the law says."} for text in ("More.", "Fewer.")]
+GPIPE, ONE_F = "pipeline_schedules.paced_gpipe", "pipeline_schedules.paced_1f1b"
+BUBBLE = {"right_if": {"claim": f"ps-idle-share@{ONE_F}"}}
+OPTIONS = {
+    "laws decide them": ({"text": "It stays.", **BUBBLE}, "It falls.", True),
+    "nothing decides them": ({"text": "It stays."}, "It falls.", False),
+    "they say how much": ({"text": "It stays.", **BUBBLE}, "It falls to almost nothing.", False),
+    "another run decides them": (
+        {"text": "It stays.", "right_if": {"claim": "ddp-equals-single"}}, "It falls.", False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("right", "wrong", "is_asked"), OPTIONS.values(), ids=OPTIONS)
+def test_options_in_words_are_asked_elsewhere_only_where_laws_decide_them(
+    real, right, wrong, is_asked
+):
+    options = [{"why": "So the law says.", **right}, {"text": wrong, "why": "So the law says."}]
     item = Choice.model_validate({
-        "id": "a-peak", "stem": written.stem, "options": options, "claims": written.claims,
+        "id": "a-choice", "options": options,
+        "stem": f"{{{{ {GPIPE}.settings.num_microbatches }}}} microbatches. And under another one?",
+        "claims": [f"ps-idle-share@{GPIPE}"],
     })  # fmt: skip
-    assert len(mappings(written, real)) == 3
-    assert mappings(item, real) == []
+    moved = {GPIPE: f"{GPIPE}_two_ranks", ONE_F: f"{ONE_F}_two_ranks"}
+    assert (moved in mappings(item, real)) == is_asked
+    if is_asked:
+        keys = [key_of(one, real).right for one in (item, *variants_of(item, real))]
+        assert set(keys) == {(0,)}
+        assert len(keys) > 1
 
 
 def test_a_number_that_the_text_spells_makes_no_variant(real):
     printed = "over {{ large_batch.split.world_size }} ranks"
     more = {"run": "large_batch.split", "claims": ["mg-large-peak@large_batch.split"]}
     assert len(variants_of(_item(f"A batch {printed}?", **more), real)) == 1
-    assert variants_of(_item(f"A batch {printed}, on two devices?", **more), real) == []
+    assert variants_of(_item(f"A batch {printed}, in two rooms?", **more), real) == []
+    assert variants_of(_item(f"A batch {printed}, `2 M` on each?", **more), real) == []
+
+
+def test_a_variant_prints_its_own_ranks_where_the_text_spells_them(real):
+    more = {"run": "large_batch.split", "claims": ["mg-large-peak@large_batch.split"]}
+    (variant,) = variants_of(
+        _item("Two ranks hold one part in two; in two directions?", **more), real
+    )
+    assert real.plain(variant.stem) == "4 ranks hold one part in 4; in two directions?"
+
+
+def test_a_slip_that_comes_to_another_one_on_the_runs_of_a_variant_is_left_out(real):
+    slips = [
+        {"name": name, "gives": gives, "why": "It is not.", "misconception": "ddp-shares-memory"}
+        for name, gives in (
+            ("one", "2 * large_batch.split.settings.model_bytes"),
+            ("other", "large_batch.split.world_size * large_batch.split.settings.model_bytes / 2"),
+        )
+    ]
+    stem = "{{ large_batch.split.world_size }} ranks?"
+    more = {"run": "large_batch.split", "claims": ["mg-large-peak@large_batch.split"]}
+    item = _item(stem, **more, slips=slips)
+    assert len(item.slips) == 2
+    (variant,) = variants_of(item, real)
+    assert [slip.name for slip in variant.slips] == ["one"]
