@@ -1,0 +1,418 @@
+"""CUDA's caching allocator, replayed: what it reserves for blocks that are allocated and freed.
+
+In: sizes in bytes, in the order in which a program allocates and frees them, each on a stream.
+Out: blocks in segments, and the peaks of *allocated* and of *reserved* bytes. No torch, no device.
+
+The rules are those of `DeviceCachingAllocator` in c10/cuda/CUDACachingAllocator.cpp of torch 2.13;
+each method names the function that it repeats. Left out are private pools (CUDA graphs,
+`torch.cuda.MemPool`), `roundup_power2_divisions`, and callbacks that free memory. Two things are
+assumed: segments get ascending addresses, which the driver decides, because the best fit takes the
+lowest of equals; and the driver refuses a segment only where it exceeds what is left of the device.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+
+from runners.simulate.memory_blocks import (
+    BLOCK_BYTES,
+    SMALL_BYTES,
+    SMALL_SEGMENT_BYTES,
+    AllocatorSettings,
+    Block,
+    Gauge,
+    Pool,
+    block_bytes,
+    rounded,
+)
+
+_ENDLESS = 1 << 50  # stands for the memory of a device whose capacity is not limited
+
+
+class OutOfMemoryError(MemoryError):
+    """The allocator could not serve a request.
+
+    Attributes:
+        requested_bytes: size of the segment that the request needed.
+        allocated_bytes: given out at that moment.
+        reserved_bytes: held at that moment, after all that could be released was.
+    """
+
+    def __init__(self, requested_bytes: int, allocated_bytes: int, reserved_bytes: int) -> None:
+        super().__init__(
+            f"{requested_bytes} bytes do not fit beside {reserved_bytes} reserved bytes, of which "
+            f"{allocated_bytes} are allocated"
+        )
+        self.requested_bytes = requested_bytes
+        self.allocated_bytes = allocated_bytes
+        self.reserved_bytes = reserved_bytes
+
+
+class CachingAllocator:
+    """One device's allocator.
+
+    Attributes:
+        allocated: bytes given out (`memory_allocated`).
+        active: bytes given out, and those freed that another stream still uses.
+        requested: what the program asked for, before rounding.
+        reserved: bytes of all segments (`memory_reserved`).
+        allocated_at_peak: the most bytes given out while the reserved bytes were at their peak.
+        num_retries: requests for which all unused segments were released.
+    """
+
+    def __init__(self, settings: AllocatorSettings | None = None) -> None:
+        self.settings = settings or AllocatorSettings()
+        self.allocated, self.active, self.requested, self.reserved = (Gauge() for _ in range(4))
+        self.allocated_at_peak = 0
+        self.num_retries = 0
+        self._pools = (Pool(is_small=True), Pool(is_small=False))
+        self._blocks: set[Block] = set()
+        self._events: dict[int, deque[Block]] = {}
+        self._num_passed: dict[int, int] = {}
+        self._next_address = 0
+
+    def allocate(self, num_bytes: int, stream: int = 0) -> Block:
+        """Give out a block (`malloc`, `alloc_found_block`).
+
+        Raises:
+            OutOfMemoryError: nothing fits, also after unused segments were released.
+        """
+        self._process_events()
+        size = block_bytes(num_bytes)
+        pool = self._pools[0] if size <= SMALL_BYTES else self._pools[1]
+        peak = self.reserved.peak
+        block = self._free_block(pool, size, stream) or self._block_of_new_segment(
+            pool, size, stream
+        )
+        if self._splits(block, size):
+            self._split(block, size)
+        block.allocated, block.requested = True, num_bytes
+        self.allocated.add(block.size)
+        self.active.add(block.size)
+        self.requested.add(num_bytes)
+        if self.reserved.peak > peak:
+            self.allocated_at_peak = 0
+        if self.reserved.now == self.reserved.peak:
+            self.allocated_at_peak = max(self.allocated_at_peak, self.allocated.now)
+        return block
+
+    def free(self, block: Block) -> None:
+        """Take a block back (`free`); it waits for other streams that used it."""
+        block.allocated = False
+        self.allocated.add(-block.size)
+        if not block.uses:
+            self._give_back(block)
+        for stream in sorted(block.uses):  # `insert_events`
+            block.num_events += 1
+            self._events.setdefault(stream, deque()).append(block)
+        block.uses = set()
+
+    def record_use(self, block: Block, stream: int) -> None:
+        """Note that work on another stream uses the block (`recordStream`)."""
+        if stream != block.stream:
+            block.uses.add(stream)
+
+    def pass_events(self, stream: int) -> None:
+        """Note that a stream has done all its work so far; the next request finds that out."""
+        self._num_passed[stream] = len(self._events.get(stream, ()))
+
+    def empty_cache(self) -> None:
+        """Return what no block uses to the driver (`emptyCache`, `release_cached_blocks`)."""
+        for stream in self._events:
+            self.pass_events(stream)
+        self._process_events()  # `synchronize_and_free_events`
+        for pool in reversed(self._pools):
+            self._release_unused(pool)
+
+    def segments(self) -> list[list[Block]]:
+        """All blocks, segment by segment, in the order of their addresses."""
+        heads = [block for block in self._blocks if block.previous is None]
+        return [list(_chain(head)) for head in sorted(heads, key=lambda head: head.address)]
+
+    def _process_events(self) -> None:
+        """Give back what other streams have done with (`process_events`)."""
+        for stream, num_passed in self._num_passed.items():
+            for _ in range(num_passed):
+                block = self._events[stream].popleft()
+                block.num_events -= 1
+                if block.num_events == 0:
+                    self._give_back(block)
+        self._num_passed.clear()
+
+    def _free_block(self, pool: Pool, size: int, stream: int) -> Block | None:
+        """The best fit: the smallest free block that is large enough (`get_free_block`)."""
+        pool.num_searches += 1
+        index = bisect_left(pool.free, (stream, size))
+        block = pool.at(index, stream)
+        if block is None:
+            return None
+        if block.page:
+            # Its size is the one to which it can grow, so a larger block may be the better fit.
+            following = pool.at(index + 1, stream)
+            while following is not None and _growable(following) < _growable(block):
+                index, block = index + 1, following
+                following = pool.at(index + 1, stream)
+        settings = self.settings
+        if settings.is_oversize(block.size) and not settings.is_oversize(size):
+            return None
+        if settings.is_oversize(size) and block.size >= size + settings.max_rounding_bytes:
+            return None
+        pool.remove(block)
+        return block
+
+    def _block_of_new_segment(self, pool: Pool, size: int, stream: int) -> Block:
+        """A block of new memory, after releasing what is needed (`malloc`)."""
+        self._collect_garbage()
+        block = self._new_memory(pool, size, stream)
+        if block is None and self._release_oversize(pool, size, stream):
+            block = self._new_memory(pool, size, stream)
+        if block is None:
+            self.empty_cache()
+            self.num_retries += 1
+            block = self._new_memory(pool, size, stream)
+        if block is None:
+            raise OutOfMemoryError(
+                self.settings.segment_bytes(size), self.allocated.now, self.reserved.now
+            )
+        return block
+
+    def _new_memory(self, pool: Pool, size: int, stream: int) -> Block | None:
+        """A segment, or more of an expandable one; None where it is refused (`alloc_block`)."""
+        segment = self.settings.segment_bytes(size)
+        allowed = self.settings.allowed_bytes
+        if allowed is not None and self.reserved.now + segment > allowed:
+            return None
+        if self.settings.expandable_segments:
+            return self._expanded(pool, size, stream)
+        if not self._fits(segment):
+            return None
+        self.reserved.add(segment)
+        return self._new_block(self._addresses(segment), segment, stream, pool)
+
+    def _fits(self, size: int) -> bool:
+        capacity = self.settings.capacity_bytes
+        return capacity is None or self.reserved.now + size <= capacity
+
+    def _addresses(self, size: int) -> int:
+        start, self._next_address = self._next_address, self._next_address + size
+        return start
+
+    def _new_block(
+        self,
+        address: int,
+        size: int,
+        stream: int,
+        pool: Pool,
+        *,
+        page: int = 0,
+        mapped: bool = True,
+    ) -> Block:
+        block = Block(address, size, stream, pool, page=page, mapped=mapped)
+        self._blocks.add(block)
+        return block
+
+    def _splits(self, block: Block, size: int) -> bool:
+        """True where the rest of a block is kept for others (`should_split`)."""
+        rest = block.size - size
+        if block.pool.is_small or self.settings.expandable_segments:
+            return rest >= BLOCK_BYTES
+        return not self.settings.is_oversize(size) and rest > SMALL_BYTES
+
+    def _split(self, block: Block, size: int) -> None:
+        """Cut the end off a block; it is free."""
+        rest = self._new_block(
+            block.address + size, block.size - size, block.stream, block.pool, page=block.page
+        )
+        rest.link(block, block.next)
+        block.size = size
+        block.pool.add(rest)
+
+    def _give_back(self, block: Block) -> None:
+        """Merge a block with free neighbours, and keep it (`free_block`)."""
+        self.active.add(-block.size)
+        self.requested.add(-block.requested)
+        block.requested = 0
+        self._merge(block)
+        block.pool.add(block)
+
+    def _merge(self, block: Block) -> None:
+        """Join a block with available neighbours of its kind (`try_merge_blocks`)."""
+        for other in (block.previous, block.next):
+            if other is None or not other.is_available or other.mapped != block.mapped:
+                continue
+            other.pool.remove(other)
+            self._blocks.remove(other)
+            if other is block.previous:
+                block.address = other.address
+                block.link(other.previous, block.next)
+            else:
+                block.link(block.previous, other.next)
+            block.size += other.size
+
+    def _release(self, block: Block) -> None:
+        """Return a whole segment to the driver (`release_block`)."""
+        block.pool.remove(block)
+        self._blocks.remove(block)
+        self.reserved.add(-block.size)
+
+    def _release_unused(self, pool: Pool) -> None:
+        """Return every segment that is one free block, and every unused page (`release_blocks`)."""
+        for _, _, _, block in list(pool.free):
+            if block.page:
+                self._unmap(block)
+            elif not block.is_split:
+                self._release(block)
+
+    def _release_oversize(self, pool: Pool, size: int, stream: int) -> bool:
+        """Return one oversize block, or as many as are needed; the largest come first.
+
+        That is `release_available_cached_blocks`. It does nothing unless `max_split_bytes` is set.
+        """
+        least = self.settings.max_split_bytes
+        if least is None:
+            return False
+        needed = max(size, least)
+        index = bisect_left(pool.free, (stream, needed))
+        block = pool.at(index, stream)
+        if block is not None and not block.page:
+            self._release(block)
+            return True
+        num_released = 0
+        while num_released < needed:
+            index -= 1
+            block = pool.at(index, stream)
+            if block is None or block.size < least:
+                return False
+            if not block.page:
+                num_released += block.size
+                self._release(block)
+        return True
+
+    def _collect_garbage(self) -> None:
+        """Release unused segments older than the mean (`garbage_collect_cached_blocks`)."""
+        settings = self.settings
+        if settings.allowed_bytes is None or settings.collection_threshold <= 0:
+            return
+        excess = self.reserved.now - int(settings.collection_threshold * settings.allowed_bytes)
+        pool = self._pools[1]
+        unused = [block for _, _, _, block in pool.free if not block.is_split and not block.page]
+        while excess > 0 and unused:
+            ages = [pool.num_searches - block.age_base for block in unused]
+            mean = sum(ages) / len(ages)
+            old = [block for block, age in zip(unused, ages, strict=True) if age >= mean]
+            for block in old:
+                excess -= block.size
+                self._release(block)
+            unused = [block for block in unused if block not in old]
+
+    def _expanded(self, pool: Pool, size: int, stream: int) -> Block | None:
+        """A block in an expandable segment, for which it gets more pages.
+
+        That is `try_allocate_expandable_block`. Pages that were mapped before one was refused stay.
+        """
+        block = self._expandable(pool, size, stream)
+        if not block.mapped and not self._map(block, min(block.size, size)):
+            return None
+        while block.size < size:
+            following = block.next
+            assert following is not None  # `_expandable` has looked
+            if not self._map(following, min(size - block.size, following.size)):
+                return None
+            block = following  # it has taken the block before it in
+        pool.remove(block)
+        return block
+
+    def _expandable(self, pool: Pool, size: int, stream: int) -> Block:
+        """The lowest addresses with room for a block, of a new segment where none has any.
+
+        That is `find_expandable_block`.
+        """
+        for index in range(bisect_left(pool.unmapped, (stream,)), len(pool.unmapped)):
+            if pool.unmapped[index][0] != stream:
+                break
+            block = pool.unmapped[index][2]
+            if block.previous is not None and block.previous.is_available:
+                block = block.previous
+            if _room(block, size) >= size:
+                return block
+        page = SMALL_SEGMENT_BYTES if pool.is_small else self.settings.large_segment_bytes
+        # `ExpandableSegment` reserves an eighth more addresses than the device has memory.
+        length = rounded((self.settings.capacity_bytes or _ENDLESS) * 9 // 8, page)
+        block = self._new_block(
+            self._addresses(length), length, stream, pool, page=page, mapped=False
+        )
+        pool.add(block)
+        return block
+
+    def _map(self, block: Block, size: int) -> bool:
+        """Give pages to the first addresses of a block, which is then free (`map_block`)."""
+        size = rounded(size, block.page)
+        if not self._fits(size):
+            return False
+        block.pool.remove(block)
+        block.mapped = True
+        if size < block.size:
+            rest = self._new_block(
+                block.address + size,
+                block.size - size,
+                block.stream,
+                block.pool,
+                page=block.page,
+                mapped=False,
+            )
+            rest.link(block, block.next)
+            block.size = size
+            block.pool.add(rest)
+        self._merge(block)
+        block.pool.add(block)
+        self.reserved.add(size)
+        return True
+
+    def _unmap(self, block: Block) -> None:
+        """Return the whole pages of a free block (`unmap_block`, `release_expandable_segment`)."""
+        start = rounded(block.address, block.page)
+        end = (block.address + block.size) // block.page * block.page
+        if start >= end:
+            return
+        block.pool.remove(block)
+        before, after = start - block.address, block.address + block.size - end
+        if before:
+            self._piece(block, block.address, before).link(block.previous, block)
+        if after:
+            self._piece(block, end, after).link(block, block.next)
+        block.address, block.size, block.mapped = start, end - start, False
+        self.reserved.add(start - end)
+        self._merge(block)
+        block.pool.add(block)
+        if not block.is_split:
+            block.pool.remove(block)
+            self._blocks.remove(block)
+
+    def _piece(self, block: Block, address: int, size: int) -> Block:
+        piece = self._new_block(address, size, block.stream, block.pool, page=block.page)
+        block.pool.add(piece)
+        return piece
+
+
+def _chain(block: Block | None) -> Iterator[Block]:
+    while block is not None:
+        yield block
+        block = block.next
+
+
+def _growable(block: Block) -> int:
+    """The size that a free block of an expandable segment can have."""
+    following = block.next
+    return block.size + (following.size if following and not following.mapped else 0)
+
+
+def _room(block: Block, size: int) -> int:
+    """Addresses from a block on that are free or without memory, up to the size."""
+    found = 0
+    for one in _chain(block):
+        if found >= size or not one.is_available:
+            break
+        found += one.size
+    return found

@@ -1,0 +1,424 @@
+"""The replay of CUDA's caching allocator: worked cases, torch's own expectations, and invariants.
+
+The worked cases follow from c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.h of
+torch 2.13. The published ones are `test_graph_memory_stats_and_use_result_after_destroy_graph` of
+torch's test_cuda.py, which asserts what a real allocator reserves.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.simulate.allocation_replay import Allocate, Free, Pass, Use, replay
+from runners.simulate.caching_allocator import CachingAllocator, OutOfMemoryError
+from runners.simulate.memory_blocks import (
+    BLOCK_BYTES,
+    LARGE_UNIT_BYTES,
+    LEAST_LARGE_BYTES,
+    MIB,
+    SMALL_BYTES,
+    SMALL_SEGMENT_BYTES,
+    AllocatorSettings,
+    block_bytes,
+    rounded,
+)
+from tests.runners.segments import CachingAllocator as OtherModel
+
+LARGE_SEGMENT_BYTES = 20 * MIB
+EXPANDABLE = AllocatorSettings(expandable_segments=True)
+
+
+def sizes(allocator):
+    """The blocks of every segment: their sizes, negative where they are free."""
+    return [
+        [block.size if block.allocated else -block.size for block in segment if block.mapped]
+        for segment in allocator.segments()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "size"), [(1, 512), (512, 512), (513, 1024), (MIB, MIB), (MIB + 1, MIB + 512)]
+)
+def test_a_block_is_a_multiple_of_512_bytes(num_bytes, size):
+    """`round_size`."""
+    assert block_bytes(num_bytes) == size
+
+
+@pytest.mark.parametrize(
+    ("size", "segment"),
+    [
+        (512, 2 * MIB),
+        (MIB, 2 * MIB),
+        (MIB + 512, 20 * MIB),
+        (10 * MIB - 512, 20 * MIB),
+        (10 * MIB, 10 * MIB),
+        (10 * MIB + 512, 12 * MIB),
+        (300 * MIB + 512, 302 * MIB),
+    ],
+)
+def test_a_segment_follows_from_the_size_of_the_block(size, segment):
+    """`get_allocation_size`: 10 MiB itself is large enough for a segment of its own."""
+    allocator = CachingAllocator()
+    allocator.allocate(size)
+    assert allocator.reserved.now == segment
+
+
+def test_a_small_block_is_split_off_as_long_as_a_block_is_left():
+    """`should_split`, small pool: a rest of 512 bytes is kept."""
+    allocator = CachingAllocator()
+    allocator.allocate(MIB)
+    allocator.allocate(MIB - 512)
+    assert sizes(allocator) == [[MIB, MIB - 512, -512]]
+    assert allocator.allocated.now == 2 * MIB - 512
+
+
+@pytest.mark.parametrize(
+    ("first", "given"),
+    [(19 * MIB, 20 * MIB), (19 * MIB - 512, 19 * MIB - 512)],
+    ids=["a rest of 1 MiB stays with the block", "a larger one is split off"],
+)
+def test_a_large_block_is_split_only_where_more_than_1_mib_is_left(first, given):
+    """`should_split`, large pool: `remaining > kSmallSize`."""
+    allocator = CachingAllocator()
+    whole = allocator.allocate(20 * MIB)
+    allocator.free(whole)
+    assert allocator.allocate(first).size == given
+
+
+def test_the_best_fit_is_taken_and_among_equals_the_lowest_address():
+    """`BlockComparatorSize` orders by stream, size and address; `lower_bound` takes the first."""
+    allocator = CachingAllocator()
+    blocks = [allocator.allocate(size * MIB) for size in (40, 24, 30, 24)]
+    starts = [block.address for block in blocks]
+    for block in blocks:
+        allocator.free(block)
+    assert [allocator.allocate(23 * MIB).address for _ in range(4)] == [
+        starts[1],
+        starts[3],
+        starts[2],
+        starts[0],
+    ]
+
+
+def test_small_and_large_blocks_never_share_a_segment():
+    """`get_pool`: a free stretch of 19 MiB does not serve a request of 1 MiB."""
+    allocator = CachingAllocator()
+    allocator.allocate(2 * MIB)
+    allocator.allocate(MIB)
+    assert sizes(allocator) == [[2 * MIB, -18 * MIB], [MIB, -MIB]]
+
+
+def test_freed_neighbours_merge_and_stay_reserved():
+    """`free_block` and `try_merge_blocks`: three blocks of one segment become one free block."""
+    allocator = CachingAllocator()
+    blocks = [allocator.allocate(6 * MIB) for _ in range(3)]
+    for block in (blocks[0], blocks[2], blocks[1]):
+        allocator.free(block)
+    assert sizes(allocator) == [[-20 * MIB]]
+    assert allocator.reserved.now == 20 * MIB
+    assert allocator.allocated.now == 0
+
+
+def test_segments_do_not_merge_with_each_other():
+    """Blocks merge along `prev` and `next`, which end with the segment: 30 MiB find no room."""
+    allocator = CachingAllocator()
+    for block in [allocator.allocate(16 * MIB) for _ in range(2)]:
+        allocator.free(block)
+    allocator.allocate(30 * MIB)
+    assert allocator.reserved.now == 62 * MIB
+
+
+def test_streams_do_not_share_blocks():
+    """The search key holds the stream."""
+    allocator = CachingAllocator()
+    allocator.free(allocator.allocate(16 * MIB, stream=1))
+    allocator.allocate(16 * MIB, stream=2)
+    assert allocator.reserved.now == 32 * MIB
+
+
+def test_a_block_that_another_stream_uses_is_reused_only_after_that_stream():
+    """`recordStream`, `insert_events`, `process_events`: freed at once, active until then."""
+    log = [Allocate(0, 16 * MIB), Use(0, 1), Free(0), Allocate(1, 16 * MIB)]
+    waiting = replay(log)
+    assert waiting.peak_reserved_bytes == 32 * MIB
+    assert (waiting.peak_allocated_bytes, waiting.peak_active_bytes) == (16 * MIB, 32 * MIB)
+    passed = replay([*log[:3], Pass(1), log[3]])
+    assert (passed.peak_active_bytes, passed.peak_reserved_bytes) == (16 * MIB, 16 * MIB)
+
+
+def test_unused_segments_are_released_where_a_new_one_does_not_fit():
+    """`malloc`: `release_cached_blocks`, then another attempt, which counts as a retry."""
+    settings = AllocatorSettings(capacity_bytes=64 * MIB)
+    log = [Allocate(0, 30 * MIB), Allocate(1, 20 * MIB), Free(0), Allocate(2, 40 * MIB)]
+    result = replay(log, settings)
+    assert result.refusal is None
+    assert (result.num_retries, result.peak_reserved_bytes) == (1, 60 * MIB)
+
+
+def test_split_segments_cannot_be_released_so_a_request_can_fail_beside_free_memory():
+    """`release_blocks` frees segments that are one block: 58 MiB are free, 40 do not fit."""
+    settings = AllocatorSettings(capacity_bytes=64 * MIB)
+    log = [
+        *(event for key in range(3) for event in (Allocate(key, 20 * MIB), Free(key))),
+        Allocate(3, 2 * MIB),
+        Allocate(4, 40 * MIB),
+        Allocate(5, 30 * MIB),
+    ]
+    refusal = replay(log, settings).refusal
+    assert refusal is not None
+    assert (refusal.event, refusal.requested_bytes) == (8, 30 * MIB)
+    assert (refusal.allocated_bytes, refusal.reserved_bytes) == (42 * MIB, 60 * MIB)
+
+
+def test_what_a_process_may_take_limits_reserved_bytes():
+    """`alloc_block`: `total_allocated_memory + size > allowed_memory_maximum`."""
+    allocator = CachingAllocator(AllocatorSettings(allowed_bytes=20 * MIB))
+    allocator.allocate(2 * MIB)
+    with pytest.raises(OutOfMemoryError) as caught:
+        allocator.allocate(512)
+    assert caught.value.requested_bytes == 2 * MIB
+    assert caught.value.reserved_bytes == 20 * MIB
+
+
+def test_blocks_over_the_limit_are_not_split_and_one_that_fits_is_released_first():
+    """`get_free_block` refuses them to smaller requests; `release_available_cached_blocks`."""
+    allocator = CachingAllocator(
+        AllocatorSettings(capacity_bytes=200 * MIB, max_split_bytes=100 * MIB)
+    )
+    large, small = allocator.allocate(120 * MIB), allocator.allocate(40 * MIB)
+    allocator.free(large)
+    allocator.free(small)
+    allocator.allocate(50 * MIB)  # 120 MiB are free, and too large for it: they are released
+    assert sizes(allocator) == [[-40 * MIB], [50 * MIB]]
+    assert allocator.num_retries == 0
+
+
+def test_an_oversize_request_takes_a_block_that_is_a_little_larger_whole():
+    """`max_non_split_rounding_size`: less than 20 MiB more than the request."""
+    allocator = CachingAllocator(AllocatorSettings(max_split_bytes=100 * MIB))
+    allocator.free(allocator.allocate(120 * MIB))
+    assert allocator.allocate(100 * MIB).size == 100 * MIB
+    assert allocator.allocate(101 * MIB).size == 120 * MIB
+
+
+def test_old_unused_segments_are_collected_above_the_threshold():
+    """`garbage_collect_cached_blocks`: those that are as old as the mean go, the others stay."""
+    settings = AllocatorSettings(allowed_bytes=100 * MIB, collection_threshold=0.5)
+    allocator = CachingAllocator(settings)
+    first, second = allocator.allocate(30 * MIB), allocator.allocate(28 * MIB)
+    allocator.free(first)
+    for _ in range(4):
+        allocator.allocate(512)
+    allocator.free(second)
+    allocator.allocate(32 * MIB)
+    assert sizes(allocator)[0] == [-28 * MIB]
+    assert allocator.reserved.now == (28 + 2 + 32) * MIB
+
+
+def test_requests_of_no_bytes_are_none():
+    """`NativeCachingAllocator::allocate` asks for nothing."""
+    assert replay([Allocate(0, 0), Free(0)]).peak_reserved_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "log", [[Free(0)], [Allocate(0, 1), Allocate(0, 1)], [Use(3, 1)]], ids=["free", "twice", "use"]
+)
+def test_a_log_that_contradicts_itself_is_refused(log):
+    with pytest.raises(ValueError, match="event"):
+        replay(log)
+
+
+def test_an_expandable_segment_grows_by_pages_and_leaves_no_slivers():
+    """Two blocks of 15 MiB need two segments of 16 MiB, and two pages of 20 MiB together."""
+    log = [Allocate(0, 15 * MIB), Allocate(1, 15 * MIB), Allocate(2, 10 * MIB)]
+    assert replay(log[:2]).peak_reserved_bytes == 32 * MIB
+    assert replay(log[:2], EXPANDABLE).peak_reserved_bytes == 40 * MIB
+    assert replay(log, EXPANDABLE).peak_reserved_bytes == 40 * MIB
+    assert replay(log, EXPANDABLE).fragmentation == 0
+
+
+def test_free_pages_of_an_expandable_segment_are_released_and_mapped_again():
+    """`unmap_block` returns whole pages alone; `find_expandable_block` fills the lowest gap."""
+    allocator = CachingAllocator(EXPANDABLE)
+    first, second = allocator.allocate(50 * MIB), allocator.allocate(30 * MIB)
+    allocator.free(first)
+    allocator.empty_cache()
+    # Two whole pages of 20 MiB lie within the free 50 MiB.
+    assert allocator.reserved.now == 40 * MIB
+    again = allocator.allocate(45 * MIB)
+    assert (again.address, again.size) == (first.address, 45 * MIB)
+    assert allocator.reserved.now == 80 * MIB
+    allocator.free(again)
+    allocator.free(second)
+    allocator.empty_cache()
+    assert allocator.segments() == []
+    assert allocator.reserved.now == 0
+
+
+# (bytes of the tensor, segments, reserved bytes after the loop, the same after the rest was freed)
+LARGE_OWN = rounded(LEAST_LARGE_BYTES + BLOCK_BYTES, LARGE_UNIT_BYTES)
+PUBLISHED = [
+    (BLOCK_BYTES, 1, SMALL_SEGMENT_BYTES, SMALL_SEGMENT_BYTES),
+    (SMALL_BYTES, 2, 2 * SMALL_SEGMENT_BYTES, SMALL_SEGMENT_BYTES),
+    (SMALL_BYTES + BLOCK_BYTES, 1, LARGE_SEGMENT_BYTES, LARGE_SEGMENT_BYTES),
+    (LEAST_LARGE_BYTES - BLOCK_BYTES, 2, 2 * LARGE_SEGMENT_BYTES, LARGE_SEGMENT_BYTES),
+    (LEAST_LARGE_BYTES + BLOCK_BYTES, 3, 3 * LARGE_OWN, LARGE_OWN),
+]
+# Where torch's test expects something else of expandable segments, after the loop and at the end.
+PUBLISHED_EXPANDABLE = {
+    3: (2 * LARGE_SEGMENT_BYTES, 2 * LARGE_SEGMENT_BYTES),
+    4: (2 * LARGE_SEGMENT_BYTES, LARGE_SEGMENT_BYTES),
+}
+
+
+@pytest.mark.parametrize("expandable", [False, True])
+@pytest.mark.parametrize("case", range(len(PUBLISHED)))
+def test_it_reserves_what_torch_s_own_test_expects_of_a_device(case, expandable):
+    """The loop of that test is `b = a.clone()`, then five times `b = b.clone() + 1`."""
+    num_bytes, num_segments, reserved, at_end = PUBLISHED[case]
+    if expandable:
+        num_segments = 1
+        reserved, at_end = PUBLISHED_EXPANDABLE.get(case, (reserved, at_end))
+    allocator = CachingAllocator(AllocatorSettings(expandable_segments=expandable))
+    kept = allocator.allocate(num_bytes)
+    for _ in range(5):
+        copy = allocator.allocate(num_bytes)
+        result = allocator.allocate(num_bytes)
+        allocator.free(copy)
+        allocator.free(kept)
+        kept = result
+    assert len(allocator.segments()) == num_segments
+    assert (allocator.reserved.now, allocator.active.now) == (reserved, num_bytes)
+    allocator.empty_cache()
+    assert (len(allocator.segments()), allocator.reserved.now) == (1, at_end)
+    assert allocator.active.now == num_bytes
+
+
+# A log as numbers: a size to allocate on a stream, or the place of the block to free.
+steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("allocate"),
+            st.one_of(st.integers(1, 3 * MIB), st.integers(1, 40 * MIB)),
+            st.integers(0, 1),
+        ),
+        st.tuples(st.just("free"), st.integers(0, 99), st.just(0)),
+        st.tuples(st.just("use"), st.integers(0, 99), st.integers(0, 1)),
+        st.tuples(st.just("pass"), st.just(0), st.integers(0, 1)),
+        st.tuples(st.just("empty"), st.just(0), st.just(0)),
+    ),
+    max_size=40,
+)
+settings = st.builds(
+    AllocatorSettings,
+    capacity_bytes=st.sampled_from([None, 128 * MIB]),
+    allowed_bytes=st.sampled_from([None, 100 * MIB]),
+    expandable_segments=st.booleans(),
+    max_split_bytes=st.sampled_from([None, 20 * MIB]),
+    collection_threshold=st.sampled_from([0.0, 0.5]),
+)
+
+
+def run(log, chosen, look=lambda allocator: None):
+    """Perform a log, and look after each step; the allocator and the blocks still held."""
+    allocator, held = CachingAllocator(chosen), []
+    for kind, number, stream in log:
+        try:
+            if kind == "allocate":
+                held.append(allocator.allocate(number, stream))
+            elif kind == "pass":
+                allocator.pass_events(stream)
+            elif kind == "empty":
+                allocator.empty_cache()
+            elif held and kind == "free":
+                allocator.free(held.pop(number % len(held)))
+            elif held and kind == "use":
+                allocator.record_use(held[number % len(held)], stream)
+        except OutOfMemoryError:
+            pass
+        look(allocator)
+    return allocator, held
+
+
+def look_whole(allocator):
+    """Every invariant that holds between two steps."""
+    segments = allocator.segments()
+    blocks = [block for segment in segments for block in segment]
+    for segment in segments:
+        for block, following in pairwise(segment):
+            assert block.address + block.size == following.address, "blocks tile their segment"
+            assert not (
+                block.is_available and following.is_available and block.mapped == following.mapped
+            ), "free neighbours have merged"
+        assert all(block.size % BLOCK_BYTES == 0 and block.size > 0 for block in segment)
+    for segment, following in pairwise(segments):
+        assert segment[-1].address + segment[-1].size <= following[0].address
+    assert sum(block.size for block in blocks if block.mapped) == allocator.reserved.now
+    assert sum(block.size for block in blocks if block.allocated) == allocator.allocated.now
+    assert (
+        allocator.requested.now
+        <= allocator.active.now
+        <= allocator.reserved.now
+        <= allocator.reserved.peak
+    )
+    assert allocator.allocated.now <= allocator.active.now
+    capacity, allowed = allocator.settings.capacity_bytes, allocator.settings.allowed_bytes
+    assert capacity is None or allocator.reserved.peak <= capacity
+    if not allocator.settings.expandable_segments:  # whose pages can exceed the segment asked for
+        assert allowed is None or allocator.reserved.peak <= allowed
+    free = {id(block) for block in blocks if block.is_available}
+    assert free == {
+        id(entry[-1]) for pool in allocator._pools for entry in (*pool.free, *pool.unmapped)
+    }
+
+
+@given(steps, settings)
+def test_blocks_tile_their_segments_and_never_overlap(log, chosen):
+    run(log, chosen, look_whole)
+
+
+@given(steps, settings)
+def test_freeing_everything_leaves_one_free_block_in_each_segment_and_then_nothing(log, chosen):
+    allocator, held = run(log, chosen)
+    for block in held:
+        allocator.free(block)
+    for stream in (0, 1):
+        allocator.pass_events(stream)
+    allocator._process_events()
+    assert allocator.allocated.now == allocator.active.now == allocator.requested.now == 0
+    assert all(
+        len([block for block in segment if block.mapped]) <= 1 or chosen.expandable_segments
+        for segment in allocator.segments()
+    )
+    allocator.empty_cache()
+    assert allocator.segments() == []
+    assert allocator.reserved.now == 0
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("allocate"), st.integers(1, 30 * MIB), st.just(0)),
+            st.tuples(st.just("free"), st.integers(0, 99), st.just(0)),
+        ),
+        max_size=60,
+    )
+)
+def test_it_agrees_with_the_other_model_of_the_allocator(log):
+    """tests/runners/segments.py was written apart from it; it has one stream and no limits."""
+    other, numbers = OtherModel(), []
+    for kind, number, _ in log:
+        if kind == "allocate":
+            numbers.append(other.allocate(number))
+        elif numbers:
+            other.free(numbers.pop(number % len(numbers)))
+    allocator, _ = run(log, AllocatorSettings())
+    assert (allocator.reserved.now, allocator.allocated.now, allocator.allocated.peak) == (
+        other.reserved,
+        other.allocated,
+        other.peak,
+    )
