@@ -289,7 +289,7 @@ def test_the_sum_of_the_ring_is_what_the_run_recorded_for_all_ranks(played, foli
     figure = played["ddp", "ring"]
     _, found = states(figure, folio)
     seen = ring_view.chunks(found, figure, folio)
-    run = recorded("ddp.ddp")
+    run = recorded("ddp.ddp_fp64")
     whole = [4 * epoch["loss"] for epoch in run["epochs"][:4]]
     shown = seen[-1].says.split("; ")
     for rank, said in enumerate(shown):
