@@ -46,6 +46,9 @@ class ExperimentRow:
     is_stale: bool
 
 
+_UNDECIDED = {"too_few_samples", "does_not_apply", "no_evidence"}
+
+
 @dataclass(frozen=True)
 class OtherVerdict:
     """A claim on which two machines come to another verdict."""
@@ -64,12 +67,17 @@ class OtherVerdict:
 
 @dataclass(frozen=True)
 class Beside:
-    """A machine beside another one."""
+    """A machine beside another one: claims whose verdict is another there.
+
+    Attributes:
+        contrary: both machines decide them, otherwise.
+        beyond: they apply to one of the two only, or have evidence on one only.
+    """
 
     machine: str
     num_shared: int
-    observations: tuple[OtherVerdict, ...]
-    laws: tuple[OtherVerdict, ...]
+    contrary: tuple[OtherVerdict, ...]
+    beyond: tuple[OtherVerdict, ...]
 
 
 def experiments(measured: Measured) -> list[ExperimentRow]:
@@ -191,19 +199,13 @@ def beside(name: str, folio: Folio) -> list[Beside]:
         there = {} if other == name else judged_on(other, folio)
         shared = [claim for claim in here if claim in there]
         if shared:
-            rows = [
-                _other_verdict(claim, here[claim], there[claim], folio)
-                for claim in shared
-                if parts(here[claim], there[claim])
-            ]
-            found.append(
-                Beside(
-                    other,
-                    len(shared),
-                    tuple(row for row in rows if row.kind == "observation"),
-                    tuple(row for row in rows if row.kind == "law"),
-                )
-            )
+            rows: dict[bool, list[OtherVerdict]] = {True: [], False: []}
+            for claim in shared:
+                if parts(here[claim], there[claim]):
+                    both = {here[claim].verdict, there[claim].verdict}
+                    row = _other_verdict(claim, here[claim], there[claim], folio)
+                    rows[not both & _UNDECIDED].append(row)
+            found.append(Beside(other, len(shared), tuple(rows[True]), tuple(rows[False])))
     return found
 
 
