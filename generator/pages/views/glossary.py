@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -12,17 +12,17 @@ from generator.evidence.folio import Folio
 
 
 class UsedIn(NamedTuple):
-    """A lesson that uses a term."""
+    """A topic whose lessons use a term: the mode of each, with a link."""
 
-    href: str
     title: Markup
+    lessons: tuple[tuple[str, str], ...]
 
 
 class Entry(NamedTuple):
     """A term as its page shows it."""
 
     term: Term
-    pages: tuple[UsedIn, ...]
+    topics: tuple[UsedIn, ...]
 
 
 def entries(used_in: Mapping[str, tuple[str, ...]], folio: Folio) -> Iterator[Entry]:
@@ -33,15 +33,17 @@ def entries(used_in: Mapping[str, tuple[str, ...]], folio: Folio) -> Iterator[En
         folio: the page of the glossary.
     """
     for term in folio.book.terms:
-        yield Entry(term, tuple(_page(path, folio) for path in used_in.get(term.id, ())))
+        yield Entry(term, tuple(_topics(used_in.get(term.id, ()), folio)))
 
 
-def _page(path: str, folio: Folio) -> UsedIn:
-    """A lesson as a link: its topic and its mode."""
-    _, topic_id, page = path.split("/")
-    topic = next(one for one in folio.book.topics if one.id == topic_id)
-    mode = str(folio.ui["modes"][page.removesuffix(".md")])
-    return UsedIn(
-        f"{path.removesuffix('.md')}.html",
-        Markup("{}, {}").format(folio.line(topic.file.title), mode),
-    )
+def _topics(paths: Sequence[str], folio: Folio) -> Iterator[UsedIn]:
+    """The lessons by topic, in the order of the topics."""
+    for topic in folio.book.topics:
+        own = [path for path in paths if path.split("/")[1] == topic.id]
+        if own:
+            lessons = ((f"{path.removesuffix('.md')}.html", _mode(path, folio)) for path in own)
+            yield UsedIn(folio.line(topic.file.title), tuple(lessons))
+
+
+def _mode(path: str, folio: Folio) -> str:
+    return str(folio.ui["modes"][path.split("/")[2].removesuffix(".md")])
