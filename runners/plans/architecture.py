@@ -1,0 +1,120 @@
+"""A decoder-only transformer as public configurations describe one, and its size. No torch.
+
+In: the numbers of a configuration file. Out: `Architecture`, with the number of its parameters by a
+closed form. Presets and published measurements share it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from runners.plans.settings import Count
+from runners.traces.schema import Record
+
+
+class Architecture(Record):
+    """Layers of attention and a feed-forward network, between an embedding and logits.
+
+    Attributes:
+        num_kv_heads: heads of keys and values; fewer than `num_heads` share them among queries.
+        ffn_size: width inside the feed-forward network, of one expert where there are several.
+        vocabulary: rows of the embedding, before any padding.
+        context_length: most positions; with learned positions also the rows of their embedding.
+        activation: with `swiglu` the first matrix is two, one of which gates the other.
+        has_bias: linear layers have biases (norms of the kind `layernorm` always do).
+        has_tied_embeddings: the logits use the embedding's matrix.
+        has_query_key_norm: queries and keys are normalised, head by head.
+        num_active_experts: experts that each token passes through.
+    """
+
+    num_layers: Count
+    hidden_size: Count
+    num_heads: Count
+    num_kv_heads: Count
+    ffn_size: Count
+    vocabulary: Count
+    context_length: Count
+    positions: Literal["learned", "rotary"]
+    activation: Literal["gelu", "swiglu"]
+    norm: Literal["layernorm", "rmsnorm"]
+    has_bias: bool
+    has_tied_embeddings: bool
+    has_query_key_norm: bool = False
+    num_experts: Count = 1
+    num_active_experts: Count = 1
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.hidden_size % self.num_heads:
+            raise ValueError(f"{self.num_heads} heads do not divide a width of {self.hidden_size}")
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"{self.num_kv_heads} heads of keys do not divide {self.num_heads}")
+        if self.num_active_experts > self.num_experts:
+            raise ValueError(f"{self.num_active_experts} of {self.num_experts} experts are active")
+        return self
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_heads
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Of the token embedding, which is also the size of an untied output matrix."""
+        return self.vocabulary * self.hidden_size
+
+    @property
+    def position_parameters(self) -> int:
+        """Of learned positions."""
+        return self.context_length * self.hidden_size if self.positions == "learned" else 0
+
+    @property
+    def norm_parameters(self) -> int:
+        """Of one norm over the hidden size: a weight, and for `layernorm` a bias."""
+        return self.hidden_size * self._norm_vectors
+
+    @property
+    def attention_parameters(self) -> int:
+        """Of one layer's attention: queries, keys and values, and the output."""
+        inputs = self.hidden_size + 2 * self.num_kv_heads * self.head_size
+        biases = inputs + self.hidden_size if self.has_bias else 0
+        norms = 2 * self.head_size * self._norm_vectors if self.has_query_key_norm else 0
+        return self.hidden_size * inputs + self.hidden_size**2 + biases + norms
+
+    @property
+    def expert_parameters(self) -> int:
+        """Of one feed-forward network."""
+        gates = 2 if self.activation == "swiglu" else 1
+        biases = gates * self.ffn_size + self.hidden_size if self.has_bias else 0
+        return (gates + 1) * self.hidden_size * self.ffn_size + biases
+
+    @property
+    def layer_parameters(self) -> int:
+        """Of one layer: attention, all experts, the router where there are several, two norms."""
+        return self._layer(self.num_experts)
+
+    @property
+    def num_parameters(self) -> int:
+        """Of the whole model."""
+        return self._whole(self.layer_parameters)
+
+    @property
+    def num_active_parameters(self) -> int:
+        """Of what one token passes through."""
+        return self._whole(self._layer(self.num_active_experts))
+
+    @property
+    def _norm_vectors(self) -> int:
+        return 2 if self.norm == "layernorm" else 1
+
+    def _layer(self, num_experts: int) -> int:
+        router = self.num_experts * self.hidden_size if self.num_experts > 1 else 0
+        experts = num_experts * self.expert_parameters
+        return self.attention_parameters + experts + router + 2 * self.norm_parameters
+
+    def _whole(self, layer: int) -> int:
+        logits = 0 if self.has_tied_embeddings else self.embedding_parameters
+        ends = self.embedding_parameters + self.position_parameters + self.norm_parameters + logits
+        return self.num_layers * layer + ends

@@ -1,0 +1,90 @@
+"""Presets: models by a short name, with the public configuration that each was read from. No torch.
+
+In: content/model_presets.yml. Out: `ModelPreset` by its id.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Self
+
+import yaml
+from pydantic import Field, model_validator
+
+from runners.plans.architecture import Architecture
+from runners.plans.settings import Count
+from runners.traces.schema import Record
+
+PRESETS = Path(__file__).resolve().parents[2] / "content" / "model_presets.yml"
+
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
+Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
+
+
+class Source(Record):
+    """A place in a public repository, or a paper.
+
+    Attributes:
+        repository: owner and name on GitHub.
+        field: the function, table or key that states the values.
+        paper: where no repository states them, arXiv's number.
+    """
+
+    repository: str | None = None
+    commit: Commit | None = None
+    path: str | None = None
+    paper: str | None = None
+    field: str
+
+    @model_validator(mode="after")
+    def _names_a_place(self) -> Self:
+        in_repository = self.repository and self.commit and self.path
+        if bool(in_repository) == bool(self.paper):
+            raise ValueError("a source is repository, commit and path, or a paper")
+        return self
+
+
+class PublishedSize(Record):
+    """The number of parameters as its authors state it, to so many digits.
+
+    Attributes:
+        parameters: the stated number.
+        unit: what its last digit counts.
+        active_parameters: of what one token passes through, where that is stated, in the same unit.
+    """
+
+    parameters: Count
+    unit: Count
+    active_parameters: Count | None = None
+    source: Source
+
+
+class ModelPreset(Record):
+    """One model that `plan` knows by name."""
+
+    id: Id
+    title: str
+    architecture: Architecture
+    source: Source
+    published: PublishedSize
+
+
+class PresetsFile(Record):
+    """content/model_presets.yml."""
+
+    presets: Annotated[list[ModelPreset], Field(min_length=1)]
+
+
+@cache
+def model_presets(path: Path = PRESETS) -> dict[str, ModelPreset]:
+    """All presets by their id, in the order of the file.
+
+    Raises:
+        ValueError: the file is not what it should be, or two presets share an id.
+    """
+    file = PresetsFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    presets = {one.id: one for one in file.presets}
+    if len(presets) < len(file.presets):
+        raise ValueError(f"{path.name}: two presets have the same id")
+    return presets

@@ -1,0 +1,87 @@
+"""Presets: public configurations have the sizes that their authors published."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from runners.plans.architecture import Architecture
+from runners.plans.model_presets import PRESETS, Source, model_presets
+
+# Counted by others from the tensors of the published checkpoints, to the last parameter.
+EXACT = {
+    "gpt2-124m": 124_439_808,
+    "gpt2-1.5b": 1_557_611_200,
+    "llama-1b": 1_235_814_400,
+    "llama-8b": 8_030_261_248,
+    "llama-70b": 70_553_706_496,
+    "mixtral-8x7b": 46_702_792_704,
+}
+
+
+def test_the_presets_are_those_that_the_plan_promises():
+    assert list(model_presets()) == list(EXACT)
+
+
+@pytest.mark.parametrize("preset", model_presets().values(), ids=list(model_presets()))
+def test_the_closed_form_gives_the_published_number_of_parameters(preset):
+    """Published sizes are rounded or cut off: they may differ by less than their last digit."""
+    published, architecture = preset.published, preset.architecture
+    assert abs(architecture.num_parameters - published.parameters) < published.unit
+    assert architecture.num_parameters == EXACT[preset.id]
+    if published.active_parameters:
+        difference = architecture.num_active_parameters - published.active_parameters
+        assert abs(difference) < published.unit
+    else:
+        assert architecture.num_active_parameters == architecture.num_parameters
+
+
+def test_the_closed_form_counts_what_torch_builds():
+    """A small GPT-2 of torch's modules: embedding, layers with biases, a tied output."""
+    torch = pytest.importorskip("torch")
+    small = Architecture(
+        num_layers=2, hidden_size=32, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=100,
+        context_length=16, positions="learned", activation="gelu", norm="layernorm",
+        has_bias=True, has_tied_embeddings=True,
+    )  # fmt: skip
+    layer = torch.nn.TransformerEncoderLayer(32, 4, dim_feedforward=128)
+    layers = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    parts = [
+        layers,
+        torch.nn.Embedding(100, 32),
+        torch.nn.Embedding(16, 32),
+        torch.nn.LayerNorm(32),
+    ]
+    assert small.num_parameters == sum(p.numel() for part in parts for p in part.parameters())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("num_heads", 11, "do not divide"),
+        ("num_kv_heads", 5, "do not divide"),
+        ("depth", 3, "Extra"),
+    ],
+)
+def test_an_impossible_configuration_is_refused(tmp_path, key, value, said):
+    document = yaml.safe_load(PRESETS.read_text(encoding="utf-8"))
+    document["presets"][0]["architecture"][key] = value
+    changed = tmp_path / "presets.yml"
+    changed.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        model_presets(changed)
+
+
+def test_two_presets_of_one_name_are_refused(tmp_path):
+    document = yaml.safe_load(PRESETS.read_text(encoding="utf-8"))
+    document["presets"].append(document["presets"][0])
+    changed = tmp_path / "presets.yml"
+    changed.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(ValueError, match="same id"):
+        model_presets(changed)
+
+
+def test_a_source_names_a_file_of_a_commit_or_a_paper():
+    Source(paper="2401.04088", field="abstract")
+    with pytest.raises(ValueError, match="commit and path"):
+        Source(repository="openai/gpt-2", field="DEVELOPERS.md")
