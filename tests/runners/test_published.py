@@ -1,0 +1,139 @@
+"""Published measurements: whole, consistent, and borne out by what can be computed of them."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from runners.plans.published import GIB, PUBLISHED, published
+
+MIB = 1 << 20
+ROWS = {row.id: row for row in published().rows}
+MEGATRON = {name: row for name, row in ROWS.items() if "Megatron" in row.source.repository}
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+# What libraries and the loader of batches keep beside the state. Transformer Engine's rows have
+# three workspaces of 32 MiB, and at most the tensors of a few microbatches; Megatron's own layers
+# keep more.
+BESIDE = {"transformer_engine": (96 * MIB, 116 * MIB), "megatron_local": (96 * MIB, 160 * MIB)}
+
+
+def parameters_of_last_rank(row):
+    """Of the last pipeline stage and one tensor-parallel rank: what Megatron shards is divided."""
+    model, axes = row.architecture, row.parallelism
+    tensor = axes.tensor
+    layers = axes.layers[-1] if axes.layers else model.num_layers // axes.pipeline
+    # Norms, and the biases that follow a reduction, are on every rank.
+    kept = 2 * model.norm_parameters + (2 * model.hidden_size if model.has_bias else 0)
+    if model.has_query_key_norm:
+        kept += 4 * model.head_size
+    layer = kept + (model.layer_parameters - kept) // tensor
+    matrix = row.padded_vocabulary * model.hidden_size // tensor
+    if axes.pipeline > 1:
+        return layers * layer + model.norm_parameters + matrix
+    num_matrices = 1 if model.has_tied_embeddings else 2
+    ends = model.norm_parameters + model.position_parameters + num_matrices * matrix
+    return layers * layer + ends
+
+
+def state_bytes(row):
+    """Parameters, gradients, the master copy and two moments, sharded as the row says."""
+    axes, precision = row.parallelism, row.precision
+    parameters, ranks = parameters_of_last_rank(row), axes.data * axes.context
+    model = parameters * (BYTES[precision.parameters] + BYTES[precision.gradients])
+    optimizer = parameters * (BYTES[precision.master] + 2 * BYTES[precision.moments])
+    if axes.sharding == "none":
+        return model + optimizer
+    if axes.sharding == "zero1":
+        return model + optimizer / ranks
+    return (model + optimizer) / ranks
+
+
+def test_enough_rows_qualify_and_every_axis_is_among_them():
+    assert len(ROWS) >= 12
+    shardings = {row.parallelism.sharding for row in ROWS.values()}
+    assert shardings == {"none", "zero1", "fsdp"}
+    for axis in ("data", "tensor", "pipeline", "context", "sequence"):
+        assert any(getattr(row.parallelism, axis) > 1 or getattr(row.parallelism, axis) is True
+                   for row in ROWS.values()), axis  # fmt: skip
+    kinds = {one.kind for row in ROWS.values() for one in row.measured}
+    assert kinds == {"allocated", "active", "reserved"}
+
+
+@pytest.mark.parametrize("name", MEGATRON)
+def test_what_is_allocated_between_steps_is_the_state_and_the_libraries_workspaces(name):
+    """So the vocabulary, the widths, the axes and the precision of a row are those that ran."""
+    row = MEGATRON[name]
+    beside = row.bytes_of("allocated", "between_steps") - state_bytes(row)
+    least, most = BESIDE[row.implementation]
+    assert least <= beside <= most
+
+
+@pytest.mark.parametrize("name", MEGATRON)
+def test_repeats_peak_where_their_row_does(name):
+    row = MEGATRON[name]
+    for repeat in row.repeats:
+        assert repeat.peak_bytes == pytest.approx(row.bytes_of("allocated"), rel=0.003)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_peak_is_no_less_than_what_stays(name):
+    row = ROWS[name]
+    order = [
+        row.bytes_of("allocated", "between_steps"),
+        row.bytes_of("allocated"),
+        row.bytes_of("active"),
+        row.bytes_of("reserved"),
+    ]
+    known = [one for one in order if one is not None]
+    assert known == sorted(known)
+
+
+def test_units_become_bytes():
+    """82.4 GiB, and 32.64 % of 95.0396 GiB."""
+    assert ROWS["torchtitan-8b-fsdp8"].bytes_of("reserved") == pytest.approx(82.4 * GIB)
+    small = ROWS["torchtitan-7b-fsdp8"]
+    assert small.bytes_of("reserved") == pytest.approx(0.3264 * 95.0396 * GIB)
+    assert small.resolution_of("reserved") == pytest.approx(0.00005 * 95.0396 * GIB)
+    assert small.bytes_of("allocated") is None
+    assert small.resolution_of("allocated") is None
+
+
+def swapped(document, **changes):
+    """A document whose first row is changed, field by field."""
+    for key, value in changes.items():
+        part, _, field = key.partition("__")
+        if field:
+            document["rows"][0][part][field] = value
+        else:
+            document["rows"][0][part] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"parallelism__data": 4}, "axes of 16 ranks"),
+        ({"batch__num_microbatches": 3}, "global batch"),
+        ({"parallelism__layers": [30, 1]}, "stages' layers"),
+        ({"parallelism__schedule": "1f1b"}, "a pipeline has a schedule"),
+        ({"padded_vocabulary": 1000}, "padding"),
+        ({"id": "torchtitan-8b-fsdp8"}, "named twice"),
+        ({"details": ["no-such-note"]}, "notes"),
+        ({"recomputation": "some"}, "recomputation"),
+    ],
+)
+def test_a_row_that_contradicts_itself_is_refused(tmp_path, changes, said):
+    changed = tmp_path / "published.yml"
+    document = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
+    changed.write_text(yaml.safe_dump(swapped(document, **changes)), encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        published(changed)
+
+
+def test_fewer_than_twelve_rows_are_refused(tmp_path):
+    changed = tmp_path / "published.yml"
+    document = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
+    document["rows"] = document["rows"][:11]
+    changed.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(ValueError, match="rows"):
+        published(changed)
