@@ -20,6 +20,9 @@
     python -m runners rerun [NAME …]           measure what is measured once more: how far times
                                                repeat; traces stay as they are
     python -m runners fit                      fit the constants of the forecasts' intervals
+    python -m runners simulate [EXPERIMENT[.RUN] …]
+                                               every run as one rank of many, without data: its
+                                               peak and payload beside the recorded ones
     python -m runners harmless NAME … --because REASON
                                                measure again, and declare that a change of code
                                                altered no result: traces stay fresh
@@ -74,6 +77,8 @@ from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotIdleError
 from runners.plans.experiment import UnknownExperimentError, check_name, find, names, on_device
 from runners.plans.settings import SettingsError
+from runners.simulate.command import simulated
+from runners.simulate.suite import UnknownRunError
 from runners.system.errors import AcceleratorError, LaunchError
 from runners.traces import machine, tries
 from runners.traces.compare import compare, traces_in
@@ -97,6 +102,7 @@ from runners.traces.values import faults
 CAN_BE_MENDED = (
     AcceleratorError,
     UnknownExperimentError,
+    UnknownRunError,
     SettingsError,
     ProgramError,
     TrialError,
@@ -180,6 +186,11 @@ def _parser() -> argparse.ArgumentParser:
     fitting.add_argument(
         "--as-reference", action="store_true", help="of the committed reference folder"
     )
+    simulating = commands.add_parser("simulate", help="runs as one rank of many, without data")
+    simulating.add_argument(
+        "names", nargs="*", metavar="EXPERIMENT[.RUN]", help="what to simulate; all without one"
+    )
+    simulating.add_argument("--json", action="store_true", help="every value, as JSON")
     declaring = commands.add_parser("harmless", help="declare that a change altered no result")
     declaring.add_argument("names", nargs="+", metavar="NAME", help="experiments to measure again")
     declaring.add_argument("--because", required=True, metavar="REASON", help="one sentence")
@@ -379,6 +390,11 @@ def _fit(*, as_reference: bool) -> int:
     return 0
 
 
+def _simulate(wanted: Sequence[str], *, as_json: bool) -> int:
+    print("\n".join(simulated(wanted, as_json=as_json)))
+    return 0
+
+
 def _harmless(chosen: Sequence[str], reason: str) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
@@ -441,6 +457,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
     "rerun": lambda arguments: _rerun(arguments.names, as_reference=arguments.as_reference),
     "fit": lambda arguments: _fit(as_reference=arguments.as_reference),
+    "simulate": lambda arguments: _simulate(arguments.names, as_json=arguments.json),
     "harmless": lambda arguments: _harmless(arguments.names, arguments.because),
     "machine": lambda _: _machine(),
     "schema": lambda _: _schema(),

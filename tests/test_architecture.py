@@ -25,7 +25,7 @@ ALSO_FOR_THE_GENERATOR = {
     "runners.plans.declarations",
 }
 NEED_TORCH = (
-    *(f"runners.{room}" for room in ("meters", "ranks", "training", "experiments")),
+    *(f"runners.{room}" for room in ("meters", "ranks", "training", "experiments", "simulate")),
     "runners.forecast.primitives",
     "runners.cluster",
 )
@@ -144,6 +144,7 @@ ROOMS = {
         "training": {"traces", "plans", "ranks"},
         "measuring": {"system", "traces", "plans", "ranks", "meters"},
         "forecast": {"traces", "plans", "ranks", "measuring"},
+        "simulate": {"traces", "plans", "meters", "ranks"},
         "cluster": {"system", "traces", "plans", "ranks", "measuring"},
         "commands": {"traces", "plans", "measuring", "forecast"},
         "experiments": {"traces", "plans", "meters", "ranks", "training"},

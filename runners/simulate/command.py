@@ -1,0 +1,54 @@
+"""`python -m runners simulate`: every run as one rank of many, beside what real ranks recorded.
+
+In: names of runs. Out: a line a run, or JSON; then the score of all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from runners.simulate.compare import Compared, compare, score
+from runners.simulate.suite import cores, on_a_terminal, simulate, wanted
+from runners.traces import machine
+
+
+def simulated(names: Iterable[str], *, as_json: bool) -> list[str]:
+    """Simulate runs; the lines that tell what came of them.
+
+    Raises:
+        UnknownExperimentError, UnknownRunError: a name means nothing.
+    """
+    found = simulate(wanted(names), tell=on_a_terminal, num_workers=cores())
+    compared = compare(found.runs, reference())
+    if as_json:
+        return [json.dumps([one.as_json() for one in compared], indent=1)]
+    known = len(compared) - found.num_new
+    return [*(_line(one) for one in compared), f"{score(compared).line()}; {known} known before"]
+
+
+def reference() -> Path:
+    """The folder of the reference machine's traces, with which simulations are compared."""
+    return sorted(machine.TRACES.glob("reference-*"))[0]
+
+
+def _line(one: Compared) -> str:
+    head = f"{one.name:<44}{one.num_ranks:>5}"
+    if one.reason is not None:
+        return f"{head}  not simulated: {one.reason}"
+    peak = f"{_mebibytes(one.peak_bytes)}{_beside(one.recorded_peak_bytes, one.peak_error)}"
+    payload = _mebibytes(one.payload_bytes)
+    return f"{head}  peak {peak}  payload {payload}" + _beside(
+        one.recorded_payload_bytes, one.payload_error
+    )
+
+
+def _mebibytes(num_bytes: int | None) -> str:
+    return f"{(num_bytes or 0) / 2**20:10.3f} MiB"
+
+
+def _beside(recorded: int | None, error: float | None) -> str:
+    if recorded is None:
+        return " (not metered)"
+    return f" (recorded {_mebibytes(recorded).strip()}, {error or 0.0:+.2%})"

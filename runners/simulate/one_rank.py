@@ -1,0 +1,129 @@
+"""Simulate one rank of a run, in this process.
+
+In: a run as declared, the rank, and what other ranks have sent. Out: its `RankLog`. The strategy is
+executed as in a metered pass, and no phase, hook or meter differs from there. It takes two steps,
+where a metered pass takes three.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+from runners.meters.link import LinkCount
+from runners.meters.memory import CPU, MemoryMeter
+from runners.plans.experiment import Experiment, RunPlan
+from runners.plans.settings import S
+from runners.ranks.heartbeat import Heart
+from runners.ranks.rank import Rank
+from runners.simulate.fake_mode import ValuelessMode
+from runners.simulate.log import RankLog
+from runners.simulate.messages import Mailbox, Sent
+from runners.simulate.meter import SimulationMeter
+from runners.simulate.stand_ins import stand_ins
+
+NUM_STEPS = 2
+
+
+class _Silence:
+    """A heart that nobody listens to."""
+
+    def beat(self, phase: str, step: int) -> None:
+        """Nobody listens."""
+
+
+class _Recorded(BaseException):
+    """The counted step is over: what a strategy does then to compare or to grade is not wanted."""
+
+
+class SimulatedRank(Rank[S]):
+    """A rank whose meter is always that of fake tensors."""
+
+    def __init__(self, rank: int, plan: RunPlan[S], meshes: list[DeviceMesh]) -> None:
+        plan = replace(plan, has_timeline=False)
+        super().__init__(rank, plan, "metered", CPU, cast("Heart", _Silence()))
+        self._meshes = meshes
+        self.meter = SimulationMeter(meshes)
+
+    def start_memory(self, meter: MemoryMeter | None = None) -> None:
+        """Enter the meter of the simulation, whichever is asked for."""
+        self.meter = SimulationMeter(self._meshes)
+        self.meter.log_always = self.plan.strategy == "program"
+        super().start_memory(self.meter)
+
+    def steps(self, count: int) -> Iterator[int]:
+        """Two steps, of which the second counts.
+
+        A metered pass takes three. The first creates the optimizer's state; before the second DDP
+        rebuilds its buckets; the third is like the second.
+        """
+        for index in range(NUM_STEPS):
+            self.step_index += 1
+            if self._memory is not None and index == NUM_STEPS - 1:
+                self._memory.counting = True
+            yield index % count
+            self._of_step.close()
+        self.stop_memory()
+
+    def stop_memory(self) -> None:
+        """Leave the meter; once it has counted a step, the simulation is over."""
+        was_counting = self._memory is not None and self.meter.counting
+        super().stop_memory()
+        if was_counting:
+            raise _Recorded
+
+    def link_count(self) -> LinkCount | None:
+        """Nothing passes a link here."""
+        return LinkCount(0, 0, 0, 0) if self.plan.own_network else None
+
+    def log(self) -> RankLog:
+        """What this rank recorded."""
+        outcome = self.outcome
+        return RankLog(
+            rank=self.rank,
+            memory=outcome.memory,
+            num_parameters=outcome.num_parameters,
+            collectives=outcome.collectives,
+            calls=self.meter.calls(),
+            operations=self.meter.operations(),
+        )
+
+
+def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, sent: Sent) -> RankLog:
+    """Execute a run's strategy as one of its ranks.
+
+    Args:
+        experiment: whose run it is.
+        plan: the run.
+        rank: which of its ranks.
+        sent: objects that ranks have sent so far; this rank's are added.
+
+    Raises:
+        BlockedError: it waits for an object that nobody has sent.
+        UnsimulatedError: it does what cannot be simulated.
+        Exception: whatever the strategy raises.
+    """
+    meshes: list[DeviceMesh] = []
+    mailbox = Mailbox(rank, sent)
+    is_fake_itself = plan.nature == "simulated"
+    folder = tempfile.TemporaryDirectory(prefix="simulated-")
+    with folder as scratch, stand_ins(mailbox, plan.world_size, meshes):
+        if plan.needs_group and plan.world_size > 1:
+            dist.init_process_group()
+        own: SimulatedRank = SimulatedRank(rank, plan, meshes)
+        own.scratch = Path(scratch)
+        with nullcontext() if is_fake_itself else ValuelessMode():
+            own.start_memory()
+            torch.manual_seed(plan.seed)
+            with suppress(_Recorded):
+                experiment.strategies[plan.strategy](own)
+                own.finish()
+        return own.log()

@@ -1,0 +1,266 @@
+"""DDP's reducer, in Python: the one of torch reads tensors' data, and fake tensors have none.
+
+In: what `DistributedDataParallel` tells its reducer. Out: the same buckets, copies and collectives
+at the same moments as those of `torch/csrc/distributed/c10d/reducer.cpp`. Buckets are allocated
+when it is built, and once more in the order of gradients. A gradient is divided into its bucket
+when it is ready, and a full bucket is reduced at once. When all are reduced, buckets are copied
+back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._C._distributed_c10d import _compute_bucket_assignment_by_size
+from torch.autograd import Variable
+
+Hook = Callable[[Any, "Bucket"], Any]
+
+
+@dataclass
+class Bucket:
+    """Gradients that are reduced together; a communication hook sees it as torch's `GradBucket`.
+
+    Attributes:
+        whole: (elements of all its parameters), in one allocation.
+        views: of it, one a parameter, in the parameter's shape.
+    """
+
+    place: int
+    is_final: bool
+    own: list[nn.Parameter]
+    whole: Tensor
+    views: list[Tensor]
+    num_pending: int = 0
+    is_reduced: bool = False
+
+    def index(self) -> int:
+        """Its place among the buckets."""
+        return self.place
+
+    def buffer(self) -> Tensor:
+        """All its gradients in one row."""
+        return self.whole
+
+    def set_buffer(self, tensor: Tensor) -> None:
+        """Replace its gradients."""
+        self.whole = tensor
+
+    def gradients(self) -> list[Tensor]:
+        """Its gradients, each in its shape."""
+        return self.views
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Whose gradients these are."""
+        return self.own
+
+    def is_last(self) -> bool:
+        """Whether it is the last to be reduced."""
+        return self.is_final
+
+
+class Reducer:
+    """Stands for `torch.distributed.Reducer`, whose arguments it takes in the same order."""
+
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        bucket_indices: list[list[int]],
+        limits: object,
+        group: dist.ProcessGroup,
+        sparse: object,
+        cap_bytes: int,
+        find_unused: bool,
+        is_view: bool,
+        names: object,
+        first_cap_bytes: int,
+        skips_unused: object = None,
+        uses_python: object = None,
+        limits_again: Sequence[int] | None = None,
+        copies_together: object = None,
+    ) -> None:
+        self._parameters = list(parameters)
+        self._group, self._is_view, self._finds_unused = group, is_view, find_unused
+        self._limits_again = list(limits_again or (first_cap_bytes, cap_bytes))
+        self._hook: tuple[Any, Hook] | None = None
+        self._order: list[int] = []  # of parameters, as their gradients became ready
+        self._expects = self._has_rebuilt = self._is_queued = False
+        self._buckets: list[Bucket] = []
+        self._build(bucket_indices)
+        self._handles = [
+            one.register_post_accumulate_grad_hook(self._ready(index))
+            for index, one in enumerate(self._parameters)
+        ]
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """What DDP says besides, such as which logger to use, changes nothing here."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+    @torch.no_grad()
+    def _build(self, indices: list[list[int]]) -> None:
+        self._buckets.clear()
+        self._place: dict[int, tuple[Bucket, int]] = {}
+        for place, of_bucket in enumerate(indices):
+            own = [self._parameters[index] for index in of_bucket]
+            count = sum(one.numel() for one in own)
+            whole = torch.empty(count, dtype=own[0].dtype, device=own[0].device)
+            views, start = [], 0
+            for one in own:
+                views.append(whole.narrow(0, start, one.numel()).view(one.shape))
+                start += one.numel()
+            bucket = Bucket(place, place == len(indices) - 1, own, whole, views)
+            self._buckets.append(bucket)
+            self._place |= {index: (bucket, k) for k, index in enumerate(of_bucket)}
+
+    def _rebuild_buckets(self) -> bool:
+        """Once, before the second forward pass: buckets in the order in which gradients came."""
+        if self._has_rebuilt or self._finds_unused or len(self._order) < len(self._parameters):
+            return False
+        indices, _ = _compute_bucket_assignment_by_size(
+            [self._parameters[index] for index in self._order],
+            self._limits_again,
+            [False] * len(self._order),
+            self._order,
+        )
+        self._build(indices)
+        self._has_rebuilt = True
+        return True
+
+    def prepare_for_backward(self, outputs: object) -> None:
+        """Gradients are expected from now on."""
+        self._expects, self._is_queued = True, False
+        for bucket in self._buckets:
+            bucket.num_pending, bucket.is_reduced = len(bucket.own), False
+
+    def register(self, state: object, hook: Hook) -> None:
+        """Let a communication hook reduce buckets."""
+        self._hook = (state, hook)
+
+    def _remove_autograd_hooks(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _ready(self, index: int) -> Callable[[Tensor], None]:
+        def ready(parameter: Tensor) -> None:
+            if self._expects:
+                self._copy(index)
+
+        return ready
+
+    @torch.no_grad()
+    def _copy(self, index: int) -> None:
+        """A gradient is ready: into its bucket with it, and the bucket on its way once full."""
+        if self._finds_unused and not self._is_queued:
+            self._queue()  # some gradients may never come
+        if not self._has_rebuilt:
+            self._order.append(index)
+        bucket, k = self._place[index]
+        parameter, view = bucket.own[k], bucket.views[k]
+        gradient = parameter.grad
+        if gradient is None:
+            view.zero_()
+        elif gradient.untyped_storage()._cdata != bucket.whole.untyped_storage()._cdata:
+            if self._hook is None:
+                torch.mul(gradient, 1 / self._group.size(), out=view)
+            else:
+                view.copy_(gradient)
+            if self._is_view:
+                parameter.grad = view
+        elif self._hook is None:
+            view.div_(self._group.size())
+        del gradient
+        bucket.num_pending -= 1
+        self._reduce_full()
+
+    def _reduce_full(self) -> None:
+        """Buckets leave in their order."""
+        for bucket in self._buckets:
+            if bucket.num_pending:
+                break
+            if not bucket.is_reduced:
+                self._reduce(bucket)
+        if self._buckets[-1].is_reduced and not self._is_queued:
+            self._queue()
+
+    def _reduce(self, bucket: Bucket) -> None:
+        bucket.is_reduced = True
+        if self._hook is None:
+            dist.all_reduce(bucket.whole, group=self._group, async_op=True)
+        else:
+            state, hook = self._hook
+            hook(state, bucket)
+
+    def _queue(self) -> None:
+        self._is_queued = True
+        Variable._execution_engine.queue_callback(self._finish)
+
+    @torch.no_grad()
+    def _finish(self) -> None:
+        """Backward is over: what never came counts as zero, and buckets are copied back."""
+        for bucket in self._buckets:
+            if not bucket.is_reduced:
+                self._reduce(bucket)
+        self._expects = False
+        for bucket in [] if self._is_view else self._buckets:
+            for parameter, view in zip(bucket.own, bucket.views, strict=True):
+                if parameter.grad is None:
+                    parameter.grad = view.clone()
+                else:
+                    parameter.grad.copy_(view)
+
+
+class Logger:
+    """Stands for `torch.distributed.Logger`: it logs nothing."""
+
+    def __init__(self, reducer: Reducer) -> None:
+        self.reducer = reducer
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Whatever it is to log."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+
+def register_hook(reducer: Reducer, state: object, hook: Hook) -> None:
+    """Stands for `torch.distributed._register_comm_hook`."""
+    reducer.register(state, hook)
+
+
+MOST_IN_FLIGHT = 2  # broadcasts at a time, as torch's own keeps them
+
+
+@torch.no_grad()
+def broadcast_coalesced(
+    group: dist.ProcessGroup, tensors: Sequence[Tensor], buffer_bytes: int, source: int = 0
+) -> None:
+    """Stands for `torch.distributed._broadcast_coalesced`: flattened, sent, and copied back."""
+    indices, _ = _compute_bucket_assignment_by_size(
+        list(tensors), [buffer_bytes], [False] * len(tensors)
+    )
+    in_flight: list[tuple[Tensor, list[Tensor]]] = []
+    for of_bucket in indices:
+        if len(in_flight) == MOST_IN_FLIGHT:
+            _copy_back(*in_flight.pop(0))
+        own = [tensors[index] for index in of_bucket]
+        rows = [one.contiguous().view(-1) for one in own]
+        flat = rows[0] if len(rows) == 1 else torch.cat(rows)
+        dist.broadcast(flat, group_src=source, group=group, async_op=True)
+        in_flight.append((flat, own))
+        del flat, rows
+    while in_flight:
+        _copy_back(*in_flight.pop(0))
+
+
+def _copy_back(flat: Tensor, tensors: list[Tensor]) -> None:
+    start = 0
+    for tensor in tensors:
+        tensor.copy_(flat.narrow(0, start, tensor.numel()).view_as(tensor))
+        start += tensor.numel()

@@ -1,0 +1,206 @@
+"""Simulate runs in processes of their own, and remember what came of them. No torch here.
+
+In: names of runs. Out: a `SimulatedRun` each. A run has a process to itself, which a worker forks:
+what a strategy leaves in torch ends with it, and a crash or an endless loop costs that run alone.
+Results are kept under a digest of all code and settings that they follow from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from runners.plans.experiment import Experiment, RunPlan, find, names
+from runners.simulate.log import TAKE_OTHERS, SimulatedRun
+from runners.traces.digest import program_digests, source_digest
+from runners.traces.files import write_json
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "simulations"
+NUM_WORKERS = 2
+Tell = Callable[[int, int], None]  # runs that are done, and all
+
+
+class UnknownRunError(ValueError):
+    """An experiment has no run of that name."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One run to simulate, and the digest of what its simulation follows from."""
+
+    experiment: str
+    run: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Results in the order asked for, and how many of them were simulated now."""
+
+    runs: list[SimulatedRun]
+    num_new: int
+
+
+def wanted(names_given: Iterable[str]) -> list[Wanted]:
+    """The runs that are named: `EXPERIMENT` or `EXPERIMENT.RUN`; all without a name.
+
+    Raises:
+        UnknownExperimentError: there is no such experiment.
+        UnknownRunError: it has no such run.
+    """
+    found = []
+    for given in list(names_given) or names():
+        name, _, run = given.partition(".")
+        experiment = find(name)
+        if run and run not in experiment.runs:
+            raise UnknownRunError(
+                f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}"
+            )
+        chosen = [run] if run else list(experiment.runs)
+        found += [Wanted(name, one, _key(experiment, experiment.runs[one])) for one in chosen]
+    return found
+
+
+def _key(experiment: Experiment, plan: RunPlan) -> str:
+    """A digest of code, torch and what of a plan a simulation follows from.
+
+    Budgets and passes are not among it: runs that differ in these alone are simulated once.
+    """
+    declared = plan.as_json()
+    follows = {name: declared[name] for name in _FOLLOWS_FROM}
+    program = declared["settings"].get("program")
+    parts = [
+        _own_digest(),
+        metadata.version("torch"),
+        source_digest(experiment.name),
+        program_digests(experiment.name).get(str(program), ""),
+        json.dumps(follows, sort_keys=True),
+        plan.expected if plan.expected in TAKE_OTHERS else "",
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+_FOLLOWS_FROM = (
+    "strategy",
+    "world_size",
+    "settings",
+    "seed",
+    "needs_group",
+    "own_network",
+    "nature",
+)
+
+
+@cache
+def _own_digest() -> str:
+    """Of the code that simulates."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def simulate(
+    runs: Iterable[Wanted],
+    folder: Path = CACHE,
+    tell: Tell | None = None,
+    num_workers: int = NUM_WORKERS,
+) -> Simulated:
+    """Simulate runs that are not known yet.
+
+    Args:
+        runs: which.
+        folder: where results are kept.
+        tell: hears how far it is.
+        num_workers: processes that simulate side by side.
+    """
+    asked = list(runs)
+    kept = {name: _kept(folder, name) for name in {one.experiment for one in asked}}
+    missing = {one.key: one for one in asked if one.key not in kept[one.experiment]}
+    # Those that take longest first, so that no worker ends alone.
+    order = sorted(missing.values(), key=_weight, reverse=True)
+    new = {one.experiment for one in order}
+    present = {name: {one.key for one in wanted([name])} for name in new}
+    if order:
+        with ProcessPoolExecutor(min(num_workers, len(order)), _context(), _prepare) as pool:
+            tasks = {pool.submit(_worked, one.experiment, one.run): one for one in order}
+            for done, task in enumerate(as_completed(tasks), start=1):
+                one = tasks[task]
+                of_experiment = kept[one.experiment]
+                of_experiment[one.key] = SimulatedRun.model_validate_json(task.result())
+                own = {k: v for k, v in of_experiment.items() if k in present[one.experiment]}
+                _keep(folder, one.experiment, own)
+                if tell is not None:
+                    tell(done, len(order))
+    return Simulated([_named(one, kept[one.experiment][one.key]) for one in asked], len(order))
+
+
+def _named(one: Wanted, run: SimulatedRun) -> SimulatedRun:
+    return run.model_copy(update={"experiment": one.experiment, "run": one.run})
+
+
+def _weight(one: Wanted) -> int:
+    """Roughly how long a simulation takes: layers, whose number settings name."""
+    settings = find(one.experiment).runs[one.run].settings.declared()
+    layers = settings.get("num_layers", 1)
+    return layers if isinstance(layers, int) else 1
+
+
+def _context() -> multiprocessing.context.BaseContext:
+    """Workers are forked where that is safe: then they share what is loaded."""
+    return multiprocessing.get_context("fork" if platform.system() == "Linux" else "spawn")
+
+
+def _prepare() -> None:
+    from runners.simulate.worker import prepare
+
+    prepare()
+
+
+def _worked(experiment: str, run: str) -> str:
+    from runners.simulate.worker import simulate_run
+
+    return simulate_run(experiment, run).model_dump_json()
+
+
+def _kept(folder: Path, experiment: str) -> dict[str, SimulatedRun]:
+    """What was simulated before; nothing where the file is of another version or torn."""
+    try:
+        document = json.loads((folder / f"{experiment}.json").read_text(encoding="utf-8"))
+        return {
+            key: SimulatedRun.model_validate_json(json.dumps(one)) for key, one in document.items()
+        }
+    except (OSError, ValueError, ValidationError, AttributeError):
+        return {}
+
+
+def _keep(folder: Path, experiment: str, runs: Mapping[str, SimulatedRun]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {key: one.model_dump(mode="json") for key, one in sorted(runs.items())}
+    write_json(folder / f"{experiment}.json", document)
+
+
+def on_a_terminal(done: int, total: int) -> None:
+    """A line that says how far it is, where a person looks on."""
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        sys.stderr.write(f"\r\x1b[K{done}/{total} runs simulated{end}")
+        sys.stderr.flush()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,78 @@
+"""Strategies that no simulation survives, and one that it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
+
+QUESTION = "What happens to a simulation that cannot be?"
+RUNS: dict[str, RunPlan[Any]] = {
+    name: RunPlan(name, 2, passes=("metered",), has_timeline=False)
+    for name in ("killed", "spins", "selects", "forks", "talks", "sleeps")
+}
+
+
+def _steps(rank: Rank, count: int = 3) -> None:
+    layer = torch.nn.Linear(8, 8)
+    for _ in rank.steps(count):
+        layer(torch.ones(2, 8)).sum().backward()
+
+
+def killed(rank: Rank) -> None:
+    """Its process ends."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def spins(rank: Rank) -> None:
+    """It waits for a value that no fake tensor has."""
+    while torch.rand(()).item() == 0:
+        pass
+
+
+def selects(rank: Rank) -> None:
+    """A shape follows from values."""
+    values = torch.rand(10)
+    print(values[values > 0.5].shape)
+
+
+def forks(rank: Rank) -> None:
+    """It starts a process."""
+    os.fork()
+
+
+def talks(rank: Rank) -> None:
+    """Rank 0 needs what rank 1 makes of its word."""
+    word: list[Any] = [8 * (rank.rank + 1)]
+    if rank.rank == 0:
+        dist.send_object_list(word, dst=1)
+        dist.recv_object_list(word, src=1)
+    else:
+        dist.recv_object_list(word, src=0)
+        dist.send_object_list([2 * word[0]], dst=0)
+    kept = torch.zeros(word[0])
+    _steps(rank)
+    del kept
+
+
+def sleeps(rank: Rank) -> None:
+    """It would take an hour."""
+    time.sleep(3600)
+    _steps(rank)
+
+
+STRATEGIES = {
+    "killed": killed,
+    "spins": spins,
+    "selects": selects,
+    "forks": forks,
+    "talks": talks,
+    "sleeps": sleeps,
+}

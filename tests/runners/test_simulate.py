@@ -1,0 +1,214 @@
+"""Simulations, against what real ranks recorded and against closed forms."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runners.plans.closed_forms import ring_bytes
+from runners.plans.experiment import MORE, find
+from runners.plans.work import mlp_flops
+from runners.simulate import worker
+from runners.simulate.command import reference
+from runners.simulate.compare import compare, score
+from runners.simulate.log import RankLog, SimulatedRun
+from runners.simulate.messages import BlockedError, Mailbox
+from runners.simulate.suite import UnknownRunError, simulate, wanted
+
+# One run of each kind that the engine knows, none of which takes long.
+RUNS = [
+    "accumulation.accumulated",
+    "buckets.small",
+    "checkpointing.each_9",
+    "growth.stages_ranks_4",
+    "hybrid.ddp_pipeline",
+    "hybrid.hsdp",
+    "mixed_precision.fp16",
+    "pipeline_schedules.real_1f1b_two_ranks",
+    "sharding.fsdp_4",
+    "sharding.fsdp_kept_2",
+    "sharding.ddp_1",
+    "sharding.zero_uneven_2",
+    "tensor_parallel.ranks_2",
+    "listings.ring_all_reduce_by_hand",
+]
+OWN = Path(__file__).parent / "experiments"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this module's simulations are kept."""
+    return tmp_path_factory.mktemp("simulations")
+
+
+@pytest.fixture(scope="module")
+def simulated(folder: Path) -> dict[str, SimulatedRun]:
+    """The runs of `RUNS`, by name."""
+    found = simulate(wanted(RUNS), folder)
+    return {f"{one.experiment}.{one.run}": one for one in found.runs}
+
+
+@pytest.fixture
+def untrue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' own experiments, too."""
+    monkeypatch.setenv(MORE, str(OWN))
+    worker.prepare()
+
+
+def first(run: SimulatedRun) -> RankLog:
+    """The log of rank 0."""
+    assert run.reason is None, run.reason
+    return run.ranks[0]
+
+
+def test_peaks_and_payloads_are_those_that_real_ranks_recorded(simulated):
+    compared = compare(simulated.values(), reference())
+    metered = {one.name: one for one in compared if one.recorded_peak_bytes is not None}
+    assert set(metered) == set(RUNS) - {"listings.ring_all_reduce_by_hand"}
+    assert {name: one.peak_error for name, one in metered.items()} == {
+        name: pytest.approx(0, abs=0.01) for name in metered
+    }
+    assert {name: one.payload_error or 0 for name, one in metered.items()} == dict.fromkeys(
+        metered, 0
+    )
+    told = score(compared)
+    assert told.num_near == told.num_metered == len(metered)
+
+
+def test_most_peaks_are_equal_to_the_byte_and_so_are_their_classes(simulated):
+    traces = json.loads((reference() / "sharding.json").read_text())["runs"]
+    for name in ("fsdp_4", "zero_uneven_2", "ddp_1"):
+        memory = first(simulated[f"sharding.{name}"]).memory
+        recorded = traces[name]["ranks"][0]["memory"]
+        assert memory is not None
+        assert memory.peak_bytes == recorded["peak_bytes"]
+        assert memory.largest.model_dump() == recorded["largest"]
+        assert memory.phases == recorded["phases"]
+
+
+def test_fsdp_keeps_an_equal_share_of_parameters_and_gathers_what_its_units_say(simulated):
+    settings = find("sharding").runs["fsdp_4"].settings
+    log = first(simulated["sharding.fsdp_4"])
+    assert log.memory is not None
+    assert log.memory.largest is not None
+    assert log.num_parameters == settings.model_bytes // settings.bytes_per_value // 4
+    # The last layer is left to the root, which stays gathered.
+    share = settings.model_bytes // 4
+    assert log.memory.largest.parameters_bytes == share + settings.root_bytes
+    assert log.memory.largest.optimizer_bytes == pytest.approx(2 * share, rel=1e-4)
+    again = settings.model_bytes - settings.root_bytes
+    assert log.payload_bytes == {
+        "all_gather": settings.model_bytes + again,
+        "reduce_scatter": settings.model_bytes,
+    }
+
+
+def test_a_ring_sends_what_its_closed_form_says(simulated):
+    tensor_bytes = find("listings").runs["ring_all_reduce_by_hand"].settings["tensor_bytes"]
+    calls = first(simulated["listings.ring_all_reduce_by_hand"]).calls
+    sent = sum(one.bytes for one in calls if one.operation == "send")
+    assert sent == ring_bytes(tensor_bytes, 4)
+
+
+def test_matrix_products_take_the_operations_of_the_closed_form(simulated):
+    settings = find("sharding").runs["ddp_1"].settings
+    log = first(simulated["sharding.ddp_1"])
+    assert log.flops == mlp_flops(settings.widths, settings.batch_size)
+    assert {one.name for one in log.operations if one.flops} <= {"addmm", "mm"}
+
+
+def test_collectives_are_known_by_the_axis_of_the_mesh_that_carries_them(simulated):
+    calls = first(simulated["hybrid.hsdp"]).calls
+    axes = {(one.operation, one.axis, one.num_ranks) for one in calls}
+    assert axes == {
+        ("all_gather", "shard", 2),
+        ("reduce_scatter", "shard", 2),
+        ("all_reduce", "replicate", 2),
+    }
+    recorded = json.loads((reference() / "hybrid.json").read_text())["runs"]["hsdp"]["ranks"][0]
+    for operation, axis, _ in axes:
+        counted = sum(one.bytes for one in calls if (one.operation, one.axis) == (operation, axis))
+        assert counted == recorded["measures"][f"{axis}_{operation}_bytes"]
+
+
+def test_every_rank_of_a_pipeline_is_simulated_by_itself(simulated):
+    stages = simulated["growth.stages_ranks_4"]
+    assert [one.rank for one in stages.ranks] == [0, 1, 2, 3]
+    assert stages.like_first == []
+    assert simulated["sharding.fsdp_4"].like_first == [1, 2]  # the first and the last are equal
+
+
+def test_what_is_known_is_not_simulated_again_and_a_torn_file_is_no_result(simulated, folder):
+    names = ["sharding.ddp_1", "checkpointing.each_9"]
+    assert simulate(wanted(names), folder).num_new == 0
+    (folder / "checkpointing.json").write_text("{")
+    again = simulate(wanted(names), folder)
+    assert again.num_new == 1
+    assert again.runs[1].ranks == simulated["checkpointing.each_9"].ranks
+
+
+def test_runs_that_differ_in_budget_and_passes_alone_are_one_simulation():
+    keys = {one.run: one.key for one in wanted(["large_model"])}
+    assert keys["deep_fsdp"] == keys["deep_fsdp_budget"]
+    assert keys["deep_fsdp"] != keys["deep_ddp"]
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        ("killed", "its process ended by signal 9"),
+        ("spins", "it does not end"),
+        ("selects", "what it does follows from values of tensors (aten.nonzero.default)"),
+        ("forks", "it starts processes of its own"),
+    ],
+)
+def test_a_run_that_cannot_be_simulated_says_why(untrue, monkeypatch, run, reason):
+    monkeypatch.setattr(worker, "MOST_SECONDS", 2)
+    assert worker.simulate_run("untrue", run).reason == reason
+
+
+def test_ranks_that_are_meant_to_hang_are_not_tried():
+    told = worker.simulate_run("hangs", "order_swapped")
+    assert told.reason == ("its ranks are meant to hang, which takes ranks that meet each other")
+
+
+def test_ranks_that_wait_for_each_others_objects_are_simulated_in_turns(untrue):
+    told = worker.simulate_run("untrue", "talks")
+    assert told.reason is None
+    zeros = [one.peak_bytes for one in told.ranks]
+    assert len(zeros) == 2
+    assert worker.simulate_run("untrue", "sleeps").reason is None
+
+
+def test_a_rank_waits_for_an_object_that_nobody_has_sent():
+    sent = {}
+    with pytest.raises(BlockedError):
+        Mailbox(0, sent).recv_object_list([None], src=1)
+    Mailbox(1, sent).send_object_list(["word"], dst=0)
+    taken = [None]
+    assert Mailbox(0, sent).recv_object_list(taken, src=1) == 1
+    assert taken == ["word"]
+
+
+def test_an_unknown_run_is_refused_with_those_there_are():
+    with pytest.raises(UnknownRunError, match=r"has no run 'none'; it has: ddp, single"):
+        wanted(["ddp.none"])
+
+
+@pytest.mark.builds
+def test_the_command_prints_a_line_a_run_and_a_score():
+    command = [sys.executable, "-m", "runners", "simulate"]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    done = subprocess.run([*command, "nosuch"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.startswith("python -m runners: no experiment 'nosuch'")
+    done = subprocess.run(
+        [*command, "sharding.ddp_1", "--json"], capture_output=True, text=True, env=environment
+    )
+    (one,) = json.loads(done.stdout)
+    assert one["peak_bytes"] == one["recorded_peak_bytes"]
