@@ -118,8 +118,11 @@ def _step_time(run: Run) -> Iterator[str]:
     crowd = ""
     if run.timing.oversubscribed:
         crowd = f"; more ranks than {'accelerators' if run.device == 'cuda' else 'cores'}"
+    if step.num_samples == 1:
+        yield f"step: {seconds_in_words(step.median_seconds)}, measured once{crowd}"
+        return
     yield (
-        f"step: {seconds_in_words(step.median_seconds)} in the middle of {step.num_samples}, "
+        f"step: median {seconds_in_words(step.median_seconds)} of {step.num_samples} measurements, "
         f"quartiles {seconds_in_words(low)} and {seconds_in_words(high)}{crowd}"
     )
 

@@ -47,8 +47,13 @@ class PredictionRow(Written):
 
 
 class Prediction(Written):
-    """One real batch through the model."""
+    """One real batch through the model.
 
+    Attributes:
+        title: of the section, where it shows something else than a prediction of the model.
+    """
+
+    title: Line | None = None
     run: RunPath
     introduction: Prose
     commit: Id | None = None  # asked before the steps tell

@@ -10,6 +10,7 @@ from generator.content.exhibit import Listing
 from generator.content.listed_code import source
 from generator.evidence.folio import Folio
 from generator.pages.views.highlighting import highlighted
+from runners.traces.records import Failure
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class ListingOnPage:
         code: highlighted HTML.
         run: `experiment.run`, or None.
         status: how the run ended, in words.
-        message: what was raised, as it was raised.
+        message: what was raised, as it was raised; of ranks that hang together, that they do.
         printed: what rank 0 printed.
     """
 
@@ -46,7 +47,7 @@ def listing(written: Listing, folio: Folio, *, with_output: bool = True) -> List
         code=highlighted(code),
         run=written.run,
         status=folio.ui["statuses"][run.status] if run else "",
-        message=failure.message if failure else "",
+        message=_failed(failure, folio) if failure else "",
         printed="\n".join(run.printed) if run and with_output else "",
     )
 
@@ -67,6 +68,16 @@ def printed(path: str, folio: Folio) -> PrintedOnPage:
     return PrintedOnPage(
         run=path,
         status=folio.ui["statuses"][run.status if run else "skipped"],
-        message=run.error.message if run and run.error else "",
+        message=_failed(run.error, folio) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
     )
+
+
+def _failed(failure: Failure, folio: Folio) -> str:
+    """The recorded message; where all ranks hang together in a program, what that means.
+
+    A program has no phases of its own, so the recorded message cannot say where its ranks are.
+    """
+    if failure.kind == "hang" and failure.rank is None and failure.phase == "program":
+        return str(folio.ui["listing"]["hang_together"])
+    return failure.message
