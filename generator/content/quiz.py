@@ -25,11 +25,14 @@ class RightIf(Written):
 
 
 class Slip(Written):
-    """A number that a named mistake gives, computed over the same trace as the right one."""
+    """A number that a named mistake gives, computed over the same trace as the right one.
+
+    A slip of arithmetic, behind which there is no belief, names no misconception.
+    """
 
     name: Line  # "the sum over the ranks instead of their mean"
     gives: Expression
-    misconception: Id
+    misconception: Id | None = None
     why: Line | None = None  # beyond what the name says
 
 
@@ -287,6 +290,6 @@ def believed(item: Item) -> list[str]:
     for option in getattr(item, "options", ()):
         found += [name for name in (option.misconception, option.slip and option.slip.misconception)
                   if name]  # fmt: skip
-    found += [slip.misconception for slip in getattr(item, "slips", ())]
+    found += [slip.misconception for slip in getattr(item, "slips", ()) if slip.misconception]
     found += [line.misconception for line in getattr(item, "lines", ()) if line.misconception]
     return list(dict.fromkeys(found))

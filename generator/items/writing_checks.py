@@ -19,7 +19,7 @@ from contextlib import suppress
 from itertools import combinations
 
 from generator.content.errors import ContentError, nearest
-from generator.content.quiz import FaultyLine, Item, Option, Order, Predict
+from generator.content.quiz import FaultyLine, Item, Option, Order, Predict, believed
 from generator.content.yaml_source import Path
 from generator.evidence.value import Value, numeric
 from generator.items.item_seen import Finding, Seen
@@ -186,14 +186,15 @@ def _explanations(item: Item) -> Iterator[tuple[Path, str, str]]:
 def _unnamed_misconception(one: Seen) -> Iterator[Found]:
     item = one.item
     for place, option in enumerate(one.written):
-        if not (option.misconception or option.slip) and not _may_be_right(one, option):
+        named = option.slip.misconception if option.slip else option.misconception
+        if not named and not _may_be_right(one, option):
             message = "an option that is never right names its misconception"
             yield ("options", place), f"{message}: the belief of whoever picks it"
     if isinstance(item, FaultyLine):
         for place, line in enumerate(item.lines):
             if place not in one.key.right and line.misconception is None:
                 yield ("lines", place), "a line that is not at fault names its misconception"
-    elif not one.written and not item.misconceptions and not getattr(item, "slips", ()):
+    elif not one.written and not believed(item):
         how = "misconceptions:" if isinstance(item, Order) else "slips: or misconceptions:"
         yield ("id",), f"no wrong answer to {item.id!r} names what is believed; add {how}"
 

@@ -64,12 +64,9 @@ def unnamed(**belief):
     return item(options=[given, {"text": "Less.", "why": WHY, **law, **belief}])
 
 
-def slips(*gives):
+def slips(*gives, belief="copies-save-memory"):
     """An item whose wrong options are numbers."""
-    made = [
-        {"slip": {"name": "a part", "gives": one, "misconception": "copies-save-memory"}}
-        for one in gives
-    ]
+    made = [{"slip": {"name": "a part", "gives": one, "misconception": belief}} for one in gives]
     return item(options=[{"text": f"{{{{ {WHOLE} }}}}", "why": WHY, **GOOD}, *made])
 
 
@@ -115,6 +112,7 @@ CASES = {
     ],
     "unnamed_misconception": [
         (unnamed(), unnamed(misconception="copies-save-memory")),
+        (slips(f"{WHOLE} / 2", belief=None), slips(f"{WHOLE} / 2")),
         (pieces("the whole"), pieces("the whole", **NAMED)),
     ],
     "near_options": [
