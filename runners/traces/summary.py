@@ -42,6 +42,7 @@ def summary_lines(run: Run) -> list[str]:
         f"ended: {how_it_ended(run)}",
         *_printed(run),
         *_learnt(run),
+        *_combined(run),
         *_by_rank("peak memory", run, lambda rank: _peak(run, rank)),
         *_by_rank("passed between ranks in a step", run, _passed),
         *_step_time(run),
@@ -68,6 +69,17 @@ def _learnt(run: Run) -> Iterator[str]:
     if run.non_finite:
         first_odd = run.non_finite[0]
         yield f"not finite: {first_odd.field} was {first_odd.kind} in step {first_odd.step}"
+
+
+def _combined(run: Run) -> Iterator[str]:
+    """How far the ranks' combined gradient was from the gradient of the whole batch."""
+    for step in run.prediction:
+        error, length = (step.facts.get(name) for name in ("relative_distance", "length_ratio"))
+        if isinstance(error, float) and isinstance(length, float):
+            yield (
+                f"combined gradient of the first batch: relative error {error:#.3g}, "
+                f"{length:#.3g} times as long as the right one"
+            )
 
 
 def _by_rank(what: str, run: Run, words_of: Callable[[RankRecord], str | None]) -> Iterator[str]:

@@ -71,6 +71,14 @@ def test_a_run_is_told_from_its_end_to_its_time(document: dict[str, Any]) -> Non
     ]
 
 
+def test_a_combined_gradient_is_compared_with_that_of_the_batch(root: Path) -> None:
+    path = next((root / "content" / "traces").glob("reference-*/batch_parts.json"))
+    assert (
+        "combined gradient of the first batch: relative error 1.00, "
+        "2.00 times as long as the right one"
+    ) in summary_lines(read(path).runs["summed"])
+
+
 def test_a_refusal_says_where_for_how_much_and_under_which_budget(document: dict[str, Any]) -> None:
     document |= {
         "status": "out_of_memory",
