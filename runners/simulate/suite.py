@@ -13,7 +13,8 @@ import multiprocessing
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
@@ -77,10 +78,12 @@ def wanted(names_given: Iterable[str]) -> list[Wanted]:
 def _key(experiment: Experiment, plan: RunPlan) -> str:
     """A digest of code, torch and what of a plan a simulation follows from.
 
-    Budgets and passes are not among it: runs that differ in these alone are simulated once.
+    Budgets, passes, and settings that only say how long something takes are not among it: runs that
+    differ in these alone are simulated once.
     """
     declared = plan.as_json()
-    follows = {name: declared[name] for name in _FOLLOWS_FROM}
+    settings = {k: v for k, v in declared["settings"].items() if not k.endswith(_ONLY_TIME)}
+    follows = {name: declared[name] for name in _FOLLOWS_FROM} | {"settings": settings}
     program = declared["settings"].get("program")
     parts = [
         _own_digest(),
@@ -93,10 +96,10 @@ def _key(experiment: Experiment, plan: RunPlan) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
 
+_ONLY_TIME = ("_seconds", "_per_second")
 _FOLLOWS_FROM = (
     "strategy",
     "world_size",
-    "settings",
     "seed",
     "needs_group",
     "own_network",
@@ -134,18 +137,27 @@ def simulate(
     order = sorted(missing.values(), key=_weight, reverse=True)
     new = {one.experiment for one in order}
     present = {name: {one.key for one in wanted([name])} for name in new}
-    if order:
+    for done, (one, run) in enumerate(_simulated(order, num_workers), start=1):
+        of_experiment = kept[one.experiment]
+        of_experiment[one.key] = run
+        own = {k: v for k, v in of_experiment.items() if k in present[one.experiment]}
+        _keep(folder, one.experiment, own)
+        if tell is not None:
+            tell(done, len(order))
+    return Simulated([_named(one, kept[one.experiment][one.key]) for one in asked], len(order))
+
+
+def _simulated(order: Sequence[Wanted], num_workers: int) -> Iterator[tuple[Wanted, SimulatedRun]]:
+    """Each run with its simulation, as workers end them."""
+    if not order:
+        return
+    with warnings.catch_warnings():
+        # Python warns of a fork beside threads; the workers use none of their locks.
+        warnings.simplefilter("ignore", DeprecationWarning)
         with ProcessPoolExecutor(min(num_workers, len(order)), _context(), _prepare) as pool:
             tasks = {pool.submit(_worked, one.experiment, one.run): one for one in order}
-            for done, task in enumerate(as_completed(tasks), start=1):
-                one = tasks[task]
-                of_experiment = kept[one.experiment]
-                of_experiment[one.key] = SimulatedRun.model_validate_json(task.result())
-                own = {k: v for k, v in of_experiment.items() if k in present[one.experiment]}
-                _keep(folder, one.experiment, own)
-                if tell is not None:
-                    tell(done, len(order))
-    return Simulated([_named(one, kept[one.experiment][one.key]) for one in asked], len(order))
+            for task in as_completed(tasks):
+                yield tasks[task], SimulatedRun.model_validate_json(task.result())
 
 
 def _named(one: Wanted, run: SimulatedRun) -> SimulatedRun:

@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 import time
+import warnings
 from contextlib import suppress
 
 import torch
@@ -78,7 +79,9 @@ def _in_a_process(experiment: Experiment, plan: RunPlan) -> Answer:
     """What a process answers that simulates this run and nothing else."""
     receiving, sending = os.pipe()
     sys.stdout.flush()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads beside, which hold no lock
+        child = os.fork()
     if child == 0:
         try:
             os.close(receiving)

@@ -20,6 +20,7 @@ from runners.simulate.log import RankLog, SimulatedRun
 from runners.simulate.messages import BlockedError, Mailbox
 from runners.simulate.suite import UnknownRunError, simulate, wanted
 
+pytestmark = pytest.mark.ranks
 # One run of each kind that the engine knows, none of which takes long.
 RUNS = [
     "accumulation.accumulated",
@@ -152,10 +153,13 @@ def test_what_is_known_is_not_simulated_again_and_a_torn_file_is_no_result(simul
     assert again.runs[1].ranks == simulated["checkpointing.each_9"].ranks
 
 
-def test_runs_that_differ_in_budget_and_passes_alone_are_one_simulation():
+def test_runs_that_differ_in_budget_passes_or_pace_alone_are_one_simulation():
     keys = {one.run: one.key for one in wanted(["large_model"])}
     assert keys["deep_fsdp"] == keys["deep_fsdp_budget"]
     assert keys["deep_fsdp"] != keys["deep_ddp"]
+    paced = {one.run: one.key for one in wanted(["shaped_link"])}
+    assert paced["mbit_50"] == paced["mbit_800"]
+    assert paced["mbit_50"] != paced["small_buckets"]
 
 
 @pytest.mark.parametrize(
