@@ -31,6 +31,8 @@ _ATTENTION: dict[Any, Callable[..., int]] = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: sdpa_backward_flop,
 }
 _FOLLOW = inspect.unwrap(MemoryMeter.__torch_dispatch__)
+# What gloo makes of an all-reduce on a copy: its arguments are an output, an input, and so on.
+_COPIED = ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_")
 _COMMUNICATES = ("c10d", "_c10d_functional")
 
 
@@ -49,10 +51,12 @@ class SimulationMeter(FakeMemoryMeter):
 
     Args:
         meshes: whose axes name the groups of collectives; it may grow while the meter runs.
+        is_gloo: whether the ranks that it stands for communicate over gloo.
     """
 
-    def __init__(self, meshes: list[DeviceMesh]) -> None:
+    def __init__(self, meshes: list[DeviceMesh], *, is_gloo: bool = True) -> None:
         super().__init__()
+        self._is_gloo = is_gloo
         self._gloo = _NoThreads()  # type: ignore[assignment]
         self._meshes = meshes
         self.log_always = False  # without steps, everything counts
@@ -66,13 +70,24 @@ class SimulationMeter(FakeMemoryMeter):
         """Pass the operation on to the memory meter, and log it."""
         if any(issubclass(t, DTensor) for t in types):
             return NotImplemented  # its local operations pass by here next
+        copies = self._copies_of_gloo(func, args)
         result = _FOLLOW(self, func, types, args, kwargs)
+        del copies
         if (self.counting or self.log_always) and not self._asks_for_shapes:
             if func.namespace in _COMMUNICATES:
                 self._log_call(func.__name__.partition(".")[0], args)
             else:
                 self._log_operation(func, args, kwargs or {}, result)
         return result
+
+    def _copies_of_gloo(self, func: Any, args: Any) -> list[torch.Tensor]:
+        """What gloo copies for a reduce-scatter, which it makes of an all-reduce of the whole."""
+        if not self._is_gloo or func.__name__.partition(".")[0] not in _COPIED:
+            return []
+        copies = [tensor.clone() for tensor in tensors_in(args[1])]
+        for copy in copies:
+            self._see(copy)
+        return copies
 
     def _log_operation(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         key = (func.__name__.partition(".")[0], self.phase)

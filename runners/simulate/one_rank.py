@@ -55,7 +55,7 @@ class SimulatedRank(Rank[S]):
 
     def start_memory(self, meter: MemoryMeter | None = None) -> None:
         """Enter the meter of the simulation, whichever is asked for."""
-        self.meter = SimulationMeter(self._meshes)
+        self.meter = SimulationMeter(self._meshes, is_gloo=self.plan.nature != "simulated")
         self.meter.log_always = self.plan.strategy == "program"
         super().start_memory(self.meter)
 
