@@ -11,7 +11,7 @@ SIZE, say = 4000, torch.distributed.get_rank() == 0
 DistributedDataParallel(torch.nn.Linear(8, 8))(torch.ones(1, 8)).sum().backward()  # warm up
 status = Path("/proc/self/status").read_text()
 used = 1024 * int(status.split("VmData:")[1].split()[0])
-limit = used + 3 * 4 * SIZE * SIZE // 2  # room for the model and half as much again
+limit = used + 3 * 4 * SIZE * SIZE // 2  # one and a half times the model
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 for name, wrapped in (("alone", lambda layer: layer), ("under DDP", DistributedDataParallel)):
     try:

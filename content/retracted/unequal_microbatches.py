@@ -1,4 +1,4 @@
-"""Two microbatches of unequal samples: torchrun --nproc-per-node 1 unequal_microbatches.py"""
+"""Two microbatches of unequal size: torchrun --nproc-per-node 1 unequal_microbatches.py"""
 
 import torch
 
@@ -14,6 +14,6 @@ def gradient(*parts: tuple[slice, float]) -> torch.Tensor:
 
 
 few, many, whole = slice(0, 20), slice(20, 100), gradient((slice(0, 100), 1.0))
-for name, weights in (("counted alike", (0.5, 0.5)), ("weighted by samples", (0.2, 0.8))):
+for name, weights in (("equal weights", (0.5, 0.5)), ("weighted by samples", (0.2, 0.8))):
     found = gradient((few, weights[0]), (many, weights[1]))
     print(f"{name}: {(found - whole).norm() / whole.norm():.1%} off")

@@ -99,6 +99,16 @@ def test_fsdp_by_hand_gathers_each_unit_twice_and_scatters_it_once(run: Measure)
     assert (shown["held_between_steps"], shown["held_after_training"]) == (0, 0)
 
 
+def test_a_batch_split_by_hand_saves_a_shard_and_sums_the_gradients_once(run: Measure) -> None:
+    num_parameters, widths = (16 * 64 + 64) + (64 * 4 + 4), 16 + 64 + 4
+    for rank, num_samples in enumerate([1000, 1001]):
+        shown = measured(run, "batch_split", rank)
+        assert payload(shown, "hand") == {"all_reduce": FLOAT64 * num_parameters}
+        assert shown["counted_bytes"] == FLOAT64 * num_parameters
+        # Backward needs the samples, the hidden layer and the log-probabilities, and a total.
+        assert 0 <= shown["saved_bytes"] - FLOAT64 * num_samples * widths <= FLOAT64
+
+
 def test_zero_1_by_hand_scatters_gradients_where_torch_reduces_them_for_all(run: Measure) -> None:
     shown = measured(run, "zero1")
     num_parameters = (20 * 255 + 255) + (255 + 1)

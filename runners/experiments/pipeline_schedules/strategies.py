@@ -122,8 +122,8 @@ def _train(rank: Rank[Settings], kind: type, place: Callable[..., list[int]]) ->
         optimizer.zero_grad()
         num_steps += 1
 
-    for index in rank.steps(settings.num_steps):
-        step(pace if index >= NUM_UNPACED_STEPS else Pace())
+    for _ in rank.steps(settings.num_steps):
+        step(pace if num_steps >= NUM_UNPACED_STEPS else Pace())
     for _ in range(NUM_MORE_ATTEMPTS):
         if not was_disturbed(rank, attempts):
             break

@@ -30,7 +30,7 @@ from torch.distributed.tensor.parallel import (
     RowwiseParallel,
     parallelize_module,
 )
-from torch.nn.functional import mse_loss
+from torch.nn.functional import cross_entropy, mse_loss
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -166,6 +166,24 @@ def accumulation(rank: Rank) -> None:
                 errors = mse_loss(theirs(inputs[part]), targets[part], reduction="sum")
                 (errors / len(inputs)).backward()
     note(rank, "torch", payload)
+    rank.measure("difference", difference(gradients(ours), gradients(theirs)))
+
+
+def batch_split(rank: Rank) -> None:
+    """One gradient from shards of unequal size, and the one of the whole batch on one device."""
+    hand = program("batch_split_by_hand")
+    ours = hand.build_model().double()
+    theirs = copy.deepcopy(ours)
+    inputs = torch.randn(hand.BATCH, hand.FEATURES, dtype=torch.float64)
+    labels = inputs[:, : hand.CLASSES].argmax(1)
+    dist.broadcast(inputs, 0)
+    dist.broadcast(labels, 0)
+    own = hand.shard_of(rank.rank, rank.world_size)
+    with Payload() as payload:
+        rank.measure("saved_bytes", hand.backward(ours, inputs[own], labels[own])[1])
+        rank.measure("counted_bytes", hand.sum_gradients(ours))
+    note(rank, "hand", payload)
+    cross_entropy(theirs(inputs), labels).backward()
     rank.measure("difference", difference(gradients(ours), gradients(theirs)))
 
 
@@ -344,6 +362,7 @@ STRATEGIES = {
     "ring_all_reduce_on_links": ring_all_reduce_on_links,
     "ddp": ddp,
     "accumulation": accumulation,
+    "batch_split": batch_split,
     "fsdp": fsdp,
     "zero1": zero1,
     "tensor_parallel": tensor_parallel,

@@ -1,4 +1,4 @@
-"""Wrong: one line of this program lets the second rank work for nothing.
+"""Wrong: because of one line, the work of the second rank adds nothing.
 
 torchrun --nproc-per-node 2 all_samples_wrong.py
 """

@@ -1,4 +1,4 @@
-"""Right: forward goes through the wrapper, which prepares the exchange.
+"""Right: forward goes through the wrapper, which prepares the all-reduce.
 
 torchrun --nproc-per-node 2 bypassed_right.py
 """

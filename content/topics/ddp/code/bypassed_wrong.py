@@ -1,4 +1,4 @@
-"""Wrong: the wrapped model is called past its wrapper.
+"""Wrong: the program calls the module inside the wrapper.
 
 torchrun --nproc-per-node 2 bypassed_wrong.py
 """

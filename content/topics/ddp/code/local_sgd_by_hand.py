@@ -1,4 +1,4 @@
-"""Local SGD: ranks train on their own, and average their parameters now and then.
+"""Local SGD: ranks train independently and average their parameters periodically.
 
 Each rank takes several steps of SGD on its own samples without communication. Then one
 all-reduce of the parameters replaces every replica by the mean of all replicas. Ranks

@@ -1,4 +1,4 @@
-"""Right: whoever runs out of batches goes on answering the others.
+"""Right: a rank that runs out of batches joins the collectives of the other.
 
 torchrun --nproc-per-node 2 uneven_right.py
 """

@@ -1,4 +1,4 @@
-"""Wrong: one rank has a batch more than the other.
+"""Wrong: one rank has one batch more than the other.
 
 torchrun --nproc-per-node 2 uneven_wrong.py
 """

@@ -1,4 +1,4 @@
-"""Right: DDP is told to look which parts a step left out.
+"""Right: DDP looks for parameters that a step leaves out.
 
 torchrun --nproc-per-node 2 unused_right.py
 """

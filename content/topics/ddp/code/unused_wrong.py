@@ -1,4 +1,4 @@
-"""Wrong: a part of the model gets no gradient, and DDP waits for it.
+"""Wrong: some parameters get no gradient, and DDP waits for them.
 
 torchrun --nproc-per-node 2 unused_wrong.py
 """

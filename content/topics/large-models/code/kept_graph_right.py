@@ -1,4 +1,4 @@
-"""The same evaluation, mended: of each batch it keeps one number.
+"""The same evaluation, fixed: it keeps one number of each batch.
 
 torchrun --nproc-per-node 1 kept_graph_right.py
 """

@@ -1,4 +1,4 @@
-"""What training holds, counted: for the whole model and for two parts of it.
+"""What training stores, counted: for the whole model and for two parts of it.
 
 torchrun --nproc-per-node 1 large_smallest.py
 """

@@ -1,4 +1,4 @@
-"""The same training, mended: the optimizer is given the parameters that training uses.
+"""The same training, fixed: the optimizer is given the parameters that training uses.
 
 torchrun --nproc-per-node 2 optimizer_first_right.py
 """

@@ -1,4 +1,4 @@
-"""Right: the same training at every world size there is; the fastest is kept.
+"""Right: the same training at each world size; the fastest one is kept.
 
 torchrun --nproc-per-node 4 too_many_ranks_right.py
 """

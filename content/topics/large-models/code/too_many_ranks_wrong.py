@@ -1,4 +1,4 @@
-"""Wrong: as many ranks as will start, for a model that needs no more than one.
+"""Wrong: as many ranks as can start, for a model that needs only one.
 
 torchrun --nproc-per-node 4 too_many_ranks_wrong.py
 """

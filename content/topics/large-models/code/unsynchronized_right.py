@@ -1,4 +1,4 @@
-"""Right: ranks start alike and average their gradients before every update.
+"""Right: ranks start with equal parameters and average their gradients before every update.
 
 torchrun --nproc-per-node 2 unsynchronized_right.py
 """

@@ -1,4 +1,4 @@
-"""Wrong: ranks start alike, and then each trains on its own samples by itself.
+"""Wrong: ranks start with equal parameters and never average their gradients.
 
 torchrun --nproc-per-node 2 unsynchronized_wrong.py
 """

@@ -1,4 +1,4 @@
-"""Right: the same layers over two ranks; only what crosses the border travels.
+"""Right: the same layers over two ranks; they send only activations and gradients at the cut.
 
 torchrun --nproc-per-node 2 whole_model_right.py
 """

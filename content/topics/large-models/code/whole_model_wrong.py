@@ -1,4 +1,4 @@
-"""Wrong: one device is handed the whole model, however large it is.
+"""Wrong: one device stores the whole model, however large it is.
 
 torchrun --nproc-per-node 1 whole_model_wrong.py
 """

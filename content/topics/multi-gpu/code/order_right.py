@@ -1,4 +1,4 @@
-"""Right: each rank has neighbouring samples, so laying the outputs end to end restores the order.
+"""Right: each rank takes consecutive samples, so the concatenated outputs are in order.
 
 torchrun --nproc-per-node 2 order_right.py
 """

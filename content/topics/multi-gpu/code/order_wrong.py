@@ -1,4 +1,4 @@
-"""Wrong: the samples are dealt out like cards, and the outputs are laid end to end.
+"""Wrong: each rank takes every second sample, and the outputs are concatenated.
 
 torchrun --nproc-per-node 2 order_wrong.py
 """

@@ -1,4 +1,4 @@
-"""Wrong: each rank takes a mean over its own samples, and the means are added up.
+"""Wrong: each rank takes a mean over its own samples, and the means are added.
 
 torchrun --nproc-per-node 2 summed_wrong.py
 """

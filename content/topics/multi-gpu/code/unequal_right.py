@@ -1,4 +1,4 @@
-"""Right: the parts of the batch differ in size, and each mean counts by its samples.
+"""Right: the shards differ in size, and each mean is weighted by its samples.
 
 torchrun --nproc-per-node 2 unequal_right.py
 """

@@ -1,4 +1,4 @@
-"""Wrong: the parts of the batch differ in size, and every rank's mean counts the same.
+"""Wrong: the shards differ in size, and all means have the same weight.
 
 torchrun --nproc-per-node 2 unequal_wrong.py
 """
