@@ -1,4 +1,4 @@
-"""The mean of the ranks' means is not the mean over samples: torchrun --nproc-per-node 2 mean_of_means.py"""
+"""A mean of means over ranks: torchrun --nproc-per-node 2 mean_of_means.py"""
 
 import torch
 import torch.distributed as dist
@@ -11,7 +11,7 @@ model = torch.nn.Linear(8, 1)
 losses = (model(samples) - targets).square().flatten()
 whole = torch.autograd.grad(losses.mean(), model.weight, retain_graph=True)[0]
 own = losses[:80] if rank == 0 else losses[80:]
-for name, share in (("equal weights", 1 / num_ranks), ("weighted by samples", len(own) / len(samples))):
+for name, share in (("equal weights", 1 / num_ranks), ("by samples", len(own) / len(samples))):
     gradient = torch.autograd.grad(own.mean() * share, model.weight, retain_graph=True)[0]
     dist.all_reduce(gradient)
     if rank == 0:

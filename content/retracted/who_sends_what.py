@@ -1,4 +1,4 @@
-"""What each of three stages sends, and to which rank: torchrun --nproc-per-node 3 who_sends_what.py"""
+"""What three stages send, and where: torchrun --nproc-per-node 3 who_sends_what.py"""
 
 import torch
 import torch.distributed as dist

@@ -33,11 +33,12 @@ def shard_of(rank, world_size):
 
 def backward(model, samples, labels):
     """Backward from the weighted mean loss. Returns the loss and the saved bytes."""
-    saved = {}
+    stored, saved = {p.untyped_storage().data_ptr() for p in model.parameters()}, {}
 
     def note(tensor):  # autograd calls it with each tensor that backward needs
-        if not isinstance(tensor, nn.Parameter) and tensor.is_floating_point():
-            saved[tensor.untyped_storage().data_ptr()] = tensor.nbytes
+        place = tensor.untyped_storage().data_ptr()
+        if place not in stored and tensor.is_floating_point():
+            saved[place] = tensor.nbytes
         return tensor
 
     with saved_tensors_hooks(note, lambda tensor: tensor):
