@@ -1,4 +1,4 @@
-"""Layers dealt out to ranks, each with its own: torchrun --nproc-per-node 2 layers_apart.py"""
+"""Layers divided between two ranks: torchrun --nproc-per-node 2 layers_apart.py"""
 
 import torch
 import torch.distributed as dist

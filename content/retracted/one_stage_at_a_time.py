@@ -9,7 +9,7 @@ dist.init_process_group("gloo")
 rank, work = dist.get_rank(), torch.randn(1200, 1200)
 batch, spans = torch.zeros(1), []
 dist.barrier()
-for _ in range(2):  # two batches, the second after the first as for lack of microbatches
+for _ in range(2):  # two batches; without microbatches, one after the other
     if rank == 1:
         dist.recv(batch, 0)
     started = time.time()
