@@ -7,23 +7,14 @@ from torch.nn.parallel import DistributedDataParallel
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 samples, rank = torch.randn(8, 3) * torch.arange(8)[:, None], dist.get_rank()
-alone, norm, between = torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3), []
-
-
-def compare(*_: object) -> None:
-    dist.all_gather(kept := [torch.empty(3) for _ in range(2)], norm.running_mean)
-    between.append((kept[0] - kept[1]).abs().max().item())
-
-
+alone, norm, means = torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3), []
 replica = DistributedDataParallel(norm)
-whole, part = alone(samples), replica(samples.chunk(2)[rank])
-apart = (part - whole.chunk(2)[rank]).abs().max().item()
-compare()
-norm.register_forward_pre_hook(compare)
-replica(samples.chunk(2)[rank])  # DDP broadcasts rank 0's buffers before forward
-dist.all_gather_object(gathered := [0, 0], apart)
+apart = (replica(samples.chunk(2)[rank]) - alone(samples).chunk(2)[rank]).abs().max()
+norm.register_forward_pre_hook(lambda *_: means.append(norm.running_mean.clone()))
+means.append(norm.running_mean.clone())
+replica(samples.chunk(2)[rank])  # DDP broadcasts rank 0's buffers before it
+dist.all_gather_object(found := [None, None], (apart.item(), *means))
 if rank == 0:
-    print(f"outputs differ from one device's by {max(gathered):.2f}")
-    print(f"running means differ between ranks by {between[0]:.2f}")
-    print(f"when the next forward begins, they differ by {between[1]:.2f}")
-dist.barrier()
+    print(f"outputs differ from one device's by {max(found[0][0], found[1][0]):.2f}")
+    before, after = ((a - b).abs().max() for a, b in zip(found[0][1:], found[1][1:], strict=True))
+    print(f"running means differ by {before:.2f}, at the next forward by {after:.2f}")
