@@ -124,7 +124,7 @@ def _called(name: str, arguments: list[nodes.Expr], *, is_given: bool) -> Tree:
         return _tree(arguments[0], is_given=is_given)
     if name == "each" and not is_given:
         path = nodes.Call(nodes.Name(name, "load"), arguments, [], None, None)
-        return f"each {_word(path, is_given=False)}"
+        return f"{_word(path, is_given=False).removesuffix(' per rank')} on each rank"
     if name in OVER_RANKS and not is_given:
         is_count = _steps(arguments[0])[-1].startswith("num_")
         over = OF_COUNTS.get(name) if is_count else None

@@ -28,6 +28,10 @@ def claim(predicted, observed, relation="equals", **fields):
          "`Σ parameters per rank = parameters`"),
         ("run.model.num_parameters", "run.ranks | each('num_parameters') | smallest", "above",
          "`fewest parameters per rank > parameters`"),
+        ("run.model.bytes", "run.ranks | each('collectives.all_reduce.bytes')", "equals",
+         "`bytes of all_reduce on each rank = model bytes`"),
+        ("run.model.num_parameters", "run.ranks | each('num_parameters')", "equals",
+         "`parameters on each rank = parameters`"),
         # What no short name can say is left to the author.
         ("1", "run.ranks[0].memory.peak_bytes", "equals", None),
         ("other.ranks[0].memory.peak_bytes", "run.ranks[0].memory.peak_bytes", "below", None),
