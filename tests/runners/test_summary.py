@@ -79,6 +79,23 @@ def test_a_combined_gradient_is_compared_with_that_of_the_batch(root: Path) -> N
     ) in summary_lines(read(path).runs["summed"])
 
 
+@pytest.mark.parametrize(
+    ("passes", "lines", "said"),
+    [
+        (["metered"], ["a", "b", "a", "b"], ["a", "b"]),
+        (["metered"], ["a", "b", "a"], ["a", "b", "a"]),
+        (["timed", "metered"], ["a", "a"], ["a", "a"]),
+    ],
+)
+def test_a_metered_pass_that_called_its_program_again_shows_one_call(
+    document: dict[str, Any], passes: list[str], lines: list[str], said: list[str]
+) -> None:
+    told = summary_lines(Run.model_validate(document | {"passes": passes, "printed": lines}))
+    start = told.index("printed by rank 0:") + 1
+    assert told[start : start + len(lines)][: len(said)] == [f"  {line}" for line in said]
+    assert sum(line.strip() in lines for line in told) == len(said)
+
+
 def test_a_refusal_says_where_for_how_much_and_under_which_budget(document: dict[str, Any]) -> None:
     document |= {
         "status": "out_of_memory",
