@@ -1,5 +1,7 @@
 """Laws over several runs: one rule, a verdict a run, ids that stay, mistakes at their places."""
 
+import json
+
 import pytest
 
 from generator.content import names
@@ -7,7 +9,8 @@ from generator.content.laws import short_names
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import falsifier, falsify
 from generator.items.digests import digest_of
-from generator.pages.rendering import render
+from generator.pages.press import Press
+from generator.pages.views import claim_index
 
 CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
 LAW = """\
@@ -69,9 +72,14 @@ def test_the_verdict_on_each_run_can_be_turned(lawful):
 
 def test_old_ids_stay_as_anchors_beside_the_new_ones(lawful):
     lawful.edit(QUIZ, "claim: replicas-drift}", f"claim: {HALVES}}}")
-    page = render(lawful.load())["evidence.md"]
+    press = Press()
+    page = press.printed(lawful.load())["evidence/tiny_memory.md"].decode()
     for anchor in ("claim-whole-ended", "claim-halves-ended", f"claim-{WHOLE}", f"claim-{HALVES}"):
         assert page.count(f'id="{anchor}"') == 1
+    # From the index of claims, where links of former editions lead.
+    index = press.assets[claim_index.PLACE].decode()
+    assert json.dumps(["whole-ended"])[1:-1] in index
+    assert json.dumps([HALVES])[1:-1] in index
 
 
 def test_gathering_claims_in_a_law_voids_no_answer(copy):
