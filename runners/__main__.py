@@ -23,6 +23,9 @@
     python -m runners simulate [EXPERIMENT[.RUN] …]
                                                every run as one rank of many, without data: its
                                                peak and payload beside the recorded ones
+    python -m runners plan PRESET | --model MODULE:FUNCTION
+                                               which strategies fit a model on so many devices:
+                                               memory by class, payload, FLOPs, by simulation
     python -m runners harmless NAME … --because REASON
                                                measure again, and declare that a change of code
                                                altered no result: traces stay fresh
@@ -60,6 +63,11 @@ from pathlib import Path
 if importlib.util.find_spec("torch") is None:  # `make pages` sets up without it
     sys.stderr.write("python -m runners: torch is not installed here; run `make .venv/.run` once\n")
     sys.exit(2)
+
+if __name__ == "__main__" and sys.argv[1:2] == ["plan"]:
+    from runners.planning import command
+
+    stopping.leave(command.main(sys.argv[2:]))
 
 from runners.commands import show
 from runners.commands.harmless import HarmlessError, declare
@@ -191,6 +199,7 @@ def _parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="EXPERIMENT[.RUN]", help="what to simulate; all without one"
     )
     simulating.add_argument("--json", action="store_true", help="every value, as JSON")
+    commands.add_parser("plan", help="which strategies fit a model on so many devices")
     declaring = commands.add_parser("harmless", help="declare that a change altered no result")
     declaring.add_argument("names", nargs="+", metavar="NAME", help="experiments to measure again")
     declaring.add_argument("--because", required=True, metavar="REASON", help="one sentence")

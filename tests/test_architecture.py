@@ -25,7 +25,10 @@ ALSO_FOR_THE_GENERATOR = {
     "runners.plans.declarations",
 }
 NEED_TORCH = (
-    *(f"runners.{room}" for room in ("meters", "ranks", "training", "experiments", "simulate")),
+    *(
+        f"runners.{room}"
+        for room in ("meters", "ranks", "training", "experiments", "simulate", "planning")
+    ),
     "runners.forecast.primitives",
     "runners.cluster",
 )
@@ -145,6 +148,7 @@ ROOMS = {
         "measuring": {"system", "traces", "plans", "ranks", "meters"},
         "forecast": {"traces", "plans", "ranks", "measuring"},
         "simulate": {"traces", "plans", "meters", "ranks"},
+        "planning": {"traces", "plans", "meters", "simulate"},
         "cluster": {"system", "traces", "plans", "ranks", "measuring"},
         "commands": {"traces", "plans", "measuring", "forecast"},
         "experiments": {"traces", "plans", "meters", "ranks", "training"},

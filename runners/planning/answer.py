@@ -1,0 +1,69 @@
+"""What a plan answers for one strategy, rank by rank. No torch.
+
+Bytes are tensor bytes, as the memory meter counts them; `reserved_bytes` is what CUDA's caching
+allocator would hold for the same allocations.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from runners.planning.question import Question
+from runners.plans.closed_forms import ring_bytes, share_bytes
+from runners.simulate.log import Call
+from runners.traces.measured import MemoryClasses
+from runners.traces.schema import Record
+
+
+class RankPlan(Record):
+    """One simulated rank."""
+
+    rank: int
+    peak_bytes: int
+    peak_phase: str | None
+    at_peak: MemoryClasses
+    between_steps_bytes: int = Field(description="held after a step, its gradients included")
+    allocated_bytes: int = Field(description="the peak with each block rounded up to 512 bytes")
+    reserved_bytes: int
+    num_parameters: int = Field(description="that this rank holds between steps")
+    flops: int = Field(description="of one step")
+    calls: list[Call] = Field(description="of one step, summed over phases")
+
+
+class Answer(Record):
+    """A strategy: its ranks, or the reason why it cannot be simulated."""
+
+    question: Question
+    ranks: list[RankPlan] = []
+    reason: str | None = None
+    seconds: float = Field(description="of the simulation")
+    host_bytes: int = Field(description="the most that the simulating process held")
+
+    @property
+    def busiest(self) -> RankPlan | None:
+        """The rank with the highest peak."""
+        return max(self.ranks, key=lambda one: one.peak_bytes, default=None)
+
+    def seconds_at_least(self, flops: float | None, link: float | None) -> float | None:
+        """A lower bound of the time of a step.
+
+        Args:
+            flops: that a device does in a second; None where it is not known.
+            link: bytes that a device sends in a second.
+        """
+        bounds = []
+        for rank in self.ranks:
+            if flops:
+                bounds.append(rank.flops / flops)
+            if link:
+                bounds.append(sum(map(sent_bytes, rank.calls)) / link)
+        return max(bounds, default=None)
+
+
+def sent_bytes(call: Call) -> float:
+    """Bytes that a rank sends at least, by the ring algorithms' closed forms."""
+    if call.operation == "all_reduce":
+        return float(ring_bytes(call.bytes, call.num_ranks))
+    if call.operation in ("all_gather", "reduce_scatter", "all_to_all"):
+        return float(share_bytes(call.bytes, call.num_ranks))
+    return float(call.bytes) if call.operation == "send" else 0.0

@@ -1,0 +1,231 @@
+"""The model of a question, built without data and divided among ranks as its strategy says.
+
+In: a `Question` and the meshes. Out: `Built`: the module to call, its units, its batch. Units are
+what FSDP shards and what checkpointing recomputes: the layers of a transformer, and of any other
+module the children of its largest `ModuleList` or `Sequential`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor.parallel import parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+from runners.planning.question import PlanError, Question
+from runners.planning.tensor_axis import TensorAxis
+from runners.planning.transformer import Style, Transformer
+
+# What torchtitan's selective checkpointing saves: attention, reductions, and each second product.
+_SAVED = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops._c10d_functional.reduce_scatter_tensor.default,
+}
+_PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
+
+
+@dataclass
+class Built:
+    """A module on one rank.
+
+    Attributes:
+        module: without wrappers.
+        wrapped: what a step calls.
+        arguments: of one microbatch, for the model's first stage.
+        loss: from what the last stage returns; a number.
+        is_first, is_last: of a pipeline's stages.
+    """
+
+    module: nn.Module
+    wrapped: nn.Module
+    arguments: Callable[[], tuple[Any, ...]]
+    loss: Callable[[Any], Tensor]
+    is_first: bool = True
+    is_last: bool = True
+
+
+def named(name: str) -> Callable[..., Any]:
+    """The function that `module:function` names.
+
+    Raises:
+        PlanError: there is none.
+    """
+    module, _, function = name.partition(":")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise PlanError(f"{name}: {error}") from None
+    return found
+
+
+def build(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
+    """Build the module of a stage, divide it, and give its parameters memory.
+
+    Args:
+        question: model, training and strategy.
+        mesh: with the axes `pipeline`, `data` and `tensor`; None for a single device.
+        stage: of the pipeline.
+
+    Raises:
+        PlanError: a function that the model names is not there.
+    """
+    training, strategy = question.training, question.strategy
+    shards = strategy.sharding.startswith("fsdp")
+    is_low = training.precision == "bf16-mixed" and not shards
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16 if is_low else torch.float32)
+    try:
+        with torch.device("meta"):
+            shape = question.model.architecture
+            built = _own(question, stage, mesh) if shape is None else _preset(question, mesh, stage)
+    finally:
+        torch.set_default_dtype(before)
+    _checkpoint(built.module, training.checkpointing)
+    if shards and mesh is not None:
+        _shard(built.module, question, mesh["data"])
+    built.module.to_empty(device="cpu")
+    built.wrapped = built.module
+    if _needs_ddp(question) and mesh is not None:
+        built.wrapped = DistributedDataParallel(
+            built.module,
+            process_group=mesh.get_group("data"),
+            gradient_as_bucket_view=strategy.has_bucket_views,
+        )
+    return built
+
+
+def _needs_ddp(question: Question) -> bool:
+    """Torch's own DDP; stages of a pipeline and fp32 gradients are summed at the end of a step."""
+    strategy = question.strategy
+    is_plain = strategy.pipeline == 1 and not question.training.has_wide_gradients
+    return strategy.data > 1 and strategy.sharding == "none" and is_plain
+
+
+def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
+    shape, training, strategy = (
+        question.model.architecture,
+        question.training,
+        question.strategy,
+    )
+    assert shape is not None
+    group = mesh.get_group("tensor") if mesh is not None and strategy.tensor > 1 else None
+    axis = TensorAxis(group, strategy.tensor, strategy.has_sequence_parallel)
+    style = Style(
+        has_fused_attention=training.has_fused_attention,
+        has_fused_norm=training.has_fused_norm,
+        has_loss_in_place=training.has_loss_in_place,
+        dropout=training.dropout,
+        vocabulary=training.vocabulary,
+    )
+    module = Transformer(shape, axis, style, question.layers_of(stage), training.sequence)
+    size = (training.microbatch, training.sequence)
+
+    def tokens() -> tuple[Tensor]:
+        return (torch.zeros(size, dtype=torch.long),)
+
+    def hidden() -> tuple[Tensor]:
+        low = training.precision == "bf16-mixed"
+        length = training.sequence // (axis.size if axis.has_sequence_parallel else 1)
+        dtype = torch.bfloat16 if low else torch.float32
+        whole = (training.microbatch, length, shape.hidden_size)
+        return (torch.empty(whole, dtype=dtype, requires_grad=True),)
+
+    def loss(logits: Tensor) -> Tensor:
+        return module.loss(logits, torch.zeros(size, dtype=torch.long))
+
+    first, last = module.is_first, module.is_last
+    return Built(module, module, tokens if first else hidden, loss, first, last)
+
+
+def _own(question: Question, stage: int, mesh: DeviceMesh | None) -> Built:
+    model, training, strategy = question.model, question.training, question.strategy
+    batch = named(model.batch or "")
+    if strategy.pipeline > 1:
+        stages = list(named(model.stages or "")(strategy.pipeline))
+        module = stages[stage]
+    else:
+        stages = [named(model.module or "")()]
+        module = stages[0]
+    if strategy.tensor > 1 and mesh is not None:
+        parallelize_module(module, mesh["tensor"], named(model.tensor_plan or "")())
+
+    def arguments() -> tuple[Any, ...]:
+        given = batch(training.microbatch, training.sequence)
+        return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+    with torch.no_grad():
+        before = arguments() if stage else ()
+        for one in stages[:stage]:
+            before = (one(*before),)
+
+    def received() -> tuple[Any, ...]:
+        return tuple(torch.empty(t.shape, dtype=t.dtype, requires_grad=True) for t in before)
+
+    is_last = stage == strategy.pipeline - 1
+    return Built(module, module, received if stage else arguments, _scalar, not stage, is_last)
+
+
+def _scalar(output: Any) -> Tensor:
+    """A loss as it is, and the mean of anything else."""
+    loss: Tensor = output if output.dim() == 0 else output.float().mean()
+    return loss
+
+
+def units(module: nn.Module) -> nn.ModuleList | nn.Sequential | None:
+    """The largest list of children, whose members are the model's units; None without any."""
+    lists = [m for m in module.modules() if isinstance(m, (nn.ModuleList, nn.Sequential)) and m]
+
+    def size(one: nn.Module) -> tuple[int, int]:
+        return sum(p.numel() for p in one.parameters()), len(list(one.children()))
+
+    return max(lists, key=size, default=None)
+
+
+def _checkpoint(module: nn.Module, which: str) -> None:
+    children = units(module)
+    if which == "none" or children is None:
+        return
+    how: dict[str, Any] = {"preserve_rng_state": False}
+    if which == "selective":
+        how["context_fn"] = _contexts
+    for index, unit in enumerate(children):
+        children[index] = checkpoint_wrapper(unit, **how)
+
+
+def _contexts() -> Any:
+    num_products = {False: 0, True: 0}
+
+    def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        if operation in _PRODUCTS:
+            num_products[context.is_recompute] += 1
+            saves = num_products[context.is_recompute] % 2 == 1
+        else:
+            saves = operation in _SAVED
+        return CheckpointPolicy.MUST_SAVE if saves else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
+    """Each unit is an FSDP unit, and what remains is the root's."""
+    low = torch.bfloat16 if question.training.precision == "bf16-mixed" else None
+    policy = MixedPrecisionPolicy(
+        param_dtype=low, reduce_dtype=torch.float32 if low is not None else None
+    )
+    shard = partial(fully_shard, mesh=mesh, mp_policy=policy)
+    reshards = question.strategy.sharding == "fsdp"
+    own = list(units(module) or ())
+    for index, unit in enumerate(own):
+        stays = question.training.last_unit_stays and index == len(own) - 1
+        shard(unit, reshard_after_forward=reshards and not stays)
+    shard(module, reshard_after_forward=reshards)

@@ -1,0 +1,173 @@
+"""`python -m runners plan`: which strategies fit a model on so many devices, by simulation.
+
+In: the words of the command line. Out: a table or JSON on standard output, progress on standard
+error. What cannot be planned is one line, and exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from runners.planning import published_rows
+from runners.planning.answer import Answer
+from runners.planning.processes import answers
+from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
+from runners.planning.table import GIB, Rates, document, lines
+from runners.plans.model_presets import model_presets
+from runners.simulate.suite import cores
+
+LONGEST = 4096  # tokens of a sample where none are named
+
+
+def main(words: Sequence[str]) -> int:
+    """Execute the command; the exit code."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return _plan(_parser().parse_args(words))
+    except (PlanError, ValidationError) as error:
+        sys.stderr.write(f"python -m runners plan: {_in_one_line(error)}\n")
+        return 2
+
+
+def _in_one_line(error: PlanError | ValidationError) -> str:
+    if isinstance(error, PlanError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m runners plan",
+        description="Which strategies fit a model on so many devices, by simulation.",
+    )
+    parser.add_argument("preset", nargs="?", help=f"one of {', '.join(model_presets())}")
+    own = parser.add_argument_group("a model of your own")
+    own.add_argument("--model", metavar="MODULE:FUNCTION", help="builds an nn.Module")
+    own.add_argument(
+        "--batch", metavar="MODULE:FUNCTION", help="(microbatch, sequence) → its arguments"
+    )
+    own.add_argument("--stages", metavar="MODULE:FUNCTION", help="(number) → its pipeline stages")
+    own.add_argument("--tensor-plan", metavar="MODULE:FUNCTION", help="for parallelize_module")
+    add = parser.add_argument
+    add("--devices", type=_positive, default=8, metavar="N")
+    add("--memory", type=float, default=80.0, metavar="GIB", help="of a device; default 80")
+    add("--sequence", type=_positive, metavar="S", help="tokens of a sample")
+    add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
+    add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
+    add("--precision", choices=("fp32", "autocast", "bf16-mixed"), default="bf16-mixed")
+    add("--optimizer", choices=("sgd", "momentum", "adam", "adam8bit"), default="adam")
+    add("--checkpointing", choices=("none", "selective", "all"), default="none")
+    add("--strategies", metavar="A,B+C.2", help="such as ddp,fsdp,fsdp.4+tp-sp.2; default: many")
+    add("--flops", type=float, help="of a device per second, for a lower bound of the time")
+    add("--link", type=float, help="bytes that a device sends per second, for the same bound")
+    add("--published", action="store_true", help="published measurements and their simulations")
+    add("--json", action="store_true", help="every value, as JSON")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _plan(asked: argparse.Namespace) -> int:
+    if asked.published:
+        found = answers(published_rows.questions(), cores(), _tell)
+        sys.stdout.write("\n".join(published_rows.lines(found)) + "\n")
+        return 0
+    model, longest = _model(asked)
+    training = Training(
+        sequence=asked.sequence or min(longest, LONGEST),
+        microbatch=asked.microbatch,
+        global_batch=asked.global_batch or asked.microbatch * asked.devices,
+        precision=asked.precision,
+        optimizer=asked.optimizer,
+        checkpointing=asked.checkpointing,
+    )
+    if training.sequence > longest:
+        raise PlanError(f"{model.name} has positions for {longest} tokens")
+    questions, refused = _questions(model, training, asked)
+    found = [*answers(questions, cores(), _tell), *refused]
+    if all(one.reason for one in found):
+        raise PlanError(found[0].reason or "there is nothing to plan")
+    memory, rates = asked.memory * GIB, Rates(asked.flops, asked.link)
+    if asked.json:
+        written = json.dumps(document(found, memory, rates), indent=1)
+    else:
+        written = "\n".join([_title(model, training, asked), *lines(found, memory, rates)])
+    sys.stdout.write(f"{written}\n")
+    return 0
+
+
+def _title(model: Model, training: Training, asked: argparse.Namespace) -> str:
+    return (
+        f"{model.name} on {asked.devices} devices of {asked.memory:g} GiB, sequence "
+        f"{training.sequence}, microbatch {training.microbatch}, global batch "
+        f"{training.global_batch}, {training.precision}, {training.optimizer}, checkpointing "
+        f"{training.checkpointing}; simulated"
+    )
+
+
+def _model(asked: argparse.Namespace) -> tuple[Model, int]:
+    """The model, and the most tokens that a sample of it may have."""
+    if asked.model:
+        if asked.preset:
+            raise PlanError("a preset and --model: name one of them")
+        if not asked.batch:
+            raise PlanError("--model needs --batch, a function of its microbatch and sequence")
+        model = Model(
+            name=asked.model,
+            module=asked.model,
+            batch=asked.batch,
+            stages=asked.stages,
+            tensor_plan=asked.tensor_plan,
+        )
+        return model, max(LONGEST, asked.sequence or 0)
+    presets = model_presets()
+    if asked.preset not in presets:
+        what = f"unknown preset {asked.preset!r}" if asked.preset else "name a preset, or --model"
+        raise PlanError(f"{what}; there are: {', '.join(presets)}")
+    shape = presets[asked.preset].architecture
+    return Model(name=asked.preset, architecture=shape), shape.context_length
+
+
+def _questions(
+    model: Model, training: Training, asked: argparse.Namespace
+) -> tuple[list[Question], list[Answer]]:
+    """What to simulate; and of the usual strategies those that this mesh does not allow.
+
+    Raises:
+        PlanError: a strategy that was named is not possible.
+    """
+    names = asked.strategies.split(",") if asked.strategies else usual(asked.devices)
+    possible, refused = [], []
+    for name in dict.fromkeys(names):
+        question = Question(
+            model=model, training=training, strategy=strategy_of(name, asked.devices)
+        )
+        try:
+            question.check()
+            possible.append(question)
+        except PlanError as error:
+            if asked.strategies:
+                raise
+            reason = str(error).removeprefix(f"{name}: ")
+            refused.append(Answer(question=question, reason=reason, seconds=0.0, host_bytes=0))
+    return possible, refused
+
+
+def _tell(done: int, total: int, name: str) -> None:
+    """A line that says how far it is, where a person looks on."""
+    if sys.stderr.isatty():
+        end = "\r\x1b[K" if done == total else ""
+        sys.stderr.write(f"\r\x1b[K{done}/{total} strategies simulated: {name}{end}")
+        sys.stderr.flush()

@@ -1,0 +1,123 @@
+"""Simulate one rank of a plan, in this process.
+
+In: a `Question` and the rank. Out: a `RankPlan`. Two steps are taken, of which the second counts:
+the first, of a single microbatch, creates the optimizer's state, which the peak of the second then
+includes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import nullcontext
+
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from runners.meters.memory import local
+from runners.planning.answer import RankPlan
+from runners.planning.built import Built, build
+from runners.planning.meter import PlanMeter
+from runners.planning.question import Question
+from runners.planning.step import Repeats, Step, one_step_counted, repeats
+from runners.planning.updates import Update
+from runners.simulate.allocation_replay import replay
+from runners.simulate.fake_mode import ValuelessMode
+from runners.simulate.log import Call
+from runners.simulate.memory_blocks import AllocatorSettings
+from runners.simulate.messages import Mailbox
+from runners.simulate.stand_ins import stand_ins
+
+AXES = ("pipeline", "data", "tensor")
+
+
+def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> RankPlan:
+    """Execute two steps as one rank.
+
+    Args:
+        question: what is simulated.
+        rank: of how many, the strategy says.
+        has_data: tensors are real, over the same groups that send nothing; for small models, with
+            which a simulation can be compared.
+
+    Raises:
+        PlanError: a function that the model names is not there.
+        Exception: whatever the model raises without data.
+    """
+    meshes: list[DeviceMesh] = []
+    strategy = question.strategy
+    sizes = (strategy.pipeline, strategy.data, strategy.tensor)
+    with stand_ins(Mailbox(rank, {}), strategy.num_devices, meshes):
+        mesh = None
+        if strategy.num_devices > 1:
+            dist.init_process_group()
+            mesh = init_device_mesh("cpu", sizes, mesh_dim_names=AXES)
+        with nullcontext() if has_data else ValuelessMode():
+            meter = PlanMeter(meshes)
+            with meter:
+                built, held = _steps(question, mesh, rank, meter)
+            return _answer(question, rank, built, meter, held)
+
+
+def _steps(
+    question: Question, mesh: DeviceMesh | None, rank: int, meter: PlanMeter
+) -> tuple[Built, int]:
+    """The module after its steps, and the bytes held then."""
+    strategy = question.strategy
+    stage = rank // (strategy.data * strategy.tensor)
+    built = build(question, mesh, stage)
+    meter.name(built.module.buffers(), "buffers")
+    meter.name(map(local, built.module.parameters()), "parameters")
+    shards_state = strategy.sharding == "zero1" and mesh is not None
+    shard = mesh.get_group("data") if shards_state and mesh is not None else None
+    update = Update(built.module.parameters(), question.training, shard)
+    meter.name(update.state(), "optimizer")
+    meter.name(update.wide.values(), "gradients")
+    step = Step(question, built, update, mesh, meter)
+    step.run(1)
+    with one_step_counted(meter):
+        step.run(repeats(question).simulated)
+    return built, sum(meter._sizes.values())
+
+
+def _answer(question: Question, rank: int, built: Built, meter: PlanMeter, held: int) -> RankPlan:
+    memory = meter.memory(None)
+    assert memory.peak_bytes is not None
+    assert memory.at_peak is not None
+    settings = AllocatorSettings(expandable_segments=question.training.has_expandable_segments)
+    replayed = replay(meter.events(), settings)
+    repeated = repeats(question)
+    flops = sum(one.flops * repeated.of_phase(one.phase) for one in meter.operations())
+    return RankPlan(
+        rank=rank,
+        peak_bytes=memory.peak_bytes,
+        peak_phase=memory.peak_phase,
+        at_peak=memory.at_peak,
+        between_steps_bytes=held,
+        allocated_bytes=replayed.peak_allocated_bytes,
+        reserved_bytes=replayed.peak_reserved_bytes,
+        num_parameters=sum(local(p).numel() for p in built.module.parameters()),
+        flops=round(flops),
+        calls=_summed(meter.calls(), repeated),
+    )
+
+
+def _summed(calls: Iterable[Call], repeated: Repeats) -> list[Call]:
+    """Calls of a whole step, all phases together."""
+    counts: defaultdict[tuple[str, str, int], float] = defaultdict(float)
+    payloads: defaultdict[tuple[str, str, int], float] = defaultdict(float)
+    for one in calls:
+        key = (one.operation, one.axis, one.num_ranks)
+        counts[key] += one.count * repeated.of_phase(one.phase)
+        payloads[key] += one.bytes * repeated.of_phase(one.phase)
+    return [
+        Call(
+            operation=operation,
+            axis=axis,
+            num_ranks=num_ranks,
+            phase="step",
+            count=round(counts[operation, axis, num_ranks]),
+            bytes=round(payloads[operation, axis, num_ranks]),
+        )
+        for operation, axis, num_ranks in sorted(counts)
+    ]

@@ -1,0 +1,170 @@
+"""Simulate strategies in processes of their own, and remember what came of them. No torch here.
+
+In: questions. Out: an `Answer` each, in the same order. An answer is kept under a digest of the
+question, of torch's version, and of all code that it follows from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import multiprocessing
+import platform
+import resource
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import metadata
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from pathlib import Path
+
+from runners.planning.answer import Answer
+from runners.planning.question import PlanError, Question
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "plans"
+_ROOMS = ("planning", "simulate", "meters")
+KIB = 1 if platform.system() == "Darwin" else 1024  # unit of ru_maxrss, in bytes
+
+Tell = Callable[[int, int, str], None]  # answers that are there, all, and the latest strategy
+
+
+def answers(
+    questions: Sequence[Question],
+    num_workers: int,
+    tell: Tell | None = None,
+    folder: Path = CACHE,
+) -> list[Answer]:
+    """Answer questions, those that are not known yet in a process each.
+
+    Args:
+        questions: what is asked.
+        num_workers: processes that simulate side by side.
+        tell: hears how far it is.
+        folder: where answers are kept.
+    """
+    kept = {key: _kept(folder, key) for key in map(_key, questions)}
+    missing = [one for one in questions if kept[_key(one)] is None]
+    for done, answer in enumerate(_Answers(missing, num_workers), start=1):
+        key = _key(answer.question)
+        kept[key] = answer
+        if answer.reason is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{key}.json").write_text(answer.model_dump_json(), encoding="utf-8")
+        if tell is not None:
+            tell(done, len(missing), answer.question.strategy.name)
+    found = [kept[_key(one)] for one in questions]
+    return [one for one in found if one is not None]
+
+
+class _Answers:
+    """Answers in the order in which they come."""
+
+    def __init__(self, questions: Sequence[Question], num_workers: int) -> None:
+        self._waiting, self._num_workers = list(questions), num_workers
+        self._context = _context() if questions else None
+
+    def __iter__(self) -> _Answers:
+        self._running: dict[Connection, tuple[Question, multiprocessing.process.BaseProcess]] = {}
+        return self
+
+    def __next__(self) -> Answer:
+        while self._waiting and len(self._running) < self._num_workers:
+            self._start(self._waiting.pop(0))
+        if not self._running:
+            raise StopIteration
+        receiving = wait(list(self._running))[0]
+        assert isinstance(receiving, Connection)
+        question, process = self._running.pop(receiving)
+        try:
+            answer = Answer.model_validate_json(receiving.recv_bytes())
+        except EOFError:
+            process.join()
+            reason = f"its process ended by itself, with code {process.exitcode}"
+            answer = Answer(question=question, reason=reason, seconds=0.0, host_bytes=0)
+        process.join()
+        return answer
+
+    def _start(self, question: Question) -> None:
+        assert self._context is not None
+        receiving, sending = self._context.Pipe(duplex=False)
+        process = self._context.Process(  # type: ignore[attr-defined]
+            target=_answer, args=(question.model_dump_json(), sending), daemon=True
+        )
+        process.start()
+        sending.close()
+        self._running[receiving] = question, process
+
+
+def _context() -> BaseContext:
+    """Processes are forked where that is safe: then they share torch, which is loaded once."""
+    if platform.system() != "Linux":
+        return multiprocessing.get_context("spawn")
+    from runners.simulate.worker import prepare
+
+    prepare()
+    return multiprocessing.get_context("fork")
+
+
+def _answer(asked: str, sending: Connection) -> None:
+    """Simulate the ranks of a strategy that differ; what a process of its own executes."""
+    import torch
+
+    from runners.planning.one_rank import simulate_rank
+
+    torch.set_num_threads(1)
+    question = Question.model_validate_json(asked)
+    start = time.monotonic()
+    ranks, reason = [], None
+    try:
+        ranks = [simulate_rank(question, rank) for rank in question.ranks]
+    except PlanError as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 whatever it was, this model cannot be traced so
+        said = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {said[0][:160] if said else ''}".rstrip(": ")
+    answer = Answer(
+        question=question,
+        ranks=ranks,
+        reason=reason,
+        seconds=round(time.monotonic() - start, 3),
+        host_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
+    )
+    sending.send_bytes(answer.model_dump_json().encode())
+
+
+def _key(question: Question) -> str:
+    digest = hashlib.sha256(_own_digest().encode())
+    digest.update(metadata.version("torch").encode())
+    digest.update(question.model_dump_json().encode())
+    model = question.model
+    for name in (model.module, model.batch, model.stages, model.tensor_plan):
+        digest.update(_source_of(name.partition(":")[0]) if name else b"")
+    return digest.hexdigest()
+
+
+@cache
+def _source_of(module: str) -> bytes:
+    """A module's source, as far as one file has it."""
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        found = None
+    return Path(found.origin).read_bytes() if found and found.has_location and found.origin else b""
+
+
+@cache
+def _own_digest() -> str:
+    digest = hashlib.sha256()
+    for room in _ROOMS:
+        for path in sorted((ROOT / "runners" / room).glob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _kept(folder: Path, key: str) -> Answer | None:
+    try:
+        return Answer.model_validate_json((folder / f"{key}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,123 @@
+"""Published measurements of memory beside their simulations.
+
+In: the rows of content/published_measurements.yml. Out: for each a `Question`, and a table of
+measured and simulated bytes, misses included. Nothing is fitted to a row. What a simulation cannot
+know is a named term: the workspaces of libraries on Megatron's ranks (`WORKSPACE_BYTES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from runners.planning.answer import Answer
+from runners.planning.question import Model, Question, Strategy, Training
+from runners.planning.table import GIB
+from runners.plans.published import PublishedRow, published
+
+# Megatron's ranks hold, at a guess, three workspaces of 32 MiB: cuBLAS's as CUBLAS_WORKSPACE_CONFIG
+# sets it, cuBLASLt's, and Transformer Engine's. One number for all rows.
+WORKSPACE_BYTES = 96 * 2**20
+_CHECKPOINTING = {"none": "none", "full": "all", "selective_op": "selective"}
+
+
+class Compared(NamedTuple):
+    """One published number and its simulation, in bytes."""
+
+    row: str
+    kind: str
+    measured: float
+    simulated: float | None
+    reason: str | None
+
+    @property
+    def error(self) -> float | None:
+        """Relative to what was measured."""
+        return None if self.simulated is None else self.simulated / self.measured - 1
+
+
+def question(row: PublishedRow) -> Question:
+    """A row as a plan asks it.
+
+    Context parallelism divides the sequence among ranks that hold the same parameters; it is
+    simulated as more data-parallel ranks with shorter samples, without what attention sends.
+    """
+    axes, batch, precision = row.parallelism, row.batch, row.precision
+    is_megatron = row.implementation != "torchtitan"
+    training = Training.model_validate(
+        {
+            "sequence": batch.sequence_length // axes.context,
+            "microbatch": batch.micro,
+            "global_batch": batch.total * axes.context,
+            "precision": "bf16-mixed",
+            "optimizer": "adam",
+            "checkpointing": _CHECKPOINTING[row.recomputation],
+            "has_wide_gradients": precision.gradients == "fp32" and precision.parameters != "fp32",
+            "is_foreach": row.optimizer == "adamw_foreach",
+            "last_unit_stays": axes.last_block_stays,
+            "has_fused_attention": row.attention != "unfused",
+            "has_fused_norm": is_megatron,
+            "has_loss_in_place": is_megatron,
+            "has_expandable_segments": row.expandable_segments,
+            "dropout": row.dropout,
+            "vocabulary": row.padded_vocabulary,
+        }
+    )
+    strategy = Strategy(
+        name=row.id,
+        data=axes.data * axes.context,
+        tensor=axes.tensor,
+        pipeline=axes.pipeline,
+        sharding=axes.sharding,
+        schedule=axes.schedule,
+        has_sequence_parallel=axes.sequence,
+        layers_of_stages=axes.layers,
+    )
+    model = Model(name=row.model, architecture=row.architecture)
+    return Question(model=model, training=training, strategy=strategy)
+
+
+def questions() -> list[Question]:
+    """Every row's, in the order of the file."""
+    return [question(row) for row in published().rows]
+
+
+def compared(answers: Sequence[Answer]) -> list[Compared]:
+    """Every published peak beside its simulation."""
+    found = []
+    for row, answer in zip(published().rows, answers, strict=True):
+        for one in row.measured:
+            if one.moment == "peak":
+                measured = row.bytes_of(one.kind) or 0.0
+                simulated = _simulated(row, answer, one.kind, one.rank)
+                found.append(Compared(row.id, one.kind, measured, simulated, answer.reason))
+    return found
+
+
+def _simulated(row: PublishedRow, answer: Answer, kind: str, which: str) -> float | None:
+    rank = answer.ranks[-1] if answer.ranks and which == "last" else answer.busiest
+    if rank is None:
+        return None
+    workspace = WORKSPACE_BYTES if row.implementation != "torchtitan" else 0
+    return workspace + (rank.reserved_bytes if kind == "reserved" else rank.allocated_bytes)
+
+
+def lines(answers: Sequence[Answer]) -> list[str]:
+    """A table, and the median error of each kind."""
+    found = compared(answers)
+    rows = [f"{'row':<44}{'kind':<10}{'measured':>10}{'simulated':>11}{'error':>9}  sizes in GiB"]
+    for one in found:
+        head = f"{one.row:<44}{one.kind:<10}{one.measured / GIB:10.3f}"
+        if one.simulated is None:
+            rows.append(f"{head}  not simulated: {one.reason}")
+        else:
+            rows.append(f"{head}{one.simulated / GIB:11.3f}{one.error or 0.0:+9.1%}")
+    for kinds in (("allocated", "active"), ("reserved",)):
+        errors = [abs(one.error) for one in found if one.kind in kinds and one.error is not None]
+        worst = sum(error > 0.15 for error in errors)
+        rows.append(
+            f"{' and '.join(kinds)}: median error {median(errors):.1%} over {len(errors)} "
+            f"numbers; {worst} of them miss by more than 15 %"
+        )
+    return rows

@@ -1,0 +1,253 @@
+"""What a plan asks: a model, a way to train it, and a strategy on a mesh of devices. No torch.
+
+In: words of the command line, or a published configuration. Out: a `Question`, which one process
+simulates, and the mesh that it means. A mesh that cannot be is a `PlanError`, in one line.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Literal, NamedTuple
+
+from runners.plans.architecture import Architecture
+from runners.plans.settings import Count, FactorOrZero
+from runners.traces.schema import Record
+
+Precision = Literal["fp32", "autocast", "bf16-mixed"]
+Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
+Checkpointing = Literal["none", "selective", "all"]
+Sharding = Literal["none", "zero1", "fsdp", "fsdp-keep"]
+Schedule = Literal["none", "gpipe", "1f1b"]
+
+
+class PlanError(ValueError):
+    """What is asked cannot be planned; the message is one line."""
+
+
+class Strategy(Record):
+    """How many ways each axis divides the work.
+
+    Attributes:
+        name: as a table shows it.
+        data: ranks that see other samples; `sharding` says what they keep of the model.
+        tensor: ranks that divide each layer.
+        pipeline: stages.
+    """
+
+    name: str
+    data: Count = 1
+    tensor: Count = 1
+    pipeline: Count = 1
+    sharding: Sharding = "none"
+    schedule: Schedule = "none"
+    has_sequence_parallel: bool = False
+    has_bucket_views: bool = False
+    layers_of_stages: list[int] = []
+
+    @property
+    def num_devices(self) -> int:
+        """The product of all axes."""
+        return self.data * self.tensor * self.pipeline
+
+
+class Training(Record):
+    """What a step does, whichever strategy divides it.
+
+    Attributes:
+        sequence: tokens of a sample.
+        microbatch: samples of one forward pass on one data-parallel rank.
+        global_batch: samples of one update over all ranks.
+        precision: `autocast` keeps fp32 parameters and computes in bf16; `bf16-mixed` has bf16
+            parameters and gradients, and the optimizer an fp32 copy (under FSDP: shards are fp32).
+        has_wide_gradients: gradients are summed up in fp32 whatever the parameters are.
+        is_foreach: the optimizer takes temporaries of the size of the model (torch's default on
+            CUDA); else its update is one kernel.
+        has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron.
+        has_expandable_segments: a setting of CUDA's allocator.
+        last_unit_stays: FSDP does not free the last unit's parameters after forward.
+    """
+
+    sequence: Count
+    microbatch: Count = 1
+    global_batch: Count = 1
+    precision: Precision = "bf16-mixed"
+    optimizer: Optimizer = "adam"
+    checkpointing: Checkpointing = "none"
+    has_wide_gradients: bool = False
+    is_foreach: bool = False
+    last_unit_stays: bool = True
+    has_fused_attention: bool = True
+    has_fused_norm: bool = True
+    has_loss_in_place: bool = False
+    has_expandable_segments: bool = False
+    dropout: FactorOrZero = 0.0
+    vocabulary: int = 0
+
+
+class Model(Record):
+    """A preset's architecture, or functions of a module of your own.
+
+    Attributes:
+        module: `module:function` that builds an `nn.Module`.
+        batch: `module:function` from microbatch and sequence length to the model's arguments.
+        stages: `module:function` from a number of stages to as many modules.
+        tensor_plan: `module:function` to a plan for `parallelize_module`.
+    """
+
+    name: str
+    architecture: Architecture | None = None
+    module: str | None = None
+    batch: str | None = None
+    stages: str | None = None
+    tensor_plan: str | None = None
+
+
+class Question(Record):
+    """One strategy for one model."""
+
+    model: Model
+    training: Training
+    strategy: Strategy
+
+    @property
+    def num_microbatches(self) -> int:
+        """Forward passes of one rank for one update.
+
+        Raises:
+            PlanError: the global batch does not divide so.
+        """
+        each = self.training.microbatch * self.strategy.data
+        count, rest = divmod(self.training.global_batch, each)
+        if rest or not count:
+            raise PlanError(
+                f"{self.strategy.name}: microbatches of {self.training.microbatch} on "
+                f"{self.strategy.data} data-parallel ranks do not divide a global batch of "
+                f"{self.training.global_batch}"
+            )
+        return count
+
+    @property
+    def ranks(self) -> list[int]:
+        """Those to simulate: the first of the first stage, and of the last one."""
+        stages = self.strategy.pipeline
+        each = self.strategy.num_devices // stages
+        return [0] if stages == 1 else [0, (stages - 1) * each]
+
+    def layers_of(self, stage: int) -> range:
+        """The layers of a pipeline stage: equally many, or one more in the first stages."""
+        shape = self.model.architecture
+        total, stages = (shape.num_layers if shape else 0), self.strategy.pipeline
+        given = self.strategy.layers_of_stages
+        sizes = given or [total // stages + (i < total % stages) for i in range(stages)]
+        start = sum(sizes[:stage])
+        return range(start, start + sizes[stage])
+
+    def check(self) -> None:
+        """Refuse a mesh that the model does not allow.
+
+        Raises:
+            PlanError: says why, in one line.
+        """
+        _ = self.num_microbatches
+        strategy, shape = self.strategy, self.model.architecture
+        if shape is None:
+            _check_functions(self.model, strategy)
+            return
+        if strategy.pipeline > shape.num_layers:
+            raise PlanError(f"{strategy.name}: {shape.num_layers} layers are too few stages")
+        for count, what in (
+            (shape.num_kv_heads, "heads of keys and values"),
+            (shape.num_heads, "heads"),
+            (shape.ffn_size, "columns of the feed-forward network"),
+        ):
+            if count % strategy.tensor:
+                raise PlanError(
+                    f"{strategy.name}: {strategy.tensor} tensor-parallel ranks do not divide "
+                    f"{count} {what}"
+                )
+        if strategy.has_sequence_parallel and self.training.sequence % strategy.tensor:
+            raise PlanError(
+                f"{strategy.name}: {strategy.tensor} ranks do not divide a sequence of "
+                f"{self.training.sequence}"
+            )
+
+
+def _check_functions(model: Model, strategy: Strategy) -> None:
+    if strategy.tensor > 1 and model.tensor_plan is None:
+        raise PlanError(f"{strategy.name}: needs a plan of the model's layers (--tensor-plan)")
+    if strategy.pipeline > 1 and model.stages is None:
+        raise PlanError(f"{strategy.name}: needs the model's stages (--stages)")
+
+
+# A word of `--strategies`, and what it sets besides its axis.
+_AXES: dict[str, tuple[str, dict[str, object]]] = {
+    "single": ("single", {}),
+    "ddp": ("data", {"sharding": "none"}),
+    "ddp-view": ("data", {"sharding": "none", "has_bucket_views": True}),
+    "zero1": ("data", {"sharding": "zero1"}),
+    "fsdp": ("data", {"sharding": "fsdp"}),
+    "fsdp-keep": ("data", {"sharding": "fsdp-keep"}),
+    "tp": ("tensor", {}),
+    "tp-sp": ("tensor", {"has_sequence_parallel": True}),
+    "gpipe": ("pipeline", {"schedule": "gpipe"}),
+    "1f1b": ("pipeline", {"schedule": "1f1b"}),
+}
+
+
+def strategy_of(text: str, devices: int) -> Strategy:
+    """A strategy as the command line names it.
+
+    Args:
+        text: `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave
+            its size out and takes the devices that remain.
+        devices: ranks there are.
+
+    Raises:
+        PlanError: a word is unknown, an axis occurs twice, or sizes do not make `devices`.
+    """
+    words = [_word(word) for word in text.split("+")]
+    if words[0].axis == "single":
+        return Strategy(name="single")
+    axes = [word.axis for word in words]
+    for axis in axes:
+        if axes.count(axis) > 1:
+            raise PlanError(f"{text}: two strategies for the {axis} axis")
+    sizes = {word.axis: word.size for word in words if word.size}
+    free = [word.axis for word in words if not word.size]
+    if len(free) > 1:
+        raise PlanError(f"{text}: only one axis may leave its size out")
+    product = prod(sizes.values())
+    if devices % product or (not free and product != devices):
+        raise PlanError(f"{text}: its axes do not make {devices} devices")
+    sizes |= dict.fromkeys(free, devices // product)
+    fields = {name: value for word in words for name, value in word.also.items()}
+    return Strategy.model_validate({"name": text, **fields, **sizes})
+
+
+class _Word(NamedTuple):
+    axis: str
+    also: dict[str, object]
+    size: int  # 0: the devices that remain
+
+
+def _word(text: str) -> _Word:
+    name, _, size = text.partition(".")
+    if name not in _AXES:
+        raise PlanError(f"unknown strategy {text!r}; there are: {', '.join(_AXES)}")
+    if size and not (size.isdigit() and int(size)):
+        raise PlanError(f"{text}: the size of an axis is a number, such as {name}.2")
+    return _Word(*_AXES[name], int(size or 0))
+
+
+def usual(devices: int) -> list[str]:
+    """The strategies that a plan tries where none is named."""
+    names = ["single"]
+    if devices == 1:
+        return names
+    names += ["ddp", "ddp-view", "zero1", "fsdp", "fsdp-keep", "tp", "tp-sp", "gpipe", "1f1b"]
+    inner = [size for size in (2, 4, 8) if devices % size == 0 and size < devices]
+    names += [f"fsdp.{devices // size}+tp-sp.{size}" for size in inner]
+    names += [f"1f1b.{size}+ddp.{devices // size}" for size in inner]
+    names += [f"1f1b.{size}+zero1.{devices // size}" for size in inner]
+    names += [f"1f1b.{size}+tp-sp.{devices // size}" for size in inner]
+    return names

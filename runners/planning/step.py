@@ -1,0 +1,200 @@
+"""One training step of one rank: microbatches forward and backward in a schedule's order.
+
+In: a `Built` module and an `Update`. Out: nothing; what happens is the meter's to record. Not all
+microbatches need be simulated: those in the middle allocate and send what their neighbours do, so
+their phases are counted as often as they occur (`Repeats`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.planning.built import Built
+from runners.planning.meter import PlanMeter
+from runners.planning.question import Question
+from runners.planning.updates import Update
+
+LEAST_MICROBATCHES = 2  # one that stands for all but the last, and the last
+LAST = "last "
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How many microbatches a step has, and how many of them are simulated."""
+
+    total: int
+    simulated: int
+
+    @property
+    def factor(self) -> float:
+        """How often each simulated microbatch but the last one occurs."""
+        return (self.total - 1) / (self.simulated - 1) if self.simulated > 1 else 1.0
+
+    def of_phase(self, phase: str) -> float:
+        """How often what was counted in a phase occurs."""
+        is_whole = phase.startswith(LAST) or phase not in ("forward", "backward")
+        return 1.0 if is_whole else self.factor
+
+
+def repeats(question: Question) -> Repeats:
+    """GPipe holds the activations of all; other schedules reach their peak with a few."""
+    total, strategy = question.num_microbatches, question.strategy
+    needed = {"gpipe": total, "1f1b": strategy.pipeline + 1}.get(
+        strategy.schedule, LEAST_MICROBATCHES
+    )
+    return Repeats(total, min(total, needed))
+
+
+class Step:
+    """Executes steps of one rank.
+
+    Args:
+        question: what is simulated.
+        built: the module.
+        update: of its parameters.
+        mesh: of all ranks; None for a single one.
+        meter: hears which phase it is, and what tensors are for.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        built: Built,
+        update: Update,
+        mesh: DeviceMesh | None,
+        meter: PlanMeter,
+    ) -> None:
+        self._question, self._built, self._update = question, built, update
+        self._mesh, self._meter = mesh, meter
+        self._num = 1
+        self._is_autocast = question.training.precision == "autocast"
+        stages = mesh.get_group("pipeline") if mesh is not None else None
+        self._stages = stages
+        self._in_flight: dict[int, tuple[tuple[Any, ...], Any]] = {}
+
+    def run(self, num_microbatches: int) -> None:
+        """A step: so many microbatches, what ranks sum at its end, and the update."""
+        self._num = num_microbatches
+        self._update.forget_gradients()
+        for turn, index in self._order():
+            phase = f"{LAST if index == self._num - 1 else ''}{turn}"
+            self._meter.enter(phase)
+            with self._quiet(index):
+                (self._forward if turn == "forward" else self._backward)(index)
+            self._name_gradients()
+        self._meter.enter("update")
+        self._sum_gradients()
+        self._update.step()
+        self._meter.name(self._update.state(), "optimizer")
+
+    def _order(self) -> Iterator[tuple[str, int]]:
+        strategy, num = self._question.strategy, self._num
+        ahead = 1
+        if strategy.schedule == "gpipe":
+            ahead = num
+        elif strategy.schedule == "1f1b" and self._stages is not None:
+            ahead = min(num, strategy.pipeline - self._stages.rank())
+        for index in range(num):
+            yield "forward", index
+            if index >= ahead - 1:
+                yield "backward", index - ahead + 1
+        for index in range(num - ahead + 1, num):
+            yield "backward", index
+
+    def _quiet(self, index: int) -> AbstractContextManager[None]:
+        """Gradients are summed with the last microbatch; FSDP reduces those of each."""
+        wrapped = self._built.wrapped
+        if isinstance(wrapped, DistributedDataParallel) and index < self._num - 1:
+            return wrapped.no_sync()
+        return nullcontext()
+
+    def _forward(self, index: int) -> None:
+        built = self._built
+        arguments = built.arguments()
+        self._meter.name([t for t in arguments if isinstance(t, Tensor)], "buffers")
+        if not built.is_first:
+            self._peer(dist.recv, arguments[0].detach(), -1)
+        with self._autocast():
+            output = built.wrapped(*arguments)
+            if built.is_last:
+                output = built.loss(output)
+        if not built.is_last:
+            self._peer(dist.send, output.detach(), 1)
+        self._in_flight[index] = arguments, output
+
+    def _backward(self, index: int) -> None:
+        arguments, output = self._in_flight.pop(index)
+        if self._built.is_last:
+            output.backward()
+        else:
+            gradient = torch.empty_like(output)
+            self._peer(dist.recv, gradient, 1)
+            torch.autograd.backward(output, gradient)
+            del gradient
+        del output
+        if not self._built.is_first:
+            self._peer(dist.send, arguments[0].grad, -1)
+
+    def _peer(self, call: Callable[..., Any], tensor: Tensor, step: int) -> None:
+        assert self._stages is not None
+        peer = (self._stages.rank() + step) % self._stages.size()
+        call(tensor.contiguous(), group=self._stages, **_end(call, peer))
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if not self._is_autocast:
+            return nullcontext()
+        return torch.autocast("cpu", torch.bfloat16)
+
+    def _name_gradients(self) -> None:
+        self._meter.name((g for _, g in self._update.gradients()), "gradients")
+
+    def _sum_gradients(self) -> None:
+        """What no wrapper has summed: of stages, in fp32, or left by sequence parallelism."""
+        strategy = self._question.strategy
+        if self._mesh is None:
+            return
+        if strategy.has_sequence_parallel:
+            group = self._mesh.get_group("tensor")
+            for parameter, gradient in self._update.gradients():
+                if parameter.dim() == 1:  # norms, and biases that follow a sum
+                    dist.all_reduce(gradient, group=group)
+        wraps = isinstance(self._built.wrapped, DistributedDataParallel)
+        if strategy.data > 1 and strategy.sharding == "none" and not wraps:
+            group = self._mesh.get_group("data")
+            for _, gradient in self._update.gradients():
+                dist.all_reduce(gradient, group=group)
+        self._sum_tied()
+
+    def _sum_tied(self) -> None:
+        """The first and the last stage both have the embedding where it is tied to the logits."""
+        shape, built = self._question.model.architecture, self._built
+        is_end = built.is_first != built.is_last
+        if shape is None or not shape.has_tied_embeddings or not is_end or self._stages is None:
+            return
+        tied = built.module.get_parameter("embedding.weight")
+        for parameter, gradient in self._update.gradients():
+            if parameter is tied:
+                dist.all_reduce(gradient, group=self._stages)
+
+
+def _end(call: Callable[..., Any], peer: int) -> dict[str, int]:
+    return {"group_dst": peer} if call is dist.send else {"group_src": peer}
+
+
+@contextmanager
+def one_step_counted(meter: PlanMeter) -> Iterator[None]:
+    """What the meter counts: the operations of one step."""
+    meter.counting = True
+    try:
+        yield
+    finally:
+        meter.counting = False

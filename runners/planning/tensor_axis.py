@@ -1,0 +1,159 @@
+"""The tensor-parallel axis of a mesh: what its ranks send each other, forward and backward.
+
+In: activations of one rank. Out: the same, summed, gathered or scattered over the axis. Layers are
+built at this rank's share of their width (Megatron's column and row parallel layers), so that what
+a rank holds are plain tensors, and FSDP and DDP can wrap them along another axis. With sequence
+parallelism, activations between these layers are (batch, sequence / ranks, hidden).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd import Function
+
+
+@dataclass(frozen=True)
+class TensorAxis:
+    """The ranks among which layers are divided.
+
+    Attributes:
+        group: of these ranks; None for a single one.
+        size: how many they are.
+        has_sequence_parallel: activations between layers are divided along the sequence.
+    """
+
+    group: dist.ProcessGroup | None = None
+    size: int = 1
+    has_sequence_parallel: bool = False
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Before a layer that is divided by columns: every rank needs the whole activation."""
+        if self.size == 1:
+            return x
+        operation = _GatherSequence if self.has_sequence_parallel else _SumBackward
+        result: Tensor = operation.apply(x, self)  # type: ignore[no-untyped-call]
+        return result
+
+    def leave(self, x: Tensor) -> Tensor:
+        """After a layer that is divided by rows: every rank has one addend."""
+        if self.size == 1:
+            return x
+        operation = _ScatterSequence if self.has_sequence_parallel else _SumForward
+        result: Tensor = operation.apply(x, self)  # type: ignore[no-untyped-call]
+        return result
+
+    def sum(self, x: Tensor, operation: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
+        """All-reduce in place; nothing where there is a single rank."""
+        if self.size > 1:
+            dist.all_reduce(x, operation, group=self.group)
+
+    def share(self, count: int) -> int:
+        """This rank's part of a width.
+
+        Raises:
+            ValueError: the axis does not divide it.
+        """
+        if count % self.size:
+            raise ValueError(f"{self.size} tensor-parallel ranks do not divide {count}")
+        return count // self.size
+
+    def gathered(self, x: Tensor) -> Tensor:
+        """(batch, sequence / ranks, …) of every rank as (batch, sequence, …)."""
+        parts = x.new_empty((self.size, *x.shape))
+        dist.all_gather_single(parts.flatten(0, 1), x.contiguous(), group=self.group)
+        return parts.movedim(0, 1).reshape(x.shape[0], -1, *x.shape[2:])
+
+    def scattered(self, x: Tensor) -> Tensor:
+        """The sum over ranks of (batch, sequence, …), this rank's part of the sequence."""
+        parts = x.reshape(x.shape[0], self.size, -1, *x.shape[2:]).movedim(1, 0).contiguous()
+        own = torch.empty_like(parts[0])
+        dist.reduce_scatter_single(own, parts.flatten(0, 1), group=self.group)
+        return own
+
+
+class _SumBackward(Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor, axis: TensorAxis) -> Tensor:
+        context.axis = axis
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
+        grad = grad.contiguous()
+        dist.all_reduce(grad, group=context.axis.group)
+        return grad, None
+
+
+class _SumForward(Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor, axis: TensorAxis) -> Tensor:
+        dist.all_reduce(x, group=axis.group)
+        context.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None
+
+
+class _GatherSequence(Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor, axis: TensorAxis) -> Tensor:
+        context.axis = axis
+        return axis.gathered(x)
+
+    @staticmethod
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return context.axis.scattered(grad), None
+
+
+class _ScatterSequence(Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor, axis: TensorAxis) -> Tensor:
+        context.axis = axis
+        return axis.scattered(x)
+
+    @staticmethod
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return context.axis.gathered(grad), None
+
+
+class DividedCrossEntropy(Function):
+    """Cross-entropy of logits whose vocabulary is divided among ranks, as Megatron computes it.
+
+    Logits (tokens, vocabulary / ranks) and targets (tokens) give the mean loss; kept for backward
+    is the softmax, in fp32.
+    """
+
+    @staticmethod
+    def forward(context: Any, logits: Tensor, targets: Tensor, axis: TensorAxis) -> Tensor:
+        """The mean over tokens."""
+        wide = logits.float()
+        if wide is logits:
+            wide = logits.clone()
+        largest = wide.amax(-1)
+        axis.sum(largest, dist.ReduceOp.MAX)
+        wide.sub_(largest.unsqueeze(-1))
+        own = wide.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+        axis.sum(own)
+        wide.exp_()
+        total = wide.sum(-1)
+        axis.sum(total)
+        loss = (total.log() - own).mean()
+        wide.div_(total.unsqueeze(-1))
+        context.save_for_backward(wide, targets)
+        context.dtype = logits.dtype
+        return loss
+
+    @staticmethod
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """The gradient of the logits."""
+        softmax, targets = context.saved_tensors
+        softmax.scatter_(-1, targets.unsqueeze(-1), 0.0)  # of the right size; values play no role
+        softmax.mul_(grad)
+        return softmax.to(context.dtype), None, None

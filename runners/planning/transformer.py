@@ -1,0 +1,300 @@
+"""A decoder-only transformer as public models are built, on one rank of a mesh.
+
+In: an `Architecture`, the tensor-parallel axis, and which layers a stage has. Out: an `nn.Module`
+from tokens (batch, sequence) to logits (batch, sequence, vocabulary), or from hidden states to
+hidden states where it is a stage between the ends. It is built on the meta device and never run
+with values; operations are those that public implementations call (nanoGPT for GPT-2, torchtitan
+for Llama), so that autograd keeps the same activations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runners.planning.fused_kernels import rms_norm
+from runners.planning.tensor_axis import DividedCrossEntropy, TensorAxis
+from runners.plans.architecture import Architecture
+
+
+@dataclass(frozen=True)
+class Style:
+    """How an implementation computes what the architecture leaves open.
+
+    Attributes:
+        has_fused_attention: scores are never held whole (flash attention).
+        has_fused_norm: RMSNorm is one kernel.
+        has_loss_in_place: the logits become their softmax in one fp32 copy.
+        dropout: probability after embeddings, attention and feed-forward, and of scores.
+        vocabulary: rows of the embedding, padded; 0: as the architecture, rounded up to a multiple
+            of the tensor-parallel ranks.
+    """
+
+    has_fused_attention: bool = True
+    has_fused_norm: bool = True
+    has_loss_in_place: bool = False
+    dropout: float = 0.0
+    vocabulary: int = 0
+
+
+class RMSNorm(nn.Module):
+    """A weight for each element, and nothing to shift it.
+
+    Args:
+        size: of the last dimension.
+        is_fused: one kernel, which keeps its input; else the operations that it consists of.
+    """
+
+    def __init__(self, size: int, *, is_fused: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size))
+        self._is_fused = is_fused
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, size) → (…, size)."""
+        if self._is_fused:
+            return rms_norm(x, self.weight)
+        wide = x.float()
+        normal = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return normal.type_as(x) * self.weight
+
+
+def _norm(shape: Architecture, size: int, style: Style) -> nn.Module:
+    if shape.norm == "layernorm":
+        return nn.LayerNorm(size)
+    return RMSNorm(size, is_fused=style.has_fused_norm)
+
+
+def rotated(x: Tensor, angles: Tensor) -> Tensor:
+    """Rotary positions, in fp32 and complex numbers, as torchtitan applies them.
+
+    Args:
+        x: (batch, sequence, heads, head size).
+        angles: (sequence, head size / 2), complex.
+    """
+    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    turned = pairs * angles[: x.shape[1]].view(1, x.shape[1], 1, -1)
+    return torch.view_as_real(turned).flatten(3).type_as(x)
+
+
+class Attention(nn.Module):
+    """Causal attention; this rank's share of the heads."""
+
+    def __init__(self, shape: Architecture, axis: TensorAxis, style: Style) -> None:
+        super().__init__()
+        self._axis, self._style, self._head_size = axis, style, shape.head_size
+        self._heads = axis.share(shape.num_heads)
+        self._kv_heads = axis.share(shape.num_kv_heads)
+        self._sizes = [self._heads * shape.head_size, *[self._kv_heads * shape.head_size] * 2]
+        self._is_one_matrix = shape.activation == "gelu"
+        if self._is_one_matrix:
+            self.inputs = nn.Linear(shape.hidden_size, sum(self._sizes), bias=shape.has_bias)
+        else:
+            self.query, self.key, self.value = (
+                nn.Linear(shape.hidden_size, size, bias=shape.has_bias) for size in self._sizes
+            )
+        self.output = nn.Linear(self._sizes[0], shape.hidden_size, bias=shape.has_bias)
+        self.norms = nn.ModuleList(
+            _norm(shape, shape.head_size, style) for _ in range(2 * shape.has_query_key_norm)
+        )
+
+    def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
+        """(batch, sequence, hidden) → (batch, sequence, hidden)."""
+        x = self._axis.enter(x)
+        parts = (
+            self.inputs(x).split(self._sizes, -1)
+            if self._is_one_matrix
+            else (self.query(x), self.key(x), self.value(x))
+        )
+        queries, keys, values = (part.unflatten(-1, (-1, self._head_size)) for part in parts)
+        if self.norms:
+            queries, keys = self.norms[0](queries), self.norms[1](keys)
+        if angles is not None:
+            queries, keys = rotated(queries, angles), rotated(keys, angles)
+        repeats = self._heads // self._kv_heads
+        if repeats > 1:
+            keys, values = (_repeated(part, repeats) for part in (keys, values))
+        context = self._attend(*(part.transpose(1, 2) for part in (queries, keys, values)))
+        return self._axis.leave(self.output(context.transpose(1, 2).flatten(2)))
+
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """(batch, heads, sequence, head size) of each → the same."""
+        if self._style.has_fused_attention:
+            return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        scores = queries @ keys.transpose(-1, -2) * (1 / math.sqrt(self._head_size))
+        length = scores.shape[-1]
+        ahead = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
+        weights = scores.masked_fill(ahead, -1e4).softmax(-1)
+        return F.dropout(weights, self._style.dropout) @ values
+
+
+def _repeated(x: Tensor, times: int) -> Tensor:
+    """(batch, sequence, heads, size) → (batch, sequence, heads × times, size)."""
+    return x.unsqueeze(3).expand(-1, -1, -1, times, -1).flatten(2, 3)
+
+
+class FeedForward(nn.Module):
+    """Two matrices with GELU between them, or three with SwiGLU; this rank's share of the width."""
+
+    def __init__(self, shape: Architecture, axis: TensorAxis) -> None:
+        super().__init__()
+        self._axis = axis
+        width = axis.share(shape.ffn_size)
+        self.inner = nn.Linear(shape.hidden_size, width, bias=shape.has_bias)
+        self.gate = (
+            nn.Linear(shape.hidden_size, width, bias=shape.has_bias)
+            if shape.activation == "swiglu"
+            else None
+        )
+        self.outer = nn.Linear(width, shape.hidden_size, bias=shape.has_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, sequence, hidden) → (batch, sequence, hidden)."""
+        return self._axis.leave(self.compute(self._axis.enter(x)))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """The same, without what ranks send each other: every rank's result is an addend."""
+        inner = self.inner(x)
+        inner = F.gelu(inner) if self.gate is None else F.silu(inner) * self.gate(x)
+        result: Tensor = self.outer(inner)
+        return result
+
+
+class Experts(nn.Module):
+    """Several feed-forward networks, of which each token passes through some.
+
+    Every expert is taken to receive equally many tokens: who goes where follows from values.
+    """
+
+    def __init__(self, shape: Architecture, axis: TensorAxis) -> None:
+        super().__init__()
+        self._axis, self._active = axis, shape.num_active_experts
+        self.router = nn.Linear(shape.hidden_size, shape.num_experts, bias=False)
+        self.experts = nn.ModuleList(FeedForward(shape, axis) for _ in range(shape.num_experts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, sequence, hidden) → (batch, sequence, hidden)."""
+        whole = self._axis.enter(x)
+        tokens = whole.flatten(0, 1)
+        weights, chosen = self.router(tokens).float().softmax(-1).topk(self._active)
+        order = chosen.flatten().argsort()
+        inputs = tokens[order // self._active]
+        parts = inputs.tensor_split(len(self.experts))
+        experts = [one for one in self.experts if isinstance(one, FeedForward)]
+        outputs = torch.cat([e.compute(p) for e, p in zip(experts, parts, strict=True)])
+        outputs = outputs * weights.flatten()[order].unsqueeze(-1).to(outputs.dtype)
+        total = torch.zeros_like(tokens).index_add(0, order // self._active, outputs.to(x.dtype))
+        return self._axis.leave(total.view_as(whole))
+
+
+class Layer(nn.Module):
+    """Attention and feed-forward, each behind a norm and beside a residual connection."""
+
+    def __init__(self, shape: Architecture, axis: TensorAxis, style: Style) -> None:
+        super().__init__()
+        self.attention_norm = _norm(shape, shape.hidden_size, style)
+        self.attention = Attention(shape, axis, style)
+        self.ffn_norm = _norm(shape, shape.hidden_size, style)
+        self.ffn = Experts(shape, axis) if shape.num_experts > 1 else FeedForward(shape, axis)
+        self._dropout = style.dropout
+
+    def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
+        """(batch, sequence, hidden) → (batch, sequence, hidden)."""
+        x = x + F.dropout(self.attention(self.attention_norm(x), angles), self._dropout)
+        return x + F.dropout(self.ffn(self.ffn_norm(x)), self._dropout)
+
+
+class Transformer(nn.Module):
+    """The whole model, or the stage of a pipeline with some of its layers.
+
+    Args:
+        shape: of the whole model.
+        axis: among whose ranks layers are divided.
+        style: what the implementation decides.
+        layers: numbers of the layers that this stage has; the first also means the embedding, the
+            last the final norm and the logits.
+        length: most positions that a batch has.
+
+    Raises:
+        ValueError: the axis divides the heads, or the width, not evenly.
+    """
+
+    angles: Tensor | None
+
+    def __init__(
+        self,
+        shape: Architecture,
+        axis: TensorAxis | None = None,
+        style: Style | None = None,
+        layers: Sequence[int] | None = None,
+        length: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._axis = axis or TensorAxis()
+        style = style or Style()
+        own = range(shape.num_layers) if layers is None else layers
+        self.is_first, self.is_last = 0 in own, shape.num_layers - 1 in own
+        rows = style.vocabulary or -(-shape.vocabulary // self._axis.size) * self._axis.size
+        rows = self._axis.share(rows)
+        self._dropout, self._is_tied = style.dropout, shape.has_tied_embeddings
+        self._has_loss_in_place = style.has_loss_in_place or self._axis.size > 1
+        if self.is_first or (self.is_last and self._is_tied):
+            self.embedding = nn.Embedding(rows, shape.hidden_size)
+        self.positions = (
+            nn.Embedding(shape.context_length, shape.hidden_size)
+            if self.is_first and shape.positions == "learned"
+            else None
+        )
+        self.layers = nn.ModuleList(Layer(shape, self._axis, style) for _ in own)
+        if self.is_last:
+            self.norm = _norm(shape, shape.hidden_size, style)
+        if self.is_last and not self._is_tied:
+            self.logits = nn.Linear(shape.hidden_size, rows, bias=False)
+        if shape.positions == "rotary":
+            length = min(length or shape.context_length, shape.context_length)
+            angles = torch.empty(length, shape.head_size // 2, dtype=torch.complex64)
+            self.register_buffer("angles", angles, persistent=False)
+        else:
+            self.register_buffer("angles", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens (batch, sequence), or hidden states, → logits, or hidden states.
+
+        With sequence parallelism hidden states are (batch, sequence / ranks, hidden).
+        """
+        if self.is_first:
+            x = self._embed(x)
+        for layer in self.layers:
+            x = layer(x, self.angles)
+        if not self.is_last:
+            return x
+        x = self._axis.enter(self.norm(x))
+        logits: nn.Module | None = None if self._is_tied else self.logits
+        return F.linear(x, self.embedding.weight) if logits is None else logits(x)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        x: Tensor = self._axis.leave(self.embedding(tokens))
+        if self.positions is not None:
+            length = tokens.shape[1]
+            if self._axis.has_sequence_parallel:
+                length = self._axis.share(length)
+            x = x + self.positions(torch.arange(length, device=tokens.device))
+        return F.dropout(x, self._dropout)
+
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy.
+
+        Args:
+            logits: (batch, sequence, vocabulary / tensor-parallel ranks).
+            targets: (batch, sequence).
+        """
+        rows, wanted = logits.flatten(0, 1), targets.flatten()
+        if self._has_loss_in_place:
+            loss: Tensor = DividedCrossEntropy.apply(rows, wanted, self._axis)  # type: ignore[no-untyped-call]
+            return loss
+        return F.cross_entropy(rows.float(), wanted)

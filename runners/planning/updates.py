@@ -1,0 +1,180 @@
+"""The update of a rank's parameters, and what it keeps for it between steps.
+
+In: parameters as a strategy left them (whole, or shards). Out: an `Update` that takes their
+gradients. Parameters in bf16 have an fp32 copy here, which is updated and written back. Under
+ZeRO-1 a rank updates its share of each parameter alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from runners.meters.memory import local
+from runners.planning.question import Training
+
+BLOCK = 256  # values of an 8-bit state that share a scale, as in bitsandbytes
+LEAST_QUANTISED = 4096  # values; smaller parameters keep fp32 states, as there
+
+
+class EightBitAdam(Optimizer):
+    """Adam with states of 8 bits: what it keeps, not what it computes."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Create what is kept, where it is not there yet, and update in place."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self._create(parameter, self.state[parameter])
+                parameter.add_(parameter.grad)  # one kernel in place; values play no role
+
+    def _create(self, parameter: Tensor, state: dict[str, Tensor]) -> None:
+        if state:
+            return
+        is_small = parameter.numel() < LEAST_QUANTISED
+        for name in ("first", "second"):
+            state[name] = torch.zeros_like(
+                parameter, dtype=torch.float32 if is_small else torch.uint8
+            )
+            if not is_small:
+                state[f"{name}_scale"] = parameter.new_zeros(
+                    -(-parameter.numel() // BLOCK), dtype=torch.float32
+                )
+
+
+def _optimizer(leaves: list[nn.Parameter], training: Training) -> Optimizer:
+    how: dict[str, Any] = {"foreach": True} if training.is_foreach else {"fused": True}
+    match training.optimizer:
+        case "sgd":
+            return torch.optim.SGD(leaves, 1e-3, **how)
+        case "momentum":
+            return torch.optim.SGD(leaves, 1e-3, momentum=0.9, **how)
+        case "adam":
+            return torch.optim.AdamW(leaves, 1e-3, **how)
+        case "adam8bit":
+            return EightBitAdam(leaves)
+
+
+class Update:
+    """Updates what this rank owns.
+
+    Args:
+        parameters: of the model, as the strategy left them.
+        training: optimizer and precision.
+        shard: the group among whose ranks the optimizer's state is sharded (ZeRO-1), if any.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        training: Training,
+        shard: dist.ProcessGroup | None = None,
+    ) -> None:
+        self._parameters = [p for p in parameters if p.requires_grad]
+        self._shard = shard
+        self.wide: dict[nn.Parameter, Tensor] = {}  # fp32 gradients, where they are asked for
+        self.masters: list[nn.Parameter] = []
+        self._leaves = []
+        for parameter in self._parameters:
+            target = self._own(local(parameter).detach())
+            leaf = nn.Parameter(target)
+            if target.dtype is not torch.float32:
+                leaf = nn.Parameter(target.float())
+                self.masters.append(leaf)
+            self._leaves.append(leaf)
+        groups = [[leaf] for leaf in self._leaves] if self.masters else [self._leaves]
+        self._optimizers = [_optimizer(group, training) for group in groups if group]
+        if training.has_wide_gradients:
+            self._widen()
+
+    def _own(self, whole: Tensor) -> Tensor:
+        """This rank's share of a tensor; under ZeRO-1 a part of it, else all."""
+        if self._shard is None:
+            return whole
+        size = -(-whole.numel() // self._shard.size())
+        start = min(self._shard.rank() * size, whole.numel())
+        return whole.view(-1)[start : start + size]
+
+    def _widen(self) -> None:
+        """Gradients are added to fp32 ones as soon as they are there."""
+        for parameter in self._parameters:
+            whole = local(parameter)
+            if whole.dtype is torch.float32:
+                continue
+            self.wide[parameter] = torch.zeros_like(whole, dtype=torch.float32)
+            parameter.register_post_accumulate_grad_hook(self._add)
+
+    def _add(self, parameter: Tensor) -> None:
+        assert isinstance(parameter, nn.Parameter)
+        with torch.no_grad():
+            self.wide[parameter].add_(parameter.grad)  # type: ignore[arg-type]
+        parameter.grad = None
+
+    def gradients(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        """Each parameter with its gradient, where it has one: this rank's part of it."""
+        for parameter in self._parameters:
+            gradient = self.wide.get(parameter, parameter.grad)
+            if gradient is not None:
+                yield parameter, local(gradient)
+
+    def state(self) -> list[Tensor]:
+        """Everything that is kept between steps beside parameters and gradients."""
+        kept = [t for one in self._optimizers for s in one.state.values() for t in s.values()]
+        return [*self.masters, *(t for t in kept if isinstance(t, Tensor))]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update from the gradients, which ranks have summed unless they are sharded here."""
+        found = dict(self.gradients())
+        if self._shard is not None:
+            for gradient in found.values():
+                self._communicate(dist.reduce_scatter_single, gradient, reduces=True)
+        if self.masters:
+            self._update_masters(found)
+        else:
+            self._update_in_place(found)
+        for parameter in self._parameters if self._shard is not None else ():
+            self._communicate(dist.all_gather_single, local(parameter), reduces=False)
+
+    def _update_masters(self, found: dict[nn.Parameter, Tensor]) -> None:
+        """One parameter after another, so that one fp32 gradient is there at a time."""
+        for parameter, leaf, optimizer in zip(
+            self._parameters, self._leaves, self._optimizers, strict=True
+        ):
+            if parameter in found:
+                leaf.grad = self._own(found[parameter]).float()
+                optimizer.step()
+                leaf.grad = None
+                self._own(local(parameter)).copy_(leaf)
+
+    def _update_in_place(self, found: dict[nn.Parameter, Tensor]) -> None:
+        for parameter, leaf in zip(self._parameters, self._leaves, strict=True):
+            leaf.grad = self._own(found[parameter]) if parameter in found else None
+        for optimizer in self._optimizers:
+            optimizer.step()
+        for leaf in self._leaves:
+            leaf.grad = None
+
+    def _communicate(self, collective: Any, whole: Tensor, *, reduces: bool) -> None:
+        """In place where ranks divide a tensor evenly, else through a padded copy."""
+        flat, own = whole.detach().view(-1), self._own(whole.detach())
+        ranks = self._shard.size() if self._shard else 1
+        if own.numel() * ranks != flat.numel():
+            size = -(-flat.numel() // ranks)
+            flat, own = flat.new_empty(size * ranks), flat.new_empty(size)
+        collective(*((own, flat) if reduces else (flat, own)), group=self._shard)
+
+    def forget_gradients(self) -> None:
+        """Free them, or where they are kept in fp32 set them to zero."""
+        for parameter in self._parameters:
+            parameter.grad = None
+        for gradient in self.wide.values():
+            gradient.zero_()

@@ -1,0 +1,205 @@
+"""`python -m runners plan`: simulated strategies against closed forms and against real tensors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runners.planning import processes
+from runners.planning.command import main
+from runners.planning.one_rank import simulate_rank
+from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
+from runners.planning.step import repeats
+from runners.plans.architecture import Architecture
+
+LLAMA = Architecture(
+    num_layers=4,
+    hidden_size=64,
+    num_heads=4,
+    num_kv_heads=4,
+    ffn_size=128,
+    vocabulary=256,
+    context_length=32,
+    positions="rotary",
+    activation="swiglu",
+    norm="rmsnorm",
+    has_bias=False,
+    has_tied_embeddings=False,
+)
+GPT = LLAMA.model_copy(
+    update={
+        "positions": "learned",
+        "activation": "gelu",
+        "norm": "layernorm",
+        "has_bias": True,
+        "has_tied_embeddings": True,
+    }
+)
+MIXED = LLAMA.model_copy(update={"num_experts": 4, "num_active_experts": 2})
+
+
+def asked(strategy, devices=4, shape=LLAMA, **how):
+    training = Training(**{"sequence": 32, "global_batch": 8, **how})
+    return Question(
+        model=Model(name="tiny", architecture=shape),
+        training=training,
+        strategy=strategy_of(strategy, devices),
+    )
+
+
+def payload(plan, operation, axis):
+    return sum(c.bytes for c in plan.calls if (c.operation, c.axis) == (operation, axis))
+
+
+@pytest.mark.parametrize(
+    ("how", "each"),
+    [
+        ({"precision": "fp32"}, 16),  # 4 + 4, and two moments of 4
+        ({"precision": "autocast"}, 16),
+        ({"precision": "bf16-mixed"}, 16),  # 2 + 2, a copy of 4, and two moments of 4
+        ({"precision": "fp32", "optimizer": "sgd"}, 8),
+        ({"precision": "fp32", "optimizer": "momentum"}, 12),
+        ({"precision": "fp32", "optimizer": "adam8bit"}, 10 + 2 * 4 / 256),
+    ],
+)
+def test_between_steps_a_device_holds_so_many_bytes_a_parameter(how, each):
+    plan = simulate_rank(asked("single", **how), 0)
+    exact = each * plan.num_parameters
+    assert plan.num_parameters == LLAMA.num_parameters
+    assert exact <= plan.between_steps_bytes <= exact * 1.05  # small things: step counters, angles
+
+
+@pytest.mark.parametrize(
+    ("strategy", "each"),
+    [("ddp", 20), ("ddp-view", 16), ("zero1", 10), ("fsdp", 4), ("fsdp-keep", 4), ("tp", 4)],
+)
+def test_between_steps_a_rank_of_four_holds_its_share(strategy, each):
+    plan = simulate_rank(asked(strategy, precision="fp32"), 0)
+    exact = each * LLAMA.num_parameters
+    exact += {"zero1": 0}.get(strategy, 0)
+    assert exact <= plan.between_steps_bytes <= exact * 1.08
+
+
+def test_what_is_sent_follows_from_the_size_of_the_model():
+    size = 4 * LLAMA.num_parameters
+    each = asked("ddp", precision="fp32")
+    assert payload(simulate_rank(each, 0), "all_reduce", "data") == size
+    plan = simulate_rank(asked("zero1", precision="fp32"), 0)
+    assert payload(plan, "reduce_scatter", "data") == payload(plan, "all_gather", "data") == size
+    kept = simulate_rank(asked("fsdp-keep", precision="fp32"), 0)
+    num = each.num_microbatches
+    assert payload(kept, "all_gather", "data") == num * size  # freed after each backward
+    freed = simulate_rank(asked("fsdp", precision="fp32"), 0)
+    assert size < payload(freed, "all_gather", "data") <= 2 * num * size
+    assert payload(freed, "reduce_scatter", "data") == num * size
+
+
+def test_a_tensor_parallel_rank_sends_an_activation_after_each_half_of_a_layer():
+    one = 1 * 32 * 64 * 4  # a microbatch in fp32
+    plan = simulate_rank(asked("tp", precision="fp32", global_batch=1), 0)
+    whole = payload(plan, "all_reduce", "tensor")
+    # Two a layer, forward and backward; the embedding's forward and the logits' backward.
+    assert 0 <= whole - (4 * LLAMA.num_layers + 2) * one < 0.1 * one
+    divided = simulate_rank(asked("tp-sp", precision="fp32", global_batch=1), 0)
+    assert payload(divided, "reduce_scatter", "tensor") == (4 * LLAMA.num_layers + 2) * one / 1
+    assert divided.at_peak.activations_bytes < plan.at_peak.activations_bytes
+
+
+def test_axes_divide_the_work_and_repeat_none_of_it():
+    whole = simulate_rank(asked("single", precision="fp32"), 0).flops
+    for strategy in ("ddp", "fsdp", "tp", "tp-sp", "fsdp.2+tp-sp.2"):
+        assert simulate_rank(asked(strategy, precision="fp32"), 0).flops == whole / 4
+    for strategy in ("gpipe", "1f1b"):
+        question = asked(strategy, precision="fp32")
+        flops = [simulate_rank(question, rank).flops for rank in question.ranks]
+        assert whole / 8 < flops[0] < whole / 4 < flops[1]  # the last stage has the logits
+
+
+def test_gpipe_holds_all_microbatches_and_1f1b_as_many_as_there_are_stages():
+    few, many = (asked(name, global_batch=16) for name in ("1f1b", "gpipe"))
+    assert repeats(many).simulated == 16
+    assert repeats(few).simulated == 5
+    stages = [simulate_rank(one, 0).at_peak.activations_bytes for one in (few, many)]
+    assert 2.5 < stages[1] / stages[0] < 4.5
+
+
+@pytest.mark.parametrize(
+    ("shape", "strategy"),
+    [
+        *((LLAMA, name) for name in ("single", "ddp", "zero1", "fsdp", "fsdp-keep", "tp-sp")),
+        *((GPT, name) for name in ("tp", "1f1b")),
+        (MIXED, "fsdp.2+tp-sp.2"),
+    ],
+)
+def test_tensors_without_data_have_the_peak_of_real_ones(strategy, shape):
+    question = asked(strategy, shape=shape, precision="fp32", global_batch=4)
+    fake, real = (simulate_rank(question, 0, has_data=data) for data in (False, True))
+    assert fake.at_peak == real.at_peak
+    assert fake.calls == real.calls
+
+
+@pytest.mark.parametrize("checkpointing", ["selective", "all"])
+def test_checkpointing_holds_less_and_computes_more(checkpointing):
+    plain, less = (asked("single", checkpointing=which) for which in ("none", checkpointing))
+    first, second = simulate_rank(plain, 0), simulate_rank(less, 0)
+    assert second.peak_bytes < first.peak_bytes
+    assert first.flops < second.flops <= first.flops * 4 / 3
+
+
+@pytest.mark.parametrize(
+    ("text", "devices", "why"),
+    [
+        ("quick", 4, "unknown strategy"),
+        ("ddp+fsdp", 4, "two strategies for the data axis"),
+        ("ddp+tp", 4, "only one axis"),
+        ("fsdp.3", 4, "do not make 4"),
+        ("fsdp.3+tp", 4, "do not make 4"),
+        ("fsdp.x", 4, "is a number"),
+    ],
+)
+def test_a_strategy_that_cannot_be_says_why(text, devices, why):
+    with pytest.raises(PlanError, match=why):
+        strategy_of(text, devices)
+
+
+def test_the_usual_strategies_can_be_read():
+    for devices in (1, 2, 8, 64):
+        for name in usual(devices):
+            one = strategy_of(name, devices)
+            assert one.num_devices == (1 if name == "single" else devices)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["gpt3"], "unknown preset 'gpt3'"),
+        ([], "name a preset"),
+        (["gpt2-124m", "--devices", "5", "--strategies", "tp"], "do not divide 12 heads"),
+        (["gpt2-124m", "--sequence", "2048"], "positions for 1024"),
+        (["gpt2-124m", "--devices", "4", "--global-batch", "6"], "do not divide a global batch"),
+        (["--model", "os:getcwd"], "--model needs --batch"),
+        (["--model", "os:getcwd", "--batch", "os:nothing", "--devices", "1"], "os:nothing"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_line(words, why, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "CACHE", tmp_path)
+    if "--global-batch" in words:
+        words = [*words, "--strategies", "ddp"]
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert why in said.err
+
+
+def test_the_command_prints_a_table_and_json(capsys, tmp_path):
+    words = ["gpt2-124m", "--devices", "2", "--sequence", "64", "--strategies", "ddp,fsdp"]
+    assert main([*words, "--memory", "2", "--flops", "1e14", "--link", "1e9"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in table[3:]] == [["fsdp", "yes"], ["ddp", "no"]]
+    assert main([*words, "--json", "--memory", "2"]) == 0  # known by now
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["fits"]
+    assert not second["fits"]
+    assert first["ranks"][0]["at_peak"]["parameters_bytes"] > 0

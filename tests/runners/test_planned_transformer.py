@@ -1,0 +1,84 @@
+"""The transformer that plans simulate: its size is the closed form's, and it can be trained."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from runners.planning.fused_kernels import rms_norm
+from runners.planning.transformer import Transformer
+from runners.plans.architecture import Architecture
+from runners.plans.model_presets import model_presets
+
+TINY = {
+    "num_layers": 2,
+    "hidden_size": 32,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "ffn_size": 48,
+    "vocabulary": 61,
+    "context_length": 16,
+    "positions": "rotary",
+    "activation": "swiglu",
+    "norm": "rmsnorm",
+    "has_bias": False,
+    "has_tied_embeddings": False,
+}
+GPT = {"positions": "learned", "activation": "gelu", "norm": "layernorm", "has_bias": True}
+
+
+@pytest.mark.parametrize("preset", model_presets())
+def test_a_preset_has_as_many_parameters_as_its_closed_form_says(preset):
+    shape = model_presets()[preset].architecture
+    with torch.device("meta"):
+        model = Transformer(shape, length=128)
+    assert sum(p.numel() for p in model.parameters()) == shape.num_parameters
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"has_query_key_norm": True},
+        {"has_tied_embeddings": True},
+        {**GPT, "num_kv_heads": 4},
+        {"num_experts": 4, "num_active_experts": 2},
+    ],
+)
+def test_a_tiny_one_trains_with_values(change):
+    shape = Architecture(**{**TINY, **change})
+    torch.manual_seed(0)
+    model = Transformer(shape, length=16)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    if model.angles is not None:
+        model.angles = torch.polar(torch.ones(16, 4), torch.rand(16, 4))
+    update = torch.optim.Adam(model.parameters(), 1e-2)
+    tokens = torch.randint(0, 61, (3, 16))
+    losses = []
+    for _ in range(15):
+        loss = model.loss(model(tokens), tokens)
+        update.zero_grad()
+        loss.backward()
+        update.step()
+        losses.append(loss.item())
+    assert sum(p.numel() for p in model.parameters()) == shape.num_parameters
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_stages_share_the_parameters_out():
+    shape = Architecture(**{**TINY, "num_layers": 4})
+    with torch.device("meta"):
+        stages = [Transformer(shape, layers=layers) for layers in ([0, 1], [2, 3])]
+    assert sum(p.numel() for s in stages for p in s.parameters()) == shape.num_parameters
+
+
+def test_the_norm_in_one_kernel_has_the_gradients_of_torch():
+    torch.manual_seed(0)
+    x = torch.randn(3, 5, 8, requires_grad=True)
+    weight = torch.randn(8, requires_grad=True)
+    outputs = [rms_norm(x, weight), torch.nn.functional.rms_norm(x, [8], weight, 1e-5)]
+    up = torch.randn(3, 5, 8)
+    first, second = (torch.autograd.grad(y, (x, weight), up) for y in outputs)
+    torch.testing.assert_close(outputs[0], outputs[1])
+    torch.testing.assert_close(first, second)
