@@ -82,7 +82,9 @@ def _positive(text: str) -> int:
 def _plan(asked: argparse.Namespace) -> int:
     if asked.published:
         found = answers(published_rows.questions(), cores(), _tell)
-        sys.stdout.write("\n".join(published_rows.lines(found)) + "\n")
+        as_json = json.dumps(published_rows.document(found), indent=1)
+        written = as_json if asked.json else "\n".join(published_rows.lines(found))
+        sys.stdout.write(f"{written}\n")
         return 0
     model, longest = _model(asked)
     training = Training(

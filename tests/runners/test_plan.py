@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
+from torch import nn
 
-from runners.planning import processes
+from runners.planning import processes, published_rows
+from runners.planning.answer import Answer
 from runners.planning.command import main
 from runners.planning.one_rank import simulate_rank
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
 from runners.planning.step import repeats
 from runners.plans.architecture import Architecture
+from runners.plans.published import published
 
 LLAMA = Architecture(
     num_layers=4,
@@ -203,3 +207,54 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path):
     assert first["fits"]
     assert not second["fits"]
     assert first["ranks"][0]["at_peak"]["parameters_bytes"] > 0
+
+
+class Patches(nn.Module):
+    """A small vision transformer, which nothing of the book has seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Conv2d(3, 32, 4, 4)
+        self.place = nn.Parameter(torch.zeros(1, 16, 32))
+        self.blocks = nn.Sequential(
+            *(nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True) for _ in range(3))
+        )
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, images):
+        x = self.embed(images).flatten(2).transpose(1, 2) + self.place
+        return self.head(self.blocks(x).mean(1))
+
+
+def images(microbatch, _):
+    return torch.zeros(microbatch, 3, 16, 16)
+
+
+@pytest.mark.parametrize("strategy", ["single", "ddp", "zero1", "fsdp"])
+def test_a_model_of_your_own_has_the_peak_of_real_tensors(strategy):
+    question = Question(
+        model=Model(name="own", module=f"{__name__}:Patches", batch=f"{__name__}:images"),
+        training=Training(sequence=1, global_batch=8, microbatch=2, precision="fp32"),
+        strategy=strategy_of(strategy, 4),
+    )
+    question.check()
+    fake, real = (simulate_rank(question, 0, has_data=data) for data in (False, True))
+    assert fake.peak_bytes == pytest.approx(real.peak_bytes, rel=0.02)
+    assert fake.calls == real.calls
+
+
+@pytest.mark.parametrize("row", published().rows, ids=lambda row: row.id)
+def test_a_published_row_can_be_asked(row):
+    question = published_rows.question(row)
+    question.check()
+    assert question.strategy.num_devices == row.device.count
+    assert question.num_microbatches == row.batch.num_microbatches
+
+
+def test_the_table_of_published_rows_leaves_none_out():
+    found = [
+        Answer(question=one, reason="not tried", seconds=0.0, host_bytes=0)
+        for one in published_rows.questions()
+    ]
+    peaks = sum(one.moment == "peak" for row in published().rows for one in row.measured)
+    assert len(published_rows.compared(found)) == peaks
