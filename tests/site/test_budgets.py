@@ -7,6 +7,7 @@ loads, and where the Tab key stops with scripts on and every fold closed.
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,9 @@ PAGE_ELEMENTS = 8_000
 JS_BYTES, JS_BYTES_WITHOUT_ITEM, CSS_BYTES = 14_000, 4_000, 9_000
 TAB_STOPS = 300
 VARIANT_BYTES = 20_000  # gzipped: what a Recall page loads of a topic's questions on other runs
-# What these have until their text is shortened; they may shrink, and not grow.
-HEAVIER = {
-    "topics/ddp/deep.html": (LESSON_ELEMENTS, 270_000),
-}
+DEEP_WORDS = 6_000
+MINUTES = {"trace": 12, "experiment": 10}
+NOT_READ = frozenset("pre script style svg template button form noscript".split())  # noqa: SIM905
 OWN = "assets/"
 OF_THE_THEME = ("assets/javascripts/", "assets/stylesheets/")
 OF_A_FIGURE = ("assets/figures/", "assets/play.js")  # counted in a figure's own budget
@@ -46,7 +46,7 @@ def _is_lesson(page: str) -> bool:
 def _allowed(page: str) -> tuple[int, int | None]:
     if not _is_lesson(page):
         return PAGE_ELEMENTS, None
-    return HEAVIER.get(page, (LESSON_ELEMENTS, LESSON_BYTES))
+    return LESSON_ELEMENTS, LESSON_BYTES
 
 
 def test_no_page_has_more_elements_or_bytes_than_it_may(built_site, readings):
@@ -59,6 +59,37 @@ def test_no_page_has_more_elements_or_bytes_than_it_may(built_site, readings):
         if most_bytes and num_bytes > most_bytes:
             heavy.append(f"{page}: {num_bytes} bytes, {most_bytes} allowed")
     assert not heavy
+
+
+def _words(reading: Reading) -> int:
+    """Words of an article, closed parts and tables included; no code, option or popover."""
+    read_through = [
+        text
+        for text, within in reading.texts
+        if any(one.name == "article" for one in within)
+        and not any(
+            one.name in NOT_READ or "popover" in one.attributes or "pb-option" in one.classes
+            for one in within
+        )
+    ]
+    return len(re.findall(r"[A-Za-z][A-Za-z’'-]*|\d[\d.,]*", " ".join(read_through)))
+
+
+def test_deep_is_read_in_one_sitting(readings):
+    words = {page: _words(one) for page, one in readings.items() if page.endswith("/deep.html")}
+    assert len(words) == 5
+    assert {page: count for page, count in words.items() if count > DEEP_WORDS} == {}
+
+
+def test_trace_and_experiment_take_as_long_as_they_may(built_site):
+    minutes = {
+        f"{page.parent.name}/{page.stem}": int(found[1])
+        for page in built_site.glob("topics/*/*.html")
+        if page.stem in MINUTES
+        and (found := re.search(r'pb-meta">.*?>(\d+)<', page.read_text(encoding="utf-8")))
+    }
+    assert len(minutes) == 10
+    assert {page: n for page, n in minutes.items() if n > MINUTES[page.split("/")[1]]} == {}
 
 
 def _own_bytes(site: Path, page: str, reading: Reading, suffix: str) -> int:
