@@ -63,6 +63,7 @@ class Training(Record):
         is_foreach: the optimizer takes temporaries of the size of the model (torch's default on
             CUDA); else its update is one kernel.
         has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron.
+        keeps_logits: the training loop holds the logits, in fp32, until those of the next step.
         has_expandable_segments: a setting of CUDA's allocator.
         last_unit_stays: FSDP does not free the last unit's parameters after forward.
     """
@@ -80,6 +81,7 @@ class Training(Record):
     has_fused_norm: bool = True
     has_loss_in_place: bool = False
     has_expandable_segments: bool = False
+    keeps_logits: bool = False
     dropout: FactorOrZero = 0.0
     vocabulary: int = 0
 

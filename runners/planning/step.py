@@ -76,6 +76,7 @@ class Step:
         self._question, self._built, self._update = question, built, update
         self._mesh, self._meter = mesh, meter
         self._num = 1
+        self._logits: Tensor | None = None  # which some training loops keep
         self._is_autocast = question.training.precision == "autocast"
         stages = mesh.get_group("pipeline") if mesh is not None else None
         self._stages = stages
@@ -125,6 +126,8 @@ class Step:
             self._peer(dist.recv, arguments[0].detach(), -1)
         with self._autocast():
             output = built.wrapped(*arguments)
+            if built.is_last and self._question.training.keeps_logits:
+                output = self._logits = output.float()
             if built.is_last:
                 output = built.loss(output)
         if not built.is_last:
