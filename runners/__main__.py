@@ -67,7 +67,10 @@ if importlib.util.find_spec("torch") is None:  # `make pages` sets up without it
 if __name__ == "__main__" and sys.argv[1:2] == ["plan"]:
     from runners.planning import command
 
-    stopping.leave(command.main(sys.argv[2:]))
+    try:
+        stopping.leave(command.main(sys.argv[2:]))
+    except KeyboardInterrupt as stopped:
+        stopping.leave(stopping.told(stopped))
 
 from runners.commands import show
 from runners.commands.harmless import HarmlessError, declare

@@ -11,6 +11,7 @@ import importlib.util
 import multiprocessing
 import platform
 import resource
+import signal
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -114,6 +115,8 @@ def _answer(asked: str, sending: Connection) -> None:
 
     from runners.planning.one_rank import simulate_rank
 
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # this process is no command, and ends at once
     torch.set_num_threads(1)
     question = Question.model_validate_json(asked)
     start = time.monotonic()
