@@ -22,12 +22,11 @@ WORKSPACE_BYTES = 96 * 2**20
 MOST_ERROR = 0.15  # a row that misses by more has its explanation here
 EXPLAINED = {
     "megatron-small-tp2-pp2-ddp-fused-loss": (
-        "the compiled loss is not simulated; the difference, 400 MB, is one more fp32 copy of the "
-        "logits (4 × 1024 × 25152 × 4 bytes = 412 MB), which a compiled function returns "
-        "where the plain one works in place"
+        "no run explains it; the compiled loss is not simulated, and one more fp32 copy of the "
+        "logits would be about as large as what is missing"
     ),
     "torchtitan-7b-fsdp4-tp2": (
-        "not explained: 27 GiB are missing with tensor and sequence parallelism, and next to none "
+        "not explained: memory is missing with tensor and sequence parallelism, and next to none "
         "without them at the same commit; what DTensor held then was not looked at"
     ),
 }
