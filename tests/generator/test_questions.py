@@ -7,6 +7,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
+from markupsafe import Markup
 
 from generator.content.claim import Tolerance
 from generator.evidence.folio import interface_words
@@ -15,7 +16,7 @@ from generator.evidence.value import Value
 from generator.items.digests import digest_of, former_digests
 from generator.items.typed_number import reach, unit_of
 from generator.pages import rendering
-from generator.pages.views.answers import claim_behind
+from generator.pages.views.answers import Answer, Backing, claim_behind, told_once
 
 CHALLENGE = "topics/asking/challenge.md"
 MIB = 2**20
@@ -111,6 +112,40 @@ def test_evidence_against_a_belief_is_shown_with_the_belief_and_never_as_the_ans
     )  # fmt: skip
     refuted = text[text.index("It ran out of memory in backward.") :].split("\n")[0]
     assert refuted.startswith("It ran out of memory in backward. The evidence: ")
+
+
+def test_no_question_repeats_a_sentence_of_evidence(rendered):
+    link = r'class="pb-backed">[^<]*<a href="([^"]+)'
+    evidence = {
+        (page, question.split('"')[0]): re.findall(link, question)
+        for page, text in rendered.items()
+        for question in text.split('<form class="pb-item" data-item="')[1:]
+    }
+    assert sum(map(len, evidence.values())) > 20
+    assert {asked: found for asked, found in evidence.items() if len(found) > len(set(found))} == {}
+
+
+def test_evidence_of_several_answers_stands_below_them_and_each_belief_with_its_answer():
+    def backing(says, belief=None):
+        return Backing(Markup(says), f"#{says}", belief=belief)
+
+    def answer(*behind):
+        return Answer(Markup(), Markup(), "wrong", backing=behind)
+
+    explained, below = told_once(
+        [
+            answer(backing("shared"), backing("own", "own belief")),
+            answer(backing("shared"), backing("against two", "first")),
+            answer(backing("against two", "second"), backing("against one", "same")),
+            answer(backing("against one", "same")),
+        ],
+        [backing("own"), backing("of the question")],
+    )
+    told = [[(str(one.says), one.belief) for one in answer.backing] for answer in explained]
+    assert told == [[("own", "own belief")], [("", "first")], [("", "second")], []]
+    assert [(str(one.says), one.belief) for one in below] == [
+        ("shared", None), ("against two", None), ("against one", "same"), ("of the question", None),
+    ]  # fmt: skip
 
 
 def _item(evidence, topic, name):

@@ -38,7 +38,8 @@ class Backing:
 
     `verdict` is the claim's in words, unless it holds: the claim's sentence alone would then say
     the contrary of what the runs showed. `belief` is the misconception that it refutes, where it is
-    evidence about that and not about the answer itself.
+    evidence about that and not about the answer itself. `says` is empty where the evidence against
+    the belief follows below the answers.
     """
 
     says: Markup
@@ -88,6 +89,43 @@ def answers(item: Item, key: Key, folio: Folio) -> tuple[Answer, ...]:
     if isinstance(item, FaultyLine):
         return tuple(_line(line, place, key, folio) for place, line in enumerate(item.lines))
     return (_asked_for(item, key, folio), *_slips(item, key, folio))
+
+
+def told_once(
+    explained: Sequence[Answer], more: Sequence[Backing]
+) -> tuple[tuple[Answer, ...], tuple[Backing, ...]]:
+    """The answers, and the evidence below them, so that no sentence of evidence is repeated.
+
+    What several answers rest on moves below them; `more`, the evidence of the whole question,
+    leaves out what stands with an answer.
+    """
+    beliefs: dict[str, list[Markup | None]] = {}
+    by_href: dict[str, Backing] = {}
+    for answer in explained:
+        for one in answer.backing:
+            beliefs.setdefault(one.href, []).append(one.belief)
+            by_href[one.href] = one
+    shared = {href for href, found in beliefs.items() if len(found) > 1}
+    moved = {href for href in shared if len(set(beliefs[href])) == 1}  # with the belief, if any
+
+    def beside(one: Backing) -> Backing | None:
+        """What stays with its answer."""
+        if one.href not in shared:
+            return one
+        if one.href in moved or one.belief is None:
+            return None
+        return replace(one, says=Markup())
+
+    left = tuple(
+        replace(answer, backing=tuple(kept for one in answer.backing if (kept := beside(one))))
+        for answer in explained
+    )
+    below = [
+        one if href in moved else replace(one, belief=None)
+        for href, one in by_href.items()
+        if href in shared
+    ]
+    return left, (*below, *(one for one in more if one.href not in beliefs))
 
 
 def claim_behind(name: str, folio: Folio) -> Backing:

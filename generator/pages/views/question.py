@@ -32,7 +32,7 @@ from generator.items.digests import digest_of, former_digests
 from generator.items.keys import Key, key_of, shown_order
 from generator.items.typed_number import Unit, unit_of
 from generator.items.variants import answerable
-from generator.pages.views.answers import Answer, Backing, answers, claim_behind
+from generator.pages.views.answers import Answer, Backing, answers, claim_behind, told_once
 from generator.pages.views.highlighting import highlighted_lines
 from generator.pages.views.listing import ListingOnPage, listing
 
@@ -90,7 +90,8 @@ class Question:
         is_number: whether a number is asked for, and no shape or word.
         columns, table, whole: complete: the table as asked, and as completed.
         about: the columns and the rows of the table that the question is about.
-        answers: every answer, explained; `explains` is the mechanism, `backing` more evidence.
+        answers: every answer, explained; `explains` is the mechanism, `backing` the evidence that
+            does not stand with a single answer.
         corrected: faulty line: the program that works.
     """
 
@@ -132,7 +133,8 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
     folio.items.append(item.id)
     again = folio.items.count(item.id)
     stem, more = _stem(folio.prose(item.stem))
-    explained = answers(item, key, folio)
+    behind = [claim_behind(name, folio) for name in item.claims]
+    explained, backing = told_once(answers(item, key, folio), behind)
     shown = item.wrong if isinstance(item, FaultyLine) else item.listing
     code = listing(shown, folio) if shown else None
     worked_steps = worked.steps(item, key, folio.evidence, folio.ui["item"])
@@ -165,7 +167,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         about=_about(item, folio),
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
-        backing=tuple(claim_behind(name, folio) for name in item.claims),
+        backing=backing,
         corrected=listing(item.right, folio, with_output=False)
         if isinstance(item, FaultyLine)
         else None,
