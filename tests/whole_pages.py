@@ -48,7 +48,7 @@ def comes_first(page: str, machines: Collection[str]) -> list[str]:
 
 def mixed(page: str) -> list[str]:
     """The sections whose values come from more than one machine, by the sources of the values."""
-    body = _body(page).split('<aside class="pb-elsewhere"')[0]
+    body = _body(page).split('<aside class="pb-other-machines"')[0]
     return [
         section.splitlines()[0]
         for section in _HEADING.split(body)

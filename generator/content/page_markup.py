@@ -18,7 +18,7 @@ from generator.content.prose import Fault
 
 NO_HTML = "HTML; write Markdown, or put a name in `code`"
 NO_ATTRIBUTES = "attributes in braces; write Markdown without them"
-ELSEWHERE = "an image from elsewhere; put it beside the page and name its file"
+FOREIGN_IMAGE = "an image from elsewhere; put it beside the page and name its file"
 _ATTRIBUTES = re.compile(r"(?<!\{)\{(?!\{)(?::|[^{}\n]*=)[^{}\n]*\}")
 _COMMENT = re.compile(r"<!--(?!pb-)(?:(?!-->).)*-->\s*", re.DOTALL)
 
@@ -54,7 +54,7 @@ def _fault(token: Token, text: str, begin: int) -> Fault | None:
     if token.type in ("html_block", "html_inline") and not _COMMENT.fullmatch(token.content):
         return Fault(_place(text, token.content, begin), NO_HTML)
     if token.type == "image" and not _is_beside(str(token.attrGet("src") or "")):
-        return Fault(_place(text, "![", begin), ELSEWHERE)
+        return Fault(_place(text, "![", begin), FOREIGN_IMAGE)
     return None
 
 

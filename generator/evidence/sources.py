@@ -92,12 +92,12 @@ class Sources:
     def _place(self, origin: Origin | None) -> str:
         if origin and origin.experiment:
             page = f"evidence/{origin.experiment}.html"
-            return page + (f"#{origin.run}{self._elsewhere(origin)}" if origin.run else "")
+            return page + (f"#{origin.run}{self._machine_suffix(origin)}" if origin.run else "")
         if origin and origin.reference:
             return f"evidence.html#reference-{origin.reference}"
         return f"machines/{origin.machine}.html" if origin and origin.machine else "evidence.html"
 
-    def _elsewhere(self, origin: Origin) -> str:
+    def _machine_suffix(self, origin: Origin) -> str:
         """What the id of a run's row ends in where another machine than the one shown ran it."""
         shown = self._evidence.book.traces.get(origin.experiment or "")
         is_shown = shown is None or shown.machine.name == origin.machine
@@ -112,7 +112,7 @@ class Sources:
         """The data as an element; nothing where the page prints no value."""
         if not self._values:
             return Markup("")
-        runs = _Runs(self._elsewhere)
+        runs = _Runs(self._machine_suffix)
         rows: list[Row] = []
         while len(rows) < len(self._values):  # a value that another is computed from is added
             rows.append(self._row(self._values[len(rows)], runs))
@@ -194,9 +194,9 @@ def _replaced(formula: str, path: str, mark: str) -> str:
 class _Runs:
     """The runs of one page, each once."""
 
-    def __init__(self, elsewhere: Callable[[Origin], str]) -> None:
+    def __init__(self, machine_suffix: Callable[[Origin], str]) -> None:
         self.rows: list[Row] = []
-        self._elsewhere = elsewhere
+        self._machine_suffix = machine_suffix
         self._numbers: dict[object, int] = {}
 
     def number(self, origin: Origin) -> int:
@@ -205,7 +205,7 @@ class _Runs:
             self._numbers[key] = len(self.rows)
             self.rows.append(
                 _short([origin.machine, origin.experiment, origin.run, origin.recorded_at,
-                        origin.torch, self._elsewhere(origin)])
+                        origin.torch, self._machine_suffix(origin)])
             )  # fmt: skip
         return self._numbers[key]
 

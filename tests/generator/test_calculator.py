@@ -131,7 +131,7 @@ def _by_law(one):
     one["outputs"][0]["checked_on"][0] = "whole-peak"
 
 
-def test_a_check_by_law_is_held_against_what_the_law_observes(copy, outputs):
+def test_a_check_by_law_is_compared_with_what_the_law_observes(copy, outputs):
     (by_hand, _) = checks(outputs["peak"], Evidence(copy.load()))
     change(copy, _by_law)
     assert copy.errors() == []

@@ -232,7 +232,7 @@ def test_the_smallest_program_of_every_lesson_was_executed_and_printed_what_the_
         assert run.printed
 
 
-def test_every_formula_of_a_calculator_was_held_against_runs_of_this_book(real):
+def test_every_formula_of_a_calculator_was_compared_with_runs_of_this_book(real):
     evidence = Evidence(real)
     lessons = [t.lessons["cost"].model for t in real.topics if "cost" in t.lessons]
     assert lessons

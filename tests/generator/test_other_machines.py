@@ -91,10 +91,12 @@ def test_a_law_that_does_not_apply_on_another_machine_says_so_and_is_not_broken(
 def test_a_lesson_compares_its_claims_with_every_other_machine(desk):
     desk.change_run("tiny_memory.halves_budget", machine="desk", status="failed")
     alone = {
-        name for name, text in rendering.render(desk.load("desk")).items() if "pb-else" in text
+        name
+        for name, text in rendering.render(desk.load("desk")).items()
+        if "pb-other-machines" in text
     }
     text = rendering.render(desk.load("reference-frozen"))["topics/sharding/experiment.md"]
-    aside = text.split('class="pb-elsewhere"')[1].split("</aside>")[0]
+    aside = text.split('class="pb-other-machines"')[1].split("</aside>")[0]
     assert "desk" in aside
     assert "Under the budget the split model completes." in aside
     assert aside.count("<dt>") == 1
@@ -108,9 +110,9 @@ def test_a_lesson_names_another_machine_only_where_a_value_differs_beyond_its_sp
     file = desk.trace("tiny_training", "desk")
     file.write_text(json.dumps(scaled_times(json.loads(file.read_text()), factor)))
     text = rendering.render(desk.load("reference-frozen"))["topics/averaging/trace.md"]
-    assert ("pb-elsewhere" in text) == is_named
+    assert ("pb-other-machines" in text) == is_named
     if is_named:
-        aside = text.split('class="pb-elsewhere"')[1].split("</aside>")[0]
+        aside = text.split('class="pb-other-machines"')[1].split("</aside>")[0]
         assert aside.count("<dt>") == 1
         assert "A step of the averaged run takes longer." in aside
         assert aside.count('class="pb-verdict pb-holds"') == 2, "the verdicts agree"
@@ -122,12 +124,12 @@ def test_a_machine_that_skipped_a_run_is_not_named_on_a_lesson_for_that(desk):
     )
     for shown in ("reference-frozen", "desk"):
         text = rendering.render(desk.load(shown))["topics/sharding/experiment.md"]
-        assert "pb-elsewhere" not in text, shown
+        assert "pb-other-machines" not in text, shown
 
 
 def test_a_book_of_one_machine_compares_with_nothing(book):
     assert other_outcomes(book, judge(book, Evidence(book))) == {}
-    assert not any("pb-elsewhere" in text for text in rendering.render(book).values())
+    assert not any("pb-other-machines" in text for text in rendering.render(book).values())
 
 
 def test_every_law_stands_with_predicted_observed_error_and_verdict(book):

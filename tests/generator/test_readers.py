@@ -167,7 +167,7 @@ def test_items_that_nobody_answered_are_named(items, digests):
     assert set(never) == set(items) - {"is-it-equal"}
 
 
-def test_sureness_is_held_against_being_right(items, digests):
+def test_sureness_is_compared_with_being_right(items, digests):
     documents = [
         exported(digests, {"is-it-equal": [attempt(0, is_right, confidence=level)]}, at=at)
         for at, (level, is_right) in enumerate(

@@ -88,7 +88,7 @@ def test_every_item_has_its_key_on_the_page_of_this_machine(lessons, newcomers):
 
 
 def test_other_machines_are_named_on_some_lessons_and_not_on_all(lessons):
-    naming = [path for path, text in lessons.items() if "pb-elsewhere" in text]
+    naming = [path for path, text in lessons.items() if "pb-other-machines" in text]
     assert 0 < len(naming) < len(lessons) / 2
 
 

@@ -37,8 +37,8 @@
     (marks || "").split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
     add(words.exactly, exact === 1 ? text : exact);
     if (isRun(of) && kind < 4) {
-      const [machine, experiment, name, recorded, torch, elsewhere] = data.runs[of];
-      const place = `${data.root}evidence/${experiment}.html#${name}${elsewhere || ""}`;
+      const [machine, experiment, name, recorded, torch, suffix] = data.runs[of];
+      const place = `${data.root}evidence/${experiment}.html#${name}${suffix || ""}`;
       add(words.from, made("code", path(of, formula, " · ")));
       add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
       add(words.run, name && made("a", name, place));
