@@ -13,6 +13,7 @@ from generator.checks import (
     calculator_checks,
     claim_checks,
     comparison_checks,
+    guide_checks,
     lesson_checks,
     reading_checks,
     regime_checks,
@@ -29,6 +30,7 @@ from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.glossary import GlossaryFile
+from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
 from generator.content.lesson import MODES, HomeFile
 from generator.content.quiz import QuizFile
@@ -269,6 +271,8 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (RetractionFile, retraction_checks.mistakes),
     (HomeFile, _home),
     (GlossaryFile, _terms),
+    (GuideFile, guide_checks.mistakes),
+    (GuideFile, comparison_checks.mistakes),
     (tuple(MODES.values()), _lesson),
     (tuple(MODES.values()), comparison_checks.mistakes),
 )

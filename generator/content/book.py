@@ -28,6 +28,7 @@ from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.former_digests import FormerDigests, FormerDigestsFile
 from generator.content.glossary import GlossaryFile, SynonymsFile, Term
+from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
 from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
@@ -94,6 +95,7 @@ class Book:
         claim_readings: who found that rules entail their claims' sentences.
         terms: those of the glossary, in the order of the alphabet.
         synonyms: groups of words that the search takes for one another.
+        guide: from symptoms to techniques; None where the book has none.
     """
 
     root: Path
@@ -117,6 +119,7 @@ class Book:
     claim_readings: ClaimReadingsFile = field(default_factory=ClaimReadingsFile, repr=False)
     terms: tuple[Term, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
+    guide: GuideFile | None = None
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -345,6 +348,7 @@ def load(
     retractions = _ranked(retractions, home.statements if home else [])
     former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
     read_claims = loader.if_there(loader.content / "readings.yml", ClaimReadingsFile)
+    guide = loader.if_there(loader.content / "guide.yml", GuideFile)
     terms, synonyms = loader.terms(), loader.synonyms()
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
@@ -364,4 +368,5 @@ def load(
         lost_tries=lost, former_digests=former.model.items if former else {},
         item_readings=loader.item_readings, terms=terms, synonyms=synonyms,
         claim_readings=read_claims.model if read_claims else ClaimReadingsFile(),
+        guide=guide.model if guide else None,
     )  # fmt: skip

@@ -18,14 +18,18 @@ from generator.content.modes.recall import RecallFile
 from generator.content.modes.trace import TraceFile
 from generator.content.modes.trials import TryFile
 from generator.content.modes.why import WhyFile
+from generator.content.modes.worked import WorkedFile
 from generator.content.words import ClaimId, Id, Line, Prose, Written
 
 __all__ = [
     "MODES", "ChallengeFile", "CostFile", "DeepFile", "ExperimentFile", "HomeFile", "LearnFile",
     "LessonFile", "Mode", "RecallFile", "TopicFile", "TraceFile", "TryFile", "WhyFile",
+    "WorkedFile",
 ]  # fmt: skip
 
-Mode = Literal["learn", "why", "deep", "trace", "try", "challenge", "experiment", "recall", "cost"]
+Mode = Literal[
+    "learn", "why", "deep", "trace", "try", "challenge", "experiment", "recall", "cost", "worked"
+]
 
 
 class TopicFile(Written):
@@ -85,6 +89,7 @@ LessonFile = (
     | ExperimentFile
     | RecallFile
     | CostFile
+    | WorkedFile
 )
 # In the order in which they are suggested.
 MODES: dict[Mode, type[LessonFile]] = {
@@ -97,4 +102,5 @@ MODES: dict[Mode, type[LessonFile]] = {
     "experiment": ExperimentFile,
     "recall": RecallFile,
     "cost": CostFile,
+    "worked": WorkedFile,
 }

@@ -41,6 +41,7 @@ from generator.pages.views import (
     decisions,
     frame,
     glossary,
+    guide,
     home,
     listing,
     machine_forecasts,
@@ -113,6 +114,7 @@ class Sheet:
         claim_topics: for pages with filters: the topics of every claim.
         claim_lessons: for the page of one experiment: the lessons that use its claims.
         used_in: for the page of the glossary: the lessons that use each term.
+        anchors: for the guide: the anchor of each heading, by lesson.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
         styles: style sheets that this page needs beyond the one of all pages.
@@ -135,6 +137,7 @@ class Sheet:
     claim_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     claim_lessons: Mapping[str, tuple[Lesson, ...]] = field(default_factory=dict)
     used_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    anchors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     machine: str | None = None
     experiment: str | None = None
     styles: tuple[str, ...] = ()
@@ -281,6 +284,7 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
         "claim_place": folio.claim_place,
         "terms": lambda: glossary.entries(sheet.used_in, folio),
+        "guide_edges": lambda written: guide.edges(written, sheet.anchors, folio),
         "machines": machines,
         "forecasts": machine_forecasts,
         "folio": folio,

@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from generator.checks import content_checks, repeats
+from generator.checks import content_checks, guide_checks, repeats
 from generator.content import listed_code
 from generator.content.book import Book, Topic
 from generator.content.claim import RetractionFile
 from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.glossary import GlossaryFile
+from generator.content.guide import GuideFile
 from generator.content.lesson import HomeFile
 from generator.content.quiz import QuizFile
 from generator.content.readings import ClaimReadingsFile
@@ -33,7 +34,7 @@ from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import Outcome
 from generator.items import given_away
-from generator.pages import hands
+from generator.pages import hands, headings
 from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment
 from generator.pages.views import summary
 
@@ -100,7 +101,10 @@ class Press:
         messages = {
             item: message for page in pages.values() for item, message in page.messages.items()
         }
-        _raise_any([*given_away.mistakes(book, messages), *_unused_terms(book, pages)])
+        _raise_any([
+            *given_away.mistakes(book, messages), *_unused_terms(book, pages),
+            *_missing_sections(book, _anchors(book, pages)),
+        ])  # fmt: skip
         return {path: page.content for path, page in pages.items()}
 
     @property
@@ -175,8 +179,9 @@ class Press:
         pages: dict[str, Printed] = {}
         minutes: dict[str, int] = {}
         used_in: dict[str, tuple[str, ...]] = {}
+        anchors: dict[str, dict[str, str]] = {}
         errors: list[ContentError] = []
-        for sheets in (_sheets(files, judged), _indexes(files, minutes, used_in)):
+        for sheets in (_sheets(files, judged), _indexes(files, minutes, used_in, anchors)):
             wanted: dict[str, Sheet] = {}
             for sheet in sheets:
                 if sheet.path in pages or sheet.path in wanted:
@@ -186,6 +191,7 @@ class Press:
             errors += self._print(wanted, judged)
             pages |= {path: self._pages[path][1] for path in wanted if path in self._pages}
             minutes |= {path: page.minutes for path, page in pages.items()}
+            anchors |= _anchors(files.book, pages)
             for path in wanted:
                 for term in pages[path].terms if path in pages else ():
                     used_in[term] = (*used_in.get(term, ()), path)
@@ -210,6 +216,25 @@ def _raise_any(errors: Iterable[ContentError]) -> None:
     found = list(errors)
     if found:
         raise ContentErrors(found)
+
+
+def _anchors(book: Book, pages: Mapping[str, Printed]) -> dict[str, dict[str, str]]:
+    """The headings of the lessons that the guide names, as far as they are printed."""
+    named = {edge.lesson.page for _, edge in book.guide.edges} if book.guide else set()
+    return {
+        name: headings.anchors(pages[path].content.decode())
+        for name in sorted(named)
+        if (path := f"topics/{name}.md") in pages
+    }
+
+
+def _missing_sections(
+    book: Book, anchors: Mapping[str, Mapping[str, str]]
+) -> Iterator[ContentError]:
+    """Sections that the guide names and their lessons lack."""
+    for document in book.documents:
+        if isinstance(document.model, GuideFile):
+            yield from guide_checks.headings(document, anchors)
 
 
 def _unused_terms(book: Book, pages: Mapping[str, Printed]) -> Iterator[ContentError]:
@@ -272,13 +297,15 @@ def _bare(book: Book) -> Book:
     return replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
         handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(), synonyms=(),
+        guide=None,
     )  # fmt: skip
 
 
 def _indexes(
-    files: _Files, minutes: Mapping[str, int], used_in: Mapping[str, tuple[str, ...]]
-) -> Iterator[Sheet]:
-    """The index of each topic, the home page, the list of topics, the glossary; pages by hand.
+    files: _Files, minutes: Mapping[str, int], used_in: Mapping[str, tuple[str, ...]],
+    anchors: Mapping[str, Mapping[str, str]],
+) -> Iterator[Sheet]:  # fmt: skip
+    """The index of each topic, home, the list of topics, the glossary, the guide; pages by hand.
 
     All tell what others take or use, or give way to the others where they have the same name.
 
@@ -286,6 +313,7 @@ def _indexes(
         files: the book's.
         minutes: of each page that stands in `_sheets`.
         used_in: the lessons among them that use each term.
+        anchors: of the headings of the lessons that the guide names.
     """
     book, words, bare = files.book, interface_words(), _bare(files.book)
     about_items = files.code(one for topic in book.topics for one in files.questions(topic))
@@ -300,7 +328,8 @@ def _indexes(
     outlined = replace(bare, topics=tuple(replace(topic, lessons={}) for topic in book.topics))
     lessons = {path: taken for path, taken in minutes.items() if path.startswith("topics/")}
     yield Sheet(
-        "index.md", "home.md.j2", replace(outlined, home=book.home), book.home.title,
+        "index.md", "home.md.j2", replace(outlined, home=book.home, guide=book.guide),
+        book.home.title,
         book.home.about, "content/home.yml", code=about_items, minutes=lessons,
     )  # fmt: skip
     yield Sheet(
@@ -312,6 +341,11 @@ def _indexes(
             "glossary.md", "glossary.md.j2", replace(outlined, terms=book.terms),
             words["glossary"]["title"], words["glossary"]["lede"], "content/glossary.yml",
             used_in=dict(used_in),
+        )  # fmt: skip
+    if book.guide:
+        yield Sheet(
+            "guide.md", "guide.md.j2", replace(bare, guide=book.guide), book.guide.title,
+            book.guide.about, "content/guide.yml", anchors=dict(anchors), has_toc=True,
         )  # fmt: skip
     for page in book.handwritten:
         yield Sheet(
@@ -369,6 +403,8 @@ def _of_topic(files: _Files, bare: Book, topic: Topic) -> Iterator[Sheet]:
         shown = replace(bare, topics=(own,), terms=files.book.terms)
         if mode == "try":
             shown = replace(shown, tries=files.book.tries, lost_tries=files.book.lost_tries)
+        if mode == "why":
+            shown = replace(shown, guide=files.book.guide)
         if mode == "recall":  # it leads on to the questions of other topics
             outlined = tuple(replace(one, lessons={}) for one in files.book.topics)
             shown = replace(shown, topics=outlined)

@@ -54,6 +54,7 @@ COMPONENTS = (
     "lesson",
     "calculator",
     "indexes",
+    "guide",
     "evidence",
     "filters",
     "foot",

@@ -1,4 +1,4 @@
-"""Learn, Why, Try and Cost: what each page holds, against the lesson and the trace behind it."""
+"""Learn, Why, Try, Cost and the worked example, against the lesson and the trace behind each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tests.generator.explained_program import PROGRAM
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
 TOPIC = FROZEN / "topics" / "averaging"
-LEARN, WHY, TRY, COST = (f"topics/averaging/{mode}.md" for mode in ("learn", "why", "try", "cost"))
+LEARN, WHY, TRY, COST, WORKED = (
+    f"topics/averaging/{mode}.md" for mode in ("learn", "why", "try", "cost", "worked")
+)
 
 
 @pytest.fixture(scope="module")
@@ -290,3 +292,36 @@ def test_labels_of_fields_and_results_lead_to_them(rendered):
     assert len(labels) == len(set(labels)) == 6
     assert set(re.findall(r'aria-(?:labelledby|describedby)="([^"]+)"', text)) <= ids
     assert named
+
+
+# The worked example.
+
+
+def test_a_worked_example_goes_step_by_step_to_its_takeaway(rendered):
+    assert headings(rendered[WORKED]) == [
+        "1 What one copy needs", "2 What fits", "Check yourself", "Takeaway",
+    ]  # fmt: skip
+
+
+def test_the_table_of_a_step_holds_values_that_open(rendered, runs):
+    found = {row[0]: row[1:] for row in rows(rendered[WORKED]) if row}
+    for name, run in (("whole", "whole"), ("in parts", "halves")):
+        memory = runs[f"tiny_memory.{run}"]["ranks"][0]["memory"]
+        told = [memory["peak_bytes"], memory["largest"]["parameters_bytes"]]
+        assert found[name] == [
+            str(units.printed(one, units.BYTES, AS_RULED)).replace("\u00a0", " ") for one in told
+        ]
+    assert 'href="../../evidence/tiny_memory.html#run-tiny_memory-halves"' in rendered[WORKED]
+
+
+def test_what_answers_the_question_of_a_step_waits_for_it(rendered, lessons):
+    text, asked = rendered[WORKED], lessons["worked"]["steps"][1]["commit"]
+    assert text.index(f'data-item="{asked}"') < text.index(f'data-after="{asked}"')
+
+
+def test_a_row_of_a_worked_table_has_a_cell_for_each_column(copy):
+    copy.edit("topics/averaging/worked.yml", "columns: [peak, parameters]", "columns: [peak]")
+    assert copy.errors() == [
+        "content/topics/averaging/worked.yml:9:7: table: each row needs as many cells as there are "
+        "columns"
+    ]

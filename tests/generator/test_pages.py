@@ -47,7 +47,7 @@ def test_a_book_has_a_page_for_each_mode_summary_experiment_and_machine_and_six_
     indexes = {f"topics/{path.name}/index.md" for path in topics.iterdir()}
     books = {
         "index.md", "evidence.md", "retracted.md", "topics/index.md", "machines/index.md",
-        "glossary.md",
+        "glossary.md", "guide.md",
     }  # fmt: skip
     runs = {f"evidence/{experiment}.md" for experiment in book.traces}
     machines = {f"machines/{name}.md" for name in book.machines}

@@ -1,0 +1,118 @@
+"""content/guide.yml: from a symptom, by questions about a run, to a technique.
+
+Symptoms are the starting points. An edge asks what a reader can see in a run; a *yes* leads to a
+technique, to further edges, or to another symptom. Claims back every edge, and a section of a
+lesson explains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from generator.content.words import ClaimId, Id, Line, Prose, Written
+from generator.content.yaml_source import Path
+
+Page = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z0-9-]+/[a-z]+$"),
+    Field(description="a lesson as topic/mode: `ddp/deep`"),
+]
+
+
+class LessonSection(Written):
+    """A section of a lesson, by its heading; a number before the heading is left out."""
+
+    page: Page
+    section: str
+
+
+class Edge(Written):
+    """A question about a run, and where a *yes* leads: give one of the last three.
+
+    Attributes:
+        ask: what a reader looks up in the run.
+        because: why a *yes* leads there.
+        claims: what backs it; the build fails when one of them stops holding.
+        lesson: the section that explains it.
+        use: a technique.
+        edges: further questions.
+        continue_at: another symptom, whose questions go on from here.
+    """
+
+    ask: Line
+    because: Line
+    claims: Annotated[list[ClaimId], Field(min_length=1)]
+    lesson: LessonSection
+    use: Id | None = None
+    edges: list[Edge] = []
+    continue_at: Id | None = None
+
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> Self:
+        if sum(map(bool, (self.use, self.edges, self.continue_at))) != 1:
+            raise ValueError("an edge leads on by use, edges or continue_at, one of the three")
+        return self
+
+
+class Symptom(Written):
+    """What fails. Readers take its questions in order, up to the first that they answer with yes.
+
+    Attributes:
+        tell: how to recognise it.
+    """
+
+    id: Id
+    title: Line
+    tell: Prose
+    edges: Annotated[list[Edge], Field(min_length=1)]
+
+
+class SymptomGroup(Written):
+    """Symptoms of one kind."""
+
+    title: Line
+    symptoms: Annotated[list[Symptom], Field(min_length=1)]
+
+
+class Technique(Written):
+    """What helps, and what it costs; `claims` back the cost."""
+
+    id: Id
+    name: Line
+    costs: Line
+    claims: list[ClaimId] = []
+
+
+class GuideFile(Written):
+    """content/guide.yml."""
+
+    title: Line
+    about: Line
+    introduction: Prose
+    groups: Annotated[list[SymptomGroup], Field(min_length=1)]
+    techniques_say: Prose
+    techniques: Annotated[list[Technique], Field(min_length=1)]
+
+    @property
+    def symptoms(self) -> Iterator[tuple[Path, Symptom]]:
+        """Every symptom, with its place in the file."""
+        for number, group in enumerate(self.groups):
+            for position, symptom in enumerate(group.symptoms):
+                yield ("groups", number, "symptoms", position), symptom
+
+    @property
+    def edges(self) -> Iterator[tuple[Path, Edge]]:
+        """Every edge, with its place in the file."""
+        for at, symptom in self.symptoms:
+            yield from edges_below(at, symptom.edges)
+
+
+def edges_below(at: Path, edges: list[Edge]) -> Iterator[tuple[Path, Edge]]:
+    """Edges and the edges that they lead to, each with its place."""
+    for position, edge in enumerate(edges):
+        place: Path = (*at, "edges", position)
+        yield place, edge
+        yield from edges_below(place, edge.edges)

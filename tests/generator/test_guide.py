@@ -1,0 +1,122 @@
+"""The decision guide: claims behind its edges, ways that end, sections that exist, and its page."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from markdown import Markdown
+
+from generator import __main__ as commands
+from generator.__main__ import main
+from generator.content.book import load
+from generator.content.errors import ContentErrors
+from generator.pages import headings, rendering
+
+FILE = "guide.yml"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("[halves-complete]", "[halves-compleat]", "13:22: no claim"),
+        ("use: split", "use: splitt", "15:18: no technique 'splitt'; did you mean 'split'?"),
+        ("continue_at: copies-differ", "continue_at: copies", "20:26: no symptom 'copies'"),
+        ("averaging/why, section: One", "averaging/wyh, section: One", "19:28: no lesson"),
+        ("use: average", "use: split", "43:9: no edge leads to 'average'; name it under use:"),
+        ("            use: split\n", "", "11:13: edges: an edge leads on by use, edges or"),
+        ("use: split", "use: split\n            continue_at: copies-differ", "11:13: "),
+        ("id: copies-differ", "id: too-large", "23:13: duplicate symptom id 'too-large'"),
+        ("id: average", "id: split", "43:9: duplicate technique id 'split'"),
+        ("Its parts completed.", "It takes 3 ms.", "12:31: bare numeral '3'"),
+        ("claims: [halves-complete]\n            lesson", "lesson", "11:13: missing key 'claims'"),
+        ("tell: Compare", "tel: Compare", "25:9: unknown key 'tel'; did you mean 'tell'?"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_with_their_place(copy, old, new, error):
+    copy.edit(FILE, old, new)
+    assert [one for one in copy.errors() if one.startswith(f"content/{FILE}:{error}")]
+
+
+def test_a_section_that_its_lesson_does_not_have_is_refused_when_pages_are_printed(copy):
+    copy.edit(FILE, "section: One process", "section: Two processes")
+    with pytest.raises(ContentErrors) as refused:
+        rendering.render(copy.load())
+    assert [str(one) for one in refused.value.errors] == [
+        "content/guide.yml:19:52: averaging/why has no section 'Two processes'; "
+        "did you mean 'One process'?"
+    ]
+
+
+def test_a_way_that_comes_back_to_its_symptom_is_refused(copy):
+    copy.edit(FILE, "use: average", "continue_at: too-large")
+    copy.edit(FILE, "  - id: average\n    name: An average\n    costs: A sum in each step.\n", "")
+    found = copy.errors()
+    assert "content/guide.yml:20:26: 'copies-differ' leads back to 'too-large'" in found[0]
+    assert len(found) == 2
+
+
+def test_a_claim_that_stops_holding_fails_the_build_at_its_edge(copy):
+    """The claim now predicts another end than the run had."""
+    copy.edit("claims/tiny_memory.yml", "\"'completed'\"", "\"'deadlocked'\"")
+    found = [one for one in copy.errors() if one.startswith(f"content/{FILE}")]
+    assert any("13:22: claim 'halves-complete' shows nothing" in one for one in found), found
+
+
+def test_the_command_ends_with_the_line_and_code_two(copy, capsys, monkeypatch):
+    monkeypatch.setattr(commands, "load", lambda *asked: load(*asked, is_stale=lambda _: False))
+    copy.edit(FILE, "use: split", "use: splitt")
+    arguments = ["check", "--content", str(copy.content), "--machine", "reference-frozen"]
+    assert main(arguments) == 2
+    assert "content/guide.yml:15:18: no technique 'splitt'" in capsys.readouterr().err
+
+
+def test_the_page_leads_from_each_symptom_to_claims_runs_and_lessons(book):
+    page = rendering.render(book)["guide.md"]
+    assert re.findall(r"^### (.+)$", page, re.MULTILINE) == [
+        "A model does not fit", "Two copies differ",
+    ]  # fmt: skip
+    assert page.count('class="pb-edge-asks"') == 4
+    assert 'href="#technique-split"' in page
+    assert 'id="technique-split"' in page
+    assert 'href="#symptom-copies-differ"' in page
+    assert 'id="symptom-copies-differ"' in page
+    assert 'href="topics/averaging/why.html#when-a-copy-does-not-fit"' in page
+    assert 'href="evidence/tiny_memory.html#run-tiny_memory-halves_budget"' in page
+    assert "evidence/tiny_memory.html#claim-halves-complete" in page
+
+
+def test_home_and_each_why_lead_to_the_guide_and_a_book_without_one_has_no_such_link(copy):
+    rendered = rendering.render(copy.load())
+    assert 'href="guide.html"' in rendered["index.md"]
+    assert 'href="../../guide.html"' in rendered["topics/averaging/why.md"]
+    (copy.content / FILE).unlink()
+    rendered = rendering.render(copy.load())
+    assert "guide.md" not in rendered
+    assert not [page for page, text in rendered.items() if "guide.html" in text]
+
+
+class _Ids(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        if re.fullmatch("h[2-6]", tag):
+            self.found.append(dict(attrs)["id"])
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "## What is it?\n\n### A part\n\n### A part\n\n## “Quoted”, and `code`\n",
+        '## <span class="pb-label">1</span> Größe &amp; width\n\n## ZeRO-1: one owner\n',
+    ],
+)
+def test_anchors_are_those_that_mkdocs_gives(page):
+    reader = _Ids()
+    reader.feed(Markdown(extensions=["toc"]).convert(page))
+    plain = page.replace("`", "")  # our headings hold no Markdown
+    firsts = [one for one in reader.found if not one.endswith("_1")]
+    assert list(headings.anchors(plain).values()) == firsts
