@@ -31,7 +31,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from generator.checks import content_checks, coverage, reading_checks, repeats, topic_check
+from generator.checks import content_checks, coverage, reading_checks, topic_check
 from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
@@ -161,7 +161,7 @@ def _check(options: argparse.Namespace) -> int:
     evidence = judged.evidence
     _tell(judged.outcomes)
     readings = (*reading_checks.lacks(evidence), *reading_checks.progress(evidence))
-    for lack in (*coverage.lacks(evidence), *repeats.lacks(book), *readings):
+    for lack in (*coverage.lacks(evidence), *readings):
         print(lack)
     return _report(book, evidence)
 

@@ -47,15 +47,6 @@ def problem(book: Book, name: str) -> str | None:
     return None
 
 
-def lacks(book: Book) -> list[str]:
-    """The sentences that no program repeats yet, one line each."""
-    return [
-        f"retraction {one.id} lacks a program (program: a file of content/retracted/)"
-        for one in book.retractions.values()
-        if one.program is None
-    ]
-
-
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every program of a file of retractions that cannot stand."""
     for position, one in enumerate(document.model.retractions):

@@ -36,7 +36,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
-from generator.checks import coverage, reading_checks, repeats
+from generator.checks import coverage, reading_checks
 from generator.content import book as books
 from generator.content import committed
 from generator.content.errors import ContentErrors, one_line
@@ -189,7 +189,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
         published = publish.publish(book, self.content, folder, self.press, self.seen)
         evidence = self.press.judged(book).evidence
-        lacks = [] if self.is_serving else [*coverage.lacks(evidence), *repeats.lacks(book)]
+        lacks = [] if self.is_serving else coverage.lacks(evidence)
         for problem in (*verdicts.problems(book, evidence), *lacks):
             log.warning(problem)
         unread = reading_checks.lacks(evidence)
