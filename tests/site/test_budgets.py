@@ -1,4 +1,4 @@
-"""How heavy a page may be: elements, bytes, scripts, styles, and stops of the Tab key.
+"""How heavy a page may be: elements, bytes, scripts, styles, stops of the Tab key, repetition.
 
 Counted on every page of the real book, as a browser would count: the elements of its HTML, what it
 loads, and where the Tab key stops with scripts on and every fold closed.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ TAB_STOPS = 300
 VARIANT_BYTES = 20_000  # gzipped: what a Recall page loads of a topic's questions on other runs
 DEEP_WORDS = 6_000
 MINUTES = {"trace": 12, "experiment": 10}
+PAGES_OF_A_CLAIM = 3
+COLLECTIONS = {"index", "recall", "summary"}  # these repeat on purpose what other pages tell
 NOT_READ = frozenset("code pre script style svg template button form noscript".split())  # noqa: SIM905
 OWN = "assets/"
 OF_THE_THEME = ("assets/javascripts/", "assets/stylesheets/")
@@ -90,6 +93,22 @@ def test_trace_and_experiment_take_as_long_as_they_may(built_site):
     }
     assert len(minutes) == 10
     assert {page: n for page, n in minutes.items() if n > MINUTES[page.split("/")[1]]} == {}
+
+
+def test_a_topic_tells_a_claim_on_at_most_three_pages(readings):
+    pages_of = defaultdict(set)
+    for page, reading in readings.items():
+        if not _is_lesson(page) or Path(page).stem in COLLECTIONS:
+            continue
+        for tag in reading.tags:
+            _, found, claim = tag.attributes.get("href", "").partition("#claim-")
+            if found:
+                pages_of[f"{Path(page).parent.name}: {claim}"].add(Path(page).stem)
+    assert len({name.split(":")[0] for name in pages_of}) == 5
+    often = {
+        name: sorted(pages) for name, pages in pages_of.items() if len(pages) > PAGES_OF_A_CLAIM
+    }
+    assert often == {}
 
 
 def _own_bytes(site: Path, page: str, reading: Reading, suffix: str) -> int:
