@@ -111,6 +111,16 @@ def test_a_topic_tells_a_claim_on_at_most_three_pages(readings):
     assert often == {}
 
 
+def test_no_lesson_asks_a_question_twice(readings):
+    asked = {
+        page: [tag.attributes["data-item"] for tag in one.tags if "data-item" in tag.attributes]
+        for page, one in readings.items()
+        if _is_lesson(page) and Path(page).stem not in COLLECTIONS
+    }
+    assert sum(map(len, asked.values())) > 100
+    assert {page: one for page, one in asked.items() if len(one) > len(set(one))} == {}
+
+
 def _own_bytes(site: Path, page: str, reading: Reading, suffix: str) -> int:
     """The gzipped bytes of our own files that a page loads."""
     loaded = {
