@@ -88,8 +88,10 @@ from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotIdleError
 from runners.plans.experiment import UnknownExperimentError, check_name, find, names, on_device
 from runners.plans.settings import SettingsError
+from runners.simulate import allocator_check
 from runners.simulate.command import simulated
 from runners.simulate.suite import UnknownRunError
+from runners.system import accelerator
 from runners.system.errors import AcceleratorError, LaunchError
 from runners.traces import machine, tries
 from runners.traces.compare import compare, traces_in
@@ -270,6 +272,9 @@ def _run(request: RunRequest) -> int:
         print("traces are as before; the next `run` measures what is missing", file=sys.stderr)
     for line in ran.lacking:
         print(f"the reference set lacks {line}", file=sys.stderr)
+    replayed = allocator_check.checked() if accelerator.num_devices() else None
+    if replayed is not None:
+        print(replayed.line(), file=sys.stdout if replayed.agrees else sys.stderr)
     return ran.exit_code
 
 

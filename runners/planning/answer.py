@@ -24,7 +24,13 @@ class RankPlan(Record):
     at_peak: MemoryClasses
     between_steps_bytes: int = Field(description="held after a step, its gradients included")
     allocated_bytes: int = Field(description="the peak with each block rounded up to 512 bytes")
+    active_bytes: int | None = Field(
+        None, description="the same with blocks that another stream still used"
+    )
     reserved_bytes: int
+    least_reserved_bytes: int | None = Field(
+        None, description="the smallest limit at which the allocator serves all; null: not sought"
+    )
     num_parameters: int = Field(description="that this rank holds between steps")
     flops: int = Field(description="of one step")
     calls: list[Call] = Field(description="of one step, summed over phases")

@@ -22,6 +22,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
+from runners.meters.memory import CPU
 from runners.planning.question import PlanError, Question
 from runners.planning.tensor_axis import TensorAxis
 from runners.planning.transformer import Style, Transformer
@@ -29,6 +30,9 @@ from runners.planning.transformer import Style, Transformer
 # What torchtitan's selective checkpointing saves: attention, reductions, and each second product.
 _SAVED = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
 }
 _PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
@@ -68,13 +72,16 @@ def named(name: str) -> Callable[..., Any]:
     return found
 
 
-def build(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
+def build(
+    question: Question, mesh: DeviceMesh | None, stage: int, device: torch.device = CPU
+) -> Built:
     """Build the module of a stage, divide it, and give its parameters memory.
 
     Args:
         question: model, training and strategy.
         mesh: with the axes `pipeline`, `data` and `tensor`; None for a single device.
         stage: of the pipeline.
+        device: of the parameters.
 
     Raises:
         PlanError: a function that the model names is not there.
@@ -93,7 +100,7 @@ def build(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     _checkpoint(built.module, training.checkpointing)
     if shards and mesh is not None:
         _shard(built.module, question, mesh["data"])
-    built.module.to_empty(device="cpu")
+    built.module.to_empty(device=device)
     built.wrapped = built.module
     if _needs_ddp(question) and mesh is not None:
         built.wrapped = DistributedDataParallel(
@@ -151,11 +158,13 @@ def _own(question: Question, stage: int, mesh: DeviceMesh | None) -> Built:
     model, training, strategy = question.model, question.training, question.strategy
     batch = named(model.batch or "")
     if strategy.pipeline > 1:
-        stages = list(named(model.stages or "")(strategy.pipeline))
-        module = stages[stage]
+        name, stages = model.stages, list(named(model.stages or "")(strategy.pipeline))
     else:
-        stages = [named(model.module or "")()]
-        module = stages[0]
+        name, stages = model.module, [named(model.module or "")()]
+    if len(stages) != strategy.pipeline or not all(isinstance(m, nn.Module) for m in stages):
+        number = f" for each of {strategy.pipeline} stages" if strategy.pipeline > 1 else ""
+        raise PlanError(f"{name} builds no nn.Module{number}")
+    module = stages[stage]
     if strategy.tensor > 1 and mesh is not None:
         parallelize_module(module, mesh["tensor"], named(model.tensor_plan or "")())
 

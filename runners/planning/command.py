@@ -10,17 +10,20 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
+from typing import NoReturn
 
 from pydantic import ValidationError
 
-from runners.planning import published_rows
+from runners.planning import published_rows, sealed
 from runners.planning.answer import Answer
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
 from runners.planning.table import GIB, Rates, document, lines
 from runners.plans.model_presets import model_presets
 from runners.simulate.suite import cores
+from runners.traces.files import write_json
 
 LONGEST = 4096  # tokens of a sample where none are named
 
@@ -30,20 +33,28 @@ def main(words: Sequence[str]) -> int:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return _plan(_parser().parse_args(words))
-    except (PlanError, ValidationError) as error:
+    except (PlanError, sealed.SealedError, ValidationError) as error:
         sys.stderr.write(f"python -m runners plan: {_in_one_line(error)}\n")
         return 2
 
 
-def _in_one_line(error: PlanError | ValidationError) -> str:
-    if isinstance(error, PlanError):
+def _in_one_line(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """What is wrong with the words."""
+        raise PlanError(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m runners plan",
         description="Which strategies fit a model on so many devices, by simulation.",
     )
@@ -57,29 +68,65 @@ def _parser() -> argparse.ArgumentParser:
     own.add_argument("--tensor-plan", metavar="MODULE:FUNCTION", help="for parallelize_module")
     add = parser.add_argument
     add("--devices", type=_positive, default=8, metavar="N")
-    add("--memory", type=float, default=80.0, metavar="GIB", help="of a device; default 80")
+    add("--memory", type=_size, default=80.0, metavar="GIB", help="of a device; default 80")
     add("--sequence", type=_positive, metavar="S", help="tokens of a sample")
     add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
     add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
     add("--precision", choices=("fp32", "autocast", "bf16-mixed"), default="bf16-mixed")
     add("--optimizer", choices=("sgd", "momentum", "adam", "adam8bit"), default="adam")
     add("--checkpointing", choices=("none", "selective", "all"), default="none")
+    add("--backend", choices=("nccl", "gloo"), default="nccl", help="of the process groups")
     add("--strategies", metavar="A,B+C.2", help="such as ddp,fsdp,fsdp.4+tp-sp.2; default: many")
-    add("--flops", type=float, help="of a device per second, for a lower bound of the time")
-    add("--link", type=float, help="bytes that a device sends per second, for the same bound")
+    add("--flops", type=_size, help="of a device per second, for a lower bound of the time")
+    add("--link", type=_size, help="bytes that a device sends per second, for the same bound")
     add("--published", action="store_true", help="published measurements and their simulations")
+    add("--seal", action="store_true", help="forecasts for accelerators, written once")
+    add("--outcomes", action="store_true", help="run what was forecast, on this accelerator")
     add("--json", action="store_true", help="every value, as JSON")
     return parser
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
+
+
+def _size(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return number
 
 
+def _seal() -> int:
+    from runners.planning.seal import seal
+
+    if sealed.FORECASTS.exists():
+        raise PlanError(f"{sealed.FORECASTS.name} is sealed; forecasts are made once")
+    sealed.write_forecasts(seal(_tell_runs))
+    sys.stdout.write(f"{sealed.FORECASTS.name}: SHA-256 {sealed.sha256_of()}\n")
+    return 0
+
+
+def _outcomes() -> int:
+    from runners.planning.outcomes import outcomes
+
+    found = outcomes()
+    write_json(sealed.OUTCOMES / f"{found.machine}.json", found.model_dump(mode="json"))
+    lines = sealed.lines(sealed.score(sealed.read_forecasts(), found))
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
 def _plan(asked: argparse.Namespace) -> int:
+    if asked.seal:
+        return _seal()
+    if asked.outcomes:
+        return _outcomes()
     if asked.published:
         found = answers(published_rows.questions(), cores(), _tell)
         as_json = json.dumps(published_rows.document(found), indent=1)
@@ -154,7 +201,10 @@ def _questions(
     possible, refused = [], []
     for name in dict.fromkeys(names):
         question = Question(
-            model=model, training=training, strategy=strategy_of(name, asked.devices)
+            model=model,
+            training=training,
+            strategy=strategy_of(name, asked.devices),
+            backend=asked.backend,
         )
         try:
             question.check()
@@ -165,6 +215,10 @@ def _questions(
             reason = str(error).removeprefix(f"{name}: ")
             refused.append(Answer(question=question, reason=reason, seconds=0.0, host_bytes=0))
     return possible, refused
+
+
+def _tell_runs(done: int, total: int) -> None:
+    _tell(done, total, "runs of the book")
 
 
 def _tell(done: int, total: int, name: str) -> None:

@@ -7,27 +7,31 @@ includes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 
+import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from runners.meters.memory import local
+from runners.meters.memory import CPU, MemoryMeter, local
 from runners.planning.answer import RankPlan
-from runners.planning.built import Built, build
+from runners.planning.built import build
 from runners.planning.meter import PlanMeter
 from runners.planning.question import Question
+from runners.planning.remembering_mode import RememberingMode
 from runners.planning.step import Repeats, Step, one_step_counted, repeats
 from runners.planning.updates import Update
-from runners.simulate.allocation_replay import replay
-from runners.simulate.fake_mode import ValuelessMode
+from runners.simulate.allocation_replay import Event, Replay, replay
 from runners.simulate.log import Call
-from runners.simulate.memory_blocks import AllocatorSettings
+from runners.simulate.memory_blocks import MIB, AllocatorSettings
 from runners.simulate.messages import Mailbox
 from runners.simulate.stand_ins import stand_ins
 
+LEAST_STEP_BYTES = 32 * MIB
 AXES = ("pipeline", "data", "tensor")
 
 
@@ -52,20 +56,37 @@ def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> R
         if strategy.num_devices > 1:
             dist.init_process_group()
             mesh = init_device_mesh("cpu", sizes, mesh_dim_names=AXES)
-        with nullcontext() if has_data else ValuelessMode():
-            meter = PlanMeter(meshes)
+        with nullcontext() if has_data else RememberingMode():
+            meter = PlanMeter(
+                meshes,
+                is_gloo=question.backend == "gloo",
+                records_streams=question.training.records_streams,
+            )
             with meter:
-                built, held = _steps(question, mesh, rank, meter)
-            return _answer(question, rank, built, meter, held)
+                step = take_steps(question, mesh, rank, CPU, meter)
+                held = sum(meter._sizes.values())
+            return _answer(question, rank, step.module, meter, held)
 
 
-def _steps(
-    question: Question, mesh: DeviceMesh | None, rank: int, meter: PlanMeter
-) -> tuple[Built, int]:
-    """The module after its steps, and the bytes held then."""
+def take_steps(
+    question: Question,
+    mesh: DeviceMesh | None,
+    rank: int,
+    device: torch.device,
+    meter: MemoryMeter,
+) -> Step:
+    """Build this rank's part of the model and take two steps, of which the second is counted.
+
+    Args:
+        question: model, training and strategy.
+        mesh: with the axes `AXES`; None for a single rank.
+        rank: of the mesh.
+        device: of the tensors.
+        meter: hears which phase it is, and what tensors are for.
+    """
     strategy = question.strategy
     stage = rank // (strategy.data * strategy.tensor)
-    built = build(question, mesh, stage)
+    built = build(question, mesh, stage, device)
     meter.name(built.module.buffers(), "buffers")
     meter.name(map(local, built.module.parameters()), "parameters")
     shards_state = strategy.sharding == "zero1" and mesh is not None
@@ -73,21 +94,24 @@ def _steps(
     update = Update(built.module.parameters(), question.training, shard)
     meter.name(update.state(), "optimizer")
     meter.name(update.wide.values(), "gradients")
-    step = Step(question, built, update, mesh, meter)
+    step = Step(question, built, update, mesh, device, meter)
     step.run(1)
     with one_step_counted(meter):
         step.run(repeats(question).simulated)
-    return built, sum(meter._sizes.values())
+    return step
 
 
-def _answer(question: Question, rank: int, built: Built, meter: PlanMeter, held: int) -> RankPlan:
+def _answer(
+    question: Question, rank: int, module: nn.Module, meter: PlanMeter, held: int
+) -> RankPlan:
     memory = meter.memory(None)
     assert memory.peak_bytes is not None
     assert memory.at_peak is not None
     settings = AllocatorSettings(expandable_segments=question.training.has_expandable_segments)
-    replayed = replay(meter.events(), settings)
+    events = list(meter.events())
+    replayed = replay(events, settings)
     repeated = repeats(question)
-    flops = sum(one.flops * repeated.of_phase(one.phase) for one in meter.operations())
+    flops = sum(count * repeated.of_phase(phase) for phase, count in meter.flops.items())
     return RankPlan(
         rank=rank,
         peak_bytes=memory.peak_bytes,
@@ -95,11 +119,23 @@ def _answer(question: Question, rank: int, built: Built, meter: PlanMeter, held:
         at_peak=memory.at_peak,
         between_steps_bytes=held,
         allocated_bytes=replayed.peak_allocated_bytes,
+        active_bytes=replayed.peak_active_bytes,
         reserved_bytes=replayed.peak_reserved_bytes,
-        num_parameters=sum(local(p).numel() for p in built.module.parameters()),
+        least_reserved_bytes=_least(events, settings, replayed) if question.seeks_least else None,
+        num_parameters=sum(local(p).numel() for p in module.parameters()),
         flops=round(flops),
         calls=_summed(meter.calls(), repeated),
     )
+
+
+def _least(events: Sequence[Event], settings: AllocatorSettings, unlimited: Replay) -> int:
+    """The smallest limit at which every request is served, up to `LEAST_STEP_BYTES`."""
+    low, high = unlimited.peak_allocated_bytes, unlimited.peak_reserved_bytes
+    while high - low > LEAST_STEP_BYTES:
+        middle = (low + high) // 2
+        tried = replay(events, dataclasses.replace(settings, allowed_bytes=middle))
+        low, high = (low, tried.peak_reserved_bytes) if tried.refusal is None else (middle, high)
+    return high
 
 
 def _summed(calls: Iterable[Call], repeated: Repeats) -> list[Call]:

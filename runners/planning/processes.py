@@ -112,6 +112,10 @@ def _context() -> BaseContext:
 def _answer(asked: str, sending: Connection) -> None:
     """Simulate the ranks of a strategy that differ; what a process of its own executes."""
     import torch
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
 
     from runners.planning.one_rank import simulate_rank
 
@@ -125,6 +129,8 @@ def _answer(asked: str, sending: Connection) -> None:
         ranks = [simulate_rank(question, rank) for rank in question.ranks]
     except PlanError as error:
         reason = str(error)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        reason = f"a shape follows from values, which a simulation does not have ({error})"
     except Exception as error:  # noqa: BLE001 whatever it was, this model cannot be traced so
         said = str(error).strip().splitlines()
         reason = f"{type(error).__name__}: {said[0][:160] if said else ''}".rstrip(": ")

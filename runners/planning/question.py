@@ -18,6 +18,7 @@ Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
 Checkpointing = Literal["none", "selective", "all"]
 Sharding = Literal["none", "zero1", "fsdp", "fsdp-keep"]
 Schedule = Literal["none", "gpipe", "1f1b"]
+Backend = Literal["nccl", "gloo"]
 
 
 class PlanError(ValueError):
@@ -65,6 +66,8 @@ class Training(Record):
         has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron.
         keeps_logits: the training loop holds the logits, in fp32, until those of the next step.
         has_expandable_segments: a setting of CUDA's allocator.
+        records_streams: what tensor-parallel ranks send stays active until the step ends, as it may
+            where NCCL records its stream on it (`Tensor.record_stream`).
         last_unit_stays: FSDP does not free the last unit's parameters after forward.
     """
 
@@ -82,6 +85,7 @@ class Training(Record):
     has_loss_in_place: bool = False
     has_expandable_segments: bool = False
     keeps_logits: bool = False
+    records_streams: bool = False
     dropout: FactorOrZero = 0.0
     vocabulary: int = 0
 
@@ -105,11 +109,18 @@ class Model(Record):
 
 
 class Question(Record):
-    """One strategy for one model."""
+    """One strategy for one model.
+
+    Attributes:
+        backend: of the process groups. Gloo makes a reduce-scatter of an all-reduce on a copy.
+        seeks_least: find the least memory in which the allocator serves all requests.
+    """
 
     model: Model
     training: Training
     strategy: Strategy
+    backend: Backend = "nccl"
+    seeks_least: bool = False
 
     @property
     def num_microbatches(self) -> int:

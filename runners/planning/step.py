@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.meters.memory import MemoryMeter
 from runners.planning.built import Built
-from runners.planning.meter import PlanMeter
 from runners.planning.question import Question
 from runners.planning.updates import Update
 
@@ -62,6 +62,7 @@ class Step:
         built: the module.
         update: of its parameters.
         mesh: of all ranks; None for a single one.
+        device: of the tensors.
         meter: hears which phase it is, and what tensors are for.
     """
 
@@ -71,8 +72,10 @@ class Step:
         built: Built,
         update: Update,
         mesh: DeviceMesh | None,
-        meter: PlanMeter,
+        device: torch.device,
+        meter: MemoryMeter,
     ) -> None:
+        self._device = device
         self._question, self._built, self._update = question, built, update
         self._mesh, self._meter = mesh, meter
         self._num = 1
@@ -81,6 +84,11 @@ class Step:
         stages = mesh.get_group("pipeline") if mesh is not None else None
         self._stages = stages
         self._in_flight: dict[int, tuple[tuple[Any, ...], Any]] = {}
+
+    @property
+    def module(self) -> nn.Module:
+        """This rank's part of the model, without wrappers."""
+        return self._built.module
 
     def run(self, num_microbatches: int) -> None:
         """A step: so many microbatches, what ranks sum at its end, and the update."""
@@ -155,7 +163,7 @@ class Step:
     def _autocast(self) -> AbstractContextManager[Any]:
         if not self._is_autocast:
             return nullcontext()
-        return torch.autocast("cpu", torch.bfloat16)
+        return torch.autocast(self._device.type, torch.bfloat16)
 
     def _name_gradients(self) -> None:
         self._meter.name((g for _, g in self._update.gradients()), "gradients")
@@ -194,7 +202,7 @@ def _end(call: Callable[..., Any], peer: int) -> dict[str, int]:
 
 
 @contextmanager
-def one_step_counted(meter: PlanMeter) -> Iterator[None]:
+def one_step_counted(meter: MemoryMeter) -> Iterator[None]:
     """What the meter counts: the operations of one step."""
     meter.counting = True
     try:

@@ -36,6 +36,12 @@ _COPIED = ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_")
 _COMMUNICATES = ("c10d", "_c10d_functional")
 
 
+def formula_of(operation: Any) -> Callable[..., int] | None:
+    """What computes an operation's FLOPs from its arguments; None where it has none."""
+    found: Callable[..., int] | None = flop_registry.get(operation) or _ATTENTION.get(operation)
+    return found
+
+
 class _NoThreads:
     """Stands for gloo's threads, of which a simulation has none."""
 
@@ -95,8 +101,7 @@ class SimulationMeter(FakeMemoryMeter):
         if func.is_view:
             return
         self._moved[key] += sum(t.nbytes for t in tensors_in((args, kwargs, result)))
-        packet = func._overloadpacket
-        formula: Callable[..., int] | None = flop_registry.get(packet) or _ATTENTION.get(packet)
+        formula = formula_of(func._overloadpacket)
         if formula is not None:
             self._flops[key] += formula(*args, **kwargs, out_val=result)
 

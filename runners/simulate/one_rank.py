@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.device_mesh import DeviceMesh
+from torch.optim import optimizer
+from torch.optim.optimizer import _foreach_supported_types
 
 from runners.meters.link import LinkCount
 from runners.meters.memory import CPU, MemoryMeter
@@ -45,17 +49,26 @@ class _Recorded(BaseException):
 
 
 class SimulatedRank(Rank[S]):
-    """A rank whose meter is always that of fake tensors."""
+    """A rank whose meter is always that of fake tensors.
 
-    def __init__(self, rank: int, plan: RunPlan[S], meshes: list[DeviceMesh]) -> None:
+    Args:
+        rank: which.
+        plan: of the run.
+        meshes: that the strategy builds.
+        is_gloo: whether its groups speak through gloo.
+    """
+
+    def __init__(
+        self, rank: int, plan: RunPlan[S], meshes: list[DeviceMesh], *, is_gloo: bool
+    ) -> None:
         plan = replace(plan, has_timeline=False)
         super().__init__(rank, plan, "metered", CPU, cast("Heart", _Silence()))
-        self._meshes = meshes
+        self._meshes, self._is_gloo = meshes, is_gloo and plan.nature != "simulated"
         self.meter = SimulationMeter(meshes)
 
     def start_memory(self, meter: MemoryMeter | None = None) -> None:
         """Enter the meter of the simulation, whichever is asked for."""
-        self.meter = SimulationMeter(self._meshes, is_gloo=self.plan.nature != "simulated")
+        self.meter = SimulationMeter(self._meshes, is_gloo=self._is_gloo)
         self.meter.log_always = self.plan.strategy == "program"
         super().start_memory(self.meter)
 
@@ -97,7 +110,27 @@ class SimulatedRank(Rank[S]):
         )
 
 
-def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, sent: Sent) -> RankLog:
+@contextmanager
+def optimizers_of(device: str) -> Iterator[None]:
+    """Let optimizers choose what they would for parameters on a kind of device.
+
+    By default they update all parameters of an accelerator in one call (`foreach`), which takes
+    temporaries; those on a CPU one by one.
+    """
+    if device == "cpu":
+        yield
+        return
+    with patch.object(optimizer, "_get_foreach_kernels_supported_devices", lambda: ["cpu"]):
+        _foreach_supported_types.append(FakeTensor)
+        try:
+            yield
+        finally:
+            _foreach_supported_types.remove(FakeTensor)
+
+
+def simulate_rank(
+    experiment: Experiment, plan: RunPlan, rank: int, sent: Sent, device: str = "cpu"
+) -> RankLog:
     """Execute a run's strategy as one of its ranks.
 
     Args:
@@ -105,6 +138,7 @@ def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, sent: Sent) 
         plan: the run.
         rank: which of its ranks.
         sent: objects that ranks have sent so far; this rank's are added.
+        device: `cpu`, with gloo; or `cuda`, as if each rank had one of its own, with NCCL.
 
     Raises:
         BlockedError: it waits for an object that nobody has sent.
@@ -118,9 +152,9 @@ def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, sent: Sent) 
     with folder as scratch, stand_ins(mailbox, plan.world_size, meshes):
         if plan.needs_group and plan.world_size > 1:
             dist.init_process_group()
-        own: SimulatedRank = SimulatedRank(rank, plan, meshes)
+        own: SimulatedRank = SimulatedRank(rank, plan, meshes, is_gloo=device == "cpu")
         own.scratch = Path(scratch)
-        with nullcontext() if is_fake_itself else ValuelessMode():
+        with optimizers_of(device), nullcontext() if is_fake_itself else ValuelessMode():
             own.start_memory()
             torch.manual_seed(plan.seed)
             with suppress(_Recorded):

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from runners.plans.experiment import Experiment, RunPlan, find, names
+from runners.plans.experiment import Experiment, RunPlan, find, names, on_device
 from runners.simulate.log import TAKE_OTHERS, SimulatedRun
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import write_json
@@ -45,6 +45,7 @@ class Wanted:
     experiment: str
     run: str
     key: str
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,12 @@ class Simulated:
     num_new: int
 
 
-def wanted(names_given: Iterable[str]) -> list[Wanted]:
+def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
     """The runs that are named: `EXPERIMENT` or `EXPERIMENT.RUN`; all without a name.
+
+    Args:
+        names_given: of experiments and runs.
+        device: `cpu` or `cuda`, on which experiments may grow.
 
     Raises:
         UnknownExperimentError: there is no such experiment.
@@ -65,17 +70,20 @@ def wanted(names_given: Iterable[str]) -> list[Wanted]:
     found = []
     for given in list(names_given) or names():
         name, _, run = given.partition(".")
-        experiment = find(name)
+        experiment = on_device(find(name), device)
         if run and run not in experiment.runs:
             raise UnknownRunError(
                 f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}"
             )
         chosen = [run] if run else list(experiment.runs)
-        found += [Wanted(name, one, _key(experiment, experiment.runs[one])) for one in chosen]
+        found += [
+            Wanted(name, one, _key(experiment, experiment.runs[one], device), device)
+            for one in chosen
+        ]
     return found
 
 
-def _key(experiment: Experiment, plan: RunPlan) -> str:
+def _key(experiment: Experiment, plan: RunPlan, device: str) -> str:
     """A digest of code, torch and what of a plan a simulation follows from.
 
     Budgets, passes, and settings that only say how long something takes are not among it: runs that
@@ -92,6 +100,7 @@ def _key(experiment: Experiment, plan: RunPlan) -> str:
         program_digests(experiment.name).get(str(program), ""),
         json.dumps(follows, sort_keys=True),
         plan.expected if plan.expected in TAKE_OTHERS else "",
+        *([device] if device != "cpu" else []),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
@@ -125,7 +134,7 @@ def simulate(
     """Simulate runs that are not known yet.
 
     Args:
-        runs: which.
+        runs: which, all of one kind of device.
         folder: where results are kept.
         tell: hears how far it is.
         num_workers: processes that simulate side by side.
@@ -135,8 +144,8 @@ def simulate(
     missing = {one.key: one for one in asked if one.key not in kept[one.experiment]}
     # Those that take longest first, so that no worker ends alone.
     order = sorted(missing.values(), key=_weight, reverse=True)
-    new = {one.experiment for one in order}
-    present = {name: {one.key for one in wanted([name])} for name in new}
+    new = {one.experiment: one.device for one in order}
+    present = {name: {one.key for one in wanted([name], device)} for name, device in new.items()}
     for done, (one, run) in enumerate(_simulated(order, num_workers), start=1):
         of_experiment = kept[one.experiment]
         of_experiment[one.key] = run
@@ -155,7 +164,7 @@ def _simulated(order: Sequence[Wanted], num_workers: int) -> Iterator[tuple[Want
         # Python warns of a fork beside threads; the workers use none of their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         with ProcessPoolExecutor(min(num_workers, len(order)), _context(), _prepare) as pool:
-            tasks = {pool.submit(_worked, one.experiment, one.run): one for one in order}
+            tasks = {pool.submit(_worked, one): one for one in order}
             for task in as_completed(tasks):
                 yield tasks[task], SimulatedRun.model_validate_json(task.result())
 
@@ -182,10 +191,10 @@ def _prepare() -> None:
     prepare()
 
 
-def _worked(experiment: str, run: str) -> str:
+def _worked(one: Wanted) -> str:
     from runners.simulate.worker import simulate_run
 
-    return simulate_run(experiment, run).model_dump_json()
+    return simulate_run(one.experiment, one.run, one.device).model_dump_json()
 
 
 def _kept(folder: Path, experiment: str) -> dict[str, SimulatedRun]:

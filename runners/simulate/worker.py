@@ -20,7 +20,7 @@ from contextlib import suppress
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from runners.plans.experiment import Experiment, RunPlan, find
+from runners.plans.experiment import Experiment, RunPlan, find, on_device
 from runners.ranks.process import preload
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.log import TAKE_OTHERS, RankLog, SimulatedRun
@@ -47,15 +47,20 @@ def prepare() -> None:
     gc.freeze()  # no later collection looks at what was loaded
 
 
-def simulate_run(experiment_name: str, run: str) -> SimulatedRun:
+def simulate_run(experiment_name: str, run: str, device: str = "cpu") -> SimulatedRun:
     """Simulate the ranks of a run that differ, in a process of their own.
 
     The first and the last are simulated; where they come out equal, so do those between.
+
+    Args:
+        experiment_name: whose run it is.
+        run: its name.
+        device: `cpu` or `cuda`, on which experiments may grow.
     """
     start = time.monotonic()
-    experiment = find(experiment_name)
+    experiment = on_device(find(experiment_name), device)
     plan = experiment.runs[run]
-    answer: Answer = _refused(plan) or _in_a_process(experiment, plan)
+    answer: Answer = _refused(plan) or _in_a_process(experiment, plan, device)
     logs = {} if isinstance(answer, str) else answer
     return SimulatedRun(
         experiment=experiment_name,
@@ -75,7 +80,7 @@ def _refused(plan: RunPlan) -> str:
     return ""
 
 
-def _in_a_process(experiment: Experiment, plan: RunPlan) -> Answer:
+def _in_a_process(experiment: Experiment, plan: RunPlan, device: str) -> Answer:
     """What a process answers that simulates this run and nothing else."""
     receiving, sending = os.pipe()
     sys.stdout.flush()
@@ -86,7 +91,7 @@ def _in_a_process(experiment: Experiment, plan: RunPlan) -> Answer:
         try:
             os.close(receiving)
             _be_quiet()
-            _write(sending, _answered(experiment, plan))
+            _write(sending, _answered(experiment, plan, device))
         finally:
             os._exit(0)  # past whatever the strategy has registered for an exit
     os.close(sending)
@@ -106,9 +111,9 @@ def _in_a_process(experiment: Experiment, plan: RunPlan) -> Answer:
     return answer
 
 
-def _answered(experiment: Experiment, plan: RunPlan) -> Answer:
+def _answered(experiment: Experiment, plan: RunPlan, device: str) -> Answer:
     try:
-        return _simulated_ranks(experiment, plan)
+        return _simulated_ranks(experiment, plan, device)
     except UnsimulatedError as error:
         return str(error)
     except (DynamicOutputShapeException, DataDependentOutputException) as error:
@@ -122,7 +127,7 @@ def _answered(experiment: Experiment, plan: RunPlan) -> Answer:
         return f"{type(error).__name__}: {said[0][:160] if said else ''}".rstrip(": ")
 
 
-def _simulated_ranks(experiment: Experiment, plan: RunPlan) -> dict[int, RankLog]:
+def _simulated_ranks(experiment: Experiment, plan: RunPlan, device: str) -> dict[int, RankLog]:
     """The logs of the ranks that differ.
 
     Raises:
@@ -137,7 +142,7 @@ def _simulated_ranks(experiment: Experiment, plan: RunPlan) -> dict[int, RankLog
         before, num_blocked = len(sent) + len(logs), 0
         for rank in waiting:
             try:
-                logs[rank] = simulate_rank(experiment, plan, rank, sent)
+                logs[rank] = simulate_rank(experiment, plan, rank, sent, device)
             except BlockedError:
                 num_blocked += 1
         if len(sent) + len(logs) == before:

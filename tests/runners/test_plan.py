@@ -184,6 +184,11 @@ def test_the_usual_strategies_can_be_read():
         (["gpt2-124m", "--devices", "4", "--global-batch", "6"], "do not divide a global batch"),
         (["--model", "os:getcwd"], "--model needs --batch"),
         (["--model", "os:getcwd", "--batch", "os:nothing", "--devices", "1"], "os:nothing"),
+        (["--model", "os:getcwd", "--batch", "os:getcwd", "--devices", "1"], "builds no nn.Module"),
+        (["gpt2-124m", "--devices", "none"], "'none' is no whole number"),
+        (["gpt2-124m", "--memory", "-1"], "'-1' is no number above 0"),
+        (["gpt2-124m", "--precision", "fp8"], "invalid choice"),
+        (["gpt2-124m", "--device", "8", "--beam"], "unrecognized arguments"),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(words, why, capsys, tmp_path, monkeypatch):

@@ -1,0 +1,193 @@
+"""Make the sealed forecasts: the book's runs on accelerators, and models near a device's limit.
+
+In: this checkout, on a machine without an accelerator. Out: `SealedForecasts`. Near a limit lie,
+for each way to train in `TRAININGS`, the largest microbatch that fits a device and the next one,
+as the simulation sees them.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+from runners.planning.answer import Answer, RankPlan
+from runners.planning.processes import answers
+from runners.planning.question import Model, PlanError, Question, Strategy, Training
+from runners.planning.sealed import GIB, LimitForecast, SealedForecasts, SuiteForecast
+from runners.plans.model_presets import model_presets
+from runners.simulate.log import SimulatedRun
+from runners.simulate.suite import CACHE, ROOT, Tell, cores, simulate, wanted
+
+# What the allocator may reserve on a device of so many nominal GiB, beside driver and context: an
+# assumption, which `--outcomes` enforces as the allocator's limit.
+LIMITS = {24: 22 * GIB, 40: 38 * GIB, 80: 78 * GIB, 141: 138 * GIB}
+# Dense products in bf16 a second, as torchtitan states them for its utilisation (get_peak_flops in
+# torchtrain/utils.py at e62573d4, which cites the data sheets).
+RATES = {80: (989e12, "H100, torchtitan e62573d4"), 40: (312e12, "A100, torchtitan e62573d4")}
+_BF16 = {"precision": "bf16-mixed", "optimizer": "adam"}
+TRAININGS: dict[int, list[tuple[str, dict[str, Any]]]] = {
+    24: [
+        ("gpt2-124m", {**_BF16, "precision": "autocast", "sequence": 1024}),
+        ("gpt2-1.5b", {**_BF16, "optimizer": "adam8bit", "sequence": 1024}),
+    ],
+    40: [
+        ("llama-1b", {**_BF16, "sequence": 2048, "checkpointing": "all"}),
+        ("gpt2-1.5b", {**_BF16, "sequence": 1024}),
+    ],
+    80: [
+        ("gpt2-1.5b", {**_BF16, "sequence": 1024}),
+        ("gpt2-1.5b", {**_BF16, "sequence": 1024, "checkpointing": "all"}),
+        ("gpt2-1.5b", {"precision": "fp32", "optimizer": "momentum", "sequence": 512}),
+        ("llama-1b", {**_BF16, "sequence": 4096}),
+        ("llama-1b", {**_BF16, "precision": "autocast", "sequence": 2048}),
+        ("llama-1b", {**_BF16, "sequence": 8192, "checkpointing": "selective"}),
+    ],
+    141: [
+        ("llama-8b", {**_BF16, "optimizer": "adam8bit", "sequence": 2048}),
+        ("llama-8b", {**_BF16, "optimizer": "sgd", "sequence": 4096, "checkpointing": "all"}),
+    ],
+}
+
+
+def seal(tell: Tell | None = None) -> SealedForecasts:
+    """Simulate everything.
+
+    Raises:
+        PlanError: tracked files differ from the commit, which is to say what made the forecasts.
+    """
+    commit = _commit()
+    runs = simulate(wanted([], "cuda"), CACHE / "cuda", tell, cores()).runs
+    return SealedForecasts(
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        commit=commit,
+        torch=metadata.version("torch"),
+        python=platform.python_version(),
+        suite=[_of_run(one) for one in runs],
+        near_limit=near_limits(),
+    )
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        done = subprocess.run(("git", *words), cwd=ROOT, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    if git("status", "--porcelain", "--untracked-files=no", "--", "runners", "content"):
+        raise PlanError(
+            "commit what you have changed first: forecasts name the code they follow from"
+        )
+    return git("rev-parse", "HEAD")
+
+
+def _of_run(run: SimulatedRun) -> SuiteForecast:
+    peaks = [one.peak_bytes for one in run.ranks if one.peak_bytes is not None]
+    payloads = [one.payload_bytes for one in run.ranks]
+    return SuiteForecast(
+        experiment=run.experiment,
+        run=run.run,
+        num_ranks=len(run.ranks) + len(run.like_first),
+        peak_bytes=max(peaks, default=None),
+        payload_bytes=max(payloads, key=lambda one: sum(one.values()), default={}),
+        reason=run.reason,
+    )
+
+
+def near_limits() -> list[LimitForecast]:
+    """The configurations on both sides of each limit."""
+    searches = [
+        _Search(device, preset, how) for device, own in TRAININGS.items() for preset, how in own
+    ]
+    while asked := [question for one in searches for question in one.asks()]:
+        found = answers(asked, cores())
+        for one in searches:
+            one.hear([answer for answer in found if answer.question in one.asked])
+    return [forecast for one in searches for forecast in one.forecasts()]
+
+
+class _Search:
+    """The largest microbatch that fits, by bisection."""
+
+    def __init__(self, device: int, preset: str, how: dict[str, Any]) -> None:
+        self._device, self._preset, self._how = device, preset, how
+        self._fits: dict[int, RankPlan] = {}
+        self._fits_not: dict[int, RankPlan] = {}
+        self.asked: list[Question] = []
+
+    def question(self, microbatch: int) -> Question:
+        """One update of one microbatch on one device."""
+        shape = model_presets()[self._preset].architecture
+        return Question(
+            model=Model(name=self._preset, architecture=shape),
+            training=Training(**self._how, microbatch=microbatch, global_batch=microbatch),
+            strategy=Strategy(name="single"),
+            seeks_least=True,
+        )
+
+    def _next(self) -> int | None:
+        if not self._fits:
+            return 1
+        if not self._fits_not:
+            return 2 * max(self._fits)
+        low, high = max(self._fits), min(self._fits_not)
+        return (low + high) // 2 if high - low > 1 else None
+
+    def asks(self) -> Sequence[Question]:
+        """What to simulate next; nothing once both neighbours of the limit are known."""
+        size = self._next()
+        self.asked = [] if size is None else [self.question(size)]
+        return self.asked
+
+    def hear(self, found: Sequence[Answer]) -> None:
+        """What came of it.
+
+        Raises:
+            PlanError: it cannot be simulated, or not even one sample fits.
+        """
+        for answer in found:
+            rank, size = answer.busiest, answer.question.training.microbatch
+            if rank is None:
+                raise PlanError(f"{self._preset}: {answer.reason}")
+            fits = _least(rank) <= LIMITS[self._device]
+            if size == 1 and not fits:
+                raise PlanError(f"{self._preset} does not fit {self._device} GiB: {self._how}")
+            (self._fits if fits else self._fits_not)[size] = rank
+
+    def forecasts(self) -> list[LimitForecast]:
+        """The two that lie beside the limit."""
+        low, high = max(self._fits), min(self._fits_not)
+        return [
+            self._forecast(low, self._fits[low]),
+            self._forecast(high, self._fits_not[high]),
+        ]
+
+    def _forecast(self, size: int, rank: RankPlan) -> LimitForecast:
+        question = self.question(size)
+        training = question.training
+        rate = RATES.get(self._device) if training.precision != "fp32" else None
+        words = (training.precision, training.optimizer, training.checkpointing)
+        return LimitForecast(
+            id=f"{self._device}gib-{self._preset}-{'-'.join(words)}-{training.sequence}x{size}",
+            question=question,
+            device_gib=self._device,
+            limit_bytes=LIMITS[self._device],
+            fits=_least(rank) <= LIMITS[self._device],
+            peak_bytes=rank.peak_bytes,
+            at_peak=rank.at_peak,
+            allocated_bytes=rank.allocated_bytes,
+            reserved_bytes=rank.reserved_bytes,
+            least_reserved_bytes=_least(rank),
+            num_parameters=rank.num_parameters,
+            flops=rank.flops,
+            payload=rank.calls,
+            seconds_at_least=rank.flops / rate[0] if rate else None,
+            rate=rate[1] if rate else None,
+        )
+
+
+def _least(rank: RankPlan) -> int:
+    assert rank.least_reserved_bytes is not None
+    return rank.least_reserved_bytes

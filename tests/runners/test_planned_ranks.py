@@ -1,0 +1,121 @@
+"""A model that no experiment has, planned by the command, then trained on real ranks over gloo.
+
+Tensor bytes are compared, since a device's allocator rounds them up and a CPU's does not report
+them. Ranks train by loops that share no code with the plan (`vision_transformer.py`), under the
+memory meter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runners.planning import processes
+from runners.planning.command import main
+from tests.conftest import slowness
+from tests.runners.vision_transformer import DEPTH, MICROBATCH, NUM_MICROBATCHES
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = "tests.runners.vision_transformer"
+STRATEGIES = ["ddp", "ddp-view", "zero1", "fsdp", "fsdp-keep", "tp", "gpipe"]
+MODEL = ["--model", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--sequence", "1"]
+PARTS = ["--stages", f"{OWN}:stages", "--tensor-plan", f"{OWN}:tensor_plan"]
+
+
+def planned(capsys, words):
+    """The command's answers by strategy."""
+    assert main([*words, "--json"]) == 0
+    return {one["question"]["strategy"]["name"]: one for one in json.loads(capsys.readouterr().out)}
+
+
+@pytest.fixture(scope="module")
+def real_peaks(tmp_path_factory):
+    """Peaks of real ranks, by the number of ranks; for each rank by strategy."""
+    known = {}
+
+    def measured(ranks):
+        if ranks not in known:
+            folder = tmp_path_factory.mktemp(f"ranks{ranks}")
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            started = [
+                subprocess.Popen(
+                    [sys.executable, "-m", OWN, str(folder), str(rank), str(ranks), *STRATEGIES],
+                    cwd=ROOT,
+                    env=environment,
+                )
+                for rank in range(ranks)
+            ]
+            try:
+                ended = [one.wait(120 * slowness()) for one in started]
+            finally:
+                for one in started:
+                    one.kill()
+                    one.wait()
+            assert ended == [0] * ranks
+            known[ranks] = [
+                json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(ranks)
+            ]
+        return known[ranks]
+
+    return measured
+
+
+@pytest.fixture(scope="module")
+def plan_of(tmp_path_factory):
+    """Answers of the command by the number of devices."""
+    folder = tmp_path_factory.mktemp("plans")
+    known = {}
+
+    def answered(capsys, ranks):
+        if ranks not in known:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(processes, "CACHE", folder)
+                words = ["--devices", str(ranks), "--precision", "fp32", "--backend", "gloo"]
+                words += ["--microbatch", str(MICROBATCH)]
+                words += ["--global-batch", str(MICROBATCH * NUM_MICROBATCHES * ranks)]
+                words += ["--strategies", ",".join(STRATEGIES)]
+                known[ranks] = planned(capsys, [*MODEL, *PARTS, *words])
+        return known[ranks]
+
+    return answered
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_real_ranks_peak_where_the_plan_says(ranks, strategy, plan_of, real_peaks, capsys):
+    answer = plan_of(capsys, ranks)[strategy]
+    assert answer["reason"] is None
+    for one in answer["ranks"]:
+        measured = real_peaks(ranks)[one["rank"]][strategy]
+        assert one["peak_bytes"] == pytest.approx(measured, rel=0.02)
+
+
+def test_without_a_tensor_plan_or_stages_the_row_says_which(capsys):
+    words = [*MODEL, "--devices", "2", "--microbatch", "2", "--precision", "fp32"]
+    rows = planned(capsys, words)
+    for strategy, said in (("tp", "--tensor-plan"), ("gpipe", "--stages"), ("1f1b", "--stages")):
+        assert said in rows[strategy]["reason"]
+    assert rows["ddp"]["reason"] is None
+
+
+def test_what_a_function_of_the_model_raises_is_one_line(capsys):
+    words = [*MODEL, *PARTS, "--devices", str(2 * DEPTH), "--strategies", "gpipe"]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{2 * DEPTH} stages do not divide {DEPTH} blocks" in said
+
+
+def test_a_model_whose_shapes_follow_from_values_is_one_line(capsys):
+    words = ["--model", f"{OWN}:untraceable", "--batch", f"{OWN}:rows", "--sequence", "1"]
+    assert main([*words, "--devices", "1"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "a shape follows from values" in said.err

@@ -1,0 +1,308 @@
+"""A small vision transformer, which no experiment has, and the loops that train it on ranks.
+
+In: a strategy. Out: the tensor bytes that each rank held at its peak. The loops are written here
+with torch alone; nothing of `runners/planning` runs in them. Blocks are timm's: a convolution that
+embeds patches, a class token, layer scale, and attention and an MLP behind norms.
+
+python -m tests.runners.vision_transformer FOLDER RANK RANKS STRATEGY…
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.meters.memory import MemoryMeter
+
+WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 128, 8, 4, 4, 32, 10
+MICROBATCH, NUM_MICROBATCHES, NUM_STEPS = 8, 2, 2
+TOKENS = (SIDE // PATCH) ** 2 + 1
+
+
+class Embedding(nn.Module):
+    """Images (batch, 3, side, side) → (batch, tokens, width)."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Conv2d(3, WIDTH, PATCH, PATCH)
+        self.first = nn.Parameter(torch.zeros(1, 1, WIDTH))
+        self.places = nn.Parameter(torch.zeros(1, TOKENS, WIDTH))
+
+    def forward(self, images):
+        x = self.project(images).flatten(2).transpose(1, 2)
+        return torch.cat([self.first.expand(len(x), -1, -1), x], 1) + self.places
+
+
+class Scale(nn.Module):
+    """A learned factor for each channel."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.full((WIDTH,), 1e-5))
+
+    def forward(self, x):
+        return x * self.factor
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value, self.output = (nn.Linear(WIDTH, WIDTH) for _ in "qkvo")
+
+    def forward(self, x):
+        q, k, v = (
+            one(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2)
+            for one in (self.query, self.key, self.value)
+        )
+        return self.output(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.scale1, self.scale2 = Scale(), Scale()
+        self.attention = Attention()
+        self.widen, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        x = x + self.scale1(self.attention(self.norm1(x)))
+        return x + self.scale2(self.narrow(F.gelu(self.widen(self.norm2(x)))))
+
+
+class Head(nn.Module):
+    """Logits from the class token."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.logits = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        return self.logits(self.norm(x)[:, 0])
+
+
+class VisionTransformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = Embedding(), Head()
+        self.blocks = nn.ModuleList(Block() for _ in range(DEPTH))
+
+    def forward(self, images):
+        x = self.embedding(images)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def batch(microbatch, _):
+    """`--batch`: images of a microbatch."""
+    return torch.zeros(microbatch, 3, SIDE, SIDE)
+
+
+def stages(number):
+    """`--stages`: equally many blocks each."""
+    each, rest = divmod(DEPTH, number)
+    if rest:
+        raise ValueError(f"{number} stages do not divide {DEPTH} blocks")
+    parts = [[Block() for _ in range(each)] for _ in range(number)]
+    return [
+        nn.Sequential(
+            *([Embedding()] if index == 0 else []),
+            *part,
+            *([Head()] if index == number - 1 else []),
+        )
+        for index, part in enumerate(parts)
+    ]
+
+
+def tensor_plan():
+    """`--tensor-plan`: columns, then rows, of attention and MLP."""
+    plan = {f"blocks.*.attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
+    return plan | {
+        "blocks.*.attention.output": RowwiseParallel(),
+        "blocks.*.widen": ColwiseParallel(),
+        "blocks.*.narrow": RowwiseParallel(),
+    }
+
+
+def untraceable():
+    """A model whose shapes follow from values."""
+
+    class Chooses(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.linear(x[x.sum(-1) > 0])
+
+    return Chooses()
+
+
+def rows(microbatch, _):
+    """A batch for it."""
+    return torch.ones(microbatch, 4)
+
+
+class Meter(MemoryMeter):
+    """The memory meter, without wrappers of results under way: they hold no memory themselves."""
+
+    def _sees(self, tensor):
+        return not isinstance(tensor, AsyncCollectiveTensor)
+
+
+def _adam(parameters):
+    return torch.optim.AdamW(parameters, 1e-3, fused=True)
+
+
+def _train(module, optimizers, accumulates=None, finish=None):
+    """Steps of several microbatches; `accumulates` wraps all but the last of them."""
+    for _ in range(NUM_STEPS):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        for index in range(NUM_MICROBATCHES):
+            if accumulates is not None and index < NUM_MICROBATCHES - 1:
+                with accumulates():
+                    module(batch(MICROBATCH, 0)).mean().backward()
+            else:
+                module(batch(MICROBATCH, 0)).mean().backward()
+        if finish is not None:
+            finish()
+        for optimizer in optimizers:
+            optimizer.step()
+        if finish is not None:
+            finish(after=True)
+
+
+def ddp(views=False):
+    module = DistributedDataParallel(VisionTransformer(), gradient_as_bucket_view=views)
+    _train(module, [_adam(module.parameters())], module.no_sync)
+
+
+def ddp_view():
+    ddp(views=True)
+
+
+def fsdp(keeps=False):
+    module = VisionTransformer()
+    for block in module.blocks:
+        stays = not keeps and block is module.blocks[-1]
+        fully_shard(block, reshard_after_forward=not keeps and not stays)
+    fully_shard(module, reshard_after_forward=not keeps)
+    _train(module, [_adam(module.parameters())])
+
+
+def fsdp_keep():
+    fsdp(keeps=True)
+
+
+def zero1():
+    """Each parameter's state is divided among ranks; both collectives work in place."""
+    module = VisionTransformer()
+    ranks, own = dist.get_world_size(), dist.get_rank()
+    shares = {p: nn.Parameter(p.detach().view(-1).chunk(ranks)[own]) for p in module.parameters()}
+
+    def finish(after=False):
+        for parameter, share in shares.items():
+            if after:
+                dist.all_gather_into_tensor(parameter.detach().view(-1), share.detach())
+            else:
+                whole = parameter.grad.view(-1)
+                dist.reduce_scatter_tensor(whole.chunk(ranks)[own], whole)
+                share.grad = whole.chunk(ranks)[own]
+        if after:
+            module.zero_grad()
+
+    _train(module, [_adam(shares.values())], finish=finish)
+
+
+def tp():
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    module = parallelize_module(VisionTransformer(), mesh, tensor_plan())
+    divided = [p for p in module.parameters() if hasattr(p, "device_mesh")]
+    whole = [p for p in module.parameters() if not hasattr(p, "device_mesh")]
+    _train(module, [_adam(divided), _adam(whole)])
+
+
+def gpipe():
+    """All microbatches forward, then all backward, last first."""
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    module = stages(last + 1)[rank]
+    optimizer = _adam(module.parameters())
+    for _ in range(NUM_STEPS):
+        optimizer.zero_grad()
+        flights = [_forward(module, rank, last) for _ in range(NUM_MICROBATCHES * (last + 1))]
+        for index in range(len(flights)):
+            _backward(flights, index, rank, last)
+        optimizer.step()
+
+
+def _forward(module, rank, last):
+    given = batch(MICROBATCH, 0)
+    if rank:
+        given = torch.empty(MICROBATCH, TOKENS, WIDTH, requires_grad=True)
+        dist.recv(given.detach(), rank - 1)
+    output = module(given)
+    if rank == last:
+        return given, output.mean()
+    dist.send(output.detach(), rank + 1)
+    return given, output
+
+
+def _backward(flights, index, rank, last):
+    given, output = flights[index]
+    flights[index] = None
+    if rank == last:
+        output.backward()
+    else:
+        gradient = torch.empty_like(output)
+        dist.recv(gradient, rank + 1)
+        output.backward(gradient)
+    if rank:
+        dist.send(given.grad, rank - 1)
+
+
+LOOPS = {
+    "ddp": ddp,
+    "ddp-view": ddp_view,
+    "zero1": zero1,
+    "fsdp": fsdp,
+    "fsdp-keep": fsdp_keep,
+    "tp": tp,
+    "gpipe": gpipe,
+}
+
+
+def main(folder, rank, ranks, strategies):
+    """Be one rank: train by each strategy, and write its peaks."""
+    torch.set_num_threads(1)
+    store = dist.FileStore(f"{folder}/store", ranks)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+    peaks = {}
+    for strategy in strategies:
+        with Meter() as meter:
+            LOOPS[strategy]()
+        peaks[strategy] = meter.memory(None).peak_bytes
+        dist.barrier()
+    Path(folder, f"rank{rank}.json").write_text(json.dumps(peaks), encoding="utf-8")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
