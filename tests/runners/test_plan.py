@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from runners.planning import processes, published_rows
+from runners.planning import one_rank, processes, published_rows
 from runners.planning.answer import Answer
 from runners.planning.command import main
 from runners.planning.one_rank import simulate_rank
@@ -16,6 +16,7 @@ from runners.planning.question import Model, PlanError, Question, Training, stra
 from runners.planning.step import repeats
 from runners.plans.architecture import Architecture
 from runners.plans.published import published
+from runners.simulate.fake_mode import ValuelessMode
 
 LLAMA = Architecture(
     num_layers=4,
@@ -141,6 +142,56 @@ def test_tensors_without_data_have_the_peak_of_real_ones(strategy, shape):
     fake, real = (simulate_rank(question, 0, has_data=data) for data in (False, True))
     assert fake.at_peak == real.at_peak
     assert fake.calls == real.calls
+
+
+@pytest.mark.parametrize(
+    ("shape", "strategy", "how"),
+    [
+        (LLAMA, "fsdp", {}),
+        (GPT, "ddp", {"precision": "autocast"}),
+        (MIXED, "fsdp.2+tp-sp.2", {"checkpointing": "selective"}),
+        (LLAMA, "zero1", {"optimizer": "adam8bit"}),
+        (GPT, "1f1b", {"dropout": 0.1}),
+        (LLAMA, "tp", {"is_foreach": True, "has_fused_norm": False, "has_fused_attention": False}),
+    ],
+)
+def test_what_is_answered_from_memory_is_what_torchs_fake_mode_gives(
+    shape, strategy, how, monkeypatch
+):
+    question = asked(strategy, shape=shape, **how)
+    remembered = simulate_rank(question, 0)
+    monkeypatch.setattr(one_rank, "RememberingMode", ValuelessMode)
+    assert simulate_rank(question, 0) == remembered
+
+
+def test_gloo_copies_what_it_reduce_scatters_and_nccl_does_not():
+    nccl = asked("fsdp", precision="fp32")
+    gloo = nccl.model_copy(update={"backend": "gloo"})
+    peaks = [simulate_rank(one, 0).peak_bytes for one in (nccl, gloo)]
+    assert peaks[0] < peaks[1]
+
+
+@pytest.mark.parametrize("has_fused_attention", [True, False])
+def test_a_layer_keeps_what_the_formula_of_korthikanti_says(has_fused_attention):
+    """34 bytes a token and channel, and 5 a score; torch keeps up to an eighth more."""
+    size, sequence, heads = 256, 256, 4
+    kept = []
+    for layers in (2, 4):
+        wide = {"num_layers": layers, "hidden_size": size, "ffn_size": 4 * size}
+        shape = GPT.model_copy(update={**wide, "context_length": sequence})
+        question = asked(
+            "single",
+            shape=shape,
+            sequence=sequence,
+            microbatch=2,
+            global_batch=2,
+            dropout=0.1,
+            has_fused_attention=has_fused_attention,
+        )
+        kept.append(simulate_rank(question, 0).at_peak.activations_bytes)
+    scores = 0 if has_fused_attention else 5 * heads * sequence / size
+    formula = 2 * sequence * size * (34 + scores)
+    assert formula <= (kept[1] - kept[0]) / 2 <= formula * 9 / 8
 
 
 @pytest.mark.parametrize("checkpointing", ["selective", "all"])
