@@ -182,6 +182,19 @@ def test_an_order_can_be_told_again_piece_by_piece(page):
     assert places == ["2", "3", "1"]
 
 
+def test_on_a_phone_no_explanation_of_a_line_of_code_is_wider_than_the_program(
+    frozen_site, open_page
+):
+    page = open_page(frozen_site / CHALLENGE, viewport={"width": 390, "height": 844})
+    item = Asking(page, next(one.id for one in ITEMS if one.kind == "faulty_line"))
+    item.press("Show the answer")
+    right = "one => one.getBoundingClientRect().right"
+    program = item.box.locator(".pb-program").first
+    ends = [one.evaluate(right) for one in program.locator(".pb-why").all()]
+    assert len(ends) > 1
+    assert max(ends) <= program.evaluate(right)
+
+
 TYPED = [
     ("how-many-parameters", True, "20,000|20000|20 000|20.000|20'000|2e4|+20000."),
     ("how-many-parameters", True, "20 thousand|20k|0.02 million|0.02M"),
