@@ -147,6 +147,13 @@ def test_no_line_ends_inside_a_name(newcomers_site, open_page, where, width):
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize("where", ["topics/large-models/index", "topics/ddp/trace"])
+def test_a_phone_without_a_script_scrolls_no_page_sideways(newcomers_site, open_page, where):
+    page = open_page(newcomers_site / f"{where}.html", viewport=PHONE, java_script_enabled=False)
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+
+
 SHIFTED = """() => new Promise(told => new PerformanceObserver(list => told(
     list.getEntries().reduce((sum, one) => sum + one.value, 0)
 )).observe({type: 'layout-shift', buffered: true}) || setTimeout(() => told(0), 500))"""
