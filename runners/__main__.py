@@ -86,6 +86,7 @@ from runners.measuring.not_measured import NotMeasuredError
 from runners.measuring.pending import left_out_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotIdleError
+from runners.planning.question import PlanError
 from runners.plans.experiment import UnknownExperimentError, check_name, find, names, on_device
 from runners.plans.settings import SettingsError
 from runners.simulate import allocator_check
@@ -130,6 +131,7 @@ CAN_BE_MENDED = (
     HarmlessError,
     RerunError,
     FitError,
+    PlanError,
 )
 
 

@@ -150,7 +150,7 @@ ROOMS = {
         "simulate": {"traces", "plans", "meters", "ranks"},
         "planning": {"traces", "plans", "meters", "simulate"},
         "cluster": {"system", "traces", "plans", "ranks", "measuring"},
-        "commands": {"traces", "plans", "measuring", "forecast"},
+        "commands": {"traces", "plans", "measuring", "forecast", "planning"},
         "experiments": {"traces", "plans", "meters", "ranks", "training"},
     },
 }

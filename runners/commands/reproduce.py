@@ -17,12 +17,15 @@ from typing import Any
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
+from runners.planning import grid
 from runners.plans.experiment import find, names, on_device
 from runners.traces import machine
 from runners.traces.compare import compare
 from runners.traces.fields import NAMES, Key, at, below, in_words, measure_of, steps_of
-from runners.traces.files import is_stale, machine_folders, read, read_machine
+from runners.traces.files import is_stale, machine_folders, read, read_grid, read_machine
 from runners.traces.machine_records import Machine
+from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
+from runners.traces.plan_grid import is_stale as is_stale_plan
 from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
 from runners.traces.tolerance import Tolerance, tolerance
@@ -45,10 +48,18 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Page:
-    """What the pages show of one experiment: the trace, and the machine that measured it."""
+    """What the pages show of one experiment: the trace, and the machine that measured it.
+
+    Plans were simulated, and have no machine.
+    """
 
     trace: Trace
-    machine: Machine
+    machine: Machine | None
+
+    @property
+    def where(self) -> str:
+        """The machine's name, or that there is none."""
+        return self.machine.name if self.machine else "simulated"
 
 
 @dataclass
@@ -82,17 +93,29 @@ def reproduce(
     """
     wanted = requested(paths, folder_of(on))
     verdicts: list[bool] = []
-    with alone(), Launcher(machine.device_kind()) as launcher:
-        for one in wanted:
-            measured = _measured(one, launcher, progress)
-            for note in _notes(one.page):
-                say(note)
-            if one.whole:
-                verdicts.append(_as_a_whole(one, measured, say))
-            verdicts += [_verdict(f, one.page, measured[f.run], say) for f in one.fields]
+    for one in wanted:
+        if one.page.machine is None:
+            verdicts += _compared(one, grid.again(one.page.trace.experiment, one.runs), say)
+    if any(one.page.machine for one in wanted):
+        with alone(), Launcher(machine.device_kind()) as launcher:
+            for one in wanted:
+                if one.page.machine is not None:
+                    verdicts += _compared(one, _measured(one, launcher, progress), say)
     if len(verdicts) > 1:
         say(f"{sum(verdicts)} of {len(verdicts)} are the same")
     return all(verdicts)
+
+
+def _compared(
+    one: Requested, measured: dict[str, Run], say: Callable[[str], None]
+) -> Iterator[bool]:
+    """Say what became of the runs and fields of an experiment; whether each is the same."""
+    for note in _notes(one.page):
+        say(note)
+    if one.whole:
+        yield _as_a_whole(one, measured, say)
+    for field_ in one.fields:
+        yield _verdict(field_, one.page, measured[field_.run], say)
 
 
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
@@ -131,6 +154,8 @@ def folder_of(on: str | None) -> Path:
 
 
 def _page(experiment: str, folder: Path) -> Page:
+    if experiment.startswith(PREFIX):
+        return _planned(experiment)
     if experiment not in names():
         hint = _nearest(experiment, names())
         raise ReproduceError(f"no experiment {experiment!r}{hint}; `list` names them")
@@ -138,6 +163,15 @@ def _page(experiment: str, folder: Path) -> Page:
     if not path.exists():
         raise ReproduceError(f"{folder.name} has not measured {experiment}; --from names another")
     return Page(read(path), read_machine(folder))
+
+
+def _planned(experiment: str) -> Page:
+    plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
+    if experiment not in plans:
+        known = ", ".join(plans) or "none yet"
+        hint = _nearest(experiment, plans)
+        raise ReproduceError(f"no plans called {experiment!r}{hint}; there are: {known}")
+    return Page(as_trace(read_grid(plans[experiment])), None)
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
@@ -246,7 +280,8 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
 
 def _notes(page: Page) -> Iterator[str]:
     """What else than chance may keep the values apart."""
-    if is_stale(page.trace):
+    has_changed = is_stale_plan if page.machine is None else is_stale
+    if has_changed(page.trace):
         yield f"note: the code of {page.trace.experiment} has changed since the page was measured"
     there, here = _there(page), _here()
     for name, was in there.items():
@@ -255,10 +290,13 @@ def _notes(page: Page) -> Iterator[str]:
 
 
 def _there(page: Page) -> dict[str, str]:
+    torch = {"torch": page.trace.circumstances.torch}
+    if page.machine is None:
+        return torch
     return {
         "processor": page.machine.cpu,
         "number of cores": str(page.machine.num_cores),
-        "torch": page.trace.circumstances.torch,
+        **torch,
     }
 
 
@@ -276,13 +314,13 @@ def _verdict(one: Wanted, page: Page, new: Run, say: Callable[[str], None]) -> b
     """Say what became of one field, and whether it is the same."""
     old = page.trace.runs[one.run]
     say(one.path)
-    say(f"  page       {said(old, one.steps)} ({page.machine.name}, {page.trace.recorded_at})")
+    say(f"  page       {said(old, one.steps)} ({page.where}, {page.trace.recorded_at})")
     try:
         is_there = at(new, one.steps) is not None
     except NO_VALUE:
         is_there = False
     if is_there:
-        is_like = old.device == new.device and _there(page) == _here()
+        is_like = old.device == new.device and _there(page).items() <= _here().items()
         judged = tolerance(one.steps, old, new, is_like=is_like)
         say(f"  here       {said(new, one.steps)}")
     else:

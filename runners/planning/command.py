@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from runners.planning import published_rows, sealed
+from runners.planning import grid, published_file, published_rows, sealed
 from runners.planning.answer import Answer
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
     """Execute the command; the exit code."""
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return _plan(_parser().parse_args(words))
+        return _run(_parser().parse_args(words))
     except (PlanError, sealed.SealedError, ValidationError) as error:
         sys.stderr.write(f"python -m runners plan: {_in_one_line(error)}\n")
         return 2
@@ -82,6 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--published", action="store_true", help="published measurements and their simulations")
     add("--seal", action="store_true", help="forecasts for accelerators, written once")
     add("--outcomes", action="store_true", help="run what was forecast, on this accelerator")
+    add("--grid", action="store_true", help="make the committed plans of a preset, or of all")
+    add("--confirm", action="store_true", help="with --grid: that today's code gives the same rows")
     add("--json", action="store_true", help="every value, as JSON")
     return parser
 
@@ -122,17 +124,33 @@ def _outcomes() -> int:
     return 0
 
 
-def _plan(asked: argparse.Namespace) -> int:
+def _published(asked: argparse.Namespace) -> int:
+    found = answers(published_rows.questions(), cores(), _tell)
+    if asked.grid:
+        published_file.write(found)
+    as_json = json.dumps(published_rows.document(found), indent=1)
+    written = as_json if asked.json else "\n".join(published_rows.lines(found))
+    sys.stdout.write(f"{written}\n")
+    return 0
+
+
+def _grid(asked: argparse.Namespace) -> int:
+    grid.main(asked.preset, confirms=asked.confirm, tell=_tell, say=_say)
+    return 0
+
+
+def _run(asked: argparse.Namespace) -> int:
+    """What the command's words ask for; without any of these, a plan."""
     if asked.seal:
         return _seal()
     if asked.outcomes:
         return _outcomes()
     if asked.published:
-        found = answers(published_rows.questions(), cores(), _tell)
-        as_json = json.dumps(published_rows.document(found), indent=1)
-        written = as_json if asked.json else "\n".join(published_rows.lines(found))
-        sys.stdout.write(f"{written}\n")
-        return 0
+        return _published(asked)
+    return _grid(asked) if asked.grid else _plan(asked)
+
+
+def _plan(asked: argparse.Namespace) -> int:
     model, longest = _model(asked)
     training = Training(
         sequence=asked.sequence or min(longest, LONGEST),
@@ -219,6 +237,11 @@ def _questions(
 
 def _tell_runs(done: int, total: int) -> None:
     _tell(done, total, "runs of the book")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _tell(done: int, total: int, name: str) -> None:

@@ -22,11 +22,10 @@ from pathlib import Path
 
 from runners.planning.answer import Answer
 from runners.planning.question import PlanError, Question
+from runners.traces.plan_grid import engine_digest
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "plans"
-_ROOMS = ("planning", "simulate", "meters")
-_SHOW = {"command.py", "table.py", "published_rows.py", "processes.py"}  # and simulate nothing
 KIB = 1 if platform.system() == "Darwin" else 1024  # unit of ru_maxrss, in bytes
 
 Tell = Callable[[int, int, str], None]  # answers that are there, all, and the latest strategy
@@ -145,7 +144,7 @@ def _answer(asked: str, sending: Connection) -> None:
 
 
 def _key(question: Question) -> str:
-    digest = hashlib.sha256(_own_digest().encode())
+    digest = hashlib.sha256(engine_digest().encode())
     digest.update(metadata.version("torch").encode())
     digest.update(question.model_dump_json().encode())
     model = question.model
@@ -162,16 +161,6 @@ def _source_of(module: str) -> bytes:
     except (ImportError, ValueError):
         found = None
     return Path(found.origin).read_bytes() if found and found.has_location and found.origin else b""
-
-
-@cache
-def _own_digest() -> str:
-    digest = hashlib.sha256()
-    for room in _ROOMS:
-        for path in sorted((ROOT / "runners" / room).glob("*.py")):
-            if room != "planning" or path.name not in _SHOW:
-                digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _kept(folder: Path, key: str) -> Answer | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from runners.planning.answer import Answer
 from runners.planning.question import Model, Question, Strategy, Training
@@ -45,7 +45,7 @@ class Compared(NamedTuple):
     """One published number and its simulation, in bytes."""
 
     row: str
-    kind: str
+    kind: Literal["allocated", "active", "reserved"]
     measured: float
     simulated: float | None
     reason: str | None
@@ -111,14 +111,17 @@ def _most(row: PublishedRow) -> Question:
     return asked.model_copy(update={"training": training, "strategy": strategy})
 
 
-def compared(answers: Sequence[Answer]) -> list[Compared]:
+def compared(
+    answers: Sequence[Answer], rows: Sequence[PublishedRow] | None = None
+) -> list[Compared]:
     """Every published peak beside its simulation.
 
     Args:
-        answers: to `questions()`.
+        answers: to `questions()`, or to those of `rows`.
+        rows: whose peaks are compared; by default those of all.
     """
     found = []
-    for row, answer in zip(published().rows, answers, strict=False):
+    for row, answer in zip(published().rows if rows is None else rows, answers, strict=False):
         for one in row.measured:
             if one.moment == "peak":
                 measured = row.bytes_of(one.kind) or 0.0
@@ -138,6 +141,11 @@ def _simulated(row: PublishedRow, answer: Answer, kind: str, which: str) -> floa
         return None
     workspace = WORKSPACE_BYTES if row.implementation != "torchtitan" else 0
     return workspace + (rank.reserved_bytes if kind == "reserved" else rank.allocated_bytes)
+
+
+def explanation(one: Compared, answers: Sequence[Answer]) -> str:
+    """Why a row misses by more than it may, or that nothing explains it."""
+    return f"{EXPLAINED.get(one.row, 'not explained')}{_at_most(one, answers)}"
 
 
 def _at_most(one: Compared, answers: Sequence[Answer]) -> str:
@@ -161,7 +169,7 @@ def lines(answers: Sequence[Answer]) -> list[str]:
         else:
             rows.append(f"{head}{one.simulated / GIB:11.3f}{one.error or 0.0:+9.1%}")
         if abs(one.error or 0.0) > MOST_ERROR:
-            rows.append(f"    {EXPLAINED.get(one.row, 'not explained')}{_at_most(one, answers)}")
+            rows.append(f"    {explanation(one, answers)}")
     for kinds in (("allocated", "active"), ("reserved",)):
         errors = [abs(one.error) for one in found if one.kind in kinds and one.error is not None]
         if not errors:

@@ -258,7 +258,7 @@ def source_digest(experiment: str) -> str:
     measuring = {path for pattern in MEASURING for path in ROOT.glob(pattern)}
     files = measuring | set(covered_files(experiment_path(experiment)))
     digest = hashlib.sha256()
-    for one in sorted(_file_digest(path) for path in files):
+    for one in sorted(file_digest(path) for path in files):
         digest.update(one.encode())
     return digest.hexdigest()[:16]
 
@@ -269,7 +269,7 @@ def program_digests(experiment: str) -> dict[str, str]:
     path = experiment_path(experiment)
     programs = _named_in(_text(path))[1] if path.is_file() else ()
     found = _found(programs, by_pattern=True)
-    return {path.relative_to(ROOT).as_posix(): _file_digest(path)[:16] for path in found}
+    return {path.relative_to(ROOT).as_posix(): file_digest(path)[:16] for path in found}
 
 
 def forget_code() -> None:
@@ -278,7 +278,8 @@ def forget_code() -> None:
         cached.cache_clear()
 
 
-def _file_digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """The digest of what in a file can change a result."""
     return hashlib.sha256(_content(path)).hexdigest()
 
 

@@ -27,7 +27,9 @@ from runners.traces.fit import Fit
 from runners.traces.invariants import violations
 from runners.traces.lines import line_of
 from runners.traces.machine_records import Machine
+from runners.traces.plan_grid import Grid, values_digest
 from runners.traces.prediction import Prediction
+from runners.traces.published_plans import PublishedPlans, rows_digest
 from runners.traces.records import Trace
 from runners.traces.reruns import Reruns
 from runners.traces.schema import Record
@@ -150,6 +152,8 @@ VERSIONS: dict[type[Record], tuple[int, Mapping[int, Step]]] = {
     Prediction: (1, {}),
     Reruns: (1, {}),
     Fit: (1, {}),
+    Grid: (1, {}),
+    PublishedPlans: (1, {}),
 }
 
 
@@ -282,6 +286,38 @@ def read_fit(folder: Path) -> Fit | None:
     return _read_if_there(folder / "constants.json", Fit)
 
 
+def read_grid(path: Path) -> Grid:
+    """Read the committed plans of one preset, `content/plans/<preset>.json`.
+
+    Raises:
+        TraceError: as `read`, and where its rows are not those that were simulated.
+    """
+    grid: Grid = _parsed(path, _text(path), Grid)[0]
+    if grid.preset != path.stem:
+        raise TraceError(f"{path}: preset: is {grid.preset!r}, the file says {path.stem!r}")
+    if grid.values != values_digest(grid.rows):
+        raise TraceError(
+            f"{path}: rows: cut or edited after they were simulated; make them again with "
+            f"`python -m runners plan {grid.preset} --grid`, or restore the file from git"
+        )
+    return grid
+
+
+def read_published(path: Path) -> PublishedPlans | None:
+    """Read the simulations of published measurements; None where there are none.
+
+    Raises:
+        TraceError: as `read`, and where its rows are not those that were simulated.
+    """
+    found = _read_if_there(path, PublishedPlans)
+    if found and found.values != rows_digest(found.rows):
+        raise TraceError(
+            f"{path}: rows: cut or edited after they were simulated; make them again with "
+            "`python -m runners plan --published --grid`, or restore the file from git"
+        )
+    return found
+
+
 def is_stale(trace: Trace) -> bool:
     """Whether the experiment's code, a program that it ran, or the schema has changed since."""
     if trace.recorded_as < TRACE_VERSION:
@@ -304,7 +340,35 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
         ValueError: a number is not finite.
         OSError: the disk refused; nothing is left behind.
     """
-    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    _write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def write_grid(path: Path, grid: Grid) -> None:
+    """Write a grid whole, each of its rows in one line.
+
+    Raises:
+        OSError: the disk refused; nothing is left behind.
+    """
+    _write_rows(path, grid)
+
+
+def write_published(path: Path, found: PublishedPlans) -> None:
+    """Write the simulations of published measurements whole, each of its rows in one line.
+
+    Raises:
+        OSError: the disk refused; nothing is left behind.
+    """
+    _write_rows(path, found)
+
+
+def _write_rows(path: Path, found: Grid | PublishedPlans) -> None:
+    document = found.model_dump(mode="json")
+    rows = [json.dumps(row, sort_keys=True, separators=(",", ":")) for row in document.pop("rows")]
+    head = json.dumps(document, indent=1, sort_keys=True).removesuffix("\n}")
+    _write_text(path, f'{head},\n "rows": [\n' + ",\n".join(rows) + "\n ]\n}\n")
+
+
+def _write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,0 +1,269 @@
+"""The committed grid of plans: which states of each preset are simulated, and how a file is made.
+
+In: presets. Out: `content/plans/<preset>.json`, written once all its rows are there. Answers are
+kept as they come (`processes.answers`), so that an interrupted grid continues where it was.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from runners.planning.answer import Answer, RankPlan, sent_bytes
+from runners.planning.processes import CACHE, ROOT, Tell, answers
+from runners.planning.question import Model, PlanError, Question, Training, strategy_of
+from runners.plans.model_presets import ModelPreset, model_presets
+from runners.traces.files import TraceError, read_grid, write_grid
+from runners.traces.plan_grid import (
+    FOLDER,
+    Confirmed,
+    Grid,
+    GridCall,
+    GridRank,
+    GridRow,
+    LeftOut,
+    State,
+    as_trace,
+    code_digest,
+    experiment_of,
+    run_name,
+    values_digest,
+)
+from runners.traces.records import Run
+
+PLANS = ROOT / "content" / FOLDER
+STRATEGIES = {
+    1: ("single",),
+    8: ("single", "ddp", "zero1", "fsdp", "fsdp-keep", "tp-sp", "gpipe", "1f1b",
+        "fsdp.4+tp-sp.2", "1f1b.4+zero1.2"),
+    64: ("ddp", "zero1", "fsdp", "fsdp-keep", "fsdp.8+tp-sp.8", "1f1b.8+zero1.8",
+         "1f1b.8+tp-sp.8"),
+    512: ("fsdp", "fsdp-keep", "fsdp.64+tp-sp.8", "1f1b.8+zero1.8+tp-sp.8"),
+}  # fmt: skip
+EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
+
+
+class Plan(NamedTuple):
+    """What is simulated of a preset, the usual state first."""
+
+    microbatch: int
+    states: tuple[State, ...]
+
+
+def _states(sequence: int, devices: int, *others: dict[str, object]) -> tuple[State, ...]:
+    usual = State(devices=devices, sequence=sequence)
+    return usual, *(usual.model_copy(update=other) for other in others)
+
+
+_CHECKPOINTED: dict[str, object] = {"checkpointing": "all"}
+_NUMBERS: tuple[dict[str, object], ...] = (
+    {"precision": "fp32"},
+    {"precision": "autocast"},
+    {"optimizer": "sgd"},
+    {"optimizer": "adam8bit"},
+)
+GRIDS = {
+    "llama-8b": Plan(1, _states(4096, 8, _CHECKPOINTED)),
+}  # fmt: skip
+
+
+def questions(preset: ModelPreset) -> Iterator[tuple[State, Question]]:
+    """Everything that the grid of a preset asks, possible or not."""
+    microbatch, states = GRIDS[preset.id]
+    for state in states:
+        training = Training.model_validate(
+            {
+                **state.model_dump(exclude={"devices"}),
+                "microbatch": microbatch,
+                "global_batch": microbatch * state.devices,
+            }
+        )
+        for name in STRATEGIES[state.devices]:
+            yield (
+                state,
+                Question(
+                    model=Model(name=preset.id, architecture=preset.architecture),
+                    training=training,
+                    strategy=strategy_of(name, state.devices),
+                ),
+            )
+
+
+def make(
+    preset: str,
+    num_workers: int,
+    tell: Tell | None = None,
+    folder: Path = PLANS,
+    cache: Path = CACHE,
+) -> Grid:
+    """Simulate what the grid of a preset lacks, and write the file.
+
+    Args:
+        preset: the model's.
+        num_workers: processes that simulate side by side.
+        tell: hears how far it is.
+        folder: where the file stands.
+        cache: where answers are kept, until all are there.
+
+    Raises:
+        PlanError: there is no grid of this preset, or every row failed.
+        OSError: the disk refused; the former file stays.
+    """
+    asked = list(questions(_preset(preset)))
+    possible, left_out = [], []
+    for state, question in asked:
+        try:
+            question.check()
+            possible.append((state, question))
+        except PlanError as error:
+            left_out.append(_left_out(state, question, str(error)))
+    found = answers([question for _, question in possible], num_workers, tell, cache)
+    rows = []
+    for (state, question), answer in zip(possible, found, strict=True):
+        if answer.reason is None:
+            rows.append(_row(state, answer))
+        else:
+            left_out.append(_left_out(state, question, answer.reason))
+    if not rows:
+        raise PlanError(f"{preset}: {left_out[0].reason}")
+    grid = _grid(_preset(preset), rows, left_out)
+    write_grid(folder / f"{preset}.json", grid)
+    return grid
+
+
+def confirm(
+    preset: str,
+    num_workers: int,
+    tell: Tell | None = None,
+    folder: Path = PLANS,
+    cache: Path = CACHE,
+) -> Grid:
+    """Simulate some rows of a grid again; where all come out equal, it is one of today's code.
+
+    Args: as `make` has them.
+
+    Raises:
+        PlanError: a row came out otherwise, or what is asked has changed.
+        TraceError: there is no such grid, or it cannot be read.
+    """
+    grid = read_grid(folder / f"{preset}.json")
+    by_row = {
+        (state, question.strategy.name): question for state, question in questions(_preset(preset))
+    }
+    chosen = grid.rows[::EACH]
+    if any((one.state, one.strategy) not in by_row for one in grid.rows):
+        raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
+    asked = [by_row[one.state, one.strategy] for one in chosen]
+    for row, answer in zip(chosen, answers(asked, num_workers, tell, cache), strict=True):
+        if answer.reason or _row(row.state, answer).ranks != row.ranks:
+            why = answer.reason or "came out otherwise"
+            raise PlanError(f"{preset}: {row.strategy} on {row.state.devices} {why}; make it again")
+    again = Confirmed(code_was=grid.code, num_rows=len(chosen), at=_now())
+    kept = grid.model_copy(
+        update={"code": code_digest(preset), "confirmed": [*grid.confirmed, again]}
+    )
+    write_grid(folder / f"{preset}.json", kept)
+    return kept
+
+
+def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
+    """Rows of a grid simulated anew, as runs by their names.
+
+    Raises:
+        PlanError: the grid asks for no such row any more, or it cannot be simulated now.
+    """
+    preset = next(name for name in GRIDS if experiment_of(name) == experiment)
+    base = GRIDS[preset].states[0].sequence
+    known = {
+        run_name(question.strategy.name, state, base): (state, question)
+        for state, question in questions(_preset(preset))
+    }
+    gone = [name for name in names if name not in known]
+    if gone:
+        raise PlanError(f"the grid of {preset} asks for no {gone[0]!r} any more")
+    with TemporaryDirectory() as folder:
+        asked = [known[name][1] for name in names]
+        found = answers(asked, 1, folder=Path(folder))
+    failed = [one for one in found if one.reason]
+    if failed:
+        raise PlanError(f"{failed[0].question.strategy.name}: {failed[0].reason}")
+    rows = [_row(known[name][0], one) for name, one in zip(names, found, strict=True)]
+    return as_trace(_grid(_preset(preset), rows, [])).runs
+
+
+def main(preset: str | None, *, confirms: bool, tell: Tell, say: Callable[[str], None]) -> None:
+    """Make or confirm the grid of one preset, or of all.
+
+    Raises:
+        PlanError: it cannot be done, in one line.
+    """
+    do = confirm if confirms else make
+    for name in [preset] if preset else list(GRIDS):
+        try:
+            grid = do(name, 1, tell)
+        except TraceError as error:
+            raise PlanError(str(error)) from None
+        seconds = sum(one.seconds for one in grid.rows)
+        size = (PLANS / f"{name}.json").stat().st_size
+        say(
+            f"{name}: {len(grid.rows)} rows, {len(grid.left_out)} left out, {seconds:.0f} s of "
+            f"simulation, {size:,} bytes, code {grid.code}"
+        )
+
+
+def _preset(name: str) -> ModelPreset:
+    if name not in GRIDS:
+        raise PlanError(f"no grid of {name!r}; there are: {', '.join(GRIDS)}")
+    return model_presets()[name]
+
+
+def _grid(preset: ModelPreset, rows: list[GridRow], left_out: Sequence[LeftOut]) -> Grid:
+    microbatch, states = GRIDS[preset.id]
+    return Grid(
+        schema_version=1,
+        preset=preset.id,
+        title=preset.title,
+        made_at=_now(),
+        code=code_digest(preset.id),
+        torch=metadata.version("torch"),
+        python=platform.python_version(),
+        values=values_digest(rows),
+        base_sequence=states[0].sequence,
+        microbatch=microbatch,
+        num_parameters=preset.architecture.num_parameters,
+        architecture=preset.architecture.model_dump(mode="json"),
+        left_out=list(left_out),
+        rows=rows,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _left_out(state: State, question: Question, reason: str) -> LeftOut:
+    name = question.strategy.name
+    return LeftOut(strategy=name, state=state, reason=reason.removeprefix(f"{name}: "))
+
+
+def _row(state: State, answer: Answer) -> GridRow:
+    question = answer.question
+    return GridRow(
+        strategy=question.strategy.name,
+        state=state,
+        global_batch=question.training.global_batch,
+        num_microbatches=question.num_microbatches,
+        ranks=[_rank(one) for one in answer.ranks],
+        seconds=answer.seconds,
+    )
+
+
+def _rank(one: RankPlan) -> GridRank:
+    kept = one.model_dump(include=set(GridRank.model_fields) - {"calls", "sent_bytes"})
+    calls = [GridCall(**call.model_dump(exclude={"phase"})) for call in one.calls]
+    return GridRank(**kept, sent_bytes=round(sum(map(sent_bytes, one.calls))), calls=calls)

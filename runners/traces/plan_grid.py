@@ -1,0 +1,270 @@
+"""Committed plans of one model: simulated strategies in a grid of states, as JSON. No torch.
+
+Flow: `python -m runners plan --grid` simulates and writes `content/plans/<preset>.json`
+(`files.write_grid`), and `files.read_grid` gives it back whole. `as_trace` shows a grid as a trace
+with a run for each strategy in each state, so that lessons, claims and figures name its values as
+they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field
+
+from runners.traces.digest import LOADER, ROOT, file_digest
+from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
+from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
+from runners.traces.schema import Record
+
+FOLDER = "plans"  # of the content
+PREFIX = "plan_"  # of the names by which expressions call grids
+QUESTION = (
+    "Which strategies fit this model on so many devices, and what does each rank hold and send?"
+)
+_ENTRY = "runners.planning.one_rank"
+_ROOMS = ("runners.planning.", "runners.simulate.", "runners.meters.")
+_SHORT = {"bf16-mixed": "", "adam": "", "none": "", "all": "checkpointed"}
+
+
+class GridCall(Record):
+    """All calls of one collective on one axis of the mesh, in a step."""
+
+    operation: str
+    axis: str
+    num_ranks: int = Field(description="of the group")
+    count: int
+    bytes: int = Field(description="payload, summed over the calls")
+
+
+class GridRank(Record):
+    """One simulated rank; tensor bytes but for `allocated_bytes` and `reserved_bytes`."""
+
+    rank: int
+    peak_bytes: int
+    peak_phase: str | None
+    at_peak: MemoryClasses
+    between_steps_bytes: int
+    allocated_bytes: int = Field(description="the peak with each block rounded up to 512 bytes")
+    reserved_bytes: int = Field(description="what CUDA's caching allocator would hold")
+    num_parameters: int
+    flops: int = Field(description="of one step")
+    sent_bytes: int = Field(description="at least, by the ring algorithms' closed forms")
+    calls: list[GridCall]
+
+
+class State(Record):
+    """What a grid varies beside the strategy."""
+
+    devices: int
+    precision: str = "bf16-mixed"
+    optimizer: str = "adam"
+    sequence: int
+    checkpointing: str = "none"
+
+
+class GridRow(Record):
+    """A strategy in a state."""
+
+    strategy: str
+    state: State
+    global_batch: int
+    num_microbatches: int
+    ranks: Annotated[list[GridRank], Field(min_length=1)]
+    seconds: float = Field(description="that the simulation took")
+
+
+class LeftOut(Record):
+    """A strategy that cannot be simulated in a state, or that the model does not allow there."""
+
+    strategy: str
+    state: State
+    reason: str
+
+
+class Confirmed(Record):
+    """Rows that were simulated again by later code, and all came out equal."""
+
+    code_was: str
+    num_rows: int
+    at: str
+
+
+class Grid(Record):
+    """Every simulated row of one preset.
+
+    Attributes:
+        code: the digest of the code that simulates, and of the preset's architecture.
+        values: the digest of `rows`, by which a cut or edited file is noticed.
+        base_sequence: the tokens of a sample that a run's name leaves out.
+    """
+
+    schema_version: Literal[1]
+    preset: str
+    title: str
+    made_at: str
+    code: str
+    torch: str
+    python: str
+    values: str
+    base_sequence: int
+    microbatch: int
+    num_parameters: int
+    architecture: dict[str, int | str | bool]
+    confirmed: list[Confirmed] = []
+    left_out: list[LeftOut] = []
+    rows: Annotated[list[GridRow], Field(min_length=1)]
+
+    @property
+    def experiment(self) -> str:
+        """The name by which expressions call it."""
+        return experiment_of(self.preset)
+
+
+def experiment_of(preset: str) -> str:
+    """The name by which expressions call the grid of a preset."""
+    return PREFIX + preset.replace("-", "_").replace(".", "_")
+
+
+def run_name(strategy: str, state: State, base_sequence: int) -> str:
+    """The name of a row: its strategy, its devices, and where its state is not the usual one.
+
+    Usual are bf16 with fp32 masters, Adam, no checkpointing, and the grid's own sequence.
+    """
+    own = strategy.replace("-", "_").replace("+", "_").replace(".", "_")
+    words = [
+        f"pp_{own}" if own[0].isdigit() else own,  # 1F1B: a name begins with a letter
+        f"on_{state.devices}",
+        _SHORT.get(state.precision, state.precision.replace("-", "_")),
+        _SHORT.get(state.optimizer, state.optimizer),
+        "" if state.sequence == base_sequence else f"sequence_{state.sequence}",
+        _SHORT.get(state.checkpointing, state.checkpointing),
+    ]
+    return "_".join(filter(None, words))
+
+
+def values_digest(rows: list[GridRow]) -> str:
+    """The digest of rows, 16 hexadecimal digits."""
+    text = json.dumps([one.model_dump(mode="json") for one in rows], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def as_trace(grid: Grid) -> Trace:
+    """The grid as a trace: a simulated run for each row, in the order of the rows."""
+    return Trace(
+        schema_version=2,
+        experiment=grid.experiment,
+        question=QUESTION,
+        recorded_at=grid.made_at,
+        machine="",
+        code=Code(digest=grid.code, commit=None, dirty=False),
+        circumstances=Circumstances(
+            python=grid.python, torch=grid.torch, affinity=None, visible_devices=None,
+            huge_pages=None,
+        ),
+        runs={
+            run_name(one.strategy, one.state, grid.base_sequence): _run(one, grid)
+            for one in grid.rows
+        },
+    )  # fmt: skip
+
+
+def _run(row: GridRow, grid: Grid) -> Run:
+    state = row.state
+    settings: dict[str, Any] = {
+        **grid.architecture,
+        "strategy": row.strategy,
+        "num_ranks": state.devices,
+        "precision": state.precision,
+        "optimizer": state.optimizer,
+        "sequence": state.sequence,
+        "checkpointing": state.checkpointing,
+        "microbatch": grid.microbatch,
+        "global_batch": row.global_batch,
+        "num_microbatches": row.num_microbatches,
+        "num_parameters": grid.num_parameters,
+    }
+    return Run(
+        strategy=row.strategy, world_size=1, backend="gloo", device="cpu", seed=0,
+        settings=settings, budget_bytes=None, expected_status="completed", status="completed",
+        reason=None, error=None, passes=[], allocator={}, model=None, stages=[], epochs=[],
+        step_losses=[], validation=None, prediction=[], ranks=[_rank(one) for one in row.ranks],
+        printed=[], non_finite=[],
+        timing=Timing(
+            wall_seconds=row.seconds, oversubscribed=False, step=None, stages={}, prediction={},
+            timeline=[], ranks=[],
+        ),
+        nature="simulated",
+    )  # fmt: skip
+
+
+def _rank(one: GridRank) -> RankRecord:
+    return RankRecord(
+        rank=one.rank, status="completed", failure=None, num_parameters=one.num_parameters,
+        num_samples=None, first_parameter_digest=None, start_parameter_digest=None,
+        parameter_digest=None,
+        memory=Memory(
+            peak_bytes=one.peak_bytes, peak_phase=one.peak_phase, at_peak=one.at_peak,
+            largest=None, phases={"held": one.between_steps_bytes}, kernel_peak_bytes=None,
+        ),
+        collectives=[
+            Collective(operation=f"{c.operation}_over_{c.axis}", count=c.count, bytes=c.bytes)
+            for c in one.calls
+        ],
+        measures={
+            "reserved_bytes": one.reserved_bytes, "allocated_bytes": one.allocated_bytes,
+            "flops": one.flops, "sent_bytes": one.sent_bytes,
+        },
+    )  # fmt: skip
+
+
+def is_stale(trace: Trace) -> bool:
+    """Whether the code behind a grid's trace, or the preset's architecture, has changed since."""
+    preset = next((one for one in _architectures() if experiment_of(one) == trace.experiment), "")
+    return trace.code.digest != code_digest(preset)
+
+
+def code_digest(preset: str) -> str:
+    """The digest of what a grid of this preset follows from, 16 hexadecimal digits."""
+    digest = hashlib.sha256(engine_digest().encode())
+    digest.update(json.dumps(_architectures().get(preset), sort_keys=True).encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def engine_digest() -> str:
+    """The digest of the code that simulates: comments, docstrings and layout left out."""
+    digest = hashlib.sha256()
+    for path in engine_files():
+        digest.update(file_digest(path).encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def engine_files() -> tuple[Path, ...]:
+    """Every module that the simulation of a rank imports from the rooms that simulate."""
+    seen: set[Path] = set()
+    waiting = [_ENTRY]
+    while waiting:
+        path = ROOT / f"{waiting.pop().replace('.', '/')}.py"
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+                waiting += [name for name in names if name.startswith(_ROOMS)]
+    return tuple(sorted(seen))
+
+
+@cache
+def _architectures() -> dict[str, object]:
+    path = ROOT / "content" / "model_presets.yml"
+    presets = yaml.load(path.read_text(encoding="utf-8"), LOADER)["presets"]
+    return {one["id"]: one["architecture"] for one in presets}

@@ -1,0 +1,148 @@
+"""Simulations of published measurements, committed beside them: content/published_plans.json.
+
+Flow: `python -m runners plan --published --grid` simulates every row of
+content/published_measurements.yml and writes this file; pages read it alone. `as_trace` shows it
+as a trace with a run for each row: `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from runners.traces.digest import ROOT
+from runners.traces.measured import Timing
+from runners.traces.plan_grid import PREFIX, engine_digest
+from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
+from runners.traces.schema import Record, Setting
+
+EXPERIMENT = f"{PREFIX}published"
+FILE = "published_plans.json"  # of the content
+ROWS = "published_measurements.yml"
+QUESTION = "How far are simulated peaks from published ones?"
+
+
+class PublishedPeak(Record):
+    """A published number and its simulation.
+
+    Attributes:
+        kind: `allocated` are blocks given out, `active` those and freed ones that a stream still
+            uses, `reserved` all segments.
+        measured_bytes: as published.
+        resolution_bytes: half of what the last published digit counts.
+        simulated_bytes: None where it cannot be simulated.
+        explained: why it misses by more than the limit; None where it does not.
+    """
+
+    kind: Literal["allocated", "active", "reserved"]
+    field: str
+    measured_bytes: float
+    resolution_bytes: float
+    simulated_bytes: int | None
+    explained: str | None = None
+
+
+class PublishedPlan(Record):
+    """A published configuration.
+
+    Attributes:
+        id, case: the row's, and its name at the source.
+        repository, commit, path: where it is published.
+        settings: of its model and training, by name.
+        workspace_bytes: of libraries, which no simulation knows; contained in allocated and active
+            peaks.
+        reason: why it cannot be simulated.
+    """
+
+    id: str
+    case: str
+    repository: str
+    commit: str
+    path: str
+    settings: dict[str, Setting]
+    workspace_bytes: int
+    peaks: Annotated[list[PublishedPeak], Field(min_length=1)]
+    reason: str | None = None
+    seconds: float
+
+
+class PublishedPlans(Record):
+    """content/published_plans.json.
+
+    Attributes:
+        code: the digest of the code that simulates, and of the published rows.
+        values: the digest of `rows`, by which a cut or edited file is noticed.
+        most_error: a row that misses by more than this share has its explanation.
+    """
+
+    schema_version: Literal[1]
+    made_at: str
+    code: str
+    torch: str
+    python: str
+    values: str
+    most_error: float
+    rows: Annotated[list[PublishedPlan], Field(min_length=1)]
+
+
+def run_of(row: str) -> str:
+    """The name of a row's run."""
+    return row.replace("-", "_").replace(".", "_")
+
+
+def reference_of(row: str, kind: str) -> str:
+    """The name by which expressions cite a published number: `cited['published-…-reserved']`."""
+    return f"published-{row}-{kind}"
+
+
+def rows_digest(rows: list[PublishedPlan]) -> str:
+    """The digest of rows, 16 hexadecimal digits."""
+    text = json.dumps([one.model_dump(mode="json") for one in rows], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def code_digest() -> str:
+    """The digest of what the simulations follow from, 16 hexadecimal digits."""
+    digest = hashlib.sha256(engine_digest().encode())
+    for path in (ROOT / "content" / ROWS, ROOT / "runners" / "planning" / "published_rows.py"):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def as_trace(plans: PublishedPlans) -> Trace:
+    """The rows as a trace: a simulated run for each."""
+    return Trace(
+        schema_version=2, experiment=EXPERIMENT, question=QUESTION, recorded_at=plans.made_at,
+        machine="", code=Code(digest=plans.code, commit=None, dirty=False),
+        circumstances=Circumstances(
+            python=plans.python, torch=plans.torch, affinity=None, visible_devices=None,
+            huge_pages=None,
+        ),
+        runs={run_of(one.id): _run(one) for one in plans.rows},
+    )  # fmt: skip
+
+
+def _run(row: PublishedPlan) -> Run:
+    measures: dict[str, Setting] = {
+        f"{one.kind}_bytes": one.simulated_bytes for one in row.peaks if one.simulated_bytes
+    }
+    rank = RankRecord(
+        rank=0, status="completed", failure=None, num_parameters=None, num_samples=None,
+        first_parameter_digest=None, start_parameter_digest=None, parameter_digest=None,
+        memory=None, collectives=[],
+        measures={**measures, "workspace_bytes": row.workspace_bytes},
+    )  # fmt: skip
+    return Run(
+        strategy="published", world_size=1, backend="gloo", device="cpu", seed=0,
+        settings=row.settings, budget_bytes=None, expected_status="completed", status="completed",
+        reason=None, error=None, passes=[], allocator={}, model=None, stages=[], epochs=[],
+        step_losses=[], validation=None, prediction=[], ranks=[rank], printed=[], non_finite=[],
+        timing=Timing(
+            wall_seconds=row.seconds, oversubscribed=False, step=None, stages={}, prediction={},
+            timeline=[], ranks=[],
+        ),
+        nature="simulated",
+    )  # fmt: skip
