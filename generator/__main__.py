@@ -38,6 +38,7 @@ from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile,
 from generator.content.errors import ContentErrors, nearest
 from generator.content.former_digests import FormerDigestsFile
 from generator.content.lesson import MODES, HomeFile, TopicFile
+from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
 from generator.content.readings import ClaimReadingsFile, ItemReadingsFile
 from generator.content.words import Written
@@ -47,6 +48,7 @@ from generator.evidence.verdicts import Outcome
 
 SCHEMAS: dict[str, type[Written]] = {
     "home.yml": HomeFile,
+    "plan.yml": PlanFile,
     "retracted.yml": RetractionFile,
     "misconceptions.yml": MisconceptionFile,
     "references.yml": ReferenceFile,

@@ -33,6 +33,7 @@ from generator.content.handwritten import HandWritten
 from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
 from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
+from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.readings import ClaimReadingsFile, ItemReadingsFile
 from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale, on_page
@@ -96,6 +97,7 @@ class Book:
         terms: those of the glossary, in the order of the alphabet.
         synonyms: groups of words that the search takes for one another.
         guide: from symptoms to techniques; None where the book has none.
+        plan: what the pages of plans say; None where the book has none.
     """
 
     root: Path
@@ -120,6 +122,7 @@ class Book:
     terms: tuple[Term, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
     guide: GuideFile | None = None
+    plan: PlanFile | None = None
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -157,7 +160,12 @@ class Book:
         then = self.machines.get(self.machine.name)
         if self.is_reference or first is None or then is None:
             return None
-        traces = {name: on_page(name, first, then) for name in self.traces}
+        traces = {
+            name: replace(one, machine=self.reference)
+            if one.is_plan
+            else on_page(name, first, then)
+            for name, one in self.traces.items()
+        }
         return replace(self, traces=traces, machine=self.reference)
 
 
@@ -345,15 +353,18 @@ def load(
         loader.parts(believed, "misconceptions", misconceptions, "misconception")
     for cited in loader.split(loader.content, "references", ReferenceFile):
         loader.parts(cited, "references", references, "reference")
+    references |= shelf.published_references()
     retractions = _ranked(retractions, home.statements if home else [])
     former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
     read_claims = loader.if_there(loader.content / "readings.yml", ClaimReadingsFile)
     guide = loader.if_there(loader.content / "guide.yml", GuideFile)
     terms, synonyms = loader.terms(), loader.synonyms()
+    plan = loader.if_there(loader.content / "plan.yml", PlanFile)
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
     on_pages = shelf.on_pages(shown, reference) if shown and reference else {}
+    on_pages |= shelf.plans(shown.machine) if shown else {}
     judged = laws.of_documents(written, on_pages, loader.errors) if on_pages else Laws()
     if loader.errors or not (home and shown and reference):
         faults = [fault for document in loader.documents for fault in document.text_faults()]
@@ -367,6 +378,7 @@ def load(
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
         lost_tries=lost, former_digests=former.model.items if former else {},
         item_readings=loader.item_readings, terms=terms, synonyms=synonyms,
+        plan=plan.model if plan else None,
         claim_readings=read_claims.model if read_claims else ClaimReadingsFile(),
         guide=guide.model if guide else None,
     )  # fmt: skip

@@ -15,22 +15,33 @@ from pathlib import Path
 from typing import TypeVar
 
 from generator.content import content_files, prose
+from generator.content.claim import Reference
 from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
 from generator.content.words import MAX_LINE
 from runners.plans.declarations import difference
 from runners.traces import files as traces
-from runners.traces import values
+from runners.traces import published_plans, values
 from runners.traces.files import NOT_TRACES, TraceError
 from runners.traces.fit import Fit
 from runners.traces.machine_records import Machine
+from runners.traces.plan_grid import PREFIX, Grid, as_trace
+from runners.traces.plan_grid import is_stale as is_stale_plan
 from runners.traces.prediction import Prediction
+from runners.traces.published_plans import FILE as PUBLISHED
+from runners.traces.published_plans import (
+    PublishedPeak,
+    PublishedPlan,
+    PublishedPlans,
+    reference_of,
+)
 from runners.traces.records import Trace
 from runners.traces.reruns import Reruns
 
 RecordT = TypeVar(
-    "RecordT", Machine, Trace, Prediction | None, Reruns | None, Fit | None, tuple[str, ...]
-)
+    "RecordT", Machine, Trace, Grid, PublishedPlans | None, Prediction | None, Reruns | None,
+    Fit | None, tuple[str, ...],
+)  # fmt: skip
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
 NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
@@ -45,6 +56,10 @@ REFERENCE = "reference-*"  # what the reference machine's folder is called
 
 def is_stale(trace: Trace) -> bool:
     """Whether the code of a trace's experiment has changed since, or what it declares differs."""
+    if trace.experiment == published_plans.EXPERIMENT:
+        return trace.code.digest != published_plans.code_digest()
+    if trace.experiment.startswith(PREFIX):
+        return is_stale_plan(trace)
     return traces.is_stale(trace) or difference(trace) is not None
 
 
@@ -58,6 +73,8 @@ class TraceOnPage:
         is_fallback: taken whole from another machine, because the book's own has none.
         is_stale: the experiment's code has changed since.
         reference: the reference machine's trace of the same experiment, where there is one.
+        grid: the committed plans of a model that these are: simulated, measured on no machine.
+        published: the simulations of published measurements that these are, likewise.
     """
 
     trace: Trace
@@ -65,6 +82,34 @@ class TraceOnPage:
     is_fallback: bool = False
     is_stale: bool = False
     reference: Trace | None = None
+    grid: Grid | None = None
+    published: PublishedPlans | None = None
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it was simulated for a plan, and so on no machine."""
+        return self.grid is not None or self.published is not None
+
+    @property
+    def file(self) -> str:
+        """The file that it was read from, below the content."""
+        if self.grid:
+            return f"plans/{self.grid.preset}.json"
+        if self.published:
+            return PUBLISHED
+        return f"traces/{self.folder}/{self.trace.experiment}.json"
+
+    @property
+    def page(self) -> str:
+        """The page of its runs, from the site's root."""
+        return page_of(self.trace.experiment)
+
+    @property
+    def raw(self) -> str:
+        """Where the site keeps the file that it was read from."""
+        if self.is_plan:
+            return f"plans/{self.trace.experiment}.json"
+        return f"traces/{self.folder}/{self.trace.experiment}.json"
 
     @property
     def folder(self) -> str:
@@ -155,6 +200,30 @@ class Shelf:
             experiment: on_page(experiment, shown, reference)
             for experiment in sorted({*shown.traces, *reference.traces})
         }
+
+    def published_references(self) -> dict[str, Reference]:
+        """A citation of each published number, with the number."""
+        found = self._trying(traces.read_published, self.content / PUBLISHED)
+        cited = [] if found is None else [_reference(r, p) for r in found.rows for p in r.peaks]
+        return {one.id: one for one in cited}
+
+    def plans(self, machine: Machine) -> dict[str, TraceOnPage]:
+        """The committed plans of each preset, as pages of any machine show them."""
+        found = {}
+        for path in content_files.found_in(self.content / "plans", "*.json"):
+            grid = self._trying(traces.read_grid, path)
+            if grid is not None:
+                trace = as_trace(grid)
+                stale = self.is_stale(trace)
+                found[grid.experiment] = TraceOnPage(trace, machine, is_stale=stale, grid=grid)
+        published = self._trying(traces.read_published, self.content / PUBLISHED)
+        if published is not None:
+            trace = published_plans.as_trace(published)
+            stale = self.is_stale(trace)
+            found[trace.experiment] = TraceOnPage(
+                trace, machine, is_stale=stale, published=published
+            )
+        return found
 
     def _reference_name(self) -> str | None:
         return next(filter(self._may_show, self._folders(REFERENCE)), None)
@@ -261,6 +330,20 @@ class Shelf:
             return None
 
 
+def _reference(row: PublishedPlan, peak: PublishedPeak) -> Reference:
+    is_request = row.path.startswith("pull request ")
+    place = f"pull/{row.path.split()[-1]}" if is_request else f"blob/{row.commit}/{row.path}"
+    return Reference(
+        id=reference_of(row.id, peak.kind),
+        title=row.case,
+        where=f"{row.repository}, commit {row.commit[:10]}, {row.path}",
+        url=f"https://github.com/{row.repository}/{place}",
+        says=f"{peak.field}.",
+        value=peak.measured_bytes,
+        unit="bytes",
+    )
+
+
 def _unfit_for_pages(trace: Trace) -> Iterator[str]:
     """What a trace says that no page may: its question stands in prose, its names in addresses."""
     if not _NAME.fullmatch(trace.experiment):
@@ -278,6 +361,13 @@ def _unfit_for_pages(trace: Trace) -> Iterator[str]:
 
 def _unlisted(folder: Path) -> tuple[str, ...]:
     return tuple(values.lacks_list(folder))
+
+
+def page_of(experiment: str) -> str:
+    """The page of an experiment's runs, or of a preset's plans, from the site's root."""
+    if experiment.startswith(PREFIX):
+        return f"plan/{experiment.removeprefix(PREFIX)}.html"
+    return f"evidence/{experiment}.html"
 
 
 def on_page(experiment: str, shown: Measured, reference: Measured) -> TraceOnPage:

@@ -29,12 +29,12 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
 ClaimId = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*(@[a-z_]+\.[a-z0-9_]+)?$"),
+    StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*(@[a-z_][a-z0-9_]*\.[a-z0-9_]+)?$"),
     Field(description="a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
 ]
 RunPath = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z_]+\.[a-z0-9_]+$"),
+    StringConstraints(pattern=r"^[a-z_][a-z0-9_]*\.[a-z0-9_]+$"),
     Field(description="experiment.run, as in `large_model.wide_single`"),
 ]
 

@@ -21,7 +21,7 @@ from generator.content.yaml_source import Path
 Lesson = tuple[str, Mode]
 CLAIM_KEYS = frozenset({"claims", "claim", "law", "refuted_by", "decides"})  # ids of claims
 _QUOTED = re.compile(
-    r"\b(?:showed|verdict|holds|predicted|observed)\(\s*['\"]([a-z0-9-]+(?:@[a-z_]+\.[a-z0-9_]+)?)['\"]\s*\)"
+    r"\b(?:showed|verdict|holds|predicted|observed)\(\s*['\"]([a-z0-9-]+(?:@[a-z_][a-z0-9_]*\.[a-z0-9_]+)?)['\"]\s*\)"
 )
 _TOPIC = re.compile(r"(?:^|/)topics/([^/]+)/([^/]+)\.yml$")
 

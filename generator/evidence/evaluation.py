@@ -156,7 +156,7 @@ class Evidence:
                 self.lacks.add(experiment)
             trace = shown.trace
             origin = Origin(
-                shown.machine.name, experiment,
+                "" if shown.is_plan else shown.machine.name, experiment,
                 recorded_at=trace.recorded_at, torch=trace.circumstances.torch,
             )  # fmt: skip
             roots[experiment] = Node(trace, (), experiment, reading, origin, shown)
@@ -331,7 +331,9 @@ class Evidence:
 
     def again(self, experiment: str) -> str:
         """The command that measures an experiment again and compares it with this page's trace."""
-        return command([experiment], self.book.traces[experiment].folder, self.book.reference.name)
+        shown = self.book.traces[experiment]
+        folder = "" if shown.is_plan else shown.folder
+        return command([experiment], folder, self.book.reference.name)
 
     def remembered(self, key: Hashable, make: Callable[[], str]) -> str:
         """A text made once for a key: what many pages of one book print alike."""

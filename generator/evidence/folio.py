@@ -19,6 +19,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from generator.content.book import Book
+from generator.content.shelf import page_of
 from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
@@ -133,8 +134,8 @@ class Folio:
         machines = self.book.machines.items()
         first = next((machine for machine, one in machines if experiment in one.traces), None)
         shown = self.book.traces.get(experiment)
-        place = f"evidence/{experiment}.html#run-{experiment}-{name}"
-        if shown is None or first in (None, shown.machine.name):
+        place = f"{page_of(experiment)}#run-{experiment}-{name}"
+        if shown is None or shown.is_plan or first in (None, shown.machine.name):
             return place
         return f"{place}-on-{shown.machine.name}"
 
@@ -184,7 +185,7 @@ class Folio:
     def claim_place(self, claim: str) -> str:
         """Where a claim stands with its numbers, from the site's root."""
         experiment = self.experiment_of(claim)
-        page = f"evidence/{experiment}.html" if experiment in self.book.traces else "evidence.html"
+        page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 
     def strategy(self, run: Run) -> str:

@@ -40,6 +40,7 @@ class PageText:
         self.sources = Sources(evidence, "../" * depth)
         self.claims: set[str] = set()  # whose sentences the page prints
         self.told: set[str] = set()  # whose numbers the section under way has shown
+        self.unmarked = ""  # the word that the page says once, of all its numbers
 
     def over(self, evidence: Evidence) -> PageText:
         """The same page, for a part of it that another machine's evidence fills."""
@@ -74,7 +75,9 @@ class PageText:
         return self._link(value, self.sources.shared(name, says), f"#{FORMULAS}")
 
     def _link(self, value: Value, number: int, place: str) -> Markup:
-        css, text = _look(str(value), value.kind, _mark(value), bool(value.absent))
+        mark = _mark(value)
+        shown = "" if mark == self.unmarked else mark
+        css, text = _look(str(value), value.kind, shown, bool(value.absent))
         return Markup(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
 
     @property

@@ -30,7 +30,7 @@ def command(paths: Iterable[str], machine: str, reference: str) -> str:
 
 def arguments(paths: Iterable[str], machine: str, reference: str) -> str:
     """What follows the command."""
-    on = [] if machine == reference else ["--from", machine]
+    on = [] if machine in ("", reference) else ["--from", machine]
     return " ".join(map(shlex.quote, (*on, *paths)))
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from generator.content.shelf import page_of
 from generator.evidence.regime import CROWDED
 from generator.evidence.reproduce_command import (
     COMMAND,
@@ -91,7 +92,7 @@ class Sources:
 
     def _place(self, origin: Origin | None) -> str:
         if origin and origin.experiment:
-            page = f"evidence/{origin.experiment}.html"
+            page = page_of(origin.experiment)
             return page + (f"#{origin.run}{self._machine_suffix(origin)}" if origin.run else "")
         if origin and origin.reference:
             return f"evidence.html#reference-{origin.reference}"
@@ -100,7 +101,7 @@ class Sources:
     def _machine_suffix(self, origin: Origin) -> str:
         """What the id of a run's row ends in where another machine than the one shown ran it."""
         shown = self._evidence.book.traces.get(origin.experiment or "")
-        is_shown = shown is None or shown.machine.name == origin.machine
+        is_shown = shown is None or not origin.machine or shown.machine.name == origin.machine
         return "" if is_shown else f"-on-{origin.machine}"
 
     @property

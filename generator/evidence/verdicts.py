@@ -373,7 +373,13 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
     """
     found = [line for measured in book.machines.values() for line in measured.altered]
     for experiment, shown in book.traces.items():
-        if shown.is_stale and shown.machine.name == book.reference.name:
+        if shown.is_stale and shown.is_plan:
+            found.append(
+                f"content/{shown.file}: the code that simulates has changed; run `python -m "
+                f"runners plan {shown.grid.preset if shown.grid else '--published'} --grid`, with "
+                "--confirm where the change alters no result"
+            )
+        elif shown.is_stale and shown.machine.name == book.reference.name:
             found.append(f"{experiment}: the reference machine's trace is {_age(shown.trace)}")
         found += [
             f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"

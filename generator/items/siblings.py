@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from generator.content.book import Book
     from generator.evidence.evaluation import Evidence
 
-_RUN = re.compile(r"\b[a-z_]+\.[a-z0-9_]+\b")
-_VERDICT = re.compile(r"\b([a-z][a-z0-9]*(?:-[a-z0-9]+)+)(?:@([a-z_]+\.[a-z0-9_]+))?")
+_RUN = re.compile(r"\b[a-z_][a-z0-9_]*\.[a-z0-9_]+\b")
+_VERDICT = re.compile(r"\b([a-z][a-z0-9]*(?:-[a-z0-9]+)+)(?:@([a-z_][a-z0-9_]*\.[a-z0-9_]+))?")
 _NOT_SEVERAL = (None, 0, 1)
 _WORD = re.compile(r"[^\W_]+")
 _HOW_MUCH = re.compile(
@@ -158,7 +158,7 @@ def _prints_words(text: str, runs: Mapping[str, str], book: Book) -> bool:
     """
     printed = [
         (name, shown.settings[name])
-        for run, name in re.findall(r"\b([a-z_]+\.[a-z0-9_]+)\.settings\.(\w+)", text)
+        for run, name in re.findall(r"\b([a-z_][a-z0-9_]*\.[a-z0-9_]+)\.settings\.(\w+)", text)
         if run in runs and (shown := book.run(run)) and name in shown.settings
     ]
     for old, new in runs.items():

@@ -197,7 +197,7 @@ def _replaced(
 
 
 def _claims_on(text: str, runs: Mapping[str, str]) -> str:
-    return re.sub(r"@([a-z_]+\.[a-z0-9_]+)", lambda at: f"@{runs.get(at[1], at[1])}", text)
+    return re.sub(r"@([a-z_][a-z0-9_]*\.[a-z0-9_]+)", lambda at: f"@{runs.get(at[1], at[1])}", text)
 
 
 def _unread(item: Item, runs: Mapping[str, str]) -> Iterator[str]:

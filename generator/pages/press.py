@@ -25,10 +25,11 @@ from generator.content.errors import ContentError, ContentErrors
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
 from generator.content.lesson import HomeFile
+from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
 from generator.content.readings import ClaimReadingsFile
 from generator.evidence import verdicts
-from generator.evidence.claim_topics import lessons_by_claim, topics_by_claim
+from generator.evidence.claim_topics import Lesson, lessons_by_claim, topics_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
@@ -37,6 +38,7 @@ from generator.items import given_away
 from generator.pages import hands, headings
 from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment
 from generator.pages.views import summary
+from runners.traces import published_plans
 
 _SHARED = (
     "root", "traces", "machine", "reference", "machines", "claims", "laws",
@@ -46,6 +48,7 @@ _NO_HOME = HomeFile.model_construct()  # what a page holds that has nothing of t
 TAKEN = "the book has a page of this name already; choose another"
 SIFT = "assets/sift.css"  # what the filters of a page hide
 EVIDENCE = "evidence.md"
+PLAN = "plan.md"
 Code = tuple[tuple[str, str | None], ...]
 
 
@@ -298,6 +301,7 @@ def _bare(book: Book) -> Book:
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
         handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(), synonyms=(),
         guide=None,
+        plan=None,
     )  # fmt: skip
 
 
@@ -328,8 +332,8 @@ def _indexes(
     outlined = replace(bare, topics=tuple(replace(topic, lessons={}) for topic in book.topics))
     lessons = {path: taken for path, taken in minutes.items() if path.startswith("topics/")}
     yield Sheet(
-        "index.md", "home.md.j2", replace(outlined, home=book.home, guide=book.guide),
-        book.home.title,
+        "index.md", "home.md.j2",
+        replace(outlined, home=book.home, guide=book.guide, plan=book.plan), book.home.title,
         book.home.about, "content/home.yml", code=about_items, minutes=lessons,
     )  # fmt: skip
     yield Sheet(
@@ -375,7 +379,11 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
     )  # fmt: skip
     lessons = lessons_by_claim(book)
     resting = dict(_by_experiment(judged.outcomes))
+    if book.plan:
+        yield from _of_plans(files, named, book.plan, resting, lessons)
     for name, shown in book.traces.items():
+        if shown.is_plan:
+            continue
         yield Sheet(
             f"evidence/{name}.md", "runs.md.j2", named,
             words["runs"]["title"].format(experiment=name.replace("_", " ")),
@@ -392,6 +400,36 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
             words["machines"]["one"].format(name=name), words["machines"]["about"], None,
             machine=name, under=EVIDENCE,
         )  # fmt: skip
+
+
+def _of_plans(
+    files: _Files,
+    named: Book,
+    plan: PlanFile,
+    resting: Mapping[str, tuple[str, ...]],
+    lessons: Mapping[str, tuple[Lesson, ...]],
+) -> Iterator[Sheet]:
+    """The sheet that leads to the models, and that of each model."""
+    book, written = replace(named, plan=plan), "content/plan.yml"
+    yield Sheet(
+        PLAN, "plan.md.j2", book, plan.title, plan.about, written,
+        code=files.code([files.by_name[written]]), has_toc=True,
+    )  # fmt: skip
+    if plan.published and published_plans.EXPERIMENT in book.traces:
+        yield Sheet(
+            "plan/published.md", "published.md.j2", book, plan.published.title,
+            plan.published.about, written, under=PLAN, has_toc=True,
+        )  # fmt: skip
+    for name in plan.models:
+        shown = book.traces.get(name)
+        if shown is not None and shown.grid is not None:
+            title = plan.model_title.replace("{model}", shown.grid.title)
+            used = {one: lessons[one] for one in resting.get(name, ()) if one in lessons}
+            yield Sheet(
+                shown.page.replace(".html", ".md"), "planned.md.j2", book, title, plan.about,
+                None, experiment=name, under=PLAN,
+                claim_lessons=used,
+            )  # fmt: skip
 
 
 def _of_topic(files: _Files, bare: Book, topic: Topic) -> Iterator[Sheet]:

@@ -21,6 +21,7 @@ _BY_TEMPLATE = {
     "recall.md.j2": 0.1,
     "summary.md.j2": 0.1,
     "retracted.md.j2": 0.1,
+    "planned.md.j2": 0.3,
     "evidence.md.j2": 0.02,
     "runs.md.j2": 0.02,
     "machines.md.j2": 0.02,

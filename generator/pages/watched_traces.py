@@ -101,6 +101,8 @@ def watched(book: Book) -> tuple[Book, Watch]:
             trace=kept[experiment] if one.machine.name == name else one.trace,
             reference=kept.get(experiment),
         )
+        if not one.is_plan
+        else one
         for experiment, one in book.traces.items()
     }
     machines = {**book.machines, name: replace(book.machines[name], traces=kept)}

@@ -64,6 +64,7 @@ COMPONENTS = (
 SPEAKING = "assets/proofbook.js"
 SOURCES = "assets/sources.js"
 REPORT = "assets/report.js"
+PLAY = "assets/play.js"
 # What a page of questions loads as one script, which compresses better than its parts.
 QUIZ = "assets/quiz.js"
 QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))
@@ -155,6 +156,7 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     ).encode()
     words = interface_words()
     files[SPEAKING] = words_for_scripts("words", words["script"]) + files[SPEAKING]
+    files[PLAY] = words_for_scripts("playing", words["playing"]) + files[PLAY]
     files[REPORT] = words_for_scripts("reporting", words["reporting"]) + files[REPORT]
     files[SOURCES] = words_for_scripts("source", words["source"]) + files[SOURCES]
     files.update(_joint(files))
@@ -198,7 +200,7 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
     return {
         f"traces/{folder}/{experiment}.json": content / "traces" / folder / f"{experiment}.json"
         for folder, experiment in sorted(measured)
-    }
+    } | {one.raw: content / one.file for one in book.traces.values() if one.is_plan}
 
 
 def timelines(book: Book) -> dict[str, bytes]:

@@ -21,6 +21,7 @@ LOOKS = (
     ("series-e faint", ""),
     ("series-b", "ground"),
     ("series-c hollow", ""),
+    ("series-d faint", ""),
 )
 THICK, ROW, APART, SWATCH = 18, 27, 9, 14
 BESIDE = 14  # from the end of the axis to the words

@@ -22,14 +22,15 @@ from generator.evidence.value import AbsentError, Value, numeric
 from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table, plain
 from generator.figures.play.memory_view import memory
-from generator.figures.play.played import Budget, Played, Row
+from generator.figures.play.plan_view import plan, reserved
+from generator.figures.play.played import Budget, Line, Played, Row
 from generator.figures.play.ring_view import chunks
 from generator.figures.play.seen import Seen, byte_unit
 from generator.figures.play.step_views import loss, payload, schedule, timeline
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
     "memory": memory, "timeline": timeline, "payload": payload, "loss": loss,
-    "schedule": schedule, "chunks": chunks,
+    "schedule": schedule, "chunks": chunks, "plan": plan,
 }  # fmt: skip
 FOLDER = "assets/figures"
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of the budget
@@ -57,6 +58,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
         rows=rows,
         drawn=drawn[0],
         budget=_budget(figure, found, folio),
+        lines=_lines(figure, folio),
         is_computed=bool({"schedule", "chunks"} & set(figure.play.shows)),
     )
     return Picture(Table([]), play=played)
@@ -173,18 +175,35 @@ def _fact(expression: str, one: ShownRun, folio: Folio) -> Markup:
     return folio.show(found) if isinstance(found, Value) and not found.absent else ABSENT
 
 
+def _lines(figure: Figure, folio: Folio) -> list[Line]:
+    """Where else readers may put the line: at the memory of each device that plans name."""
+    assert figure.play is not None
+    if "plan" not in figure.play.shows or folio.book.plan is None:
+        return []
+    found = ((one, folio.value(one.memory)) for one in folio.book.plan.devices)
+    return [
+        Line(
+            Markup("{} {}").format(folio.line(one.name), str(memory)),
+            numeric(memory),
+            one.memory == figure.play.budget,
+        )
+        for one, memory in found
+        if memory is not None
+    ]
+
+
 def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> Budget | None:
     """Where the line starts, and how far readers may move it."""
     assert figure.play is not None
     written = folio.value(figure.play.budget) if figure.play.budget else None
     if written is None:
         return None
-    peaks = [
-        rank.memory.peak_bytes or 0
+    needed = [
+        reserved(rank) if "plan" in figure.play.shows else rank.memory.peak_bytes or 0
         for state in found for one in state.runs for rank in one.run.ranks if rank.memory
     ]  # fmt: skip
-    unit, size = byte_unit(max(peaks))
-    top = max(*peaks, numeric(written)) * 1.05 / size
+    unit, size = byte_unit(max(needed))
+    top = max(*needed, numeric(written)) * 1.05 / size
     step = next(one for one in STEPS if top / one <= MOST_STEPS)
     start = round(numeric(written) / size, 3)
     return Budget(start, round(start % step, 3), round(top, 3), step, unit, folio.show(written))

@@ -37,6 +37,15 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A place where readers may put the line at once, in bytes: the memory of a device."""
+
+    name: Markup
+    size: float
+    is_first: bool
+
+
+@dataclass(frozen=True)
 class Played:
     """What a template needs beside the picture of the first state."""
 
@@ -49,4 +58,5 @@ class Played:
     rows: Sequence[Row]
     drawn: Markup
     budget: Budget | None
+    lines: Sequence[Line]
     is_computed: bool

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from generator.content.shelf import page_of
 from generator.evidence.folio import Folio
 from generator.evidence.provenance import PageText
 from generator.figures.picture import plain
@@ -94,7 +95,7 @@ def _packed(groups: Sequence[tuple[str, Sequence[Line]]]) -> bytes:
     It has four lists: the experiments (name and page), the marks, the verdicts by machine, and the
     claims. A claim gives its places in the first three, its id, its sentence, and its former ids.
     """
-    experiments = [[name.replace("_", " "), f"evidence/{name}.html"] for name, _ in groups]
+    experiments = [[name.replace("_", " "), page_of(name)] for name, _ in groups]
     marks: dict[str, int] = {}
     said: dict[tuple[Said, ...], int] = {}
     claims = list(_rows(groups, marks, said))

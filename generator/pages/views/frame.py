@@ -78,7 +78,7 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
 
 def machines(found: Sequence[Origin], book: Book) -> list[tuple[str, bool]]:
     """The machines behind a page, the one shown first, and whether each is the reference's."""
-    named = {(origin.machine, origin.is_reference) for origin in found}
+    named = {(origin.machine, origin.is_reference) for origin in found if origin.machine}
     return sorted(named, key=lambda one: (one[0] != book.machine.name, one))
 
 
@@ -111,13 +111,13 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
     experiment = shown.trace.experiment
     return Origin(
         experiment=experiment,
-        machine=shown.machine.name,
+        machine="" if shown.is_plan else shown.machine.name,
         is_reference=shown.machine.name == book.reference.name,
         recorded_at=shown.trace.recorded_at,
         torch=shown.trace.circumstances.torch,
         runs=tuple(names),
-        raw=f"{'../' * depth}traces/{shown.folder}/{experiment}.json",
-        again=command([experiment], shown.folder, book.reference.name),
+        raw=f"{'../' * depth}{shown.raw}",
+        again=command([experiment], "" if shown.is_plan else shown.folder, book.reference.name),
         is_stale=shown.is_stale,
     )
 

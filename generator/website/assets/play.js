@@ -4,7 +4,8 @@
   "use strict";
 
   const book = window.proofbook;
-  const all = book.all;
+  const words = book.playing;
+  const all = (root, selector) => Array.from(root.querySelectorAll(selector));
   const figures = {};
 
   const unpacked = (packed) => {
@@ -23,14 +24,17 @@
     this.states = null;
     this.at = 0;
     this.rows = all(root, "[data-state]");
-    this.groups = all(root, "fieldset");
+    this.groups = all(root, "fieldset:not([data-lines])");
+    this.lines = root.querySelector("[data-lines]");
     this.budget = root.querySelector("input[type=range]");
     this.status = root.querySelector("[role=status]");
     this.button = root.querySelector("[data-all]");
     this.form = root.querySelector("form");
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.addEventListener("change", (event) => {
-      this.last = this.groups.indexOf(event.target.closest("fieldset"));
+      const group = event.target.closest("fieldset");
+      if (group && group === this.lines) return this.move(Number(event.target.value));
+      this.last = this.groups.indexOf(group);
       if (event.target !== this.budget) this.chosen();
     });
     this.button.addEventListener("click", () => {
@@ -73,7 +77,7 @@
     all(shown, "svg").forEach(book.chart);
     this.list();
     this.limit(false);
-    this.status.textContent = (isOther ? book.words.no_such_state + " " : "") + this.said();
+    this.status.textContent = (isOther ? words.no_such_state + " " : "") + this.said();
     this.status.classList.toggle("pb-hidden", !isOther);
   };
 
@@ -96,6 +100,13 @@
     });
   };
 
+  // Put the line where a device's memory ends; values are in bytes.
+  const SIZES = { GiB: 2 ** 30, MiB: 2 ** 20, KiB: 2 ** 10, B: 1 };
+  Figure.prototype.move = function (bytes) {
+    this.budget.value = bytes / SIZES[this.budget.dataset.unit];
+    this.limit(true);
+  };
+
   // Move the line to the budget, and say beside each bar whether it fits.
   Figure.prototype.limit = function (isSaid) {
     if (!this.budget) return;
@@ -114,15 +125,25 @@
       fitting = needs.filter((need) => {
         const fits = Number(need.dataset.need) <= budget;
         need.dataset.words = need.dataset.words || need.textContent;
-        need.textContent = need.dataset.words + " · " + (fits ? book.words.fits : book.words.over);
+        need.textContent = need.dataset.words + " · " + (fits ? words.fits : words.over);
         need.classList.toggle("pb-fails", !fits);
         return fits;
       }).length;
     });
     const unit = this.budget.dataset.unit;
-    const said = book.say("num_fit", { budget: String(Number(budget.toPrecision(3))), unit, n: fitting, m: bars });
+    const counts = { budget: Number(budget.toPrecision(3)), unit, n: fitting, m: bars };
+    const said = words.num_fit.replace(/\{(\w+)\}/g, (slot, name) => counts[name]);
     this.budget.setAttribute("aria-valuetext", said);
     this.form.querySelector("output").textContent = said;
+  };
+
+  // A link to a run whose state is not shown: all states are listed then.
+  Figure.prototype.arrive = function () {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target || !target.closest(".pb-other") || !this.root.contains(target)) return;
+    this.button.setAttribute("aria-pressed", "true");
+    this.list();
+    target.scrollIntoView();
   };
 
   function load(root) {
@@ -145,7 +166,10 @@
       return;
     }
     const name = root.dataset.name;
-    figures[name] = (figures[name] || []).concat(new Figure(root));
+    const figure = new Figure(root);
+    figures[name] = (figures[name] || []).concat(figure);
+    window.addEventListener("hashchange", () => figure.arrive());
+    figure.arrive();
     near.observe(root);
   });
 })();

@@ -30,15 +30,16 @@
     const add = (name, said) => said && rows.push([name, said]);
     const from = (one) => {
       const [machine, experiment] = data.runs[one];
-      if (experiment) traces[`traces/${machine}/${experiment}.json`] = `${experiment}.json`;
-      return machine;
+      if (experiment) traces[`${machine ? `traces/${machine}` : "plans"}/${experiment}.json`] = `${experiment}.json`;
+      return machine || words.no_machine;
     };
     add(words.why, absent);
     (marks || "").split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
     add(words.exactly, exact === 1 ? text : exact);
     if (isRun(of) && kind < 4) {
       const [machine, experiment, name, recorded, torch, suffix] = data.runs[of];
-      const place = `${data.root}evidence/${experiment}.html#${name}${suffix || ""}`;
+      const page = machine ? `evidence/${experiment}` : experiment.replace("_", "/");
+      const place = `${data.root}${page}.html#${name}${suffix || ""}`;
       add(words.from, made("code", path(of, formula, " · ")));
       add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
       add(words.run, name && made("a", name, place));

@@ -1,0 +1,142 @@
+"""What strategies of a plan hold at their peak and would reserve, as bars under a device's memory.
+
+In: simulated runs of one state. Out: a bar for each strategy, of the rank that reserves most, and
+what it holds, sends and computes, for the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from markupsafe import Markup
+
+from generator.content.exhibit import Figure
+from generator.evidence import units
+from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.play_states import ShownRun, State
+from generator.evidence.value import Value, computed, numeric
+from generator.figures.drawings.stacks import Part, Stack, stacks
+from generator.figures.play.memory_view import CLASSES
+from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
+from runners.traces.records import RankRecord
+
+RESERVED = "measures.reserved_bytes"
+
+
+def plan(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
+    """The bars of each state, all on the axis of the most that any strategy reserves."""
+    assert figure.play is not None
+    assert figure.play.budget is not None
+    most = max(reserved(_busiest(one)[1]) for state in states for one in state.runs)
+    budget = folio.value(figure.play.budget)
+    start = numeric(budget) if budget else most
+    unit, size = byte_unit(most)
+    top, words = max(most, start) * 1.05 / size, folio.ui["play"]["classes"]
+    names = [words[name] for name in (*CLASSES, "allocator")]
+    title = f"{unit} {folio.ui['figure']['per_rank']}"
+    found = []
+    for state in states:
+        rows = [_stack(one, size, names) for one in state.runs]
+        found.append(
+            Seen(
+                both(partial(stacks, rows, names, title, top, start / size)),
+                "; ".join(f"{row.label}: {row.words}" for row in rows),
+                tuple(dict(_cells(one, folio)) for one in state.runs),
+            )
+        )
+    return found
+
+
+def reserved(rank: RankRecord) -> int:
+    """Bytes that CUDA's allocator would hold for a rank."""
+    number = rank.measures["reserved_bytes"]
+    assert isinstance(number, int)
+    return number
+
+
+def _busiest(one: ShownRun) -> tuple[int, RankRecord]:
+    """The rank that reserves most, and its position."""
+    return max(enumerate(one.run.ranks), key=lambda at: reserved(at[1]))
+
+
+def _stack(one: ShownRun, size: int, names: Sequence[str]) -> Stack:
+    rank, sizes = _busiest(one)[1], []
+    assert rank.memory is not None
+    assert rank.memory.at_peak is not None
+    held = [getattr(rank.memory.at_peak, f"{name}_bytes") for name in CLASSES]
+    sizes = [*held, reserved(rank) - sum(held)]
+    parts = tuple(
+        Part(kind, name, number / size, f"{one.label}, {name}: {said_bytes(number)}")
+        for kind, (name, number) in enumerate(zip(names, sizes, strict=True))
+        if number > 0
+    )
+    return Stack("", one.label, parts, said_bytes(reserved(rank)))
+
+
+def _cells(one: ShownRun, folio: Folio) -> Iterator[tuple[str, Markup]]:
+    """What the busiest rank reserves, holds, sends and computes; and what can be told from it."""
+    position, rank = _busiest(one)
+    path, words = f"{one.path}.ranks[{position}]", folio.ui["plan"]
+    yield words["reserved"], folio.cell(f"{path}.{RESERVED}")
+    yield words["fits_in"], _least_device(reserved(rank), folio)
+    yield words["sends"], _sent(path, rank, folio)
+    yield words["flops"], folio.cell(f"{path}.measures.flops")
+    yield words["at_least"], _seconds_at_least(one, folio)
+    assert rank.memory is not None
+    for name in CLASSES:
+        cell = f"{path}.memory.at_peak.{name}_bytes"
+        is_held = getattr(rank.memory.at_peak, f"{name}_bytes")
+        yield folio.ui["play"]["classes"][name], folio.cell(cell) if is_held else ABSENT
+    spare = f"{path}.{RESERVED} - {path}.memory.peak_bytes"
+    yield folio.ui["play"]["classes"]["allocator"], folio.cell(spare)
+
+
+def _least_device(needed: int, folio: Folio) -> Markup:
+    """The smallest device whose memory holds as much."""
+    assert folio.book.plan is not None
+    devices = [(folio.value(one.memory), one.name) for one in folio.book.plan.devices]
+    known = [(numeric(memory), memory, name) for memory, name in devices if memory is not None]
+    fitting = [one for one in sorted(known, key=lambda one: one[0]) if one[0] >= needed]
+    if not fitting:
+        nothing = folio.ui["plan"]["none_fits"]
+        return Markup('<span class="pb-does-not-hold">{}</span>').format(nothing)
+    _, memory, name = fitting[0]
+    return Markup("{} {}").format(folio.line(name), folio.show(memory))
+
+
+def _sent(path: str, rank: RankRecord, folio: Folio) -> Markup:
+    """The payload of each operation on each axis, the largest first."""
+    words = folio.ui["plan"]["operations"]
+    found = []
+    for call in sorted(rank.collectives, key=lambda call: -call.bytes):
+        operation, _, axis = call.operation.partition("_over_")
+        value = folio.cell(f"{path}.collectives['{call.operation}'].bytes")
+        name = Markup("<code>{}</code> {}").format(operation, words.get(axis, axis))
+        found.append(Markup("{} {}").format(name, value))
+    return Markup("<br>").join(found) if found else ABSENT
+
+
+def _seconds_at_least(one: ShownRun, folio: Folio) -> Markup:
+    """The longer of computing and sending at the rates that are cited, over the ranks."""
+    assert folio.book.plan is not None
+    is_fp32 = one.run.settings["precision"] == "fp32"
+    rates = folio.book.plan.compute_fp32 if is_fp32 else folio.book.plan.compute
+    bounds = []
+    for position in range(len(one.run.ranks)):
+        path = f"{one.path}.ranks[{position}].measures"
+        for amount, rate in (
+            (f"{path}.flops", rates),
+            (f"{path}.sent_bytes", folio.book.plan.link),
+        ):
+            found = [folio.value(amount), folio.value(rate)]
+            known = [value for value in found if value is not None]
+            if len(known) == len(found):
+                bounds.append(_quotient(*known))
+    return folio.show(max(bounds, key=numeric)) if bounds else ABSENT
+
+
+def _quotient(amount: Value, rate: Value) -> Value:
+    seconds = numeric(amount) / numeric(rate)
+    bracketed = f"({rate.formula})" if rate.inputs else rate.formula
+    return computed(seconds, units.SECONDS, f"{amount.formula} / {bracketed}", (amount, rate))

@@ -1,0 +1,165 @@
+"""The pages of plans: the models that there are, and one model's strategies in every state.
+
+In: the committed plans of the book and what content/plan.yml says. Out: a row for each model, and
+the figure that readers operate, over all runs of a grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from generator.content.exhibit import Figure, Play, PlayControl
+from generator.content.plan_page import PlanFile
+from generator.content.shelf import TraceOnPage
+from generator.evidence.folio import Folio
+from generator.evidence.value import numeric
+from generator.figures import figures
+from generator.figures.figures import FigureOnPage
+from generator.figures.play.plan_view import reserved
+from runners.traces.plan_grid import Grid, GridRow
+from runners.traces.records import Run
+
+SETTINGS = ("num_ranks", "precision", "optimizer", "sequence", "checkpointing")
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """A model in the list of them.
+
+    Attributes:
+        state: the state that its page opens with, in words.
+        num_fitting: strategies of that state that fit where the line starts.
+    """
+
+    title: str
+    page: str
+    is_here: bool
+    parameters: Markup
+    devices: str
+    state: Markup
+    num_fitting: int
+    num_strategies: int
+
+
+@dataclass(frozen=True)
+class LeftOutRow:
+    """Strategies that the grid does not have, and why."""
+
+    strategy: Markup
+    devices: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One model's page."""
+
+    grid: Grid
+    figure: FigureOnPage
+    left_out: tuple[LeftOutRow, ...]
+
+
+def models(folio: Folio) -> Iterator[ModelRow]:
+    """Each model whose plans the book has, in the order that the author gives them."""
+    for name in _plan(folio).models:
+        shown = folio.book.traces.get(name)
+        if shown is not None and shown.grid is not None:
+            yield _row(name, shown, shown.grid, folio)
+
+
+def _plan(folio: Folio) -> PlanFile:
+    assert folio.book.plan is not None
+    return folio.book.plan
+
+
+def _row(name: str, shown: TraceOnPage, grid: Grid, folio: Folio) -> ModelRow:
+    runs = shown.trace.runs
+    first = next(iter(runs))
+    usual = [run for run in runs.values() if _state(run) == _state(runs[first])]
+    line = folio.value(_plan(folio).line)
+    memory = numeric(line) if line is not None else 0
+    return ModelRow(
+        title=grid.title,
+        page=shown.page,
+        is_here=folio.path == shown.page.replace(".html", ".md"),
+        parameters=folio.cell(f"{name}.{first}.settings.num_parameters"),
+        devices=", ".join(map(str, sorted({one.state.devices for one in grid.rows}))),
+        state=_in_words(grid.rows[0], folio),
+        num_fitting=sum(max(map(reserved, run.ranks)) <= memory for run in usual),
+        num_strategies=len(usual),
+    )
+
+
+def _state(run: Run) -> tuple[object, ...]:
+    return tuple(run.settings[name] for name in SETTINGS)
+
+
+def _in_words(row: GridRow, folio: Folio) -> Markup:
+    """A state as one line."""
+    words, state = _plan(folio).words, row.state
+    parts = [
+        folio.line(words.precision.get(state.precision, state.precision)),
+        folio.line(words.optimizer.get(state.optimizer, state.optimizer)),
+    ]
+    return Markup(", ").join(parts)
+
+
+def planned(name: str, folio: Folio) -> Planned:
+    """The page of one model.
+
+    Args:
+        name: of its plans, as expressions call them.
+        folio: the page.
+    """
+    shown = folio.book.traces[name]
+    assert shown.grid is not None
+    folio.text.unmarked = "simulated"  # the page says it once, of all its numbers
+    words = _plan(folio).words.strategies
+    rows = {(one.strategy, one.state.devices, one.reason) for one in shown.grid.left_out}
+    return Planned(
+        grid=shown.grid,
+        figure=figures.draw(_figure(shown, folio), folio),
+        left_out=tuple(
+            LeftOutRow(folio.line(words.get(strategy, strategy)), devices, reason)
+            for strategy, devices, reason in sorted(rows)
+        ),
+    )
+
+
+def _figure(shown: TraceOnPage, folio: Folio) -> Figure:
+    """The figure over all runs of a grid; what no run varies is no choice."""
+    plan, name = _plan(folio), shown.trace.experiment
+    words = plan.words.model_dump()
+    varied = [
+        setting
+        for setting in SETTINGS
+        if len({run.settings[setting] for run in shown.trace.runs.values()}) > 1
+    ]
+    return Figure(
+        id="plan",
+        kind="play",
+        title=plan.figure_title,
+        caption=plan.caption,
+        runs=[f"{name}.{run}" for run in shown.trace.runs],
+        play=Play(
+            task=plan.task,
+            controls=[
+                PlayControl(
+                    label=folio.ui["plan"]["controls"][setting],
+                    reads=f"run.settings.{setting}",
+                    words=words.get(setting, {}),
+                )
+                for setting in varied
+            ],
+            beside=PlayControl(
+                label=folio.ui["plan"]["strategy"],
+                reads="run.settings.strategy",
+                words=plan.words.strategies,
+            ),
+            shows=["plan"],
+            budget=plan.line,
+        ),
+    )

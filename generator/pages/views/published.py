@@ -1,0 +1,155 @@
+"""Published measurements of memory beside their simulations: every row, and the median errors.
+
+In: the committed simulations of content/published_measurements.yml. Out: rows with the place that
+each number was published at, and the medians, allocated and reserved apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from markupsafe import Markup
+
+from generator.evidence.folio import Folio
+from generator.evidence.value import Value, computed, numeric
+from runners.traces.published_plans import (
+    EXPERIMENT,
+    PublishedPlan,
+    PublishedPlans,
+    reference_of,
+    run_of,
+)
+
+ALLOCATED, RESERVED = ("allocated", "active"), ("reserved",)
+OFF, OFF_SAYS = "published-error", "(simulated − published) / published"
+SAYS = "the median of |simulated − published| / published"
+AXES = ("data", "tensor", "pipeline", "context")
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One published number.
+
+    Attributes:
+        is_first: of its configuration, which then stands before it.
+        misses: whether it is further off than a row may be without an explanation.
+    """
+
+    run: str
+    id: str
+    case: str
+    url: str
+    source: str
+    model: str
+    mesh: str
+    kind: str
+    published: Markup
+    simulated: Markup
+    error: Markup
+    misses: bool
+    note: str | None
+    num_kinds: int
+    is_first: bool
+
+
+@dataclass(frozen=True)
+class Score:
+    """How far one kind of number is off."""
+
+    kinds: str
+    median: Markup
+    count: int
+    num_missing: int
+
+
+@dataclass(frozen=True)
+class PublishedPage:
+    """The page of published measurements."""
+
+    plans: PublishedPlans
+    rows: tuple[PublishedRow, ...]
+    scores: tuple[Score, ...]
+
+
+def published(folio: Folio) -> PublishedPage:
+    """Every row of the book's published measurements, and their scores."""
+    shown = folio.book.traces[EXPERIMENT].published
+    assert shown is not None
+    folio.text.unmarked = "simulated"
+    return PublishedPage(
+        plans=shown,
+        rows=tuple(_rows(shown, folio)),
+        scores=tuple(_score(kinds, shown, folio) for kinds in (ALLOCATED, RESERVED)),
+    )
+
+
+def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
+    for row in plans.rows:
+        for position, peak in enumerate(row.peaks):
+            off = _off(row, peak.kind, folio)
+            misses = off is None or abs(numeric(off)) > plans.most_error
+            folio.run(f"{EXPERIMENT}.{run_of(row.id)}")
+            yield PublishedRow(
+                run=run_of(row.id),
+                id=row.id,
+                case=row.case,
+                url=folio.book.references[reference_of(row.id, peak.kind)].url,
+                source=row.repository,
+                model=str(row.settings["model"]),
+                mesh=_mesh(row, folio),
+                kind=folio.ui["published"][peak.kind],
+                published=folio.cell(_cited(row.id, peak.kind)),
+                simulated=folio.cell(_simulated(row.id, peak.kind)),
+                error=Markup("–")
+                if off is None
+                else folio.text.shown_alike(off.shown(way="percent"), OFF, OFF_SAYS),
+                misses=misses,
+                note=(row.reason or peak.explained) if misses else None,
+                num_kinds=len(row.peaks),
+                is_first=position == 0,
+            )
+
+
+def _cited(row: str, kind: str) -> str:
+    return f"cited['{reference_of(row, kind)}']"
+
+
+def _simulated(row: str, kind: str) -> str:
+    return f"{EXPERIMENT}.{run_of(row)}.ranks[0].measures.{kind}_bytes"
+
+
+def _off(row: PublishedPlan, kind: str, folio: Folio) -> Value | None:
+    """How far a simulation is off what was published; None where there is none."""
+    found = folio.value(_simulated(row.id, kind)) if row.reason is None else None
+    cited = folio.value(_cited(row.id, kind))
+    return None if found is None or cited is None else (found - cited) / cited
+
+
+def _mesh(row: PublishedPlan, folio: Folio) -> str:
+    """How many ways each axis divides the work, and what data parallelism shards."""
+    words = folio.ui["published"]
+    axes = [
+        f"{words['axes'][axis]} {row.settings[axis]}" for axis in AXES if row.settings[axis] != 1
+    ]
+    sharding = words["sharding"][str(row.settings["sharding"])]
+    return " × ".join([sharding, *axes])
+
+
+def _score(kinds: Sequence[str], plans: PublishedPlans, folio: Folio) -> Score:
+    offs = [
+        off
+        for row in plans.rows
+        for peak in row.peaks
+        if peak.kind in kinds and (off := _off(row, peak.kind, folio)) is not None
+    ]
+    errors = [abs(numeric(off)) for off in offs]
+    value = computed(median(errors), offs[0].unit, SAYS, tuple(offs)).shown(way="percent")
+    words = folio.ui["published"]
+    return Score(
+        kinds=words[kinds[0]],
+        median=folio.text.shown_alike(value, f"median-{kinds[0]}", SAYS),
+        count=len(errors),
+        num_missing=sum(error > plans.most_error for error in errors),
+    )
