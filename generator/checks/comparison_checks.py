@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -61,14 +62,20 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     for one in document.fields:
         if one.mark not in ("line", "prose") or one.name in ASSERT_NOTHING:
             continue
-        if not _is_backed(document.model, one.path):
-            for offset, word in unbacked(one.text):
+        found = unbacked(one.text)
+        if found and not _is_backed(document.model, one.path):
+            for offset, word in found:
                 yield document.error(one.path, MESSAGE.format(word=word), offset=offset)
         yield from _fallen(evidence, document, one)
 
 
-def unbacked(text: str) -> Iterator[tuple[int, str]]:
+@lru_cache(maxsize=65536)
+def unbacked(text: str) -> tuple[tuple[int, str], ...]:
     """The comparative words of a text whose sentence gives nothing behind it, with their places."""
+    return tuple(_unbacked(text))
+
+
+def _unbacked(text: str) -> Iterator[tuple[int, str]]:
     for begin, end in sentences(text):
         sentence = text[begin:end]
         if _ASKS.search(sentence) or _LINKED.search(sentence):

@@ -5,7 +5,7 @@ In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from generator.checks import (
@@ -45,7 +45,13 @@ if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
 NUM_STATEMENTS = 10  # as the words of the home page's link say
-_SOURCE_KEYS = frozenset({"source", "sources"})
+# What other texts name: the word for it, and the ids that there are.
+_KNOWN: dict[str, tuple[str, Callable[[Book], Collection[str]]]] = {
+    "source": ("reference", lambda book: book.references),
+    "misconception": ("misconception", lambda book: book.misconceptions),
+    "topics": ("topic", lambda book: [topic.id for topic in book.topics]),
+}
+_KNOWN |= {"sources": _KNOWN["source"], "misconceptions": _KNOWN["misconception"]}
 _RUN_KEYS = frozenset(
     {"run", "other", "runs", "budgeted", "current_metrics", "output", "reference"}
 )
@@ -125,20 +131,15 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
     """An id or a run that a text field names and that does not exist."""
     if one.mark:
         return
-    if one.name in _RUN_KEYS:
+    name, known = one.name, _KNOWN.get(one.name)
+    if name in _RUN_KEYS:
         problem = missing_run(book.traces, one.text)
         if problem:
             yield document.error(one.path, problem)
-    if one.name in CLAIM_KEYS and one.text not in book.claims:
+    if name in CLAIM_KEYS and one.text not in book.claims:
         yield document.error(one.path, book.laws.lacks(one.text))
-    named: tuple[tuple[frozenset[str], Mapping[str, object], str], ...] = (
-        (_SOURCE_KEYS, book.references, "reference"),
-        (frozenset({"misconception", "misconceptions"}), book.misconceptions, "misconception"),
-        (frozenset({"topics"}), {topic.id: topic for topic in book.topics}, "topic"),
-    )
-    for keys_of, known, word in named:
-        if one.name in keys_of and one.text not in known:
-            yield document.error(one.path, f"no {word} {one.text!r}{nearest(one.text, known)}")
+    if known and one.text not in (ids := known[1](book)):
+        yield document.error(one.path, f"no {known[0]} {one.text!r}{nearest(one.text, ids)}")
 
 
 def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -220,8 +221,8 @@ def _terms(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
     """Code that is to be shown, by lessons and items alike, and is not there."""
     for one in document.fields:
-        listing = _at(document.model, one.path[:-1])
-        if one.name == "path" and isinstance(listing, Listing):
+        listing = _at(document.model, one.path[:-1]) if one.name == "path" else None
+        if isinstance(listing, Listing):
             problem = listed_code.problem(book.root, listing.path, listing.object)
             problem = problem or _other_code(book, listing)
             if problem:

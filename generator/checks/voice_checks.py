@@ -8,7 +8,7 @@ Text inside expressions, code and links' targets is not looked at.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from generator.content import prose
@@ -46,18 +46,29 @@ PHRASES = (
     Phrase(r"(?:is|are) (?:only )?cited|this was run", "we measured this; see [source]"),
     Phrase(r"(?<=\w )(?:by name|in all)(?=\.)", "a plain clause"),
     Phrase(r"into the bargain", "and also"),
-    Phrase(r"(?:(?<=[.!?] )|^)Nor", "a plain clause"),
+    Phrase(r"(?:(?<=[.!?] )|^)nor", "a plain clause"),
 )
-_ANY = "|".join(f"(?P<p{number}>{one.pattern})" for number, one in enumerate(PHRASES))
-_WHOLE = re.compile(rf"(?<!\w)(?:{_ANY})(?!\w)".replace(" ", r"\s"), re.IGNORECASE)
 
 
-def phrases(text: str) -> Iterator[tuple[int, str]]:
+def _whole(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{pattern})(?!\w)".replace(" ", r"\s"))
+
+
+_ANY = _whole("|".join(one.pattern for one in PHRASES))
+
+
+@lru_cache(maxsize=65536)
+def phrases(text: str) -> tuple[tuple[int, str], ...]:
     """What a text says otherwise than the field does.
 
-    Yields:
-        Where in the text the phrase begins, and a message that names it and what to write.
+    Returns:
+        Where in the text each phrase begins, and a message that names it and what to write.
     """
-    for found in _WHOLE.finditer(prose.masked(prose.held(text))):
-        number = int((found.lastgroup or "p0")[1:])
-        yield found.start(), f"{found[0]!r}: write {PHRASES[number].instead!r} instead"
+    plain = prose.masked(prose.held(text)).lower()  # `re` takes three times as long for any case
+    return tuple((found.start(), _instead(plain, found)) for found in _ANY.finditer(plain))
+
+
+def _instead(plain: str, found: re.Match[str]) -> str:
+    begin = found.start()
+    one = next(one for one in PHRASES if _whole(one.pattern).match(plain, begin))
+    return f"{found[0]!r}: write {one.instead!r} instead"

@@ -26,7 +26,7 @@ _TAGS = {
 }
 MAX_DEPTH = 40  # of mappings and lists in each other; the book's deepest have seven
 _MANY = 1_000  # the C parser calls itself for each level, and ends the process where they are many
-_LEADING = re.compile(r"^[ \t?:-]*", re.MULTILINE)
+_LEADING = re.compile(rf"^[ \t?:-]{{{_MANY + 1}}}", re.MULTILINE)
 _TOO_DEEP = f"nested more than {MAX_DEPTH} deep; make it flatter"
 _ESCAPES = {"x": 2, "u": 4, "U": 8}
 
@@ -261,9 +261,7 @@ def _composed(file: str, text: str) -> yaml.Node | None:
 
 def _refuse_depth(file: str, text: str) -> None:
     """Refuse a text that is nested too deeply for the parser, which reads it event by event."""
-    if text.count("[") + text.count("{") < _MANY and not any(
-        len(found[0]) > _MANY for found in _LEADING.finditer(text)
-    ):
+    if text.count("[") + text.count("{") < _MANY and not _LEADING.search(text):
         return
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):

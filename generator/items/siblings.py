@@ -20,7 +20,7 @@ What the item shows as further evidence (`claims:`) and stays with such a run is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from generator.content import prose
@@ -114,10 +114,16 @@ def _answering(item: Item, evidence: Evidence) -> Iterator[tuple[str, str]]:
         for leaf in answer.leaves
         if leaf.origin and leaf.origin.run
     }
-    for law, verdicts in evidence.book.laws.of_law.items():
-        for run in (one.partition("@")[2] for one in verdicts):
-            if run in answered and len(verdicts) > 1 and _holds(f"{law}@{run}", evidence):
-                yield law, run
+    laws = evidence.book.laws.of_law
+    for law, run in evidence.once("laws by run", laws, lambda: _on_several_runs(laws)):
+        if run in answered and _holds(f"{law}@{run}", evidence):
+            yield law, run
+
+
+def _on_several_runs(laws: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """The laws that were judged on more than one run, with each of these runs."""
+    several = ((law, verdicts) for law, verdicts in laws.items() if len(verdicts) > 1)
+    return [(law, one.partition("@")[2]) for law, verdicts in several for one in verdicts]
 
 
 def _answers(item: Item, evidence: Evidence) -> Iterator[Value]:

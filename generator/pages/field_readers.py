@@ -24,7 +24,7 @@ from generator.evidence.paths import Evaluation
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.pages.page import Judged, Sheet
-from generator.pages.press import Press
+from generator.pages.press import Look, Press
 from generator.pages.watched_traces import Watch, watched
 from runners.traces.records import Trace
 from runners.traces.schema import Record
@@ -84,10 +84,13 @@ class _NotingPress(Press):
     def judged(self, book: Book) -> Judged:
         return self._by_claims
 
-    def _print(self, sheets: Mapping[str, Sheet], judged: Judged) -> Iterator[ContentError]:
+    def _print(
+        self, sheets: Mapping[str, Sheet], judged: Judged, looks: Mapping[str, Look]
+    ) -> Iterator[ContentError]:
+        yield from super()._print({}, judged, looks)
         for path, sheet in sheets.items():
             with self._watch.reading() as found:
-                mistakes = list(super()._print({path: sheet}, judged))
+                mistakes = list(super()._print({path: sheet}, judged, {}))
             self._readers[path] = found
             yield from mistakes
 

@@ -1,24 +1,25 @@
-"""Pages printed on all cores: sheets in, printed pages or their mistakes out, in the same order.
+"""A book's tasks, checks and pages, done on all cores: what each found, in the order of the tasks.
 
-Each process is forked from this one, with the book and its evidence as they are, and prints some of
-the sheets. What it has evaluated ends with it, so this is for building and not for serving.
+Each process is forked from this one, with the book and its evidence as they are, and does some of
+the tasks. What it has evaluated ends with it, so this is for building and not for serving.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from generator.content.errors import ContentError, ContentErrors
 from generator.pages.page import Judged, Printed, Sheet, printed
 
-FEWEST = 24  # sheets that are worth a second process
+FEWEST = 24  # tasks that are worth a second process
 AT_A_TIME = 4  # that a process takes: those of a topic share values
-_Found = Printed | ContentErrors
+Found = Printed | list[ContentError]
+Task = Callable[[], Printed | Iterable[ContentError]]
 _Told = Printed | list[tuple[str, int, int, str]]
-_shared: tuple[Sequence[Sheet], Judged] | None = None  # what forked processes see
+_shared: Sequence[Task] = ()  # what forked processes see
 
 
 def every_core() -> int:
@@ -28,35 +29,36 @@ def every_core() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
-def print_all(sheets: Sequence[Sheet], judged: Judged, num_processes: int) -> list[_Found]:
-    """Each sheet as a page, or as the mistakes for which there is none."""
+def done(tasks: Sequence[Task], num_processes: int) -> Generator[Found, None, None]:
+    """What each task finds; whoever asks for no more leaves the rest undone."""
     global _shared  # noqa: PLW0603 - a forked process knows nothing else
-    if num_processes < 2 or len(sheets) < FEWEST:
-        return [_tried(sheet, judged) for sheet in sheets]
-    _shared = (sheets, judged)
+    if num_processes < 2 or len(tasks) < FEWEST:
+        yield from map(_found, tasks)
+        return
+    _shared = tasks
+    pool = ProcessPoolExecutor(num_processes, mp_context=multiprocessing.get_context("fork"))
     try:
-        context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(num_processes, mp_context=context) as pool:
-            told = pool.map(_of_shared, range(len(sheets)), chunksize=AT_A_TIME)
-            return [_heard(one) for one in told]
+        for told in pool.map(_of_shared, range(len(tasks)), chunksize=AT_A_TIME):
+            yield told if isinstance(told, Printed) else [ContentError(*key) for key in told]
     finally:
-        _shared = None
+        pool.shutdown(cancel_futures=True)
+        _shared = ()
 
 
-def _tried(sheet: Sheet, judged: Judged) -> _Found:
+def page(sheet: Sheet, judged: Judged) -> Found:
+    """A sheet as a page, or as the mistakes for which there is none."""
     try:
         return printed(sheet, judged)
     except ContentErrors as found:
-        return found
+        return found.errors
+
+
+def _found(task: Task) -> Found:
+    found = task()
+    return found if isinstance(found, Printed) else list(found)
 
 
 def _of_shared(place: int) -> _Told:
-    """A page as another process can take it: errors are told by their parts."""
-    assert _shared is not None
-    sheets, judged = _shared
-    found = _tried(sheets[place], judged)
-    return found if isinstance(found, Printed) else [one.key for one in found.errors]
-
-
-def _heard(told: _Told) -> _Found:
-    return told if isinstance(told, Printed) else ContentErrors(ContentError(*key) for key in told)
+    """What a task finds, as another process can take it: errors are told by their parts."""
+    found = _found(_shared[place])
+    return found if isinstance(found, Printed) else [one.key for one in found]

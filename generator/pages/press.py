@@ -11,7 +11,8 @@ items or the code that it lists have changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -50,6 +51,7 @@ SIFT = "assets/sift.css"  # what the filters of a page hide
 EVIDENCE = "evidence.md"
 PLAN = "plan.md"
 Code = tuple[tuple[str, str | None], ...]
+Look = tuple[object, hands.Task]
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,7 @@ class Press:
         """
         judged = self.judged(book)
         book = judged.evidence.book
-        files = _Files(book)
-        _raise_any(self._mistakes(files, judged.evidence))
-        pages = self._print_all(files, judged)
+        pages = self._print_all(_Files(book), judged)
         messages = {
             item: message for page in pages.values() for item, message in page.messages.items()
         }
@@ -146,44 +146,13 @@ class Press:
             self._judged = replace(self._judged, evidence=evidence)
         return self._judged
 
-    def _mistakes(self, files: _Files, evidence: Evidence) -> Iterator[ContentError]:
-        """Every mistake, looked for again only in what has changed."""
-        book = files.book
-        items = {
-            id(lesson.model): topic.items
-            for topic in book.topics
-            for lesson in topic.lessons.values()
-        }
-        for document in book.documents:
-            own = (document, items.get(id(document.model)), files.code([document]))
-            look = partial(content_checks.of_document, evidence, document)
-            yield from self._looked_for(document.source.file, own, look)
-        for topic in book.topics:
-            questions = files.questions(topic)
-            made_from = (topic.items, questions, files.code(questions))
-            yield from self._looked_for(
-                topic.id, made_from, partial(content_checks.of_writing, evidence, topic)
-            )
-        for page in book.handwritten:
-            yield from self._looked_for(
-                page.file, page, partial(content_checks.of_handwritten, evidence, page)
-            )
-
-    def _looked_for(
-        self, name: str, made_from: object, look: Callable[[], Iterable[ContentError]]
-    ) -> list[ContentError]:
-        known = self._found.get(name)
-        if known is None or known[0] != made_from:
-            known = (made_from, list(look()))
-            self._found[name] = known
-        return known[1]
-
     def _print_all(self, files: _Files, judged: Judged) -> dict[str, Printed]:
         pages: dict[str, Printed] = {}
         minutes: dict[str, int] = {}
         used_in: dict[str, tuple[str, ...]] = {}
         anchors: dict[str, dict[str, str]] = {}
         errors: list[ContentError] = []
+        looks = dict(_looks(files, judged.evidence))
         for sheets in (_sheets(files, judged), _indexes(files, minutes, used_in, anchors)):
             wanted: dict[str, Sheet] = {}
             for sheet in sheets:
@@ -191,7 +160,7 @@ class Press:
                     errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
                 else:
                     wanted[sheet.path] = sheet
-            errors += self._print(wanted, judged)
+            errors += self._print(wanted, judged, looks)
             pages |= {path: self._pages[path][1] for path in wanted if path in self._pages}
             minutes |= {path: page.minutes for path, page in pages.items()}
             anchors |= _anchors(files.book, pages)
@@ -202,17 +171,54 @@ class Press:
         self._pages = {path: kept for path, kept in self._pages.items() if path in pages}
         return pages
 
-    def _print(self, sheets: Mapping[str, Sheet], judged: Judged) -> Iterator[ContentError]:
-        """Print what has changed; gives the mistakes for which a page cannot be printed."""
+    def _print(
+        self, sheets: Mapping[str, Sheet], judged: Judged, looks: Mapping[str, Look]
+    ) -> Iterator[ContentError]:
+        """Look for mistakes and print, each only where something has changed.
+
+        Gives the mistakes for which a page cannot be printed.
+
+        Raises:
+            ContentErrors: there are others; then no page is printed.
+        """
+        unseen = {name: look for name, (of, look) in looks.items() if self._known_of(name) != of}
         kept = {path: known[0] for path, known in self._pages.items()}
         fresh = [sheet for path, sheet in sheets.items() if kept.get(path) != sheet]
-        found = hands.print_all(fresh, judged, self._num_processes)
-        for sheet, one in zip(fresh, found, strict=True):
-            if isinstance(one, Printed):
-                self._pages[sheet.path] = (sheet, one)
-            else:
-                self._pages.pop(sheet.path, None)
-                yield from one.errors
+        prints = (partial(hands.page, sheet, judged) for sheet in fresh)
+        done = hands.done([*unseen.values(), *prints], self._num_processes)
+        with closing(done):
+            for name, mistakes in zip(unseen, done, strict=False):
+                assert isinstance(mistakes, list)
+                self._found[name] = (looks[name][0], mistakes)
+            _raise_any(mistake for name in looks for mistake in self._found[name][1])
+            for sheet, one in zip(fresh, done, strict=True):
+                if isinstance(one, Printed):
+                    self._pages[sheet.path] = (sheet, one)
+                else:
+                    self._pages.pop(sheet.path, None)
+                    yield from one
+
+    def _known_of(self, name: str) -> object:
+        """What the mistakes that are known of a file or a topic were looked for in."""
+        return self._found[name][0] if name in self._found else None
+
+
+def _looks(files: _Files, evidence: Evidence) -> Iterator[tuple[str, Look]]:
+    """What looks for mistakes in each file and each topic, by name, and in what it looks."""
+    book = files.book
+    items = {
+        id(lesson.model): topic.items for topic in book.topics for lesson in topic.lessons.values()
+    }
+    for document in book.documents:
+        own = (document, items.get(id(document.model)), files.code([document]))
+        look = partial(content_checks.of_document, evidence, document)
+        yield document.source.file, (own, look)
+    for topic in book.topics:
+        questions = files.questions(topic)
+        made_from = (topic.items, questions, files.code(questions))
+        yield topic.id, (made_from, partial(content_checks.of_writing, evidence, topic))
+    for page in book.handwritten:
+        yield page.file, (page, partial(content_checks.of_handwritten, evidence, page))
 
 
 def _raise_any(errors: Iterable[ContentError]) -> None:

@@ -99,15 +99,15 @@ def add_words(entries: Sequence[dict[str, Any]], groups: Sequence[Sequence[str]]
             page and its topic.
         groups: words and phrases that mean the same.
     """
-    patterns = [[_Form.of(form) for form in group] for group in groups]
+    known = _Groups(groups)
     titles = {entry["location"]: entry["title"] for entry in entries}
     for entry in entries:
         above = " ".join(_above(entry["location"], titles))
         if above:
-            entry["above"] = " ".join([above, *_others(above, patterns)])
+            entry["above"] = " ".join([above, *known.others(above)])
         for name in ("title", "text"):
             plain = unescape(_TAG.sub(" ", entry[name]))
-            found = dict.fromkeys(_others(plain, patterns))
+            found = dict.fromkeys(known.others(plain))
             entry.pop(f"{name}_synonyms", None)
             if found:
                 entry[f"{name}_synonyms"] = " ".join(found)
@@ -134,20 +134,32 @@ class _Form(NamedTuple):
     @classmethod
     def of(cls, text: str) -> _Form:
         first = next(filter(None, _WORDS.split(text.lower())))
-        return cls(text, frozenset({first, f"{first}s"}), _pattern(text))
+        return cls(text, frozenset({first, f"{first}s"}), _pattern(text.lower()))
 
 
-def _others(text: str, groups: Sequence[Sequence[_Form]]) -> Iterator[str]:
-    """The words that mean the same as those of a text, but do not stand in it."""
-    words = set(_WORDS.split(text.lower()))
-    for group in groups:
-        said = [one for one in group if words & one.first and one.pattern.search(text)]
-        if said:
-            yield from (one.text for one in group if one not in said)
+class _Groups:
+    """Groups of forms that mean the same, found by a word that a text has."""
+
+    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
+        self._groups = [[_Form.of(form) for form in group] for group in groups]
+        self._with: dict[str, set[int]] = {}
+        for place, group in enumerate(self._groups):
+            for word in (word for one in group for word in one.first):
+                self._with.setdefault(word, set()).add(place)
+
+    def others(self, text: str) -> Iterator[str]:
+        """The words that mean the same as those of a text, but do not stand in it."""
+        text = text.lower()
+        words = set(_WORDS.split(text))
+        for place in sorted({place for word in words for place in self._with.get(word, ())}):
+            group = self._groups[place]
+            said = [one for one in group if words & one.first and one.pattern.search(text)]
+            if said:
+                yield from (one.text for one in group if one not in said)
 
 
 @lru_cache(maxsize=4096)
 def _pattern(form: str) -> re.Pattern[str]:
-    """A phrase as whole words, however its words are joined."""
-    words = [re.escape(word) for word in re.split(r"[\s_-]+", form)]
-    return re.compile(rf"(?<!\w){'[ _-]'.join(words)}s?(?!\w)", re.IGNORECASE)
+    """A phrase of small letters as whole words, however its words are joined."""
+    said = "[ _-]".join(re.escape(word) for word in re.split(r"[\s_-]+", form))
+    return re.compile(rf"{said}(?<!\w{said})s?(?!\w)")  # begins with letters, which `re` finds fast

@@ -31,8 +31,8 @@ APART = ("play",)  # a figure's own code, in a file of its own
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
 _NOT_READ = re.compile(
-    r"<(pre|svg|style|script)\b.*?</\1>"
-    r'|<details class="pb-details pb-(?:numbers|answer|backing)".*?</details>',
+    r"<(?:(pre|svg|style|script)\b.*?</\1>"
+    r'|details class="pb-details pb-(?:numbers|answer|backing)".*?</details>)',
     re.DOTALL,
 )
 
