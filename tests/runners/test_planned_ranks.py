@@ -11,13 +11,13 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from runners.planning import processes
 from runners.planning.command import main
-from tests.conftest import slowness
 from tests.runners.vision_transformer import DEPTH, MICROBATCH, NUM_MICROBATCHES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,31 +36,18 @@ def planned(capsys, words):
 @pytest.fixture(scope="module")
 def real_peaks(tmp_path_factory):
     """Peaks of real ranks, by the number of ranks; for each rank by strategy."""
-    known = {}
 
+    @cache
     def measured(ranks):
-        if ranks not in known:
-            folder = tmp_path_factory.mktemp(f"ranks{ranks}")
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            started = [
-                subprocess.Popen(
-                    [sys.executable, "-m", OWN, str(folder), str(rank), str(ranks), *STRATEGIES],
-                    cwd=ROOT,
-                    env=environment,
-                )
-                for rank in range(ranks)
-            ]
-            try:
-                ended = [one.wait(120 * slowness()) for one in started]
-            finally:
-                for one in started:
-                    one.kill()
-                    one.wait()
-            assert ended == [0] * ranks
-            known[ranks] = [
-                json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(ranks)
-            ]
-        return known[ranks]
+        folder = tmp_path_factory.mktemp(f"ranks{ranks}")
+        subprocess.run(
+            [sys.executable, "-m", OWN, str(folder), str(ranks), *STRATEGIES],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=True,
+        )
+        written = [folder / f"rank{rank}.json" for rank in range(ranks)]
+        return [json.loads(one.read_text(encoding="utf-8")) for one in written]
 
     return measured
 

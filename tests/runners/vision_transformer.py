@@ -4,7 +4,7 @@ In: a strategy. Out: the tensor bytes that each rank held at its peak. The loops
 with torch alone; nothing of `runners/planning` runs in them. Blocks are timm's: a convolution that
 embeds patches, a class token, layer scale, and attention and an MLP behind norms.
 
-python -m tests.runners.vision_transformer FOLDER RANK RANKS STRATEGY…
+python -m tests.runners.vision_transformer FOLDER RANKS STRATEGY…
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from torch.distributed.tensor.parallel import (
     RowwiseParallel,
     parallelize_module,
 )
+from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.memory import MemoryMeter
 
-WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 128, 8, 4, 4, 32, 10
+WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 128, 8, 4, 4, 32, 16
 MICROBATCH, NUM_MICROBATCHES, NUM_STEPS = 8, 2, 2
 TOKENS = (SIDE // PATCH) ** 2 + 1
 
@@ -212,7 +213,7 @@ def fsdp_keep():
 
 
 def zero1():
-    """Each parameter's state is divided among ranks; both collectives work in place."""
+    """State is divided among ranks, which divide each parameter evenly; all is in place."""
     module = VisionTransformer()
     ranks, own = dist.get_world_size(), dist.get_rank()
     shares = {p: nn.Parameter(p.detach().view(-1).chunk(ranks)[own]) for p in module.parameters()}
@@ -220,10 +221,10 @@ def zero1():
     def finish(after=False):
         for parameter, share in shares.items():
             if after:
-                dist.all_gather_into_tensor(parameter.detach().view(-1), share.detach())
+                dist.all_gather_single(parameter.detach().view(-1), share.detach())
             else:
                 whole = parameter.grad.view(-1)
-                dist.reduce_scatter_tensor(whole.chunk(ranks)[own], whole)
+                dist.reduce_scatter_single(whole.chunk(ranks)[own], whole)
                 share.grad = whole.chunk(ranks)[own]
         if after:
             module.zero_grad()
@@ -288,8 +289,8 @@ LOOPS = {
 }
 
 
-def main(folder, rank, ranks, strategies):
-    """Be one rank: train by each strategy, and write its peaks."""
+def be_rank(rank, folder, ranks, strategies):
+    """Train by each strategy, and write the peaks."""
     torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
@@ -305,4 +306,6 @@ def main(folder, rank, ranks, strategies):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    FOLDER, RANKS = sys.argv[1], int(sys.argv[2])
+    METHOD = "fork" if sys.platform == "linux" else "spawn"
+    start_processes(be_rank, (FOLDER, RANKS, sys.argv[3:]), RANKS, start_method=METHOD)
