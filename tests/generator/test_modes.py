@@ -301,6 +301,8 @@ def test_a_worked_example_goes_step_by_step_to_its_takeaway(rendered):
     assert headings(rendered[WORKED]) == [
         "1 What one copy needs", "2 What fits", "Check yourself", "Takeaway",
     ]  # fmt: skip
+    before = re.findall(r"^(.*)\n## ", rendered[WORKED], re.MULTILINE)
+    assert before == [""] * len(before)  # else Markdown takes a heading for more of the HTML above
 
 
 def test_the_table_of_a_step_holds_values_that_open(rendered, runs):
