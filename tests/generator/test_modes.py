@@ -313,7 +313,7 @@ def test_the_table_of_a_step_holds_values_that_open(rendered, runs):
         assert found[name] == [
             str(units.printed(one, units.BYTES, AS_RULED)).replace("\u00a0", " ") for one in told
         ]
-    assert 'href="../../evidence/tiny_memory.html#run-tiny_memory-halves"' in rendered[WORKED]
+    assert 'href="../../evidence/tiny_memory.html#halves"' in rendered[WORKED]
 
 
 def test_what_answers_the_question_of_a_step_waits_for_it(rendered, lessons):
