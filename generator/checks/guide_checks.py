@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
 from generator.content.guide import GuideFile, edges_below
+from generator.content.shelf import missing_run
 from generator.items import evidence_checks
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     yield from _ways(document)
     yield from _rings(document)
     lessons = {f"{topic.id}/{mode}" for topic in evidence.book.topics for mode in topic.lessons}
+    for position, one in enumerate(guide.techniques):
+        problem = missing_run(evidence.book.traces, one.planned) if one.planned else None
+        if problem:
+            yield document.error(("techniques", position, "planned"), problem)
     for at, edge in guide.edges:
         if edge.lesson.page not in lessons:
             message = f"no lesson {edge.lesson.page!r}{nearest(edge.lesson.page, lessons)}"

@@ -12,7 +12,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from generator.content.words import ClaimId, Id, Line, Prose, Written
+from generator.content.words import ClaimId, Id, Line, Prose, RunPath, Written
 from generator.content.yaml_source import Path
 
 Page = Annotated[
@@ -78,12 +78,18 @@ class SymptomGroup(Written):
 
 
 class Technique(Written):
-    """What helps, and what it costs; `claims` back the cost."""
+    """What helps, and what it costs.
+
+    Attributes:
+        claims: what backs the cost.
+        planned: the simulation on the Plan pages that shows it, where there is one.
+    """
 
     id: Id
     name: Line
     costs: Line
     claims: list[ClaimId] = []
+    planned: RunPath | None = None
 
 
 class GuideFile(Written):
