@@ -23,7 +23,7 @@ FILE = "guide.yml"
         ("[halves-complete]", "[halves-compleat]", "13:22: no claim"),
         ("use: split", "use: splitt", "15:18: no technique 'splitt'; did you mean 'split'?"),
         ("continue_at: copies-differ", "continue_at: copies", "20:26: no symptom 'copies'"),
-        ("averaging/why, section: One", "averaging/wyh, section: One", "19:28: no lesson"),
+        ("averaging/why, section: What came", "averaging/wyh, section: What came", "19:28: no lesson"),
         ("use: average", "use: split", "43:9: no edge leads to 'average'; name it under use:"),
         ("            use: split\n", "", "11:13: edges: an edge leads on by use, edges or"),
         ("use: split", "use: split\n            continue_at: copies-differ", "11:13: "),
@@ -45,12 +45,12 @@ def test_mistakes_are_told_with_their_place(copy, old, new, error):
 
 
 def test_a_section_that_its_lesson_does_not_have_is_refused_when_pages_are_printed(copy):
-    copy.edit(FILE, "section: One process", "section: Two processes")
+    copy.edit(FILE, "section: What came before", "section: What came next")
     with pytest.raises(ContentErrors) as refused:
         rendering.render(copy.load())
     assert [str(one) for one in refused.value.errors] == [
-        "content/guide.yml:19:52: averaging/why has no section 'Two processes'; "
-        "did you mean 'One process'?"
+        "content/guide.yml:19:52: averaging/why has no section 'What came next'; "
+        "did you mean 'What came before'?"
     ]
 
 
@@ -87,7 +87,7 @@ def test_the_page_leads_from_each_symptom_to_claims_runs_and_lessons(book):
     assert 'id="technique-split"' in page
     assert 'href="#symptom-copies-differ"' in page
     assert 'id="symptom-copies-differ"' in page
-    assert 'href="topics/averaging/why.html#when-a-copy-does-not-fit"' in page
+    assert 'href="topics/averaging/why.html#when-not-to-use-it"' in page
     assert 'href="evidence/tiny_memory.html#run-tiny_memory-halves_budget"' in page
     assert "evidence/tiny_memory.html#claim-halves-complete" in page
 

@@ -21,6 +21,7 @@ EVERY_KIND_OF_FILE = [
     "topics/averaging/quiz.yml", "topics/averaging/learn.yml", "topics/averaging/why.yml",
     "topics/averaging/trace.yml", "topics/averaging/try.yml", "topics/averaging/cost.yml",
     "topics/averaging/recall.yml", "topics/averaging/worked.yml", "guide.yml",
+    "plan.yml",
     "topics/asking/topic.yml", "topics/asking/quiz.yml", "topics/asking/challenge.yml",
     "topics/asking/recall.yml", "glossary.yml",
 ]  # fmt: skip
