@@ -23,7 +23,7 @@ FILE = "guide.yml"
         ("[halves-complete]", "[halves-compleat]", "13:22: no claim"),
         ("use: split", "use: splitt", "15:18: no technique 'splitt'; did you mean 'split'?"),
         ("continue_at: copies-differ", "continue_at: copies", "20:26: no symptom 'copies'"),
-        ("averaging/why, section: What came", "averaging/wyh, section: What came", "19:28: no lesson"),
+        ("why, section: What came", "wyh, section: What came", "19:28: no lesson"),
         ("use: average", "use: split", "43:9: no edge leads to 'average'; name it under use:"),
         ("            use: split\n", "", "11:13: edges: an edge leads on by use, edges or"),
         ("use: split", "use: split\n            continue_at: copies-differ", "11:13: "),
