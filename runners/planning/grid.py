@@ -68,6 +68,9 @@ _NUMBERS: tuple[dict[str, object], ...] = (
     {"optimizer": "adam8bit"},
 )
 GRIDS = {
+    "gpt2-124m": Plan(
+        8, _states(1024, 8, _CHECKPOINTED, *_NUMBERS, {"sequence": 512}, {"devices": 1})
+    ),
     "llama-8b": Plan(1, _states(4096, 8, _CHECKPOINTED)),
 }  # fmt: skip
 

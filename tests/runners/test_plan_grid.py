@@ -228,8 +228,9 @@ def test_ddp_sums_every_gradient_once_and_reserves_at_least_what_it_allocates(co
             assert sum(rank.at_peak.model_dump().values()) == rank.peak_bytes
         if row.strategy == "ddp":
             width = 2 if row.state.precision == "bf16-mixed" else 4
-            (call,) = row.ranks[0].calls
-            assert (call.operation, call.axis) == ("all_reduce", "data")
+            # Beside it DDP broadcasts buffers: the angles of rotary positions.
+            (call,) = (one for one in row.ranks[0].calls if one.operation == "all_reduce")
+            assert call.axis == "data"
             assert call.bytes == width * committed.num_parameters
 
 

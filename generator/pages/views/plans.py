@@ -58,6 +58,8 @@ class Planned:
     """One model's page."""
 
     grid: Grid
+    parameters: Markup
+    microbatch: Markup
     figure: FigureOnPage
     left_out: tuple[LeftOutRow, ...]
 
@@ -117,10 +119,12 @@ def planned(name: str, folio: Folio) -> Planned:
     shown = folio.book.traces[name]
     assert shown.grid is not None
     folio.text.unmarked = "simulated"  # the page says it once, of all its numbers
-    words = _plan(folio).words.strategies
+    words, first = _plan(folio).words.strategies, next(iter(shown.trace.runs))
     rows = {(one.strategy, one.state.devices, one.reason) for one in shown.grid.left_out}
     return Planned(
         grid=shown.grid,
+        parameters=folio.cell(f"{name}.{first}.settings.num_parameters"),
+        microbatch=folio.cell(f"{name}.{first}.settings.microbatch"),
         figure=figures.draw(_figure(shown, folio), folio),
         left_out=tuple(
             LeftOutRow(folio.line(words.get(strategy, strategy)), devices, reason)

@@ -88,7 +88,7 @@
     const cells = Array.from(row.children).map((cell) => cell.textContent);
     const named = this.groups.length;
     const names = head.slice(0, named).map((name, n) => name + ": " + cells[n]);
-    const fact = all(row, "th").length + 1;
+    const fact = all(row, "th").length + (this.root.matches("figure") ? 1 : 0); // behind its run
     return names.concat(head[fact] + ": " + cells[fact]).join("; ");
   };
 

@@ -1,0 +1,113 @@
+"""Committed plans in a book: their values, claims over them, pages, and files that are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from generator.__main__ import main
+from generator.content.shelf import is_stale
+from generator.evidence import falsify, verdicts
+from generator.evidence.evaluation import Evidence
+from generator.pages.press import Press
+
+HELD = "plan_tiny.fsdp_on_4.ranks[0].memory.phases['held']"
+CLAIMS = """\
+claims:
+  - id: plan-shares
+    kind: law
+    for: [plan_tiny.single_on_4, plan_tiny.fsdp_on_4]
+    says: Between steps a rank holds its share of the tensor bytes of the whole state.
+    predicted: 4 * cited['fp32-width'] * run.settings.num_parameters / RANKS
+    observed: run.ranks[0].memory.phases['held']
+    tolerance: {relative: 0.05}
+    source: fp32-width
+"""
+
+
+def test_a_value_of_a_plan_is_simulated_with_its_unit_its_run_and_its_command(evidence):
+    value = evidence.value(HELD)
+    grid = json.loads((evidence.book.root / "content" / "plans" / "tiny.json").read_text())
+    row = next(one for one in grid["rows"] if one["strategy"] == "fsdp")
+    assert (value.number, value.kind, str(value.unit)) == (
+        row["ranks"][0]["between_steps_bytes"], "simulated", "bytes",
+    )  # fmt: skip
+    assert value.origin.run == "fsdp_on_4"
+    assert value.machines == frozenset()
+    assert evidence.value("plan_tiny.fsdp_on_4.settings.num_ranks").kind == "given"
+    assert evidence.again("plan_tiny").endswith("runners reproduce plan_tiny")
+
+
+def test_a_formula_may_mix_a_plan_with_what_a_machine_measured(evidence):
+    value = evidence.value(f"{HELD} / tiny_memory.whole.ranks[0].memory.peak_bytes")
+    assert value.kind == "computed"
+    assert value.machines == {"reference-frozen"}
+
+
+def test_a_sentence_may_not_name_a_run_that_was_not_simulated(copy):
+    copy.append("plan.yml", "")
+    copy.edit("plan.yml", "Choose a model.", "It holds {{ plan_tiny.ddp_on_4.ranks[0].rank }}.")
+    (error,) = copy.errors()
+    assert "plan.yml:4" in error
+    assert "plan_tiny has no run 'ddp_on_4'" in error
+
+
+def test_a_law_over_plans_is_judged_and_can_be_made_false(copy):
+    text = CLAIMS.replace("RANKS", "run.settings.num_ranks")
+    (copy.content / "claims" / "plans.yml").write_text(text.replace("plan_tiny.single_on_4, ", ""))
+    book = copy.load()
+    evidence = Evidence(book)
+    claim = next(one for one in book.claims if one.startswith("plan-shares"))
+    outcome = evidence.outcome(claim)
+    assert outcome.verdict == "holds"
+    assert outcome.runs == ("plan_tiny.fsdp_on_4",)
+    change = falsify.falsifier(evidence, book.claims[claim])
+    assert change.field.startswith("plan_tiny.fsdp_on_4.")
+    page = Press().printed(book)["plan/tiny.md"].decode()
+    assert f'id="claim-{claim}"' in page
+    assert "on one of four ranks" in page
+
+
+def test_a_law_over_plans_that_does_not_hold_is_a_problem_of_the_book(copy):
+    (copy.content / "claims" / "plans.yml").write_text(CLAIMS.replace("RANKS", "2"))
+    book = copy.load()
+    lines = verdicts.problems(book, Evidence(book))
+    assert sum("law plan-shares" in line for line in lines) == 2
+
+
+def test_the_page_of_a_model_has_a_row_for_each_run_and_a_drawing_for_each_state(book):
+    press = Press()
+    page = press.printed(book)["plan/tiny.md"].decode()
+    for name in book.traces["plan_tiny"].trace.runs:
+        assert f'id="{name}"' in page
+        assert f'id="run-plan_tiny-{name}"' in page
+        assert f"<code>plan_tiny.{name}</code>" in page
+    assert "assets/figures/plan-tiny-plan.js" in press.assets
+    assert page.count("tensor-parallel ranks do not divide") == 1  # left out
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text[:-40], "not a whole JSON file"),
+        (lambda text: text.replace('"peak_bytes":', '"peak_bytes":2', 1), "rows: cut or edited"),
+        (lambda text: text.replace('"microbatch"', '"microbatches"', 1), "microbatch"),
+    ],
+)
+def test_a_cut_or_edited_file_is_one_located_line_and_exit_code_2(copy, change, said, capsys):
+    path = copy.content / "plans" / "tiny.json"
+    path.write_text(change(path.read_text()))
+    assert main(["check", "--content", str(copy.content)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    located = [line for line in lines if "plans/tiny.json" in line]
+    assert len(located) == 1
+    assert said in located[0]
+
+
+def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(copy):
+    copy.edit("plans/tiny.json", '"code": "', '"code": "0')
+    book = copy.load(is_stale=is_stale)
+    lines = verdicts.problems(book, Evidence(book))
+    (line,) = (one for one in lines if "plans/tiny.json" in one)
+    assert "python -m runners plan tiny --grid" in line

@@ -1,0 +1,144 @@
+"""The Plan pages: choosing a state and a device, what a table shows, links to runs, weight."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+
+import pytest
+
+MOST_BYTES = 60_000  # of what the page of a model loads beyond those that all pages load
+PAGE = "plan/llama_8b.html"
+RUN = "plan_llama_8b.fsdp_on_8"
+
+
+def _models(site):
+    return sorted(path for path in (site / "plan").glob("*.html") if path.stem != "published")
+
+
+def test_every_committed_grid_has_its_page_and_the_first_page_leads_there(built_site):
+    files = {path.stem for path in (built_site / "plans").glob("*.json")} - {"plan_published"}
+    assert files == {f"plan_{path.stem}" for path in _models(built_site)}
+    first = (built_site / "plan.html").read_text()
+    for path in _models(built_site):
+        assert f'href="plan/{path.name}"' in first
+
+
+def test_a_model_is_light(built_site):
+    """The drawings of all states as they are, and the page as it is sent."""
+    for path in _models(built_site):
+        html = path.read_text()
+        script = (path.parent / re.search(r'data-play="([^"]+)"', html)[1]).resolve()
+        sent = len(gzip.compress(path.read_bytes(), 9))
+        assert script.stat().st_size < MOST_BYTES, path
+        assert sent + len(gzip.compress(script.read_bytes(), 9)) < MOST_BYTES, path
+
+
+def test_no_page_lists_a_state_that_was_not_simulated(built_site):
+    for path in _models(built_site):
+        grid = json.loads((built_site / "plans" / f"plan_{path.stem}.json").read_text())
+        rows = re.findall(r'<tr data-state="\d+" id="(\w+)"', path.read_text())
+        assert len(rows) == len(set(rows)) == len(grid["rows"])
+
+
+class Plan:
+    """The page of one model."""
+
+    def __init__(self, page):
+        self.page, self.root = page, page.locator("#figure-plan")
+        page.wait_for_function("document.querySelector(`script[src*='-plan.js']`)")
+
+    def option(self, name):
+        exactly = re.compile(rf"^{re.escape(name)}$")
+        return self.root.locator("fieldset label").filter(has_text=exactly).first
+
+    def device(self, name):
+        return self.root.locator("[data-lines] label").filter(has_text=re.compile(rf"^{name}\s"))
+
+    def said(self):
+        return self.root.locator("output").text_content()
+
+    def over(self):
+        return self.root.locator("svg.pb-wide .pb-fails").count()
+
+    def rows(self):
+        return [r.get_attribute("id") for r in self.root.locator("tbody tr:visible").all()]
+
+
+@pytest.fixture
+def opened(built_site, open_page):
+    def made(page=PAGE, **options):
+        options = {"viewport": {"width": 1280, "height": 900}} | options
+        return Plan(open_page(built_site / page, **options))
+
+    return made
+
+
+@pytest.mark.browser
+def test_a_device_moves_the_line_and_counts_the_strategies_that_fit(opened):
+    plan = opened()
+    needs = [
+        float(one.get_attribute("data-need"))
+        for one in plan.root.locator("svg.pb-wide [data-need]").all()
+    ]
+    for name, gib in (("A10", 24), ("A100", 40), ("H100", 80), ("H200", 141)):
+        plan.device(name).click()
+        fitting = sum(need <= gib for need in needs)
+        assert f"{gib} GiB: {fitting} of {len(needs)} ranks fit" in plan.said()
+        assert plan.over() == len(needs) - fitting
+    plan.root.locator("[data-lines] input").first.focus()
+    plan.page.keyboard.press("ArrowRight")
+    assert plan.said().startswith("40 GiB")
+
+
+@pytest.mark.browser
+def test_a_choice_shows_its_state_and_its_rows_and_keeps_the_line(opened):
+    plan = opened()
+    plan.device("A100").click()
+    before = plan.rows()
+    plan.option("every layer").click()
+    plan.page.wait_for_function(
+        "document.querySelector('#figure-plan tbody tr.pb-other#fsdp_on_8')"
+    )
+    assert plan.rows() == [f"{one}_checkpointed" for one in before]
+    assert plan.said().startswith("40 GiB")
+
+
+@pytest.mark.browser
+def test_a_number_opens_to_its_simulation_and_the_command_that_repeats_it(opened):
+    plan = opened()
+    plan.page.locator("#fsdp_on_8 a[data-v]").first.click()
+    box = plan.page.locator(".pb-source")
+    assert "simulated, not run at this size" in box.text_content()
+    assert f"runners reproduce '{RUN}.ranks[0].measures.reserved_bytes'" in box.text_content()
+    assert box.locator("a[href$='plans/plan_llama_8b.json']").count() == 1
+    run = box.locator("a[href$='plan/llama_8b.html#fsdp_on_8']")
+    assert run.text_content() == "fsdp_on_8"
+
+
+@pytest.mark.browser
+def test_a_link_to_a_run_of_another_state_shows_its_row(built_site, open_page):
+    page = open_page(built_site / PAGE)
+    page.goto(f"{(built_site / PAGE).as_uri()}#fsdp_on_8_checkpointed")
+    page.reload()
+    assert page.locator("#fsdp_on_8_checkpointed").is_visible()
+
+
+@pytest.mark.browser
+def test_without_a_script_every_state_is_in_the_table(built_site, open_page):
+    page = open_page(built_site / PAGE, java_script_enabled=False)
+    root = page.locator("#figure-plan")
+    assert root.locator("tbody tr:visible").count() == root.locator("tbody tr").count() > 10
+    assert not root.locator("form").is_visible()
+    assert root.locator("svg").first.is_visible()
+
+
+@pytest.mark.browser
+def test_on_a_phone_nothing_is_cut_off_and_fingers_reach_every_choice(opened):
+    plan = opened(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    assert plan.page.evaluate("document.documentElement.scrollWidth") <= 390
+    for label in plan.root.locator("fieldset label").all():
+        assert label.bounding_box()["height"] >= 24
+    plan.device("A100").tap()
+    assert plan.said().startswith("40 GiB")
