@@ -7,6 +7,7 @@ simulated again after the others, until all are through.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import pickle
 import resource
@@ -38,6 +39,8 @@ Answer = dict[int, RankLog] | str  # the logs of the ranks that differ, or why t
 def prepare() -> None:
     """Load what ranks use, once, before any is forked."""
     preload()
+    importlib.import_module("torch.distributed.optim")  # scripts functions, which takes long
+    importlib.import_module("torch.distributed.pipelining")
     with ValuelessMode():
         layer = torch.nn.Linear(4, 4)
         update = torch.optim.Adam(layer.parameters(), fused=True)
