@@ -48,6 +48,7 @@ _SHARED = (
 _NO_HOME = HomeFile.model_construct()  # what a page holds that has nothing of the home page
 TAKEN = "the book has a page of this name already; choose another"
 SIFT = "assets/sift.css"  # what the filters of a page hide
+TREE = "assets/guide.css"  # how the guide draws its tree
 EVIDENCE = "evidence.md"
 PLAN = "plan.md"
 Code = tuple[tuple[str, str | None], ...]
@@ -356,6 +357,7 @@ def _indexes(
         yield Sheet(
             "guide.md", "guide.md.j2", replace(bare, guide=book.guide), book.guide.title,
             book.guide.about, "content/guide.yml", anchors=dict(anchors), has_toc=True,
+            styles=(TREE,),
         )  # fmt: skip
     for page in book.handwritten:
         yield Sheet(

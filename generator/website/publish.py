@@ -54,7 +54,6 @@ COMPONENTS = (
     "lesson",
     "calculator",
     "indexes",
-    "guide",
     "evidence",
     "filters",
     "foot",
