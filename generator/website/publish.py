@@ -214,7 +214,9 @@ def timelines(book: Book) -> dict[str, bytes]:
 
 
 def _asset(path: Path) -> bytes:
-    """A file as pages load it: scripts without comments and idle space."""
+    """A file as pages load it: scripts and style sheets without comments and idle space."""
+    if path.suffix == ".css":
+        return _without_comments(path.read_text(encoding="utf-8"))
     if path.suffix != ".js":
         return path.read_bytes()
     return _lean(path.read_text(encoding="utf-8"))
@@ -228,7 +230,11 @@ def _lean(script: str) -> bytes:
 def style() -> bytes:
     """The components as one style sheet, without comments and idle space."""
     sheets = [(STYLES / f"{name}.css").read_text(encoding="utf-8") for name in COMPONENTS]
-    lines = _COMMENT.sub("", "".join(sheets)).splitlines()
+    return _without_comments("".join(sheets))
+
+
+def _without_comments(sheet: str) -> bytes:
+    lines = _COMMENT.sub("", sheet).splitlines()
     return "".join(f"{line.strip()}\n" for line in lines if line.strip()).encode()
 
 
