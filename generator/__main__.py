@@ -157,7 +157,7 @@ def _check(options: argparse.Namespace) -> int:
     from generator.pages.press import Press
 
     book = load(options.content, options.machine)
-    press = Press(is_authors=True)
+    press = Press()
     press.printed(book)  # some mistakes show only on a page, such as an answer above its question
     judged = press.judged(book)
     evidence = judged.evidence

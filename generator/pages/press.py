@@ -81,15 +81,13 @@ def _base(book: Book) -> Base:
 class Press:
     """Prints one book after another."""
 
-    def __init__(self, num_processes: int = 1, *, is_authors: bool = False) -> None:
+    def __init__(self, num_processes: int = 1) -> None:
         """Begin.
 
         Args:
             num_processes: that print at the same time; with several, what they evaluate is lost.
-            is_authors: print only pages with an author, who alone can mend what is wrong in them.
         """
         self._num_processes = num_processes
-        self._is_authors = is_authors
         self._base: Base | None = None
         self._judged: Judged | None = None
         self._found: dict[str, tuple[object, list[ContentError]]] = {}
@@ -155,16 +153,14 @@ class Press:
         used_in: dict[str, tuple[str, ...]] = {}
         anchors: dict[str, dict[str, str]] = {}
         errors: list[ContentError] = []
-        taken: set[str] = set()
         looks = dict(_looks(files, judged.evidence))
         for sheets in (_sheets(files, judged), _indexes(files, minutes, used_in, anchors)):
             wanted: dict[str, Sheet] = {}
             for sheet in sheets:
-                if sheet.path in taken:
+                if sheet.path in pages or sheet.path in wanted:
                     errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
-                elif sheet.source or not self._is_authors:
+                else:
                     wanted[sheet.path] = sheet
-                taken.add(sheet.path)
             errors += self._print(wanted, judged, looks)
             pages |= {path: self._pages[path][1] for path in wanted if path in self._pages}
             minutes |= {path: page.minutes for path, page in pages.items()}

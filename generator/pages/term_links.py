@@ -17,7 +17,7 @@ from generator.content.glossary import Term
 
 PAGE = "glossary"
 _TAG = re.compile(r"(<[^>]+>)")
-_UNLINKED = re.compile(r"</?(?:a|button|code|pre)\b")
+_UNLINKED = frozenset({"a", "button", "code", "pre"})
 
 
 class TermLinks:
@@ -42,7 +42,8 @@ class TermLinks:
         depth, parts = 0, _TAG.split(html)
         for position, part in enumerate(parts):
             if part.startswith("<"):
-                depth += (-1 if part[1] == "/" else 1) if _UNLINKED.match(part) else 0
+                name = re.sub(r"\W.*", "", part.lstrip("</"), flags=re.DOTALL)
+                depth += (-1 if part.startswith("</") else 1) if name in _UNLINKED else 0
             elif depth == 0:
                 parts[position] = self._pattern.sub(self._link, part)
             elif part.lower() in self._ids:

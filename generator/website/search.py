@@ -29,8 +29,8 @@ _CLASSES = (
 _KEPT_BACK = re.compile(
     r"<(?:(details|svg|table|select|noscript|pre)\b"
     r'|(button)\b(?![^<>]*\bclass="pb-value\b)'
-    r"|(\w+)\b[^<>]*\s(?:data-(?:search-exclude|after)\b"
-    rf'|class="(?:[^"]*\s)?pb-(?:{"|".join(_CLASSES)})[\s"]))'
+    r"|(\w+)\b[^<>]*\sdata-(?:search-exclude|after)\b"
+    rf'|(\w+)\b[^<>]*\sclass="(?:[^"]*\s)?pb-(?:{"|".join(_CLASSES)})[\s"])'
 )
 _WAITS = re.compile(r'<(?:details\b|\w+\b[^<>]*\s(?:data-after\b|class="[^"]*pb-option\b))')
 _INLINE = re.compile(r"</?(?:a|abbr|b|button|em|i|small|span|strong|wbr)\b[^<>]*>")

@@ -71,7 +71,15 @@ GRIDS = {
     "gpt2-124m": Plan(
         8, _states(1024, 8, _CHECKPOINTED, *_NUMBERS, {"sequence": 512}, {"devices": 1})
     ),
-    "llama-8b": Plan(1, _states(4096, 8, _CHECKPOINTED)),
+    "llama-1b": Plan(1, _states(4096, 8, _CHECKPOINTED)),
+    "llama-8b": Plan(
+        1,
+        _states(
+            4096, 8, _CHECKPOINTED, {"precision": "fp32"}, {"devices": 64},
+            {"devices": 64, **_CHECKPOINTED}, {"optimizer": "sgd"},
+        ),
+    ),
+    "llama-70b": Plan(1, _states(4096, 64)),
 }  # fmt: skip
 
 

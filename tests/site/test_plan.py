@@ -142,3 +142,18 @@ def test_on_a_phone_nothing_is_cut_off_and_fingers_reach_every_choice(opened):
         assert label.bounding_box()["height"] >= 24
     plan.device("A100").tap()
     assert plan.said().startswith("40 GiB")
+
+
+def test_published_numbers_lead_to_their_source_and_misses_say_why(built_site):
+    html = (built_site / "plan" / "published.html").read_text()
+    plans = json.loads((built_site / "plans" / "plan_published.json").read_text())
+    rows = [(row, peak) for row in plans["rows"] for peak in row["peaks"]]
+    assert html.count('class="pb-number pb-does-not-hold"') == sum(
+        bool(peak["explained"]) for _, peak in rows
+    )
+    assert html.count("https://github.com/") >= len(rows)
+    for row in plans["rows"]:
+        assert f'id="{row["id"].replace("-", "_").replace(".", "_")}"' in html
+    sources = json.loads(re.search(r'id="pb-sources"[^>]*>(.*?)</script>', html, re.DOTALL)[1])
+    kinds = [one[1] for one in sources["values"]]
+    assert kinds.count(3) == kinds.count(4) == len(rows)  # simulated, and cited

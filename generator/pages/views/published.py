@@ -38,7 +38,6 @@ class PublishedRow:
     """
 
     run: str
-    id: str
     case: str
     url: str
     source: str
@@ -50,7 +49,6 @@ class PublishedRow:
     error: Markup
     misses: bool
     note: str | None
-    num_kinds: int
     is_first: bool
 
 
@@ -93,7 +91,6 @@ def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
             folio.run(f"{EXPERIMENT}.{run_of(row.id)}")
             yield PublishedRow(
                 run=run_of(row.id),
-                id=row.id,
                 case=row.case,
                 url=folio.book.references[reference_of(row.id, peak.kind)].url,
                 source=row.repository,
@@ -107,7 +104,6 @@ def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
                 else folio.text.shown_alike(off.shown(way="percent"), OFF, OFF_SAYS),
                 misses=misses,
                 note=(row.reason or peak.explained) if misses else None,
-                num_kinds=len(row.peaks),
                 is_first=position == 0,
             )
 

@@ -1,0 +1,78 @@
+"""The committed simulations of published measurements, against the rows and against a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from runners.planning import published_file, published_rows
+from runners.planning.processes import answers
+from runners.plans.published import published
+from runners.traces import published_plans
+from runners.traces.files import TraceError, read_published
+
+AGAIN = "megatron-small-tp2-sp-cp2-ddp"
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return read_published(published_file.PATH)
+
+
+def test_every_published_peak_is_there_as_published_and_none_is_stale(committed):
+    assert committed.code == published_plans.code_digest()
+    stated = [
+        (row.id, one.kind, row.bytes_of(one.kind), row.source.commit)
+        for row in published().rows
+        for one in row.measured
+        if one.moment == "peak"
+    ]
+    assert stated == [
+        (row.id, peak.kind, peak.measured_bytes, row.commit)
+        for row in committed.rows
+        for peak in row.peaks
+    ]
+
+
+def errors(committed, *kinds):
+    return {
+        (row.id, one.kind): one.simulated_bytes / one.measured_bytes - 1
+        for row in committed.rows
+        for one in row.peaks
+        if one.kind in kinds
+    }
+
+
+def test_medians_are_as_small_as_the_plan_promises(committed):
+    for kinds, most in ((("allocated", "active"), 0.05), (("reserved",), 0.10)):
+        assert median(map(abs, errors(committed, *kinds).values())) <= most
+
+
+def test_each_miss_and_nothing_else_has_an_explanation(committed):
+    missing = {
+        key
+        for key, error in errors(committed, "allocated", "active", "reserved").items()
+        if abs(error) > committed.most_error
+    }
+    assert missing == {(r.id, p.kind) for r in committed.rows for p in r.peaks if p.explained}
+    assert missing
+
+
+def test_a_row_comes_out_the_same_today(committed, tmp_path):
+    (row,) = (one for one in published().rows if one.id == AGAIN)
+    (answer,) = answers([published_rows.question(row)], 1, folder=tmp_path)
+    (again,) = published_rows.compared([answer], [row])
+    (kept,) = (one for one in committed.rows if one.id == AGAIN)
+    assert [one.simulated_bytes for one in kept.peaks] == [again.simulated]
+
+
+def test_a_cut_file_is_refused_in_one_line(committed, tmp_path):
+    path = Path(tmp_path / published_plans.FILE)
+    text = published_file.PATH.read_text(encoding="utf-8")
+    path.write_text(text.replace('"simulated_bytes":', '"simulated_bytes":1', 1), encoding="utf-8")
+    with pytest.raises(TraceError, match="rows: cut or edited") as refused:
+        read_published(path)
+    assert str(refused.value).startswith(str(path))
+    assert read_published(tmp_path / "none.json") is None
