@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Found = tuple[Path, str]
 NUM_KINDS_TO_SOLVE = 4
+_DRAW_MEMORY = frozenset({"memory_bars", "mental_model", "under_the_hood"})  # kinds of figures
 RESERVED = frozenset({"run", "other", "machine", "cited", *CALLS})
 _ITEM_KEYS = frozenset(
     {"commit", "question", "quiz", "guess", "checks", "item", "leave_out"}
@@ -53,14 +54,24 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
     for key in ("quiz", "checks"):
         yield from _repeated(key, getattr(model, key, ()))
     for position, figure in enumerate(drawn):
-        if figure.growth:
-            for field, message in growth.faults(evidence, figure.growth):
-                yield ("figures", position, "growth", field), message
-        for path, message in play_states.faults(figure, evidence):
+        for path, message in _drawn(evidence, figure):
             yield ("figures", position, *path), message
     for kind, check in _BY_MODE.items():
         if isinstance(model, kind):
             yield from check(evidence, model, topic)
+
+
+def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
+    """What keeps a figure from showing what its kind shows, at a path below the figure."""
+    if figure.growth:
+        for field, message in growth.faults(evidence, figure.growth):
+            yield ("growth", field), message
+    yield from play_states.faults(figure, evidence)
+    for position, name in enumerate(figure.runs if figure.kind in _DRAW_MEMORY else ()):
+        run = evidence.book.run(name)
+        if run and run.status == "completed" and not all(one.memory for one in run.ranks):
+            message = f"{name} records no memory, so the figure would show empty ranks"
+            yield ("runs", position), f"{message}; name a run that is metered"
 
 
 def _short_names(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
