@@ -195,7 +195,10 @@ class Folio:
         if "num_forward_sums" in run.settings:  # of `tensor_parallel`, which splits no batch
             return str(self.ui["strategies"]["tensor_parallel"])
         words: dict[str, str] = self.ui["strategies"]
-        return words.get(run.strategy, run.strategy.replace("_", " "))
+        axes = [
+            part.partition(".")[0] for part in run.strategy.split("+")
+        ]  # of a plan: fsdp.4+tp.2
+        return " × ".join(words.get(one, one.replace("_", " ")) for one in axes)
 
 
 def breakable(name: str) -> Markup:

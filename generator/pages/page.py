@@ -66,6 +66,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 VARIANTS = "assets/variants"
 SUMMARY = "summary.md.j2"
+PLANNED = "planned.md.j2"
 _VALUE_AND_MARK = re.compile(
     r'<a class="pb-value[^>]*>[^<]*(?:<small[^<]*</small>)?</a>(?:[.,;:!?)\]”%]|’s)+'
 )
@@ -212,7 +213,9 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         machines=frame.machines(found, book),
         notices=frame.notices(folio, found),
         boost=search_rank.boost(sheet.template),
-        title=says(sheet.heading),
+        title=plans.title(sheet.experiment, folio)
+        if sheet.template == PLANNED
+        else says(sheet.heading),
         description=_shortened(plain(says(sheet.about)) if sheet.about else ""),
     )
     items = topic.items if topic and book.is_reference else {}

@@ -17,12 +17,19 @@ from typing import Any
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
-from runners.planning import grid
+from runners.planning import grid, published_file
 from runners.plans.experiment import find, names, on_device
-from runners.traces import machine
+from runners.traces import machine, published_plans
 from runners.traces.compare import compare
 from runners.traces.fields import NAMES, Key, at, below, in_words, measure_of, steps_of
-from runners.traces.files import is_stale, machine_folders, read, read_grid, read_machine
+from runners.traces.files import (
+    is_stale,
+    machine_folders,
+    read,
+    read_grid,
+    read_machine,
+    read_published,
+)
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.plan_grid import is_stale as is_stale_plan
@@ -95,7 +102,7 @@ def reproduce(
     verdicts: list[bool] = []
     for one in wanted:
         if one.page.machine is None:
-            verdicts += _compared(one, grid.again(one.page.trace.experiment, one.runs), say)
+            verdicts += _compared(one, _simulated(one), say)
     if any(one.page.machine for one in wanted):
         with alone(), Launcher(machine.device_kind()) as launcher:
             for one in wanted:
@@ -165,7 +172,17 @@ def _page(experiment: str, folder: Path) -> Page:
     return Page(read(path), read_machine(folder))
 
 
+def _simulated(wanted: Requested) -> dict[str, Run]:
+    name = wanted.page.trace.experiment
+    if name == published_plans.EXPERIMENT:
+        return published_file.again(wanted.runs)
+    return grid.again(name, wanted.runs)
+
+
 def _planned(experiment: str) -> Page:
+    rows = read_published(published_file.PATH)
+    if rows and experiment == published_plans.EXPERIMENT:
+        return Page(published_plans.as_trace(rows), None)
     plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
     if experiment not in plans:
         known = ", ".join(plans) or "none yet"
@@ -280,13 +297,18 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
 
 def _notes(page: Page) -> Iterator[str]:
     """What else than chance may keep the values apart."""
-    has_changed = is_stale_plan if page.machine is None else is_stale
-    if has_changed(page.trace):
+    if _is_stale(page):
         yield f"note: the code of {page.trace.experiment} has changed since the page was measured"
     there, here = _there(page), _here()
     for name, was in there.items():
         if was != here[name]:
             yield f"note: {name} was {was} there, is {here[name]} here"
+
+
+def _is_stale(page: Page) -> bool:
+    if page.trace.experiment == published_plans.EXPERIMENT:
+        return page.trace.code.digest != published_plans.code_digest()
+    return is_stale_plan(page.trace) if page.machine is None else is_stale(page.trace)
 
 
 def _there(page: Page) -> dict[str, str]:

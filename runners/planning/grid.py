@@ -77,6 +77,7 @@ GRIDS = {
         _states(
             4096, 8, _CHECKPOINTED, {"precision": "fp32"}, {"devices": 64},
             {"devices": 64, **_CHECKPOINTED}, {"optimizer": "sgd"},
+            {"sequence": 8192, **_CHECKPOINTED},
         ),
     ),
     "llama-70b": Plan(1, _states(4096, 64)),

@@ -11,15 +11,18 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from runners.planning.answer import Answer
-from runners.planning.processes import ROOT
+from runners.planning.processes import ROOT, answers
 from runners.planning.published_rows import (
     MOST_ERROR,
     WORKSPACE_BYTES,
     compared,
     explanation,
+    question,
 )
+from runners.planning.question import PlanError
 from runners.plans.published import PublishedRow, published
 from runners.traces.files import write_published
 from runners.traces.published_plans import (
@@ -27,24 +30,48 @@ from runners.traces.published_plans import (
     PublishedPeak,
     PublishedPlan,
     PublishedPlans,
+    as_trace,
     code_digest,
     rows_digest,
+    run_of,
 )
+from runners.traces.records import Run
 from runners.traces.schema import Setting
 
 PATH = ROOT / "content" / FILE
 
 
-def write(answers: Sequence[Answer], path: Path = PATH) -> PublishedPlans:
+def write(found: Sequence[Answer], path: Path = PATH) -> PublishedPlans:
     """Write the file.
 
     Args:
-        answers: to `questions()`, in their order.
+        found: answers to `questions()`, in their order.
         path: where.
     """
-    by_row = zip(published().rows, answers, strict=False)  # after them: the most that some hold
-    rows = [_row(row, one, answers) for row, one in by_row]
-    found = PublishedPlans(
+    made = _made(published().rows, found)  # after them: the most that some rows hold
+    write_published(path, made)
+    return made
+
+
+def again(names: Sequence[str]) -> dict[str, Run]:
+    """Rows simulated anew, as runs by their names.
+
+    Raises:
+        PlanError: there is no such row any more, or it cannot be simulated now.
+    """
+    known = {run_of(row.id): row for row in published().rows}
+    gone = [name for name in names if name not in known]
+    if gone:
+        raise PlanError(f"no published row is called {gone[0]!r} any more")
+    rows = [known[name] for name in names]
+    with TemporaryDirectory() as folder:
+        found = answers([question(row) for row in rows], 1, folder=Path(folder))
+    return as_trace(_made(rows, found)).runs
+
+
+def _made(asked: Sequence[PublishedRow], found: Sequence[Answer]) -> PublishedPlans:
+    rows = [_row(row, one, found) for row, one in zip(asked, found, strict=False)]
+    return PublishedPlans(
         schema_version=1,
         made_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         code=code_digest(),
@@ -54,11 +81,9 @@ def write(answers: Sequence[Answer], path: Path = PATH) -> PublishedPlans:
         most_error=MOST_ERROR,
         rows=rows,
     )
-    write_published(path, found)
-    return found
 
 
-def _row(row: PublishedRow, answer: Answer, answers: Sequence[Answer]) -> PublishedPlan:
+def _row(row: PublishedRow, answer: Answer, every: Sequence[Answer]) -> PublishedPlan:
     found = compared([answer], [row])
     fields = {one.kind: one.field for one in row.measured if one.moment == "peak"}
     peaks = [
@@ -68,7 +93,7 @@ def _row(row: PublishedRow, answer: Answer, answers: Sequence[Answer]) -> Publis
             measured_bytes=one.measured,
             resolution_bytes=row.resolution_of(one.kind) or 0.0,
             simulated_bytes=None if one.simulated is None else round(one.simulated),
-            explained=explanation(one, answers) if abs(one.error or 0.0) > MOST_ERROR else None,
+            explained=explanation(one, every) if abs(one.error or 0.0) > MOST_ERROR else None,
         )
         for one in found
     ]

@@ -219,5 +219,6 @@ def test_only_pages_with_such_a_figure_load_its_code(built_site):
     with_code = {p for p in built_site.rglob("*.html") if "assets/play.js" in p.read_text()}
     with_figure = {p for p in built_site.rglob("*.html") if "pb-play" in p.read_text()}
     assert with_code == with_figure
-    lessons = {"learn.html", "why.html", "deep.html", "trace.html", "experiment.html"}
-    assert {Path(p).name for p in with_code} <= lessons
+    lessons = {f"{name}.html" for name in ("learn", "why", "deep", "trace", "worked", "experiment")}
+    plans = {path.name for path in (built_site / "plan").glob("*.html")} - {"published.html"}
+    assert {Path(p).name for p in with_code} <= lessons | plans

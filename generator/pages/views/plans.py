@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.content.exhibit import Figure, Play, PlayControl
 from generator.content.plan_page import PlanFile
@@ -107,6 +107,14 @@ def _in_words(row: GridRow, folio: Folio) -> Markup:
         folio.line(words.optimizer.get(state.optimizer, state.optimizer)),
     ]
     return Markup(", ").join(parts)
+
+
+def title(name: str | None, folio: Folio) -> Markup:
+    """The title of a model's page, in which its name may hold a number."""
+    grid = folio.book.traces[name or ""].grid
+    assert grid is not None
+    model = Markup('<span class="pb-label">{}</span>').format(grid.title)
+    return Markup(escape(_plan(folio).model_title)).replace("{model}", model)
 
 
 def planned(name: str, folio: Folio) -> Planned:
