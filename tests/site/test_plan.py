@@ -85,7 +85,7 @@ def test_a_device_moves_the_line_and_counts_the_strategies_that_fit(opened):
     for name, gib in (("A10", 24), ("A100", 40), ("H100", 80), ("H200", 141)):
         plan.device(name).click()
         fitting = sum(need <= gib for need in needs)
-        assert f"{gib} GiB: {fitting} of {len(needs)} ranks fit" in plan.said()
+        assert f"{gib} GiB: {fitting} of {len(needs)} fit" in plan.said()
         assert plan.over() == len(needs) - fitting
     plan.root.locator("[data-lines] input").first.focus()
     plan.page.keyboard.press("ArrowRight")
