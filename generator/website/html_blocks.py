@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 _OPENING = re.compile(r"<(?:(svg|table|pre)\b|(\w+)\b[^<>]*\sdata-search-exclude\b)")
 _HEADING = re.compile(r"(?<=\n\n)(#{1,6} [^\n]*)\n")
-_ID = re.compile(r'\sid="([^"]+)"')
+_ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
 _MARK = re.compile(r"<!--pb-aside-(\d+)-->")  # no author can write one: their HTML is escaped
 
 

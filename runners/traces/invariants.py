@@ -11,7 +11,7 @@ An invariant follows from how the meters and the gathering write a trace, on any
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Failure, RankRecord, Run, Trace
@@ -63,13 +63,13 @@ def _inside(value: object) -> Iterable[tuple[str | int, object]]:
 
     Times that an experiment works out itself, differences and fitted constants, may be negative.
     """
+    if isinstance(value, list):
+        return enumerate(value)
+    if isinstance(value, dict):
+        return value.items()
     if isinstance(value, Timing):
         return [(name, part) for name, part in vars(value).items() if name != "measures"]
-    if isinstance(value, Record):
-        return vars(value).items()
-    if isinstance(value, Mapping):
-        return value.items()
-    return enumerate(value) if isinstance(value, list) else ()
+    return vars(value).items() if isinstance(value, Record) else ()
 
 
 def _fault(name: str, value: float) -> str | None:
