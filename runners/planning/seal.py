@@ -28,6 +28,7 @@ LIMITS = {24: 22 * GIB, 40: 38 * GIB, 80: 78 * GIB, 141: 138 * GIB}
 # Dense products in bf16 a second, as torchtitan states them for its utilisation (get_peak_flops in
 # torchtrain/utils.py at e62573d4, which cites the data sheets).
 RATES = {80: (989e12, "H100, torchtitan e62573d4"), 40: (312e12, "A100, torchtitan e62573d4")}
+LEAST_SIZES = 2  # of microbatches, through which a line is drawn
 _BF16 = {"precision": "bf16-mixed", "optimizer": "adam"}
 TRAININGS: dict[int, list[tuple[str, dict[str, Any]]]] = {
     24: [
@@ -109,7 +110,7 @@ def near_limits() -> list[LimitForecast]:
 
 
 class _Search:
-    """The largest microbatch that fits, by bisection."""
+    """The largest microbatch that fits, and the next one."""
 
     def __init__(self, device: int, preset: str, how: dict[str, Any]) -> None:
         self._device, self._preset, self._how = device, preset, how
@@ -128,12 +129,17 @@ class _Search:
         )
 
     def _next(self) -> int | None:
-        if not self._fits:
-            return 1
-        if not self._fits_not:
-            return 2 * max(self._fits)
-        low, high = max(self._fits), min(self._fits_not)
-        return (low + high) // 2 if high - low > 1 else None
+        """Memory grows by as much with each sample: a line through the two nearest to the limit."""
+        if len(known := self._fits | self._fits_not) < LEAST_SIZES:
+            return len(known) + 1
+        low, high = max(self._fits), min(self._fits_not, default=None)
+        if high == low + 1:
+            return None
+        limit = LIMITS[self._device]
+        near = sorted(known, key=lambda size: abs(_least(known[size]) - limit))[:LEAST_SIZES]
+        (one, first), (two, second) = ((size, _least(known[size])) for size in sorted(near))
+        guess = one + (limit - first) * (two - one) // max(second - first, 1)
+        return max(low + 1, min(guess, high - 1 if high is not None else guess))
 
     def asks(self) -> Sequence[Question]:
         """What to simulate next; nothing once both neighbours of the limit are known."""
