@@ -18,9 +18,10 @@ from runners.planning.answer import Answer, RankPlan
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
 from runners.planning.sealed import GIB, LimitForecast, SealedForecasts, SuiteForecast
+from runners.plans.experiment import find, names
 from runners.plans.model_presets import model_presets
 from runners.simulate.log import SimulatedRun
-from runners.simulate.suite import CACHE, ROOT, Tell, cores, simulate, wanted
+from runners.simulate.suite import CACHE, ROOT, Tell, Wanted, cores, simulate, wanted
 
 # What the allocator may reserve on a device of so many nominal GiB, beside driver and context: an
 # assumption, which `--outcomes` enforces as the allocator's limit.
@@ -61,7 +62,7 @@ def seal(tell: Tell | None = None) -> SealedForecasts:
         PlanError: tracked files differ from the commit, which is to say what made the forecasts.
     """
     commit = _commit()
-    runs = simulate(wanted([], "cuda"), CACHE / "cuda", tell, cores()).runs
+    runs = simulate(suite(), CACHE / "cuda", tell, cores()).runs
     return SealedForecasts(
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=commit,
@@ -70,6 +71,17 @@ def seal(tell: Tell | None = None) -> SealedForecasts:
         suite=[_of_run(one) for one in runs],
         near_limit=near_limits(),
     )
+
+
+def suite() -> list[Wanted]:
+    """The runs that `python -m runners run` measures without `--full`."""
+    found = []
+    for name in names():
+        experiment = find(name)
+        if not experiment.full:
+            light = [run for run, plan in experiment.runs.items() if not plan.full]
+            found += [one for one in wanted([name], "cuda") if one.run in light]
+    return found
 
 
 def _commit() -> str:
