@@ -62,6 +62,7 @@ class RememberingMode(ValuelessMode):
 
     def __init__(self) -> None:
         super().__init__()
+        self.allow_fallback_kernels = False  # they would compute with real tensors of full size
         self._known: dict[Any, _Answer | None] = {}
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

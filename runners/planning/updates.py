@@ -51,14 +51,15 @@ class EightBitAdam(Optimizer):
 
 
 def _optimizer(leaves: list[nn.Parameter], training: Training) -> Optimizer:
-    how: dict[str, Any] = {"foreach": True} if training.is_foreach else {"fused": True}
+    foreach = training.is_foreach
     match training.optimizer:
+        # Fused SGD cannot be simulated; one parameter at a time it takes no temporaries either.
         case "sgd":
-            return torch.optim.SGD(leaves, 1e-3, **how)
+            return torch.optim.SGD(leaves, 1e-3, foreach=foreach)
         case "momentum":
-            return torch.optim.SGD(leaves, 1e-3, momentum=0.9, **how)
+            return torch.optim.SGD(leaves, 1e-3, momentum=0.9, foreach=foreach)
         case "adam":
-            return torch.optim.AdamW(leaves, 1e-3, **how)
+            return torch.optim.AdamW(leaves, 1e-3, foreach=foreach, fused=not foreach)
         case "adam8bit":
             return EightBitAdam(leaves)
 
