@@ -249,5 +249,7 @@ def _label(name: str) -> Callable[[Thing], Thing]:
 
 
 LABELS: dict[str, Callable[[Thing], Thing]] = {
-    name: _label(name) for name in ("rank", "step", "epoch", "stage", "layer")
+    written: _label(written)  # `Rank(0)` begins a sentence
+    for name in ("rank", "step", "epoch", "stage", "layer")
+    for written in (name, name.capitalize())
 }

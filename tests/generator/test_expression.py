@@ -71,6 +71,7 @@ def test_values_come_with_their_unit_and_kind(evidence, expression, text, kind):
 
 def test_labels_and_verdicts_print_without_being_values(evidence):
     assert evidence.printable("rank(0)").text == "rank\u00a00"
+    assert evidence.printable("Rank(0)").text == "Rank\u00a00"  # at the start of a sentence
     assert evidence.printable("verdict('whole-peak')").text == "holds"
 
 
