@@ -1,6 +1,6 @@
 """Simulate one rank of a run, in this process.
 
-In: a run as declared, the rank, and what other ranks have sent. Out: its `RankLog`. The strategy is
+In: a run as declared, the rank, and what other ranks have sent. Out: its `StepLog`. The strategy is
 executed as in a metered pass, and no phase, hook or meter differs from there. It takes two steps,
 where a metered pass takes three.
 """
@@ -29,10 +29,11 @@ from runners.plans.settings import S
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
 from runners.simulate.fake_mode import ValuelessMode
-from runners.simulate.log import RankLog
+from runners.simulate.following import following
 from runners.simulate.messages import Mailbox, Sent
-from runners.simulate.meter import SimulationMeter
 from runners.simulate.stand_ins import stand_ins
+from runners.simulate.step_log import StepLog
+from runners.simulate.step_meter import StepMeter
 
 NUM_STEPS = 2
 
@@ -64,11 +65,11 @@ class SimulatedRank(Rank[S]):
         plan = replace(plan, has_timeline=False)
         super().__init__(rank, plan, "metered", CPU, cast("Heart", _Silence()))
         self._meshes, self._is_gloo = meshes, is_gloo and plan.nature != "simulated"
-        self.meter = SimulationMeter(meshes)
+        self.meter = StepMeter(meshes)
 
     def start_memory(self, meter: MemoryMeter | None = None) -> None:
         """Enter the meter of the simulation, whichever is asked for."""
-        self.meter = SimulationMeter(self._meshes, is_gloo=self._is_gloo)
+        self.meter = StepMeter(self._meshes, is_gloo=self._is_gloo)
         self.meter.log_always = self.plan.strategy == "program"
         super().start_memory(self.meter)
 
@@ -81,13 +82,15 @@ class SimulatedRank(Rank[S]):
         for index in range(NUM_STEPS):
             self.step_index += 1
             if self._memory is not None and index == NUM_STEPS - 1:
-                self._memory.counting = True
+                # Of a run that is itself a simulation, nobody measures the time.
+                self.meter.begin_step(has_timeline=self.plan.nature != "simulated")
             yield index % count
             self._of_step.close()
         self.stop_memory()
 
     def stop_memory(self) -> None:
         """Leave the meter; once it has counted a step, the simulation is over."""
+        self.meter.timeline.is_on = False
         was_counting = self._memory is not None and self.meter.counting
         super().stop_memory()
         if was_counting:
@@ -97,16 +100,18 @@ class SimulatedRank(Rank[S]):
         """Nothing passes a link here."""
         return LinkCount(0, 0, 0, 0) if self.plan.own_network else None
 
-    def log(self) -> RankLog:
+    def log(self) -> StepLog:
         """What this rank recorded."""
         outcome = self.outcome
-        return RankLog(
+        return StepLog(
             rank=self.rank,
             memory=outcome.memory,
             num_parameters=outcome.num_parameters,
             collectives=outcome.collectives,
             calls=self.meter.calls(),
             operations=self.meter.operations(),
+            timeline=self.meter.timeline.moments(),
+            touched_bytes=self.meter.touched_bytes(),
         )
 
 
@@ -130,7 +135,7 @@ def optimizers_of(device: str) -> Iterator[None]:
 
 def simulate_rank(
     experiment: Experiment, plan: RunPlan, rank: int, sent: Sent, device: str = "cpu"
-) -> RankLog:
+) -> StepLog:
     """Execute a run's strategy as one of its ranks.
 
     Args:
@@ -154,7 +159,8 @@ def simulate_rank(
             dist.init_process_group()
         own: SimulatedRank = SimulatedRank(rank, plan, meshes, is_gloo=device == "cpu")
         own.scratch = Path(scratch)
-        with optimizers_of(device), nullcontext() if is_fake_itself else ValuelessMode():
+        mode = nullcontext() if is_fake_itself else ValuelessMode()
+        with optimizers_of(device), following(lambda: own.meter.timeline), mode:
             own.start_memory()
             torch.manual_seed(plan.seed)
             with suppress(_Recorded):

@@ -1,7 +1,8 @@
 """Simulate runs in processes of their own, and remember what came of them. No torch here.
 
-In: names of runs. Out: a `SimulatedRun` each. A run has a process to itself, which a worker forks:
-what a strategy leaves in torch ends with it, and a crash or an endless loop costs that run alone.
+In: names of runs. Out: their `SimulatedSteps`. Each rank has a process to itself, which a worker
+forks: what a strategy leaves in torch ends with it, and a crash or an endless loop costs that run
+alone.
 Results are kept under a digest of all code and settings that they follow from.
 """
 
@@ -20,12 +21,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from runners.plans.experiment import Experiment, RunPlan, find, names, on_device
-from runners.simulate.log import TAKE_OTHERS, SimulatedRun
-from runners.traces.digest import program_digests, source_digest
+from runners.simulate.log import TAKE_OTHERS
+from runners.simulate.step_log import SimulatedSteps
+from runners.traces.digest import file_digest, program_digests, source_digest
 from runners.traces.files import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,14 +48,25 @@ class Wanted:
     experiment: str
     run: str
     key: str
+    plan: RunPlan
     device: str = "cpu"
+
+    @classmethod
+    def of(cls, experiment: Experiment, run: str, plan: RunPlan, device: str = "cpu") -> Wanted:
+        """A run as it is declared, or changed."""
+        return cls(experiment.name, run, _key(experiment, plan, device), plan, device)
+
+    def as_json(self) -> dict[str, Any]:
+        """What a worker needs to know."""
+        plan = self.plan.as_json()
+        return {"experiment": self.experiment, "run": self.run, "plan": plan, "device": self.device}
 
 
 @dataclass(frozen=True)
 class Simulated:
     """Results in the order asked for, and how many of them were simulated now."""
 
-    runs: list[SimulatedRun]
+    runs: list[SimulatedSteps]
     num_new: int
 
 
@@ -76,21 +90,18 @@ def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
                 f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}"
             )
         chosen = [run] if run else list(experiment.runs)
-        found += [
-            Wanted(name, one, _key(experiment, experiment.runs[one], device), device)
-            for one in chosen
-        ]
+        found += [Wanted.of(experiment, one, experiment.runs[one], device) for one in chosen]
     return found
 
 
 def _key(experiment: Experiment, plan: RunPlan, device: str) -> str:
     """A digest of code, torch and what of a plan a simulation follows from.
 
-    Budgets, passes, and settings that only say how long something takes are not among it: runs that
-    differ in these alone are simulated once.
+    Budgets, passes, and the speed of a link are not among it: runs that differ in these alone are
+    simulated once.
     """
     declared = plan.as_json()
-    settings = {k: v for k, v in declared["settings"].items() if not k.endswith(_ONLY_TIME)}
+    settings = {k: v for k, v in declared["settings"].items() if not k.endswith(_SPEED)}
     follows = {name: declared[name] for name in _FOLLOWS_FROM} | {"settings": settings}
     program = declared["settings"].get("program")
     parts = [
@@ -105,7 +116,22 @@ def _key(experiment: Experiment, plan: RunPlan, device: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
 
-_ONLY_TIME = ("_seconds", "_per_second")
+_SPEED = "_per_second"
+_SIMULATES = (
+    "fake_mode",
+    "following",
+    "heap",
+    "log",
+    "messages",
+    "meter",
+    "one_rank",
+    "rank_processes",
+    "reducer",
+    "stand_ins",
+    "step_log",
+    "step_meter",
+    "timeline",
+)
 _FOLLOWS_FROM = (
     "strategy",
     "world_size",
@@ -118,11 +144,9 @@ _FOLLOWS_FROM = (
 
 @cache
 def _own_digest() -> str:
-    """Of the code that simulates."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    """Of the code that simulates, without comments."""
+    found = (Path(__file__).with_name(f"{name}.py") for name in _SIMULATES)
+    return hashlib.sha256("".join(map(file_digest, found)).encode()).hexdigest()
 
 
 def simulate(
@@ -149,14 +173,16 @@ def simulate(
     for done, (one, run) in enumerate(_simulated(order, num_workers), start=1):
         of_experiment = kept[one.experiment]
         of_experiment[one.key] = run
-        own = {k: v for k, v in of_experiment.items() if k in present[one.experiment]}
+        own = {k: v for k, v in of_experiment.items() if k in {one.key, *present[one.experiment]}}
         _keep(folder, one.experiment, own)
         if tell is not None:
             tell(done, len(order))
     return Simulated([_named(one, kept[one.experiment][one.key]) for one in asked], len(order))
 
 
-def _simulated(order: Sequence[Wanted], num_workers: int) -> Iterator[tuple[Wanted, SimulatedRun]]:
+def _simulated(
+    order: Sequence[Wanted], num_workers: int
+) -> Iterator[tuple[Wanted, SimulatedSteps]]:
     """Each run with its simulation, as workers end them."""
     if not order:
         return
@@ -164,20 +190,23 @@ def _simulated(order: Sequence[Wanted], num_workers: int) -> Iterator[tuple[Want
         # Python warns of a fork beside threads; the workers use none of their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         with ProcessPoolExecutor(min(num_workers, len(order)), _context(), _prepare) as pool:
-            tasks = {pool.submit(_worked, one): one for one in order}
+            tasks = {pool.submit(_worked, one.as_json()): one for one in order}
             for task in as_completed(tasks):
-                yield tasks[task], SimulatedRun.model_validate_json(task.result())
+                yield tasks[task], SimulatedSteps.model_validate_json(task.result())
 
 
-def _named(one: Wanted, run: SimulatedRun) -> SimulatedRun:
+def _named(one: Wanted, run: SimulatedSteps) -> SimulatedSteps:
     return run.model_copy(update={"experiment": one.experiment, "run": one.run})
 
 
 def _weight(one: Wanted) -> int:
-    """Roughly how long a simulation takes: layers, whose number settings name."""
-    settings = find(one.experiment).runs[one.run].settings.declared()
-    layers = settings.get("num_layers", 1)
-    return layers if isinstance(layers, int) else 1
+    """Roughly how long a simulation takes: layers, whose number settings name.
+
+    Runs that are simulations themselves come last: their traces hold what they would show.
+    """
+    layers = one.plan.settings.declared().get("num_layers", 1)
+    known = layers if isinstance(layers, int) else 1
+    return known - 1000 if one.plan.nature == "simulated" else known
 
 
 def _context() -> multiprocessing.context.BaseContext:
@@ -191,26 +220,34 @@ def _prepare() -> None:
     prepare()
 
 
-def _worked(one: Wanted) -> str:
-    from runners.simulate.worker import simulate_run
+def _worked(document: Mapping[str, Any]) -> str:
+    from runners.simulate.worker import simulate_plan
 
-    return simulate_run(one.experiment, one.run, one.device).model_dump_json()
+    experiment = find(document["experiment"])
+    declared = document["plan"]
+    kind = experiment.settings_of(declared["strategy"], declared["settings"])
+    plan = RunPlan.from_json(declared, kind)
+    run = simulate_plan(experiment, document["run"], plan, document["device"])
+    return run.model_dump_json(exclude_defaults=True)
 
 
-def _kept(folder: Path, experiment: str) -> dict[str, SimulatedRun]:
+def _kept(folder: Path, experiment: str) -> dict[str, SimulatedSteps]:
     """What was simulated before; nothing where the file is of another version or torn."""
     try:
         document = json.loads((folder / f"{experiment}.json").read_text(encoding="utf-8"))
         return {
-            key: SimulatedRun.model_validate_json(json.dumps(one)) for key, one in document.items()
+            key: SimulatedSteps.model_validate_json(json.dumps(one))
+            for key, one in document.items()
         }
     except (OSError, ValueError, ValidationError, AttributeError):
         return {}
 
 
-def _keep(folder: Path, experiment: str, runs: Mapping[str, SimulatedRun]) -> None:
+def _keep(folder: Path, experiment: str, runs: Mapping[str, SimulatedSteps]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    document = {key: one.model_dump(mode="json") for key, one in sorted(runs.items())}
+    document = {
+        key: one.model_dump(mode="json", exclude_defaults=True) for key, one in sorted(runs.items())
+    }
     write_json(folder / f"{experiment}.json", document)
 
 

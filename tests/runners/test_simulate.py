@@ -6,19 +6,26 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
+from runners.forecast.work import is_wanted, work_of, works
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import MORE, find
 from runners.plans.work import mlp_flops
 from runners.simulate import worker
 from runners.simulate.command import reference
 from runners.simulate.compare import compare, score
-from runners.simulate.log import RankLog, SimulatedRun
+from runners.simulate.heap import touched_bytes
 from runners.simulate.messages import BlockedError, Mailbox
+from runners.simulate.step_log import SimulatedSteps, StepLog
 from runners.simulate.suite import UnknownRunError, simulate, wanted
+from runners.training.networks import mlp
 
 pytestmark = pytest.mark.ranks
 # One run of each kind that the engine knows, none of which takes long.
@@ -48,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def simulated(folder: Path) -> dict[str, SimulatedRun]:
+def simulated(folder: Path) -> dict[str, SimulatedSteps]:
     """The runs of `RUNS`, by name."""
     found = simulate(wanted(RUNS), folder)
     return {f"{one.experiment}.{one.run}": one for one in found.runs}
@@ -61,7 +68,13 @@ def untrue(monkeypatch: pytest.MonkeyPatch) -> None:
     worker.prepare()
 
 
-def first(run: SimulatedRun) -> RankLog:
+def simulated_run(experiment: str, run: str) -> SimulatedSteps:
+    """A run, simulated in this process and its children."""
+    found = find(experiment)
+    return worker.simulate_plan(found, run, found.runs[run])
+
+
+def first(run: SimulatedSteps) -> StepLog:
     """The log of rank 0."""
     assert run.reason is None, run.reason
     return run.ranks[0]
@@ -153,13 +166,112 @@ def test_what_is_known_is_not_simulated_again_and_a_torn_file_is_no_result(simul
     assert again.runs[1].ranks == simulated["checkpointing.each_9"].ranks
 
 
-def test_runs_that_differ_in_budget_passes_or_pace_alone_are_one_simulation():
+def test_runs_that_differ_in_budget_passes_or_link_alone_are_one_simulation():
     keys = {one.run: one.key for one in wanted(["large_model"])}
     assert keys["deep_fsdp"] == keys["deep_fsdp_budget"]
     assert keys["deep_fsdp"] != keys["deep_ddp"]
     paced = {one.run: one.key for one in wanted(["shaped_link"])}
     assert paced["mbit_50"] == paced["mbit_800"]
     assert paced["mbit_50"] != paced["small_buckets"]
+
+
+def test_the_timeline_computes_and_communicates_what_the_log_counts(simulated):
+    for name, run in simulated.items():
+        if name.startswith("listings."):
+            continue  # a program has no steps that are known
+        log = first(run)
+        begun = [one for one in log.timeline if one.kind == "begin"]
+        payloads = Counter()
+        for one in begun:
+            payloads[one.operation] += one.bytes
+        counted = {kind: payloads[kind] for kind in log.payload_bytes}
+        # A barrier is an all-reduce of a byte, which the log does not count.
+        assert counted == pytest.approx(log.payload_bytes, abs=16), name
+        costs = [cost for one in log.timeline for cost in one.costs]
+        products = sum(2 * a * b * c * n for kind, a, b, c, n in costs if kind == "product")
+        attention = sum(a * n for kind, a, _, _, n in costs if kind == "attention")
+        narrow = sum(a * n for kind, a, _, _, n in costs if kind == "narrow")
+        assert products + attention + narrow == log.flops, name
+        waited = [one.call for one in log.timeline if one.kind == "wait"]
+        assert sorted(waited) == [one.call for one in begun], name
+
+
+def test_the_committed_work_is_what_a_simulation_gives(simulated):
+    for name, run in simulated.items():
+        experiment = find(run.experiment)
+        plan = experiment.runs[run.run]
+        if is_wanted(plan):
+            assert works([experiment])[name] == work_of(run, plan), name
+
+
+def test_flops_are_those_of_torchs_own_counter(simulated):
+    settings = find("sharding").runs["ddp_1"].settings
+    model = mlp(list(settings.widths))
+    inputs = torch.randn(settings.batch_size, settings.widths[0])
+    labels = torch.randint(0, settings.widths[-1], (settings.batch_size,))
+    with FlopCounterMode(display=False) as counter:
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+    assert first(simulated["sharding.ddp_1"]).flops == counter.get_total_flops()
+
+
+def test_buckets_leave_during_backward_and_are_waited_for_at_its_end(simulated):
+    kinds = [one.kind for one in first(simulated["buckets.small"]).timeline]
+    assert kinds.count("begin") > 1
+    last_begin = len(kinds) - 1 - kinds[::-1].index("begin")
+    assert "compute" in kinds[kinds.index("begin") : last_begin]
+    assert kinds.index("wait") > last_begin
+
+
+def test_fsdp_waits_for_each_layer_before_it_computes_with_it(simulated):
+    kinds = [one.kind for one in first(simulated["sharding.fsdp_4"]).timeline]
+    assert all(kinds[k + 1] == "wait" for k, kind in enumerate(kinds) if kind == "begin")
+
+
+def _rounds(sizes: list[int], number: int) -> list[tuple[str, int, int]]:
+    """Blocks that are allocated and freed so often, the last one first."""
+    taken = [("step", key, size) for key, size in enumerate(sizes)]
+    freed = [("step", key, -size) for key, size in reversed(list(enumerate(sizes)))]
+    return [*taken, *freed] * number
+
+
+def test_blocks_beyond_the_largest_threshold_are_new_each_time_as_with_glibc():
+    sizes = [40 << 20, 48 << 20]
+    third = touched_bytes(_rounds(sizes, 3), 2 * len(_rounds(sizes, 1)))
+    assert third == sum(sizes)
+    assert _faulted_bytes(sizes) == pytest.approx(third, abs=0.1 * sum(sizes))
+
+
+def test_a_heap_whose_free_end_is_long_is_trimmed():
+    """`mallopt(3)`: beyond twice the threshold, which is the largest block that was mapped."""
+    sizes = [4 << 20] * 6
+    assert touched_bytes(_rounds(sizes, 3), 2 * len(_rounds(sizes, 1))) == sum(sizes)
+    assert touched_bytes(_rounds(sizes[:2], 3), 2 * len(_rounds(sizes[:2], 1))) == 0
+
+
+def _faulted_bytes(sizes: list[int]) -> int:
+    """What a process faults in a round of allocating, writing and freeing, at the median."""
+    program = """
+import resource, statistics, sys, torch
+torch.set_num_threads(1)
+sizes = [int(one) for one in sys.argv[1:]]
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+taken = []
+for turn in range(12):
+    before = faults()
+    kept = [torch.zeros(size // 4) for size in sizes]
+    taken.append(faults() - before)
+    while kept:
+        kept.pop()
+print(int(statistics.median(taken[3:])) * resource.getpagesize())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, sizes)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -173,20 +285,20 @@ def test_runs_that_differ_in_budget_passes_or_pace_alone_are_one_simulation():
 )
 def test_a_run_that_cannot_be_simulated_says_why(untrue, monkeypatch, run, reason):
     monkeypatch.setattr(worker, "MOST_SECONDS", 2)
-    assert worker.simulate_run("untrue", run).reason == reason
+    assert simulated_run("untrue", run).reason == reason
 
 
 def test_ranks_that_are_meant_to_hang_are_not_tried():
-    told = worker.simulate_run("hangs", "order_swapped")
+    told = simulated_run("hangs", "order_swapped")
     assert told.reason == ("its ranks are meant to hang, which takes ranks that meet each other")
 
 
-def test_ranks_that_wait_for_each_others_objects_are_simulated_in_turns(untrue):
-    told = worker.simulate_run("untrue", "talks")
+def test_ranks_wait_for_each_others_objects(untrue):
+    told = simulated_run("untrue", "talks")
     assert told.reason is None
     zeros = [one.peak_bytes for one in told.ranks]
     assert len(zeros) == 2
-    assert worker.simulate_run("untrue", "sleeps").reason is None
+    assert simulated_run("untrue", "sleeps").reason is None
 
 
 def test_a_rank_waits_for_an_object_that_nobody_has_sent():
