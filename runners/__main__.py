@@ -23,6 +23,9 @@
     python -m runners simulate [EXPERIMENT[.RUN] …]
                                                every run as one rank of many, without data: its
                                                peak and payload beside the recorded ones
+    python -m runners simulate --score         forecasts from simulations, on committed traces
+    python -m runners simulate --keep          write forecast/work.json, which spares `predict`
+                                               the simulations; after a change of code
     python -m runners plan PRESET | --model MODULE:FUNCTION
                                                which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
@@ -73,13 +76,16 @@ if __name__ == "__main__" and sys.argv[1:2] == ["plan"]:
         stopping.leave(stopping.told(stopped))
 
 from runners.commands import show
+from runners.commands.expectation import expected_lines
 from runners.commands.harmless import HarmlessError, declare
 from runners.commands.reproduce import ReproduceError, reproduce
 from runners.commands.rerun import RerunError, rerun
 from runners.commands.run import RunRequest, check_names, dry, run, shown
 from runners.commands.try_run import TrialError, named, prepare
+from runners.forecast.backtest import backtests
 from runners.forecast.fit import FitError, fit, lines, runs_of
 from runners.forecast.predict import PrimitiveError, predict
+from runners.forecast.work import COMMITTED, keep
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError
@@ -206,6 +212,12 @@ def _parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="EXPERIMENT[.RUN]", help="what to simulate; all without one"
     )
     simulating.add_argument("--json", action="store_true", help="every value, as JSON")
+    simulating.add_argument(
+        "--keep", action="store_true", help="write the work of every run into the committed file"
+    )
+    simulating.add_argument(
+        "--score", action="store_true", help="forecasts from simulations beside committed traces"
+    )
     commands.add_parser("plan", help="which strategies fit a model on so many devices")
     declaring = commands.add_parser("harmless", help="declare that a change altered no result")
     declaring.add_argument("names", nargs="+", metavar="NAME", help="experiments to measure again")
@@ -324,6 +336,7 @@ def _try(wanted: str, settings: Sequence[str]) -> int:
         trial = prepare(experiment, run, settings)
         print(f"{wanted}: {'; '.join(trial.lines())}", flush=True)
         changed = replace(experiment, runs={trial.run: trial.plan})
+        print("\n".join(expected_lines(changed, trial.run)), flush=True)
         trace = measure.measure_alone(changed, trial.run, launcher, Progress())
     path = tries.keep(trace)
     for line in summary_lines(trace.runs[run]):
@@ -409,8 +422,14 @@ def _fit(*, as_reference: bool) -> int:
     return 0
 
 
-def _simulate(wanted: Sequence[str], *, as_json: bool) -> int:
-    print("\n".join(simulated(wanted, as_json=as_json)))
+def _simulate(arguments: argparse.Namespace) -> int:
+    if arguments.keep:
+        kept = keep([find(name) for name in names()])
+        print(f"the work of {kept} runs; in {shown(COMMITTED)}")
+    elif arguments.score:
+        print("\n".join(backtests(machine.TRACES, as_json=arguments.json)))
+    else:
+        print("\n".join(simulated(arguments.names, as_json=arguments.json)))
     return 0
 
 
@@ -476,7 +495,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
     "rerun": lambda arguments: _rerun(arguments.names, as_reference=arguments.as_reference),
     "fit": lambda arguments: _fit(as_reference=arguments.as_reference),
-    "simulate": lambda arguments: _simulate(arguments.names, as_json=arguments.json),
+    "simulate": _simulate,
     "harmless": lambda arguments: _harmless(arguments.names, arguments.because),
     "machine": lambda _: _machine(),
     "schema": lambda _: _schema(),

@@ -146,11 +146,11 @@ ROOMS = {
         "ranks": {"system", "traces", "plans", "meters"},
         "training": {"traces", "plans", "ranks"},
         "measuring": {"system", "traces", "plans", "ranks", "meters"},
-        "forecast": {"traces", "plans", "ranks", "measuring"},
+        "forecast": {"traces", "plans", "ranks", "measuring", "simulate"},
         "simulate": {"traces", "plans", "meters", "ranks"},
         "planning": {"traces", "plans", "meters", "simulate"},
         "cluster": {"system", "traces", "plans", "ranks", "measuring"},
-        "commands": {"traces", "plans", "measuring", "forecast", "planning"},
+        "commands": {"traces", "plans", "measuring", "forecast", "planning", "simulate"},
         "experiments": {"traces", "plans", "meters", "ranks", "training"},
     },
 }

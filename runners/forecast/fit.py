@@ -1,15 +1,16 @@
-"""`python -m runners fit`: fit the constants of the intervals, and score them on other runs.
+"""`python -m runners fit`: fit weights and the constants of intervals, score them on other runs.
 
-In: a machine's `prediction.json` (its primitives), its traces, and what each experiment's
-`forecast` says. Out: `constants.json` in the machine's folder. Each constant is the smallest with
-which nine of ten of its runs lie within their intervals, rounded up:
+In: a machine's `prediction.json` (its primitives), its traces, and the work of its runs. Out:
+`constants.json` in the machine's folder. The weights of a step's features come first
+(`weights.py`), once for each experiment, without its runs. So weighted, each constant is the
+smallest with which nine of ten of its runs lie within their intervals, rounded up:
 
     computing_error      real runs without communication
     communication_error  real runs that communicate for at least half of their step
     peak_error           real runs whose peak is predicted
 
 Steps that contain a set time, a sleep or a shaped link, tell little of the model, and are not
-fitted on. For each experiment all three are fitted again on the runs of the others, and scored on
+fitted on. For each experiment all of them are fitted again on the runs of the others, and scored on
 its own (leave one experiment out). `predict` uses these, so a forecast never rests on the run that
 it is for.
 """
@@ -17,20 +18,23 @@ it is for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from runners.forecast.costs import Primitives
 from runners.forecast.model import (
     BY_HAND,
     LEAST_BYTES,
     NINE_OF_TEN,
-    Primitives,
     Step,
     peak_interval,
     step_of,
 )
-from runners.plans.experiment import find, names, on_device
+from runners.forecast.replay import UnknownSpeedError, Weights
+from runners.forecast.weights import BEGIN, Taken, fitted_weights
+from runners.forecast.work import Work, works
+from runners.plans.experiment import Experiment, find, names, on_device
 from runners.traces.files import (
     NOT_TRACES,
     is_stale,
@@ -48,6 +52,7 @@ from runners.traces.reruns import peak_of
 PROMISED_SHARE = 0.9
 FEWEST = 10  # runs; with fewer a constant stays as it was set by hand
 LEAST_SHARE = 0.5  # of a step, that communicates
+NUM_REPLAYS = 3
 STEPS = 10_000  # constants are multiples of one over so many
 
 
@@ -57,12 +62,17 @@ class FitError(ValueError):
 
 @dataclass(frozen=True)
 class TimedRun:
-    """A step that was predicted and measured."""
+    """A step that was predicted and measured.
+
+    Attributes:
+        replay: the step with other weights.
+    """
 
     experiment: str
     run: str
     step: Step
     seconds: float
+    replay: Callable[[Weights], Step | None] | None = None
 
     @property
     def path(self) -> str:
@@ -73,6 +83,16 @@ class TimedRun:
     def deviation(self) -> float:
         """The standard deviation with which the interval just reaches the outcome."""
         return abs(math.log(self.seconds / self.step.expected)) / NINE_OF_TEN
+
+    @property
+    def error(self) -> float:
+        """How far the forecast lies from the outcome, as a share of the outcome, signed."""
+        return self.step.expected / self.seconds - 1
+
+    def weighted(self, weights: Weights, *, again: bool = False) -> TimedRun:
+        """The same run with other weights; replayed, where they may decide who waits for whom."""
+        step = self.replay(weights) if again and self.replay else None
+        return replace(self, step=step or self.step.weighted(weights))
 
     def is_within(self, constants: Constants) -> bool:
         """Whether the outcome lies in the interval that these constants give."""
@@ -124,6 +144,10 @@ class Runs:
             [one for one in self.metered if chosen(one.experiment)],
         )
 
+    def weighted(self, weights: Weights, *, again: bool = False) -> Runs:
+        """All of them with other weights."""
+        return Runs([one.weighted(weights, again=again) for one in self.timed], self.metered)
+
     @property
     def computing(self) -> list[TimedRun]:
         """On which `computing_error` is fitted."""
@@ -156,8 +180,14 @@ def smallest(deviations: Iterable[float], otherwise: float) -> float:
     return math.ceil(reached * STEPS) / STEPS
 
 
-def fitted(runs: Runs) -> Constants:
-    """The constants with which nine of ten of these runs lie within their intervals."""
+def weights_of(runs: Runs) -> dict[str, float]:
+    """The weights of the runs whose step is free."""
+    free = [one for one in runs.timed if _is_free(one)]
+    return fitted_weights([Taken(one.step.parts, one.seconds) for one in free])
+
+
+def constants_of(runs: Runs, weights: Weights) -> Constants:
+    """The constants with which nine of ten of these runs, so weighted, lie within."""
     computing = smallest(
         (_beyond(one.deviation, one.step.spread) for one in runs.computing), BY_HAND.computing_error
     )
@@ -170,6 +200,7 @@ def fitted(runs: Runs) -> Constants:
         computing_error=computing,
         communication_error=smallest(waiting, BY_HAND.communication_error),
         peak_error=smallest((one.deviation for one in runs.metered), BY_HAND.peak_error),
+        weights=dict(weights),
     )
 
 
@@ -187,20 +218,35 @@ def fit(runs: Runs, machine: str, now: str) -> Fit:
     """
     if not runs.experiments:
         raise FitError("no fresh run here was predicted and measured; `python -m runners run` does")
+    runs = settled(runs)
+    weights = {name: weights_of(_without(runs, name)) for name in runs.experiments}
+    judged = Runs([one.weighted(weights[one.experiment]) for one in runs.timed], runs.metered)
     return Fit(
         schema_version=1,
         machine=machine,
         fitted_at=now,
-        constants=fitted(runs),
+        constants=constants_of(judged, weights_of(runs)),
         computing_runs=[one.path for one in runs.computing],
         communication_runs=[one.path for one in runs.communicating],
         peak_runs=[one.path for one in runs.metered],
-        without={name: _left_out(runs, name) for name in runs.experiments},
+        without={name: _left_out(judged, name, weights[name]) for name in runs.experiments},
     )
 
 
-def _left_out(runs: Runs, experiment: str) -> LeftOut:
-    constants = fitted(runs.of(lambda one: one != experiment))
+def settled(runs: Runs) -> Runs:
+    """The runs, replayed with the weights that they fit, which decide who waits for whom."""
+    for _ in range(NUM_REPLAYS):
+        runs = runs.weighted(weights_of(runs), again=True)
+    return runs
+
+
+def _without(runs: Runs, experiment: str) -> Runs:
+    return runs.of(lambda one: one != experiment)
+
+
+def _left_out(runs: Runs, experiment: str, weights: Weights) -> LeftOut:
+    """The constants of the other experiments' runs, each of which has weights without its own."""
+    constants = constants_of(_without(runs, experiment), weights)
     own = runs.of(lambda one: one == experiment)
     return LeftOut(
         constants=constants,
@@ -222,33 +268,57 @@ def runs_of(where: Path) -> Runs:
     if prediction is None:
         raise FitError("this machine has no primitives; `python -m runners predict` measures them")
     paths = [path for path in sorted(where.glob("*.json")) if path.stem not in NOT_TRACES]
+    traces = [one for one in map(read, paths) if one.experiment in names() and not is_stale(one)]
+    experiments = [on_device(find(one.experiment), _device(one)) for one in traces]
+    known = works(experiments)
     found = Runs([], [])
-    for trace in map(read, paths):
-        if trace.experiment in names() and not is_stale(trace):
-            timed, metered = _of_trace(trace, prediction.primitives, read_machine(where))
-            found = Runs([*found.timed, *timed], [*found.metered, *metered])
+    for trace, experiment in zip(traces, experiments, strict=True):
+        one = _of_trace(trace, experiment, known, prediction.primitives, read_machine(where))
+        found = Runs([*found.timed, *one.timed], [*found.metered, *one.metered])
     return found
 
 
+def _device(trace: Trace) -> str:
+    return next((run.device for run in trace.runs.values() if run.device != "cpu"), "cpu")
+
+
 def _of_trace(
-    trace: Trace, primitives: Primitives, machine: Machine
-) -> tuple[list[TimedRun], list[MeteredRun]]:
+    trace: Trace,
+    experiment: Experiment,
+    known: Mapping[str, Work],
+    primitives: Primitives,
+    machine: Machine,
+) -> Runs:
     timed: list[TimedRun] = []
     metered: list[MeteredRun] = []
     for name, run in trace.runs.items():
-        experiment = on_device(find(trace.experiment), run.device)
-        plan = experiment.runs.get(name)
+        plan, work = experiment.runs.get(name), known.get(f"{trace.experiment}.{name}")
         is_as_declared = plan is not None and run.settings == plan.settings.as_json()
-        if plan is None or experiment.forecast is None or not is_as_declared or not _counts(run):
+        if plan is None or work is None or not is_as_declared or not _counts(run):
             continue
-        work = experiment.forecast(plan)
-        step = step_of(work, primitives, _places(machine, run)) if work else None
+        replay = _replay(work, primitives, _places(machine, run), plan.link_bits_per_second)
+        step = replay(BEGIN)
         if step and run.timing.step and "timed" in plan.passes:
-            timed.append(TimedRun(trace.experiment, name, step, run.timing.step.median_seconds))
+            seconds = run.timing.step.median_seconds
+            timed.append(TimedRun(trace.experiment, name, step, seconds, replay))
         peak = peak_of(run)
-        if work and work.peak_bytes and peak and "metered" in plan.passes:
+        if work.peak_bytes and peak and "metered" in plan.passes:
             metered.append(MeteredRun(trace.experiment, name, work.peak_bytes, peak))
-    return timed, metered
+    return Runs(timed, metered)
+
+
+def _replay(
+    work: Work, primitives: Primitives, places: int, bits_per_second: int | None
+) -> Callable[[Weights], Step | None]:
+    """The step of a run, as it is with given weights."""
+
+    def replay(weights: Weights) -> Step | None:
+        try:
+            return step_of(work, primitives, places, weights, bits_per_second)
+        except UnknownSpeedError:
+            return None
+
+    return replay
 
 
 def _counts(run: Run) -> bool:

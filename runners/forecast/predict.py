@@ -1,8 +1,8 @@
 """`python -m runners predict`: what this machine will need for every run, said before it runs.
 
-In: the primitives, measured now (`primitives.py`), and what each experiment's `forecast` says of
-its runs. Out: `prediction.json` in the machine's folder. Nothing here reads a trace: a forecast
-that knew the outcome would be none. One that was made after its run shows it: the trace's
+In: the primitives, measured now (`primitives.py`), and the work of every run, as its simulation
+shows it (`work.py`). Out: `prediction.json` in the machine's folder. Nothing here reads a trace: a
+forecast that knew the outcome would be none. One that was made after its run shows it: the trace's
 `recorded_at` is then the older one.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from runners.forecast.fit import known_fit
 from runners.forecast.model import BY_HAND, best, forecast_run
 from runners.forecast.primitive_sizes import needed
+from runners.forecast.work import Work, works
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import PRIMITIVES, Experiment, RunPlan, find, names, on_device
@@ -89,15 +90,14 @@ def summary(taken: Mapping[str, SampledSeconds | float]) -> dict[str, SampledSec
 
 
 def predicted_run(
-    experiment: Experiment,
+    work: Work | None,
     plan: RunPlan,
     primitives: Mapping[str, SampledSeconds | float],
     places: int,
     constants: Constants = BY_HAND,
 ) -> RunForecast:
     """What one run will need, of that which its passes measure."""
-    work = experiment.forecast(plan) if experiment.forecast else None
-    told = forecast_run(work, primitives, places, constants)
+    told = forecast_run(work, primitives, places, constants, plan.link_bits_per_second)
     peak = told.peak_bytes if "metered" in plan.passes else None
     step = told.step_seconds if "timed" in plan.passes else None
     reason = told.reason
@@ -118,10 +118,14 @@ def predicted(
     """
     runs: dict[str, RunForecast] = {}
     choices = []
-    for experiment in experiments:
+    chosen = list(experiments)
+    known = works(chosen)
+    for experiment in chosen:
         constants = fit.constants_for(experiment.name) if fit else BY_HAND
         own = {
-            name: predicted_run(experiment, plan, primitives, places, constants)
+            name: predicted_run(
+                known.get(f"{experiment.name}.{name}"), plan, primitives, places, constants
+            )
             for name, plan in experiment.runs.items()
         }
         runs |= {f"{experiment.name}.{name}": told for name, told in own.items()}

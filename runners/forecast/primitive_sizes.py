@@ -12,7 +12,7 @@ MATRICES = (
 )
 ELEMENTWISE_BYTES = (1_024, 65_536, 1_048_576, 16_777_216, 67_108_864)
 SMOOTH_VALUES = 65_536  # that go through a GELU, and their gradient through its
-OPTIMIZERS = ("sgd", "adam", "fused_adam")
+OPTIMIZERS = ("sgd", "fused_adam")
 OPTIMIZED_PARAMETERS = (16_384, 1_048_576, 8_388_608)
 COLLECTIVES = (
     "all_reduce",

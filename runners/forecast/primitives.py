@@ -166,8 +166,7 @@ def _update(rank: Rank, optimizer: str, num_parameters: int) -> Callable[[], obj
         parameter.grad = torch.randn_like(parameter)
     if optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=1e-6).step
-    fused = True if optimizer == "fused_adam" else None
-    return torch.optim.Adam(parameters, lr=1e-6, fused=fused).step
+    return torch.optim.Adam(parameters, lr=1e-6, fused=True).step
 
 
 class _Counting(TorchDispatchMode):

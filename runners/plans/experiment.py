@@ -11,16 +11,11 @@ and, where there is need:
     TRIED_WITH  {name: settings} that make a try of that run take seconds
     FULL        True: a heavier sweep as a whole; only `run --full` measures it
     ON_CUDA     {name or "*": settings} that a run takes on an accelerator
+    CHOICES     which of several runs should be best, asked before they have run
 
 Beside it stand `strategies.py`, the technique, which loads when ranks start:
 
     STRATEGIES  {strategy: function of a Rank}
-
-and `forecast.py`, what the runs will need, by closed forms alone:
-
-    forecast    a function from a RunPlan to the `Work` of one step on the busiest rank;
-                `python -m runners predict` turns it into bytes and seconds
-    CHOICES     which of several runs should be best, asked before they have run
 
 A small experiment may be one file with all these names. `find` discovers experiments by listing the
 folder; nothing registers anywhere. No torch here.
@@ -42,7 +37,7 @@ from typing import Any, Generic, Literal
 from pydantic import ValidationError
 
 from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
-from runners.plans.work import Choice, Work
+from runners.plans.work import Choice
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
 
@@ -53,7 +48,6 @@ MORE = "PROOFBOOK_EXPERIMENTS"
 PRIMITIVES = "primitives"
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[[Any], None]  # of a `runners.ranks.rank.Rank`
-Forecast = Callable[["RunPlan"], Work | None]
 
 
 @dataclass(frozen=True)
@@ -174,7 +168,6 @@ class Experiment:
     strategies: Mapping[str, Strategy]
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     full: bool = False
-    forecast: Forecast | None = None
     choices: tuple[Choice, ...] = ()
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
 
@@ -272,9 +265,6 @@ def find(name: str) -> Experiment:
     except ValidationError as error:
         raise SettingsError.of(error) from None
     is_folder = path.name == "__init__.py"
-    predicts = module
-    if is_folder and (path.parent / "forecast.py").is_file():
-        predicts = importlib.import_module(f"{module.__name__}.forecast")
 
     def strategies() -> Mapping[str, Strategy]:
         holds = importlib.import_module(f"{module.__name__}.strategies") if is_folder else module
@@ -288,8 +278,7 @@ def find(name: str) -> Experiment:
         Strategies(strategies),
         getattr(module, "TRIED_WITH", {}),
         getattr(module, "FULL", False) is True,
-        predicts.forecast if callable(getattr(predicts, "forecast", None)) else None,
-        tuple(getattr(predicts, "CHOICES", ())),
+        tuple(getattr(module, "CHOICES", ())),
         getattr(module, "ON_CUDA", {}),
     )
 

@@ -21,6 +21,11 @@ class Constants(Record):
     computing_error: float = Field(ge=0, description="of the logarithm of a step that computes")
     communication_error: float = Field(ge=0, description="of one that waits for communication")
     peak_error: float = Field(ge=0, description="of a peak, relative")
+    weights: dict[str, float] = Field(
+        default={},
+        description="by feature of a step: how much longer it takes than its primitives say; one "
+        "that is not named takes as long",
+    )
 
 
 class LeftOut(Record):

@@ -10,12 +10,11 @@ import torch
 from torch import nn
 
 from runners.experiments.accumulation import RUNS, UNEQUAL
-from runners.experiments.accumulation.forecast import forecast
 from runners.experiments.accumulation.unequal import Part, gradient_of, joined
-from runners.plans.experiment import find
 from runners.traces.measured import Memory
 from runners.traces.records import Run
 from runners.traces.schema import Setting
+from tests.runners.simulated import simulated_peak
 
 Measure = Callable[[str, str], Run]
 LAYER_BYTES = 4 * (256 * 256 + 256)
@@ -142,8 +141,6 @@ def test_what_cannot_be_dealt_out_is_refused(
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", ["whole", "accumulated", "accumulated_8"])
 def test_the_peak_is_predicted(run: Measure, name: str) -> None:
-    work = forecast(find("accumulation").runs[name])
-    assert work is not None
-    assert work.peak_bytes == pytest.approx(
+    assert simulated_peak("accumulation", name) == pytest.approx(
         memory_of(run("accumulation", name)).peak_bytes, rel=0.01
     )

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from runners.experiments.checkpointing import Cut
-from runners.experiments.checkpointing.forecast import forecast
 from runners.experiments.checkpointing.strategies import Block
-from runners.plans.experiment import RunPlan, find
+from runners.plans.experiment import RunPlan
 from runners.traces.records import Run
+from tests.runners.simulated import simulated_peak
 
 Measure = Callable[[str, str], Run]
 BORDER_BYTES = 4 * 512 * 32
@@ -85,5 +85,4 @@ def test_segments_that_leave_a_rest_are_refused() -> None:
 def test_the_peak_is_predicted(run: Measure, name: str) -> None:
     memory = run("checkpointing", name).ranks[0].memory
     assert memory is not None
-    work = forecast(find("checkpointing").runs[name])
-    assert work.peak_bytes == pytest.approx(memory.peak_bytes, rel=0.015)
+    assert simulated_peak("checkpointing", name) == pytest.approx(memory.peak_bytes, rel=0.015)

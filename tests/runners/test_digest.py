@@ -59,20 +59,18 @@ def test_settings_and_code_change_it(digest_of, before: str, after: str) -> None
     assert digest_of(CODE) != digest_of(CODE.replace(before, after))
 
 
-FORECAST = """
-from runners.plans.work import Choice, Work
+CHOICES = """
+from runners.plans.work import Choice
 CHOICES = (Choice("least", "Which?", ("a", "b")),)
-def forecast(plan):
-    return Work(peak_bytes=1)
 """
 
 
-def test_a_forecast_predicts_results_and_changes_none(digest_of) -> None:
-    assert digest_of(CODE + FORECAST) == digest_of(CODE)
-    assert digest_of(CODE + FORECAST.replace("def forecast", "def peak")) != digest_of(CODE)
+def test_what_is_asked_of_forecasts_changes_no_result(digest_of) -> None:
+    assert digest_of(CODE + CHOICES) == digest_of(CODE)
+    assert digest_of(CODE + CHOICES.replace("CHOICES =", "RANKS =")) != digest_of(CODE)
 
 
-def test_of_a_folder_every_file_counts_but_the_forecast(digest_of, tmp_path: Path) -> None:
+def test_of_a_folder_every_file_counts(digest_of, tmp_path: Path) -> None:
     digest_of(CODE)
     folder = tmp_path / "runners" / "experiments" / "two"
     folder.mkdir()
@@ -84,7 +82,6 @@ def test_of_a_folder_every_file_counts_but_the_forecast(digest_of, tmp_path: Pat
         return digest.source_digest("two")
 
     plain = digest_with("strategies.py", "STRATEGIES = {}\n")
-    assert digest_with("forecast.py", "def forecast(plan): return 1\n") == plain
     assert digest_with("strategies.py", "STRATEGIES = {1: 2}\n") != plain
 
 

