@@ -79,7 +79,7 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
 
 def _num_ranks(run: Run) -> int:
     """How many ranks took part: a launcher or a simulation is one process, and knows of more."""
-    own = run.settings.get("num_ranks")
+    own = run.settings.get("num_ranks") if run.strategy != "single" else None
     return own if run.world_size == 1 and isinstance(own, int) else run.world_size
 
 

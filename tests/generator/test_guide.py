@@ -92,6 +92,21 @@ def test_the_page_leads_from_each_symptom_to_claims_runs_and_lessons(book):
     assert "evidence/tiny_memory.html#claim-halves-complete" in page
 
 
+def test_a_question_with_further_ones_says_where_a_no_goes_on(copy):
+    assert "If no" not in rendering.render(copy.load())["guide.md"]
+    copy.edit(FILE, "                use: average\n", """                use: average
+          - ask: Is one of them older?
+            because: Copies that are averaged are equal.
+            claims: [averaging-is-equal]
+            lesson: {page: averaging/why, section: What it is for}
+            use: average
+""")  # fmt: skip
+    page = rendering.render(copy.load())["guide.md"]
+    assert re.findall(r"If no</span>.*", page) == [
+        'If no</span> <span class="pb-label">Go on to: Is one of them older?</span></p>'
+    ]
+
+
 def test_home_and_each_why_lead_to_the_guide_and_a_book_without_one_has_no_such_link(copy):
     rendered = rendering.render(copy.load())
     assert 'href="guide.html"' in rendered["index.md"]

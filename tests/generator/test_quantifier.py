@@ -131,3 +131,14 @@ def test_pages_say_for_how_many_a_rule_was_judged(copy):
     page = render(copy.load())["evidence/tiny_memory.md"]
     assert "for each of " in page
     assert " ranks</span>" in page
+
+
+def test_a_rule_that_was_judged_for_one_rank_names_no_number_of_ranks(copy):
+    copy.append("claims/tiny_memory.yml", (
+        "  - id: of-each\n    says: Every rank holds parameters.\n"
+        "    predicted: \"0\"\n    constant: no parameter\n    relation: above\n"
+        f"    quantifier: each\n    observed: {PARTS.replace('ranks |', 'ranks[1:] |')}\n"
+    ))  # fmt: skip
+    copy.edit("topics/averaging/quiz.yml", "claim: replicas-drift}", "claim: of-each}")
+    assert copy.errors() == []
+    assert "for each of " not in render(copy.load())["evidence/tiny_memory.md"]

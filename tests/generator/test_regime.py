@@ -52,12 +52,16 @@ def test_what_a_run_has_recorded_goes_over_what_its_file_states(copy):
 
 def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
     whole = copy.load().run("tiny_memory.whole").settings
-    copy.change_run("tiny_memory.whole", settings={**whole, "num_ranks": 2})
-    assert regime(copy.load(), "whole-peak").startswith("single over two ranks; ")
-    copy.change_run("tiny_memory.whole", settings={**whole, "num_ranks": 64}, nature="simulated")
+    of_two = {"settings": {**whole, "num_ranks": 2}}
+    copy.change_run("tiny_memory.whole", **of_two, strategy="ddp")
+    assert regime(copy.load(), "whole-peak").startswith("ddp over two ranks; ")
+    of_many = {"settings": {**whole, "num_ranks": 64}, "nature": "simulated"}
+    copy.change_run("tiny_memory.whole", **of_many, strategy="ddp")
     assert regime(copy.load(), "whole-peak").startswith(
-        "single on one of {{ tiny_memory.whole.settings.num_ranks }} ranks; cpu; simulated;"
+        "ddp on one of {{ tiny_memory.whole.settings.num_ranks }} ranks; cpu; simulated;"
     )
+    copy.change_run("tiny_memory.whole", **of_many, strategy="single")
+    assert regime(copy.load(), "whole-peak").startswith("single on one rank; cpu; simulated;")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
 def observed_of(outcome: Outcome, observed: Value | None, folio: Folio) -> Markup:
     """What was observed; of a rule with a quantifier also for how many ranks, steps or values."""
     shown = side(observed, folio)
-    if outcome.scope is None:
+    if outcome.scope is None or outcome.scope.num.number == 1:
         return shown
     num = folio.show(outcome.scope.num)
     return Markup('{} <span class="pb-said">for each of {} {}</span>').format(
