@@ -30,6 +30,7 @@ LIMITS = {24: 22 * GIB, 40: 38 * GIB, 80: 78 * GIB, 141: 138 * GIB}
 # torchtrain/utils.py at e62573d4, which cites the data sheets).
 RATES = {80: (989e12, "H100, torchtitan e62573d4"), 40: (312e12, "A100, torchtitan e62573d4")}
 LEAST_SIZES = 2  # of microbatches, through which a line is drawn
+MOST_GROWTH = 4  # from one microbatch to the next that is tried
 _BF16 = {"precision": "bf16-mixed", "optimizer": "adam"}
 TRAININGS: dict[int, list[tuple[str, dict[str, Any]]]] = {
     24: [
@@ -151,7 +152,8 @@ class _Search:
         near = sorted(known, key=lambda size: abs(_least(known[size]) - limit))[:LEAST_SIZES]
         (one, first), (two, second) = ((size, _least(known[size])) for size in sorted(near))
         guess = one + (limit - first) * (two - one) // max(second - first, 1)
-        return max(low + 1, min(guess, high - 1 if high is not None else guess))
+        most = high - 1 if high is not None else MOST_GROWTH * low  # a peak may lie in the update
+        return max(low + 1, min(guess, most))
 
     def asks(self) -> Sequence[Question]:
         """What to simulate next; nothing once both neighbours of the limit are known."""
