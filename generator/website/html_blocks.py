@@ -18,6 +18,8 @@ from typing import NamedTuple
 _OPENING = re.compile(r"<(?:(svg|table|pre)\b|(\w+)\b[^<>]*\sdata-search-exclude\b)")
 _HEADING = re.compile(r"(?<=\n\n)(#{1,6} [^\n]*)\n")
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
+_SKIP = re.compile(r'<a href="[^"]*" class="md-skip">')
+_TITLE = re.compile(r'<h1 id="([^"]+)"')
 _MARK = re.compile(r"<!--pb-aside-(\d+)-->")  # no author can write one: their HTML is escaped
 
 
@@ -88,3 +90,9 @@ def _closed(html: str, begin: int, name: str) -> int:
         if depth == 0:
             return html.index(">", tag.end()) + 1
     raise ValueError(f"<{name}> is never closed: {html[begin : begin + 80]!r}")
+
+
+def skipped_to_title(html: str) -> str:
+    """A page whose skip link leads to its title; the theme's own leads past the first section."""
+    title = _TITLE.search(html)
+    return _SKIP.sub(f'<a href="#{title[1]}" class="md-skip">', html, count=1) if title else html

@@ -49,9 +49,11 @@ def test_a_site_loads_the_components_as_one_file(book, root):
     files = publish.site_files(book, root / "tests" / "book" / "content")
     assert files["assets/proofbook.css"] == publish.style()
     assert [name for name in files if name.endswith(".css")] == [
+        "assets/calculator.css",
         "assets/guide.css",
         "assets/proofbook.css",
         "assets/sift.css",
+        "assets/stepper.css",
     ]
 
 

@@ -133,3 +133,15 @@ def test_every_field_and_result_has_a_name_of_its_own(page):
         names = [one.evaluate(NAMED) for one in form.get_by_role(role).all()]
         assert len(names) == len(set(names)) > 1
         assert all(names)
+
+
+def test_what_no_training_could_have_is_said_and_comes_to_nothing(page):
+    field = page.locator("[name=copies][type=number]")
+    said = page.locator(".pb-field", has=field).locator("[role=status]")
+    outputs_of = "them => them.map(one => one.value)"
+    for typed, is_out in (("3", False), ("0", True), ("-3", True), ("2", False)):
+        field.fill(typed)
+        assert ("above zero" in said.inner_text()) == is_out, typed
+        assert (field.get_attribute("aria-invalid") == "true") == is_out
+        values = page.locator("[data-calculator] output").evaluate_all(outputs_of)
+        assert ("–" in values) == is_out

@@ -489,3 +489,17 @@ def test_no_state_of_an_item_breaks_a_rule_of_accessibility(frozen_site, open_pa
     assert page.locator("[data-recall-forecast] table").is_visible()
     assert page.locator("[data-recall-calibration] table").is_visible()
     assert _broken_rules(page, rules) == []
+
+
+def test_a_slider_goes_where_a_number_was_typed(built_site, open_page):
+    page = open_page(built_site / "topics/ddp/learn.html")
+    box = page.locator("#item-ddp-learn-gradient")
+    slider, field = box.locator(".pb-slider"), box.locator(".pb-number-field")
+    ends = box.locator("[data-low]")
+    low, high = (float(str(ends.get_attribute(f"data-{end}"))) for end in ("low", "high"))
+    for share in (0.25, 0.9):
+        field.fill(f"{low + share * (high - low):.6g}")
+        assert float(slider.input_value()) == pytest.approx(100 * share, abs=1)
+        assert slider.get_attribute("data-set") is not None
+    field.fill("")
+    assert slider.get_attribute("data-set") is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.conftest import wait_until
@@ -45,3 +47,49 @@ def test_the_skip_link_leads_into_the_article(frozen_site, open_page):
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate(f"{FOCUSED}.closest('article') !== null")
+
+
+def test_the_skip_link_of_every_page_leads_to_its_title(built_site):
+    led = {
+        path.relative_to(built_site).as_posix(): (
+            re.findall(r'href="#([^"]*)" class="md-skip"', html),
+            re.findall(r'<h1[^>]* id="([^"]*)"', html),
+        )
+        for path in sorted(built_site.rglob("*.html"))
+        for html in [path.read_text(encoding="utf-8")]
+        if "md-skip" in html
+    }
+    assert len(led) > 40
+    assert {name: one for name, one in led.items() if one[0] != one[1]} == {}
+
+
+STOPS_UNSEEN = """() => [...document.querySelectorAll('a[href], button, input, [tabindex="0"]')]
+    .filter(one => one.tabIndex >= 0 && !one.disabled)
+    .filter(one => one.checkVisibility({visibilityProperty: true}))
+    .filter(one => one.closest('.pb-hidden:not(label, :focus-within), .md-search__scrollwrap'))
+    .map(one => one.outerHTML.slice(0, 120))"""
+
+
+def test_no_stop_of_the_tab_key_is_unseen(built_site, open_page):
+    page = open_page(built_site / "topics/pipeline-parallelism/learn.html")
+    assert page.evaluate(STOPS_UNSEEN) == []
+    for box in page.locator(".pb-question").filter(visible=True).all():
+        for option in box.locator(".pb-asked :is([type=radio], [type=checkbox])").all()[:2]:
+            if option.is_enabled():
+                option.check()
+                box.get_by_role("button", name="Check", exact=True).click()
+    assert page.locator("[role=status] .pb-hidden").count()  # what is only spoken
+    assert page.evaluate(STOPS_UNSEEN) == []
+
+
+def test_an_open_search_leaves_the_header_its_height(built_site, open_page):
+    page = open_page(
+        built_site / "topics/pipeline-parallelism/learn.html",
+        viewport={"width": 1280, "height": 800}, reduced_motion="reduce",
+    )  # fmt: skip
+    height = "document.querySelector('.md-header').offsetHeight"
+    width = "document.querySelector('.md-search__inner').offsetWidth"
+    before, narrow = page.evaluate(height), page.evaluate(width)
+    page.locator(".md-search__input").focus()
+    page.wait_for_function(f"{width} > 2 * {narrow}")
+    assert page.evaluate(height) == before

@@ -112,8 +112,24 @@ def test_arrow_keys_choose_a_state_and_the_page_says_which(operated):
 
 
 @pytest.mark.browser
+def test_the_schedule_can_be_changed_first_and_keeps_the_other_choices(operated):
+    one = operated(SCHEDULE)
+    checked = one.root.locator("input:checked + span")
+    assert checked.all_text_contents() == ["GPipe", "8", "4"]
+    one.option("1F1B").click()
+    one.root.locator("[role=status]", has_text="1F1B").wait_for(state="attached")
+    assert one.root.locator("[role=status]").text_content().startswith("Schedule: 1F1B")
+    assert checked.all_text_contents() == ["1F1B", "8", "4"]
+
+
+@pytest.mark.browser
 def test_a_combination_without_a_run_shows_the_nearest_and_says_so(operated):
     one = operated(SCHEDULE)
+    four = one.root.locator("fieldset").nth(1).locator("label").filter(has_text=re.compile("^4$"))
+    one.changed(four.click)
+    without = one.root.locator(".pb-no-run")
+    assert without.all_text_contents() == ["1F1B", "2"]
+    assert without.first.locator("input").get_attribute("title") == "No run with the other choices"
     one.changed(one.option("1F1B").click)
     checked = one.root.locator("input:checked + span").all_text_contents()
     assert checked == ["1F1B", "8", "4"]  # no run of 1F1B has four microbatches
@@ -199,6 +215,7 @@ def test_without_script_a_figure_is_one_state_and_a_table_of_all(built_site, ope
     root = page.locator(f"#figure-{name}")
     assert root.locator("svg.pb-wide").first.is_visible()
     assert not root.locator("input").first.is_visible()
+    assert not root.locator(".pb-task").is_visible()  # nothing could be done of it
     rows = root.locator("tbody tr")
     assert rows.count() > 5
     assert all(row.is_visible() for row in rows.all())

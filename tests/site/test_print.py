@@ -151,3 +151,26 @@ def test_what_waits_for_an_answer_stays_closed_on_paper(paper, topic, built_site
     assert squeezed(words) in opened
     assert squeezed(words) not in closed
     assert "Thenumbersbehindthefigure" in opened
+
+
+def test_the_pairs_of_a_question_are_printed_with_what_can_be_chosen(frozen_site, open_page):
+    page = open_page(frozen_site / "topics/asking/challenge.html")
+    box = page.locator("#item-what-belongs")
+    choices = box.locator(".pb-paper")
+    assert not choices.is_visible()
+    page.emulate_media(media="print")
+    assert choices.is_visible()
+    select = box.locator("select").first
+    for option in select.locator("option").all_inner_texts()[1:]:
+        assert squeezed(option) in squeezed(choices.inner_text())
+    assert select.evaluate("one => getComputedStyle(one).color") == "rgba(0, 0, 0, 0)"
+
+
+def test_names_of_runs_do_not_break_within_a_word_on_paper(built_site, open_page):
+    page = open_page(built_site / "topics/pipeline-parallelism/learn.html", viewport=PAPER)
+    page.emulate_media(media="print")
+    links = page.locator("#figure-schedule .pb-states td:first-of-type a")
+    assert links.count() > 5
+    for link in links.all():
+        assert link.evaluate("one => getComputedStyle(one).wordBreak") == "normal"
+        assert link.locator("wbr").count() >= 2

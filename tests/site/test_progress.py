@@ -374,3 +374,24 @@ def test_all_answers_are_deleted_only_after_a_second_word(frozen_site, open_page
     assert page.evaluate("document.activeElement.textContent") == "Delete all"
     assert kept(page) == {}
     assert page.evaluate("localStorage.getItem('another-site')") == "stays"
+
+
+@pytest.mark.parametrize("keeps", ["answers", "show-all"])
+def test_what_an_answer_opened_is_open_after_a_reload_where_one_was(built_site, open_page, keeps):
+    page = open_page(built_site / "topics/pipeline-parallelism/learn.html")
+    if keeps == "show-all":
+        page.locator("[data-show-all]").check()
+    else:
+        guess = page.locator("#item-pp-guess")
+        guess.locator("input").first.check()
+        guess.get_by_role("button", name="Show the answer").click()
+    opened = page.locator("details[data-after]")
+    assert opened.first.get_attribute("open") is not None
+    heights = "() => [document.documentElement.scrollHeight, Math.round(scrollY)]"
+    page.locator("#the-smallest-real-program").scroll_into_view_if_needed()
+    before = page.evaluate(heights)
+    assert before[1] > 500
+    page.reload()
+    page.wait_for_function("document.readyState === 'complete'")
+    assert opened.first.get_attribute("open") is not None
+    assert page.evaluate(heights) == before

@@ -400,3 +400,32 @@ def test_without_scripts_recall_holds_every_question_with_its_answer(frozen_site
         box.locator(".pb-answer > summary").click()
         assert BY_ID[name].why_right in box.inner_text()
     assert not page.locator("[data-recall-controls]").is_visible()
+
+
+def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, open_page):
+    lesson, recall = (built_site / f"topics/ddp/{mode}.html" for mode in ("learn", "recall"))
+    page = open_page("about:blank", timezone_id="Europe/Vienna")
+    page.clock.install(time=EVENING)
+    page.goto(recall.as_uri())
+    elsewhere = page.locator("[data-recall-elsewhere]")
+    assert not elsewhere.is_visible()
+    page.goto(lesson.as_uri())
+    box = page.locator("#item-ddp-learn-equal")
+    for _ in range(2):
+        box.locator("input[value='0']").check()  # what averages weights, and is wrong
+        box.get_by_role("button", name="Check", exact=True).click()
+    assert kept(page)["ddp-learn-equal"]["attempts"][-1]["is_right"] is False
+    page.clock.set_fixed_time(datetime.fromisoformat(EVENING) + timedelta(days=7))
+    page.goto((built_site / "index.html").as_uri())
+    assert "1 due" in page.locator("main").inner_text()
+    page.goto(recall.as_uri())
+    assert "1 due now" in _said(page)
+    (link,) = elsewhere.locator("li").filter(visible=True).all()
+    link.get_by_role("link").click()
+    page.wait_for_url("**/learn.html#item-ddp-learn-equal")
+    assert not box.get_by_role("button", name="Answer again").is_visible()  # it is asked anew
+    box.locator("input[value='1']").check()
+    box.get_by_role("button", name="Check", exact=True).click()
+    page.goto(recall.as_uri())
+    assert _said(page).startswith("Nothing is due.")
+    assert not elsewhere.is_visible()

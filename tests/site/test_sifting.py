@@ -52,3 +52,14 @@ def test_choices_have_names_and_are_worked_with_the_keyboard(page):
     page.locator("#sift-kind").focus()
     page.keyboard.press("ArrowDown")
     assert page.locator("#sift-kind").input_value() == "k-law"
+
+
+def test_no_heading_stands_above_an_empty_list(built_site, open_page):
+    page = open_page(built_site / "retracted.html")
+    headings = page.locator("main h2")
+    assert headings.count() == headings.filter(visible=True).count() == 2
+    page.select_option("#sift-verdict", label="true")
+    assert headings.filter(visible=True).count() == 0
+    assert page.locator(".pb-shown").is_visible()
+    page.locator(".pb-sift [type=reset]").click()
+    assert headings.filter(visible=True).count() == 2

@@ -10,5 +10,5 @@ class RecallFile(Naming):
 
     title: Line
     introduction: Prose
-    leave_out: list[Id] = []  # items that make sense in their own place only
+    leave_out: list[Id] = []  # make sense on their own page only: Recall leads there
     afterword: Prose

@@ -225,7 +225,7 @@ def _slips(item: Number | Predict | Complete, key: Key, folio: Folio) -> Sequenc
     tolerance: Tolerance | None = tolerance_of(item)
     return [
         Answer(
-            folio.show(value), _slipped(slip, folio), "wrong", folio.ui["item"]["wrong"],
+            folio.show(value), _slipped(slip, folio), "wrong", folio.ui["item"]["slip_is"],
             position, against(slip.misconception, folio), reach=reach(value, tolerance),
         )
         for position, (slip, value) in enumerate(zip(item.slips, key.slips, strict=False))

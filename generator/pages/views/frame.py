@@ -28,6 +28,8 @@ SCRIPTS = {
     "calculator": ("data-calculator",),
 }
 APART = ("play",)  # a figure's own code, in a file of its own
+# The style sheets that few pages need, each with what of their markup asks for it.
+STYLES = {"assets/calculator.css": "data-calculator", "assets/stepper.css": "data-stepper"}
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
 _NOT_READ = re.compile(
@@ -74,6 +76,11 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
     needed = ["proofbook", *found] if keeps else found
     shared = JOINT.join(name for name in needed if name not in APART)
     return [name for name in (shared, *(one for one in APART if one in needed)) if name]
+
+
+def styles(body: str) -> list[str]:
+    """The style sheets that a page loads beyond the one of all pages."""
+    return [name for name, mark in STYLES.items() if mark in body]
 
 
 def machines(found: Sequence[Origin], book: Book) -> list[tuple[str, bool]]:

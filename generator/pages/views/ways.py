@@ -41,12 +41,34 @@ def ways(
             word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
-            items=marks(topic.items_by_mode[mode], topic, folio.evidence),
+            items=marks(asked_by(topic, mode), topic, folio.evidence),
             minutes=(minutes or {}).get(mode),
         )
         for mode in MODES
         if mode in topic.items_by_mode
     ]
+
+
+def asked_by(topic: Topic, mode: Mode) -> list[str]:
+    """The items that a mode asks; on Recall, also those to which it only leads."""
+    names = [*topic.items_by_mode[mode]]
+    return [*names, *led_to(topic)] if mode == "recall" else names
+
+
+def led_to(topic: Topic) -> dict[str, Mode]:
+    """The graded items that Recall leaves out, and the mode whose page asks each of them.
+
+    They make sense on that page only, but come back like others: Recall links those that are due.
+    """
+    asked = {
+        name: mode for mode, names in topic.items_by_mode.items() for name in names
+        if mode != "recall"
+    }  # fmt: skip
+    again = topic.items_by_mode.get("recall")
+    return {} if again is None else {
+        name: mode for name, mode in asked.items()
+        if name not in again and topic.items[name].kind != "predict"
+    }  # fmt: skip
 
 
 def asked_anywhere(topic: Topic) -> list[str]:
@@ -57,9 +79,10 @@ def asked_anywhere(topic: Topic) -> list[str]:
 def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
     """Items as a link carries them, separated by spaces: `id:digest`, then any former digests.
 
-    An item that never comes back, since the topic's Recall page leaves it out, begins with `!`.
+    An item that never comes back, a prediction that the topic's Recall page leaves out, begins
+    with `!`.
     """
-    again = topic.items_by_mode.get("recall", ())
+    again = {*topic.items_by_mode.get("recall", ()), *led_to(topic)}
     return " ".join(
         ":".join((("" if name in again else "!") + name, *_digests(topic.items[name], evidence)))
         for name in names

@@ -51,7 +51,11 @@
     function calculate() {
       var inputs = {};
       fields.forEach((field) => {
-        inputs[field.name] = field.value ? field.value * field.dataset.size : NaN;
+        var isOut = field.value < 0 || Boolean(field.value && !+field.value && field.min > 0);
+        inputs[field.name] = field.value && !isOut ? field.value * field.dataset.size : NaN;
+        field.setAttribute("aria-invalid", isOut);
+        field.closest(".pb-field").querySelector("[role=status]").textContent = isOut
+          ? form.dataset.range : "";
       });
       form.querySelectorAll("output").forEach((output) => {
         output.dataset.number = worked(output.dataset.formula, inputs);

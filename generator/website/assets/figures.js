@@ -26,7 +26,7 @@
     if (mark === told || mark === putAway) return;
     hide();
     putAway = null;
-    if (!mark) return;
+    if (!mark || !mark.dataset.say) return;
     told = mark;
     mark.setAttribute("data-told", "");
     tip.textContent = mark.dataset.say;

@@ -52,6 +52,7 @@
 
   Figure.prototype.filled = function (states) {
     this.states = states;
+    this.mark();
     if (this.isAwaited) this.chosen();
   };
 
@@ -75,10 +76,23 @@
     const shown = this.root.querySelector(".pb-states-drawn");
     shown.innerHTML = best[1];
     all(shown, "svg").forEach(book.chart);
+    this.mark();
     this.list();
     this.limit(false);
     this.status.textContent = (isOther ? words.no_such_state + " " : "") + this.said();
     this.status.classList.toggle("pb-hidden", !isOther);
+  };
+
+  // Options that have no run beside the others that are chosen.
+  Figure.prototype.mark = function () {
+    const now = this.asked();
+    this.groups.forEach((group, n) =>
+      all(group, "input").forEach((input, option) => {
+        const hasRun = this.states.some(([at]) => at.every((one, m) => one === (m === n ? option : now[m])));
+        input.parentNode.classList.toggle("pb-no-run", !hasRun);
+        input.title = hasRun ? "" : words.no_run;
+      })
+    );
   };
 
   // The state in words: its options, and the first number of its first row.

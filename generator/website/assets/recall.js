@@ -4,7 +4,7 @@
   "use strict";
 
   const book = window.proofbook;
-  const { store, say, made, inDays, daysBetween, isDueNow } = book;
+  const { store, say, made, all, inDays, daysBetween, isDueNow } = book;
   const part = (name) => document.querySelector(`[data-recall${name}]`);
   const section = part("");
   const words = Object.assign(book.words, JSON.parse(section.dataset.words));
@@ -47,6 +47,20 @@
     return (those[at] = those[at].renew());
   }
 
+  // Questions that refer to their page: links to those that are due.
+  function dueElsewhere() {
+    const there = part("-elsewhere");
+    if (!there) return 0;
+    const lines = all(there, "li");
+    const due = lines.filter((line) => {
+      const [id, ...digests] = line.dataset.items.split(":");
+      const found = store.of(id, digests);
+      return !(line.hidden = !(found && found.done && isDueNow(id, found)));
+    });
+    there.hidden = !due.length;
+    return due.length;
+  }
+
   // Between sittings: what is due here, what is new, when the next comes; and what is due elsewhere.
   function offer(lead, undo) {
     const due = known().filter((one) => isDueNow(one.id, record(one)));
@@ -55,7 +69,8 @@
     const putOff = asked.filter(isPutOff);
     const next = later.length ? say("next_due", { when: day(comesBack(later[0])) }) : "";
     show(null);
-    said.textContent = `${lead} ${due.length ? say("now_due", { n: due.length }) : words.nothing_due} ${next}`;
+    const n = due.length + dueElsewhere();
+    said.textContent = `${lead} ${n ? say("now_due", { n }) : words.nothing_due} ${next}`;
     said.after(actions);
     actions.textContent = "";
     const sitting = (name, those) => {

@@ -206,6 +206,14 @@
     const { low, high, logarithmic } = ends.dataset;
     const range = ends.firstElementChild;
     range.hidden = false;
+    q.field.addEventListener("input", () => {
+      const [number] = numbers(q.field.value, q);
+      const isSet = logarithmic === undefined ? number !== undefined : number > 0;
+      range.toggleAttribute("data-set", isSet);
+      if (!isSet) return;
+      range.value = 100 * (logarithmic === undefined ? (number - low) / (high - low) : Math.log(number / low) / Math.log(high / low));
+      range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
+    });
     range.addEventListener("input", () => {
       range.dataset.set = ""; // until then it shows no answer
       const share = range.value / 100;

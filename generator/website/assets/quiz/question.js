@@ -178,7 +178,8 @@
       about.forEach((one) => {
         const isSeen = this.field ? this.isDone && one === this.key[0] : this.box.querySelector(".pb-option .pb-why");
         const told = made("span", isSeen ? "pb-hidden" : "");
-        told.append(...copies(why(one)), " ");
+        // What is only spoken has no links: they would be stops of the Tab key that nobody sees.
+        told.append(...(isSeen ? [why(one).textContent] : copies(why(one))), " ");
         this.status.append(told);
       });
       const isTold = this.isDone && !isRight && (this.isGraded || answer === null);
@@ -223,7 +224,9 @@
     restore() {
       const before = store.of(this.id, this.digests);
       if (!before && store.get(this.id)) this.status.textContent = words.changed;
-      const own = before && before.done ? before.attempts.filter((one) => !one.variant) : [];
+      // A link from Recall leads to a question that is due: it is asked again.
+      const isAgain = before && location.hash === `#item-${this.id}` && book.isDueNow(this.id, before);
+      const own = before && before.done && !isAgain ? before.attempts.filter((one) => !one.variant) : [];
       if (own.length) {
         const { answer } = own[own.length - 1];
         try {
@@ -274,6 +277,8 @@
     });
   });
 
+  // What is open when the page comes back stands open, for the browser to scroll to where it was.
+  all(document, "[data-after]").forEach((one) => (one.hidden = true));
   book.load = load;
   book.ask = (within) => all(within, "form.pb-item:not([data-open])").map((form) => new Question(form));
   book.questions = book.ask(document);
