@@ -66,7 +66,7 @@ class Notice:
 
 def minutes(body: str, num_items: int) -> int:
     """Minutes to read a page: its words, and a moment for each question."""
-    text = re.sub(r"<[^>]+>", " ", _NOT_READ.sub(" ", body))
+    text = re.sub(r"<[^>]+>", " ", _NOT_READ.sub(" ", body.replace("<wbr>", "")))
     return max(1, round(len(text.split()) / WORDS_PER_MINUTE + num_items * MINUTES_PER_ITEM))
 
 
