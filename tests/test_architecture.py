@@ -148,7 +148,7 @@ ROOMS = {
         "measuring": {"system", "traces", "plans", "ranks", "meters"},
         "forecast": {"traces", "plans", "ranks", "measuring", "simulate"},
         "simulate": {"traces", "plans", "meters", "ranks"},
-        "planning": {"traces", "plans", "meters", "simulate"},
+        "planning": {"traces", "plans", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "plans", "ranks", "measuring"},
         "commands": {"traces", "plans", "measuring", "forecast", "planning", "simulate"},
         "experiments": {"traces", "plans", "meters", "ranks", "training"},
