@@ -16,6 +16,7 @@ from runners.commands.reproduce import requested, said
 from runners.plans.experiment import find
 from runners.traces.fields import at, in_words
 from runners.traces.files import read
+from runners.traces.plan_grid import PREFIX
 from runners.traces.summary import bytes_in_words
 from tests.clones import cloned, pasted
 from tests.conftest import ROOT
@@ -100,7 +101,11 @@ def _is_short(one: Popover, wanted) -> bool:
     return (
         len(runs) == 1
         and seconds <= SHORT_SECONDS
-        and not any(find(experiment).runs[name].own_network for experiment, name in runs)
+        and not any(
+            find(experiment).runs[name].own_network
+            for experiment, name in runs
+            if not experiment.startswith(PREFIX)  # of a plan, which is simulated again
+        )
     )
 
 

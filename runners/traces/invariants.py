@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Failure, RankRecord, Run, Trace
-from runners.traces.schema import Record
+from runners.traces.schema import Nature, Record
 from runners.traces.shape_invariants import of_model, of_stages
 from runners.traces.time_invariants import of_recording, of_timing
 from runners.traces.violation import Place, Violation, is_each_rank, unless_rank
@@ -169,20 +169,27 @@ def _of_cause(place: Place, run: Run, error: Failure) -> Iterator[Violation]:
 
 def _of_ranks(place: Place, run: Run) -> Iterator[Violation]:
     numbers = [rank.rank for rank in run.ranks]
-    if not is_each_rank(numbers, run.world_size):
+    is_plan = run.nature == "simulated" and "num_ranks" in run.settings  # of some of these ranks
+    if not is_each_rank(numbers, run.world_size) and not (
+        is_plan and numbers == sorted({*numbers})
+    ):
         said = f"has the ranks {numbers}, and world_size is {run.world_size}"
         yield Violation((*place, "ranks"), said)
         return
     for index, rank in enumerate(run.ranks):
         where = (*place, "ranks", index)
         if rank.memory is not None:
-            yield from _of_memory((*where, "memory"), rank.memory)
+            yield from _of_memory((*where, "memory"), rank.memory, run.nature)
         yield from _of_collectives((*where, "collectives"), rank, run.world_size)
 
 
-def _of_memory(place: Place, memory: Memory) -> Iterator[Violation]:
-    """Classes at the peak sum to it, no class exceeds its own maximum, and no phase the peak."""
-    known = [memory.peak_bytes is None, memory.at_peak is None, memory.largest is None]
+def _of_memory(place: Place, memory: Memory, nature: Nature) -> Iterator[Violation]:
+    """Classes at the peak sum to it, no class exceeds its own maximum, and no phase the peak.
+
+    A simulated plan keeps no maximum of each class.
+    """
+    known = [memory.peak_bytes is None, memory.at_peak is None]
+    known += [memory.largest is None] if nature != "simulated" or memory.largest else []
     if len(set(known)) > 1:
         yield Violation((*place, "peak_bytes"), "is known without its classes, or they without it")
         return

@@ -193,7 +193,7 @@ def _run(row: GridRow, grid: Grid) -> Run:
     return Run(
         strategy=row.strategy, world_size=1, backend="gloo", device="cpu", seed=0,
         settings=settings, budget_bytes=None, expected_status="completed", status="completed",
-        reason=None, error=None, passes=[], allocator={}, model=None, stages=[], epochs=[],
+        reason=None, error=None, passes=["metered"], allocator={}, model=None, stages=[], epochs=[],
         step_losses=[], validation=None, prediction=[], ranks=[_rank(one) for one in row.ranks],
         printed=[], non_finite=[],
         timing=Timing(

@@ -138,7 +138,7 @@ def _run(row: PublishedPlan) -> Run:
     return Run(
         strategy="published", world_size=1, backend="gloo", device="cpu", seed=0,
         settings=row.settings, budget_bytes=None, expected_status="completed", status="completed",
-        reason=None, error=None, passes=[], allocator={}, model=None, stages=[], epochs=[],
+        reason=None, error=None, passes=["metered"], allocator={}, model=None, stages=[], epochs=[],
         step_losses=[], validation=None, prediction=[], ranks=[rank], printed=[], non_finite=[],
         timing=Timing(
             wall_seconds=row.seconds, oversubscribed=False, step=None, stages={}, prediction={},
