@@ -71,6 +71,7 @@ GRIDS = {
     "gpt2-124m": Plan(
         8, _states(1024, 8, _CHECKPOINTED, *_NUMBERS, {"sequence": 512}, {"devices": 1})
     ),
+    "gpt2-1.5b": Plan(4, _states(1024, 8, _CHECKPOINTED)),
     "llama-1b": Plan(1, _states(4096, 8, _CHECKPOINTED)),
     "llama-8b": Plan(
         1,
@@ -80,7 +81,8 @@ GRIDS = {
             {"sequence": 8192, **_CHECKPOINTED},
         ),
     ),
-    "llama-70b": Plan(1, _states(4096, 64)),
+    "mixtral-8x7b": Plan(1, _states(4096, 64)),
+    "llama-70b": Plan(1, _states(4096, 64, _CHECKPOINTED)),
 }  # fmt: skip
 
 
