@@ -36,6 +36,7 @@ WORDS: dict[Verdict, str] = {
     "no_evidence": "no evidence here",
 }
 LACKS = "a run that ended as declared lacks a value here"
+CHANGED = "the code that simulates has changed"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
 UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
 _TIMED = ("faster", "slower")
@@ -374,11 +375,7 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
     found = [line for measured in book.machines.values() for line in measured.altered]
     for experiment, shown in book.traces.items():
         if shown.is_stale and shown.is_plan:
-            found.append(
-                f"content/{shown.file}: the code that simulates has changed; run `python -m "
-                f"runners plan {shown.grid.preset if shown.grid else '--published'} --grid`, with "
-                "--confirm where the change alters no result"
-            )
+            found.append(f"content/{shown.file}: {_again(shown)}")
         elif shown.is_stale and shown.machine.name == book.reference.name:
             found.append(f"{experiment}: the reference machine's trace is {_age(shown.trace)}")
         found += [
@@ -391,6 +388,14 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
             words = WORDS[outcome.verdict]
             found.append(f"law {name}: {words} ({outcome.explanation})")
     return found
+
+
+def _again(shown: TraceOnPage) -> str:
+    """What to do about plans of older code."""
+    if shown.grid is None:
+        return f"{CHANGED}; run `python -m runners plan --published --grid`"
+    command = f"`python -m runners plan {shown.grid.preset} --grid`"
+    return f"{CHANGED}; run {command}, with --confirm where the change alters no result"
 
 
 def unlisted(book: Book) -> list[str]:

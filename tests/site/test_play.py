@@ -190,7 +190,7 @@ def test_a_line_over_a_new_state_stays_where_the_reader_put_it(operated):
 @pytest.mark.browser
 def test_a_new_drawing_is_one_stop_with_arrow_keys_inside(operated):
     one = operated(SCHEDULE)
-    one.changed(one.option("8").click)
+    one.changed(one.option("16").click)
     marks = one.root.locator("svg.pb-wide [data-say]")
     assert marks.evaluate_all("all => all.filter((one) => one.tabIndex === 0).length") == 1
     marks.first.focus()
