@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +21,7 @@ from runners.planning.step import repeats
 from runners.plans.architecture import Architecture
 from runners.plans.published import published
 from runners.simulate.fake_mode import ValuelessMode
+from tests.conftest import wait_until
 
 LLAMA = Architecture(
     num_layers=4,
@@ -314,3 +319,18 @@ def test_the_table_of_published_rows_leaves_none_out():
     ]
     peaks = sum(one.moment == "peak" for row in published().rows for one in row.measured)
     assert len(published_rows.compared(found)) == peaks
+
+
+@pytest.mark.builds
+@pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
+def test_ctrl_c_ends_the_command_in_one_line_and_leaves_no_process():
+    words = [sys.executable, "-m", "runners", "plan", "llama-70b", "--devices", "64"]
+    words += ["--sequence", "4099"]  # nobody has asked this before
+    with subprocess.Popen(words, cwd=processes.ROOT, stderr=subprocess.PIPE, text=True) as command:
+        children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
+        own = wait_until(lambda: children.read_text().split(), lambda: command.poll() is None)
+        command.send_signal(signal.SIGINT)
+        _, said = command.communicate()
+    assert command.returncode == 130
+    assert said.count("\n") == 1
+    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in own))
