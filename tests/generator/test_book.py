@@ -199,6 +199,7 @@ def test_an_experiment_that_this_machine_lacks_is_taken_whole_from_the_reference
 def test_staleness_is_marked_per_experiment(copy):
     book = copy.load(is_stale=lambda trace: trace.experiment == "tiny_memory")
     assert {name: shown.is_stale for name, shown in book.traces.items()} == {
+        "plan_tiny": False,
         "tiny_memory": True,
         "tiny_training": False,
     }

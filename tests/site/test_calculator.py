@@ -129,8 +129,9 @@ NAMED = "e => e.labels[0]?.textContent || e.ariaLabelledByElements?.[0]?.textCon
 
 def test_every_field_and_result_has_a_name_of_its_own(page):
     form = page.locator("[data-calculator] form")
-    for role in ("spinbutton", "slider", "status"):
-        names = [one.evaluate(NAMED) for one in form.get_by_role(role).all()]
+    numbers, sliders = form.get_by_role("spinbutton"), form.get_by_role("slider")
+    for several in (numbers, sliders, form.locator("output")):
+        names = [one.evaluate(NAMED) for one in several.all()]
         assert len(names) == len(set(names)) > 1
         assert all(names)
 
