@@ -66,12 +66,12 @@ def machines_behind(section: str, page: str) -> set[str]:
 
 
 def _measured(number: int, data: dict) -> Iterator[str]:
-    """The machine of a value, or those of the values it was computed from."""
+    """The machine of a value, or those of the values it was computed from; a plan has none."""
     _, kind, _, of, *_ = [*data["values"][number], 0]
     if isinstance(of, list):
         for one in of:
             yield from _measured(one, data)
-    elif KINDS[kind] not in ("computed", "cited"):
+    elif KINDS[kind] not in ("computed", "cited") and data["runs"][of][0]:
         yield data["runs"][of][0]
 
 

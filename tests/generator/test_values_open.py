@@ -60,8 +60,9 @@ def test_a_value_that_a_drawing_prints_opens_in_the_numbers_behind_it(pages):
     num = 0
     for path, page in pages.items():
         for figure in re.findall(r"<figure.*?</figure>", page, re.DOTALL):
+            behind = page if path.startswith("plan/") else figure  # its table stands below
             texts = re.findall(r"<text[^>]*>(.*?)</text>", figure, re.DOTALL)
             for text in filter(MEASURED.search, map(said, texts)):
-                assert any(value in text for value in opened(figure)), f"{path}: {text}"
+                assert any(value in text for value in opened(behind)), f"{path}: {text}"
                 num += 1
     assert num
