@@ -39,7 +39,10 @@ def test_every_run_of_the_book_has_a_forecast_or_a_reason():
     forecasts = {one.id: one for one in read_forecasts().suite}
     # Runs may be added after the sealing, and renamed; none was left out of it.
     # A process of its own has the book's experiments alone; other tests bring some along.
-    ask = "from runners.planning.seal import suite; print(*(f'{o.experiment}.{o.run}' for o in suite()))"
+    ask = (
+        "from runners.planning.seal import suite\n"
+        "print(*(f'{one.experiment}.{one.run}' for one in suite()))"
+    )
     told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     now = set(told.stdout.split())
     assert len(now & forecasts.keys()) > 0.9 * len(now)
