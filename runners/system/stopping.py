@@ -7,7 +7,8 @@
 In: SIGINT, SIGTERM or SIGHUP. Out: `Stopped` wherever the command then is, so that it cleans up as
 it unwinds; further signals do not disturb that. While a module is loaded the command ends at once
 instead, after `at_end`: an exception inside somebody else's import may be swallowed, and inside
-torch's own it aborts the process.
+torch's own it aborts the process. A process forked from the command is no command: it ends at once,
+without a word.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_SECONDS = 5.0  # a command that has not ended by then is stopped anew
 at_end: list[Callable[[], None]] = []  # what must be cleaned up where nothing unwinds
 _line = "stopped"
+_command: int | None = None  # the process that listens; one forked from it has another id
 _stopped_at: float | None = None
 _is_held = False
 _waiting: list[int] = []  # signals that came while one was held
@@ -44,8 +46,8 @@ def listen(line: str) -> None:
     Args:
         line: what a person is told then.
     """
-    global _line  # noqa: PLW0603 a process has one way to end
-    _line = line
+    global _line, _command  # noqa: PLW0603 a process has one way to end
+    _line, _command = line, os.getpid()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # such as SIGHUP under nohup
             signal.signal(number, _stop)
@@ -87,6 +89,9 @@ def leave(exit_code: int) -> NoReturn:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     global _stopped_at  # noqa: PLW0603
+    if os.getpid() != _command:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
     if _is_held:
         _waiting.append(number)
         return
