@@ -61,7 +61,7 @@ class Symptom(Written):
     """What fails. Readers take its questions in order, up to the first that they answer with yes.
 
     Attributes:
-        tell: how to recognise it.
+        tell: how to recognize it.
     """
 
     id: Id
