@@ -47,6 +47,11 @@ PHRASES = (
     Phrase(r"(?<=\w )(?:by name|in all)(?=\.)", "a plain clause"),
     Phrase(r"into the bargain", "and also"),
     Phrase(r"(?:(?<=[.!?] )|^)nor", "a plain clause"),
+    Phrase(
+        r"(?:un)?(?:synchron|(?:de|re)?normal|initial|general|recogn|optim|amort|ideal|parallel|"
+        r"serial|minim|maxim)is(?:e[ds]?|ers?|ing|ations?)",
+        "the same word with -iz-, as PyTorch spells it",
+    ),
 )
 
 

@@ -17,6 +17,7 @@ from generator.checks import voice_checks
         ("It fits. Nor is it slow.", "Nor", "plain clause"),
         ("It waits, for it has no samples.", "for it", "because"),
         ("The device was refused memory.", "was refused", "ran out of memory"),
+        ("Replicas synchronise.", "synchronise", "-iz-"),
     ],
 )
 def test_a_phrase_is_found_where_it_stands(text, phrase, instead):
