@@ -68,7 +68,8 @@ class OutputOnPage:
     """A number that the calculator works out.
 
     Attributes:
-        formula: as the author wrote it, laws written out; `postfix`: as the script reads it.
+        formula: as the author wrote it, laws written out, in printed signs.
+        postfix: the formula as the script reads it.
         at_start: what it comes to before anyone has changed an input.
         checks: on every run that it was held against; `worst` is the one furthest off.
         within: how far off the build lets it be, where the book was written.
@@ -155,7 +156,7 @@ def _output(
         name=one.name,
         label=folio.line(one.label),
         quantity=one.quantity,
-        formula=calculators.parsed(one.formula).readable(one.formula),
+        formula=_with_signs(calculators.parsed(one.formula).readable(one.formula)),
         postfix=calculators.parsed(one.formula).postfix,
         at_start=ABSENT if start is None else folio.show(start),
         checks=_checks(found, folio),
@@ -174,6 +175,11 @@ def _checks(found: Sequence[Checked], folio: Folio) -> list[CheckOnPage]:
         )
         for one in found
     ]
+
+
+def _with_signs(formula: str) -> str:
+    """The formula with the signs of printed mathematics."""
+    return formula.replace("*", "×").replace("-", "−")
 
 
 def _within(within: Tolerance, quantity: Quantity) -> str:
