@@ -2,7 +2,8 @@
 
 In: a book, with every machine's traces, and the verdicts on the machine it shows. Out: for each
 other machine its evidence, and its verdict on every claim whose runs it has all measured itself;
-and whether two machines say something else of a claim.
+and whether two machines say something else of a claim. A time is not judged on a machine where
+ranks shared the cores, if each had a core of its own on the machine shown.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from runners.traces.fields import steps_of
 from runners.traces.machine_records import Machine
 from runners.traces.tolerance import tolerance
 
+SHARED_CORES = "ranks share cores, so these times say nothing about devices"
 _SILENT: frozenset[Verdict] = frozenset({"no_evidence", "too_few_samples"})
 
 
@@ -108,8 +110,20 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
     there = replace(book, traces={**book.traces, **own}, machine=measured.machine)
     evidence = Evidence(there)
     judged = {
-        name: evidence.outcome(name)
+        name: _of_devices(evidence.outcome(name), outcome)
         for name, outcome in outcomes.items()
         if outcome.runs and all(run.partition(".")[0] in own for run in outcome.runs)
     }
     return OtherOutcomes(measured.machine, evidence, judged)
+
+
+def _of_devices(there: Outcome, here: Outcome) -> Outcome:
+    """A verdict on another machine, not judged where only there a time is that of shared cores."""
+    if there.verdict in UNDECIDED or _is_crowded(here) or not _is_crowded(there):
+        return there
+    return replace(there, verdict="does_not_apply", explanation=SHARED_CORES)
+
+
+def _is_crowded(outcome: Outcome) -> bool:
+    """Whether a verdict rests on a time that ranks took while they shared cores."""
+    return any(side.is_crowded for side in (outcome.predicted, outcome.observed) if side)

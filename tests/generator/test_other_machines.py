@@ -8,7 +8,7 @@ import pytest
 
 from generator.evidence.claim_topics import lessons_by_claim
 from generator.evidence.evaluation import Evidence
-from generator.evidence.other_machines import other_outcomes
+from generator.evidence.other_machines import SHARED_CORES, other_outcomes
 from generator.evidence.verdicts import judge
 from generator.pages import rendering, sifting
 from generator.pages.press import Press
@@ -43,6 +43,12 @@ def scaled_times(document, factor):
         }
     if isinstance(document, list):
         return [scaled_times(one, factor) for one in document]
+    return document
+
+
+def shared_cores(document):
+    """A trace whose averaged run had more ranks than cores."""
+    document["runs"]["averaged"]["timing"]["oversubscribed"] = True
     return document
 
 
@@ -116,6 +122,21 @@ def test_a_lesson_names_another_machine_only_where_a_value_differs_beyond_its_sp
         assert aside.count("<dt>") == 1
         assert "A step of the averaged run takes longer." in aside
         assert aside.count('class="pb-verdict pb-holds"') == 2, "the verdicts agree"
+
+
+def test_times_of_ranks_that_shared_cores_there_are_not_judged_and_not_compared(desk):
+    file = desk.trace("tiny_training", "desk")
+    file.write_text(json.dumps(shared_cores(scaled_times(json.loads(file.read_text()), 0.25))))
+    text = rendering.render(desk.load("reference-frozen"))
+    assert "pb-other-machines" not in text["topics/averaging/trace.md"]
+    assert SHARED_CORES in text["evidence/tiny_training.md"]
+    verdicts = {
+        name: one.verdict for name, one in there(desk).items() if SHARED_CORES in one.explanation
+    }
+    assert verdicts == {"averaging-is-slower": "does_not_apply"}
+    alike = desk.trace("tiny_training", "reference-frozen")
+    alike.write_text(json.dumps(shared_cores(json.loads(alike.read_text()))))
+    assert there(desk)["averaging-is-slower"].verdict == "holds", "crowded on both: judged"
 
 
 def test_a_machine_that_skipped_a_run_is_not_named_on_a_lesson_for_that(desk):

@@ -19,7 +19,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import parts
 from generator.evidence.value import Value, numeric
-from generator.evidence.verdicts import Outcome
+from generator.evidence.verdicts import Outcome, sentence
 from generator.pages.views.claims import (
     css_of,
     domain_of,
@@ -163,7 +163,7 @@ def _judgement(
     claim = outcome.claim
     predicted, observed = told_apart(outcome)
     is_told = claim.kind == "observation" or outcome.verdict != "holds"
-    text = evidence.sentence(claim.id) if claim.kind == "observation" else outcome.explanation
+    text = sentence(claim, outcome) if claim.kind == "observation" else outcome.explanation
     relation = folio.ui["relations"][claim.relation]
     return Judgement(
         machine=machine,
