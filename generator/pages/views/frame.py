@@ -34,7 +34,7 @@ JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
 _NOT_READ = re.compile(
     r"<(?:(pre|svg|style|script)\b.*?</\1>"
-    r'|p class="pb-paper.*?</p>'
+    r'|p class="pb-(?:paper|waits).*?</p>'
     r'|details class="pb-details pb-(?:numbers|answer|backing)".*?</details>)',
     re.DOTALL,
 )
