@@ -102,7 +102,7 @@ def _table(placed: list[_Placed], folio: Folio) -> Table:
 
 
 def _by_rank(placed: list[_Placed], folio: Folio, *, travel: bool) -> Table:
-    """What a drawing prints beside each rank: the parameters that it holds, and what it sends."""
+    """What a drawing prints beside each rank: the parameters that it holds, and its payload."""
     words = folio.ui["figure"]
     table = Table([words["of_rank"], words["bytes"]])
     for one in placed:

@@ -39,7 +39,7 @@ def _lines(experiment: Experiment, run: str, simulated: SimulatedSteps) -> Itera
         yield f"peak memory of the fullest rank: {_mebibytes(peak)}"
     payload = max((sum(log.payload_bytes.values()) for log in simulated.ranks), default=0)
     if payload:
-        yield f"passed between ranks in a step: {_mebibytes(payload)} on the busiest rank"
+        yield f"payload of a step: {_mebibytes(payload)} on the busiest rank"
     if "timed" not in experiment.runs[run].passes:
         return
     if forecast is None:

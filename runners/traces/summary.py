@@ -44,7 +44,7 @@ def summary_lines(run: Run) -> list[str]:
         *_learnt(run),
         *_combined(run),
         *_by_rank("peak memory", run, lambda rank: _peak(run, rank)),
-        *_by_rank("passed between ranks in a step", run, _passed),
+        *_by_rank("payload of a step", run, _payload),
         *_step_time(run),
     ]
 
@@ -128,7 +128,7 @@ def _peak(run: Run, rank: RankRecord) -> str | None:
     return f"{words}; {bytes_in_words(run.budget_bytes)} of data allowed"
 
 
-def _passed(rank: RankRecord) -> str | None:
+def _payload(rank: RankRecord) -> str | None:
     calls = [
         f"{c.operation} {bytes_in_words(c.bytes)} in {c.count} call{'s' if c.count > 1 else ''}"
         for c in rank.collectives

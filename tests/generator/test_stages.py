@@ -76,21 +76,23 @@ def test_what_is_sent_is_an_arrow_between_its_two_ranks_and_a_line_of_words(copy
 
 
 @pytest.mark.parametrize(
-    ("source", "destination", "num_heads", "words"),
+    ("operation", "source", "destination", "num_heads", "words"),
     [
-        (None, None, 2 * 2, "among all ranks"),
-        (0, None, 1, "rank 0 → every rank"),
-        (None, 0, 1, "every rank → rank 0"),
+        ("all_reduce", None, None, 2 * 2, "among all ranks"),
+        ("broadcast", 0, None, 1, "rank 0 → every rank"),
+        ("scatter", 0, None, 1, "rank 0 → every rank, its own share included"),
+        ("gather", None, 0, 1, "every rank → rank 0, its own share included"),
     ],
 )
 def test_an_operation_of_all_ranks_has_a_head_where_a_rank_receives(
-    copy, source, destination, num_heads, words
+    copy, operation, source, destination, num_heads, words
 ):
-    moved = [{"operation": "all_reduce", "source": source, "destination": destination, "bytes": 64}]
+    moved = [{"operation": operation, "source": source, "destination": destination, "bytes": 64}]
     _change_stages(copy, lambda stages: stages["train"].update(moves=moved))
     stage = _stage(rendering.render(copy.load())[TRACE], "train")
     assert _num_heads(stage) == num_heads
     assert words in _text(stage)
+    assert ("own share" in stage) == ("own share" in words)
 
 
 def test_ranks_that_differ_stand_in_a_table_and_ranks_that_do_not_do_not(page, copy):

@@ -64,8 +64,7 @@ def test_a_run_is_told_from_its_end_to_its_time(document: dict[str, Any]) -> Non
         "accuracy on 1,000 samples never trained on: 62.5%",
         "peak memory, ranks 0 and 1: 5.00 MiB in backward",
         "peak memory, rank 2: 6.00 MiB in backward",
-        "passed between ranks in a step, ranks 0, 1 and 2: "
-        "all_reduce 2.93 KiB in 2 calls, send 10 B in 1 call",
+        "payload of a step, ranks 0, 1 and 2: all_reduce 2.93 KiB in 2 calls, send 10 B in 1 call",
         "step: median 2.00 ms of 3 measurements, quartiles 1.50 ms and 2.50 ms; "
         "more ranks than cores",
     ]

@@ -48,7 +48,7 @@ def in_words(panel: Panel) -> str:
         + (f" ({lane.held})" if lane.held else "")
         for lane in panel.lanes
     )
-    travels = f" In a step: {'; '.join(panel.travels)}." if panel.travels else ""
+    travels = f" Payload of a step: {'; '.join(panel.travels)}." if panel.travels else ""
     return f"{panel.title}: {lanes}.{travels}"
 
 

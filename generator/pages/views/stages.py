@@ -135,7 +135,8 @@ def _travels(
         if value is None:
             continue
         drawn = Travel(f"{operation} {value}", source, destination)
-        told = Travelled(operation, folio.show(value), _between(source, destination, folio))
+        between = _between(operation, source, destination, folio)
+        told = Travelled(operation, folio.show(value), between)
         found_here.append((drawn, told))
     return found_here
 
@@ -150,13 +151,15 @@ def _told(travelled: Sequence[Travelled]) -> list[Travelled]:
     return list(found.values())
 
 
-def _between(source: int | None, destination: int | None, folio: Folio) -> str:
+def _between(operation: str, source: int | None, destination: int | None, folio: Folio) -> str:
+    """From which rank to which; the root of a scatter or gather passes itself a share as well."""
     words, rank = folio.ui["trace"], folio.ui["figure"]["rank"]
     if source is None and destination is None:
         return str(words["among_all"])
     gives = words["every_rank"] if source is None else f"{rank}\u00a0{source}"
     receives = words["every_rank"] if destination is None else f"{rank}\u00a0{destination}"
-    return f"{gives} → {receives}"
+    shared = f", {words['own_share']}" if operation in ("scatter", "gather") else ""
+    return f"{gives} → {receives}{shared}"
 
 
 def _held(base: str, found: Stage, folio: Folio) -> list[tuple[str, Markup, Markup, Markup]]:
