@@ -42,6 +42,13 @@ def test_no_page_lists_a_state_that_was_not_simulated(built_site):
         assert len(rows) == len(set(rows)) == len(grid["rows"])
 
 
+def test_flops_are_those_of_the_rank_that_bounds_the_time(built_site):
+    grid = json.loads((built_site / "plans" / "plan_llama_8b.json").read_text())
+    most = sorted(max(rank["flops"] for rank in row["ranks"]) / 1e12 for row in grid["rows"])
+    shown = re.findall(r">([\d,.]+) trillion</a>", (built_site / PAGE).read_text())
+    assert sorted(float(one.replace(",", "")) for one in shown) == pytest.approx(most, rel=0.01)
+
+
 class Plan:
     """The page of one model."""
 

@@ -1,7 +1,7 @@
 """What strategies of a plan hold at their peak and would reserve, as bars under a device's memory.
 
 In: simulated runs of one state. Out: a bar for each strategy, of the rank that reserves most, and
-what it holds, sends and computes, for the table.
+for the table what it holds and sends, and the most that any rank computes.
 """
 
 from __future__ import annotations
@@ -50,14 +50,18 @@ def plan(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
 
 def reserved(rank: RankRecord) -> int:
     """Bytes that CUDA's allocator would hold for a rank."""
-    number = rank.measures["reserved_bytes"]
+    return _counted(rank, "reserved_bytes")
+
+
+def _counted(rank: RankRecord, measure: str) -> int:
+    number = rank.measures[measure]
     assert isinstance(number, int)
     return number
 
 
-def _busiest(one: ShownRun) -> tuple[int, RankRecord]:
-    """The rank that reserves most, and its position."""
-    return max(enumerate(one.run.ranks), key=lambda at: reserved(at[1]))
+def _busiest(one: ShownRun, measure: str = "reserved_bytes") -> tuple[int, RankRecord]:
+    """The rank with most of a measure, and its position."""
+    return max(enumerate(one.run.ranks), key=lambda at: _counted(at[1], measure))
 
 
 def _stack(one: ShownRun, size: int, names: Sequence[str]) -> Stack:
@@ -75,13 +79,14 @@ def _stack(one: ShownRun, size: int, names: Sequence[str]) -> Stack:
 
 
 def _cells(one: ShownRun, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """What the busiest rank reserves, holds, sends and computes; and what can be told from it."""
+    """What the busiest rank reserves, holds and sends; the most FLOPs of any rank; the time."""
     position, rank = _busiest(one)
     path, words = f"{one.path}.ranks[{position}]", folio.ui["plan"]
     yield words["reserved"], folio.cell(f"{path}.{RESERVED}")
     yield words["fits_in"], _least_device(reserved(rank), folio)
     yield words["sends"], _sent(path, rank, folio)
-    yield words["flops"], folio.cell(f"{path}.measures.flops")
+    computing, _ = _busiest(one, "flops")
+    yield words["flops"], folio.cell(f"{one.path}.ranks[{computing}].measures.flops")
     yield words["at_least"], _seconds_at_least(one, folio)
     assert rank.memory is not None
     for name in CLASSES:
