@@ -1,8 +1,8 @@
 """Local SGD: ranks train independently and average their parameters periodically.
 
 Each rank takes several steps of SGD on its own samples without communication. Then one
-all-reduce of the parameters replaces every replica by the mean of all replicas. Ranks
-send the bytes of the model once in a period instead of once a step; between two
+all-reduce of the parameters replaces every replica by the mean of all replicas. The
+payload is the bytes of the model once in a period instead of once a step; between two
 averages the replicas differ, so the result is not that of synchronous training.
 
 torchrun --nproc-per-node 2 local_sgd_by_hand.py
