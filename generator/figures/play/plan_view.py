@@ -1,7 +1,7 @@
 """What strategies of a plan hold at their peak and would reserve, as bars under a device's memory.
 
 In: simulated runs of one state. Out: a bar for each strategy, of the rank that reserves most, and
-for the table what it holds and sends, and the most that any rank computes.
+for the table what it holds, and the most that any rank sends and computes.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def _stack(one: ShownRun, size: int, names: Sequence[str]) -> Stack:
 
 
 def _cells(one: ShownRun, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """What the busiest rank reserves, holds and sends; the most FLOPs of any rank; the time."""
+    """What the busiest rank reserves and holds, and the most that any rank sends and computes."""
     position, rank = _busiest(one)
     path, words = f"{one.path}.ranks[{position}]", folio.ui["plan"]
     yield words["reserved"], folio.cell(f"{path}.{RESERVED}")
     yield words["fits_in"], _least_device(reserved(rank), folio)
-    yield words["sends"], _sent(path, rank, folio)
+    yield words["sends"], _sent(one, folio)
     computing, _ = _busiest(one, "flops")
     yield words["flops"], folio.cell(f"{one.path}.ranks[{computing}].measures.flops")
     yield words["at_least"], _seconds_at_least(one, folio)
@@ -110,9 +110,10 @@ def _least_device(needed: int, folio: Folio) -> Markup:
     return Markup("{} {}").format(folio.line(name), folio.show(memory))
 
 
-def _sent(path: str, rank: RankRecord, folio: Folio) -> Markup:
-    """The payload of each operation on each axis, the largest first."""
-    words = folio.ui["plan"]["operations"]
+def _sent(one: ShownRun, folio: Folio) -> Markup:
+    """Of the rank that sends most: the payload of each operation on each axis, the largest first."""
+    position, rank = _busiest(one, "sent_bytes")
+    path, words = f"{one.path}.ranks[{position}]", folio.ui["plan"]["operations"]
     found = []
     for call in sorted(rank.collectives, key=lambda call: -call.bytes):
         operation, _, axis = call.operation.partition("_over_")
