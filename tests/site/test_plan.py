@@ -45,7 +45,7 @@ def test_no_page_lists_a_state_that_was_not_simulated(built_site):
 def test_flops_are_those_of_the_rank_that_bounds_the_time(built_site):
     grid = json.loads((built_site / "plans" / "plan_llama_8b.json").read_text())
     most = sorted(max(rank["flops"] for rank in row["ranks"]) / 1e12 for row in grid["rows"])
-    shown = re.findall(r">([\d,.]+) trillion</a>", (built_site / PAGE).read_text())
+    shown = re.findall(r">([\d,.]+)\strillion</a>", (built_site / PAGE).read_text())
     assert sorted(float(one.replace(",", "")) for one in shown) == pytest.approx(most, rel=0.01)
 
 

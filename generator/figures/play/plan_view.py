@@ -111,7 +111,7 @@ def _least_device(needed: int, folio: Folio) -> Markup:
 
 
 def _sent(one: ShownRun, folio: Folio) -> Markup:
-    """Of the rank that sends most: the payload of each operation on each axis, the largest first."""
+    """The payloads of the rank that sends most, by operation and axis, the largest first."""
     position, rank = _busiest(one, "sent_bytes")
     path, words = f"{one.path}.ranks[{position}]", folio.ui["plan"]["operations"]
     found = []
