@@ -46,7 +46,7 @@ def listen(line: str) -> None:
     Args:
         line: what a person is told then.
     """
-    global _line, _command  # noqa: PLW0603 a process has one way to end
+    global _line, _command
     _line, _command = line, os.getpid()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # such as SIGHUP under nohup

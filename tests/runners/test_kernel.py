@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from runners.meters.kernel import Growth, KernelPeak, disagreement
+from runners.meters.kernel import Growth, disagreement
 from runners.traces.measured import Memory
 from tests.runners.experiments import hidden
 
@@ -83,7 +83,8 @@ print(seen.phase, seen.peak_bytes)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a high-water mark")
 def test_the_mark_names_the_phase_in_which_it_rose():
     # A process of its own: what other tests left may be given back in the meantime.
-    told = subprocess.run([sys.executable, "-c", LOOKING], capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", LOOKING]
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
     phase, peak_bytes = told.stdout.split()
     assert phase == "large"
     assert int(peak_bytes) == pytest.approx(128 * MIB, rel=0.1)
