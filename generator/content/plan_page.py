@@ -40,6 +40,25 @@ class PublishedPage(Written):
     selection: Prose
 
 
+class SealedPage(Written):
+    """What the page of sealed forecasts says.
+
+    Attributes:
+        lede: why they were sealed.
+        near: how the table of configurations near a limit is read.
+        suite: what is forecast of the book's own runs.
+        check: how readers check the seal; `outcomes` how outcomes are recorded.
+    """
+
+    title: Line
+    about: Line
+    lede: Prose
+    near: Prose
+    suite: Prose
+    check: Prose
+    outcomes: Prose
+
+
 class PlanFile(Written):
     """content/plan.yml.
 
@@ -57,6 +76,7 @@ class PlanFile(Written):
         simulated: how a plan comes about, and what it leaves out.
         own: how to plan a model of one's own; `program` is an example that a test executes.
         published: of the page that compares simulations with published measurements, if any.
+        sealed: of the page of sealed forecasts, if any.
     """
 
     title: Line
@@ -78,3 +98,4 @@ class PlanFile(Written):
     own: Prose
     program: Listing
     published: PublishedPage | None = None
+    sealed: SealedPage | None = None

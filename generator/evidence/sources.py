@@ -24,7 +24,7 @@ from generator.evidence.reproduce_command import (
     of_each,
     path_of,
 )
-from generator.evidence.value import KINDS, Origin, Value
+from generator.evidence.value import KINDS, Kind, Origin, Value
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -53,9 +53,9 @@ class Sources:
         """
         self._evidence = evidence
         self._root = root
-        self.formulas: dict[str, str] = {}  # that several values share, by name
+        self._shared: dict[str, tuple[Kind, str]] = {}  # what several values share, by name
         self._numbers: dict[object, int] = {}
-        self._values: list[Value | str] = []  # or the name of a shared formula
+        self._values: list[Value | str] = []  # or the name of what several share
         self._places: dict[object, str] = {}
 
     def copied(self) -> Sources:
@@ -73,10 +73,15 @@ class Sources:
             self._values.append(value)
         return self._numbers[key]
 
-    def shared(self, name: str, says: str) -> int:
-        """The number of all values that share a formula."""
-        if name not in self.formulas:
-            self.formulas[name] = says
+    @property
+    def formulas(self) -> dict[str, str]:
+        """The formulas that several values share, by name."""
+        return {name: says for name, (kind, says) in self._shared.items() if kind == "computed"}
+
+    def shared(self, name: str, says: str, kind: Kind = "computed") -> int:
+        """The number of all values that share a formula, or where they were recorded."""
+        if name not in self._shared:
+            self._shared[name] = kind, says
             self._numbers[name] = len(self._values)
             self._values.append(name)
         return self._numbers[name]
@@ -137,7 +142,8 @@ class Sources:
     def _row(self, value: Value | str, runs: _Runs) -> Row:
         """One value: the columns that `sources.js` names, without empty ones at the end."""
         if isinstance(value, str):
-            return ["", KINDS.index("computed"), self.formulas[value]]
+            shared, says = self._shared[value]
+            return ["", KINDS.index(shared), says]
         marks = [str(value.nature)] if value.nature != "real" else []
         marks += [CROWDED] if value.is_crowded else []
         made = self._made(value, runs)

@@ -23,7 +23,8 @@ from runners.planning.question import Model, PlanError, Question, Training, stra
 from runners.planning.table import GIB, Rates, document, lines
 from runners.plans.model_presets import model_presets
 from runners.simulate.suite import cores
-from runners.traces.files import write_json
+from runners.traces.files import TraceError
+from runners.traces.sealed_forecasts import read_forecasts, score, sha256_of
 
 LONGEST = 4096  # tokens of a sample where none are named
 
@@ -33,7 +34,7 @@ def main(words: Sequence[str]) -> int:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return _run(_parser().parse_args(words))
-    except (PlanError, sealed.SealedError, ValidationError) as error:
+    except (PlanError, TraceError, ValidationError) as error:
         sys.stderr.write(f"python -m runners plan: {_in_one_line(error)}\n")
         return 2
 
@@ -107,10 +108,9 @@ def _size(text: str) -> float:
 def _seal() -> int:
     from runners.planning.seal import seal
 
-    if sealed.FORECASTS.exists():
-        raise PlanError(f"{sealed.FORECASTS.name} is sealed; forecasts are made once")
-    sealed.write_forecasts(seal(_tell_runs))
-    sys.stdout.write(f"{sealed.FORECASTS.name}: SHA-256 {sealed.sha256_of()}\n")
+    sealed.check_unsealed(sealed.PATH)
+    sealed.write_forecasts(seal(_tell_runs), sealed.PATH)
+    sys.stdout.write(f"{sealed.PATH.name}: SHA-256 {sha256_of(sealed.PATH)}\n")
     return 0
 
 
@@ -118,8 +118,8 @@ def _outcomes() -> int:
     from runners.planning.outcomes import outcomes
 
     found = outcomes()
-    write_json(sealed.OUTCOMES / f"{found.machine}.json", found.model_dump(mode="json"))
-    lines = sealed.lines(sealed.score(sealed.read_forecasts(), found))
+    sealed.write_outcomes(found)
+    lines = sealed.lines(score(read_forecasts(sealed.PATH), found))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 

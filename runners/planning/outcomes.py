@@ -21,8 +21,14 @@ import torch
 from runners.meters.memory import MemoryMeter
 from runners.planning.one_rank import take_steps
 from runners.planning.question import PlanError
-from runners.planning.sealed import (
-    FORECASTS,
+from runners.planning.sealed import PATH, question_of
+from runners.planning.step import Step, repeats
+from runners.simulate.suite import ROOT
+from runners.system import accelerator
+from runners.traces import machine
+from runners.traces.files import read
+from runners.traces.records import Run
+from runners.traces.sealed_forecasts import (
     LimitForecast,
     LimitOutcome,
     SealedForecasts,
@@ -32,23 +38,17 @@ from runners.planning.sealed import (
     read_forecasts,
     sha256_of,
 )
-from runners.planning.step import Step, repeats
-from runners.simulate.suite import ROOT
-from runners.system import accelerator
-from runners.traces import machine
-from runners.traces.files import read
-from runners.traces.records import Run
 
 NUM_TIMED_STEPS = 3
 ROOM_BYTES = 2**30  # of the device, which driver and context take
 
 
-def outcomes(path: Path = FORECASTS) -> SealedOutcomes:
+def outcomes(path: Path = PATH) -> SealedOutcomes:
     """Run what fits this machine.
 
     Raises:
         PlanError: there is no accelerator.
-        SealedError: the forecasts are not those that were sealed.
+        TraceError: the forecasts are not those that were sealed.
     """
     if not accelerator.num_devices():
         raise PlanError("outcomes need an accelerator; there is none here")
@@ -119,7 +119,7 @@ def outcome_of(forecast: LimitForecast, device: torch.device) -> LimitOutcome:
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.set_per_process_memory_fraction(forecast.limit_bytes / total, device)
     meter = MemoryMeter(device)
-    question, seconds, fits = forecast.question, None, True
+    question, seconds, fits = question_of(forecast), None, True
     try:
         with torch.device(device), meter:
             step = take_steps(question, None, 0, device, meter)
@@ -152,5 +152,5 @@ def _seconds(step: Step, num_microbatches: int, device: torch.device) -> float:
 
 
 if __name__ == "__main__":
-    given = LimitForecast.model_validate(json.load(sys.stdin), strict=False)
+    given = LimitForecast.model_validate(json.load(sys.stdin))
     print(outcome_of(given, torch.device("cuda", 0)).model_dump_json())  # noqa: T201 its answer

@@ -12,16 +12,28 @@ import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from runners.planning.answer import Answer, RankPlan
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
-from runners.planning.sealed import GIB, LimitForecast, SealedForecasts, SuiteForecast
+from runners.planning.sealed import PATH, question_of
+from runners.planning.table import GIB
 from runners.plans.experiment import find, names
 from runners.plans.model_presets import model_presets
 from runners.simulate.log import SimulatedRun
 from runners.simulate.suite import CACHE, ROOT, Tell, Wanted, cores, simulate, wanted
+from runners.traces.records import Run
+from runners.traces.sealed_forecasts import (
+    LimitForecast,
+    SealedForecasts,
+    SuiteForecast,
+    as_trace,
+    read_forecasts,
+    run_of,
+)
 
 # What the allocator may reserve on a device of so many nominal GiB, beside driver and context: an
 # assumption, which `--outcomes` enforces as the allocator's limit.
@@ -72,6 +84,34 @@ def seal(tell: Tell | None = None) -> SealedForecasts:
         suite=[_of_run(one) for one in runs],
         near_limit=near_limits(),
     )
+
+
+def again(names: Sequence[str], path: Path = PATH) -> dict[str, Run]:
+    """Sealed forecasts simulated anew by today's code, as runs by their names.
+
+    Raises:
+        PlanError: a run cannot be simulated now.
+        UnknownRunError: the book has no such run any more.
+        TraceError: the forecasts are not those that were sealed.
+    """
+    forecasts = read_forecasts(path)
+    suite = [one for one in forecasts.suite if run_of(one) in names]
+    near = [one for one in forecasts.near_limit if run_of(one) in names]
+    asked = [question_of(one) for one in near]
+    with TemporaryDirectory() as folder:
+        runs = simulate(wanted([one.id for one in suite], "cuda") if suite else [], Path(folder))
+        found = answers(asked, 1, folder=Path(folder))
+    new = forecasts.model_copy(update={
+        "suite": [_of_run(one) for one in runs.runs],
+        "near_limit": [
+            _forecast(one.device_gib, question, _busiest(answer))
+            for one, question, answer in zip(near, asked, found, strict=True)
+        ],
+    })  # fmt: skip
+    failed = [one for one in new.suite if one.reason]
+    if failed:
+        raise PlanError(f"{failed[0].id}: {failed[0].reason}")
+    return as_trace(new).runs
 
 
 def suite() -> list[Wanted]:
@@ -168,9 +208,7 @@ class _Search:
             PlanError: it cannot be simulated, or not even one sample fits.
         """
         for answer in found:
-            rank, size = answer.busiest, answer.question.training.microbatch
-            if rank is None:
-                raise PlanError(f"{self._preset}: {answer.reason}")
+            rank, size = _busiest(answer), answer.question.training.microbatch
             fits = _least(rank) <= LIMITS[self._device]
             if size == 1 and not fits:
                 raise PlanError(f"{self._preset} does not fit {self._device} GiB: {self._how}")
@@ -180,32 +218,39 @@ class _Search:
         """The two that lie beside the limit."""
         low, high = max(self._fits), min(self._fits_not)
         return [
-            self._forecast(low, self._fits[low]),
-            self._forecast(high, self._fits_not[high]),
+            _forecast(self._device, self.question(low), self._fits[low]),
+            _forecast(self._device, self.question(high), self._fits_not[high]),
         ]
 
-    def _forecast(self, size: int, rank: RankPlan) -> LimitForecast:
-        question = self.question(size)
-        training = question.training
-        rate = RATES.get(self._device) if training.precision != "fp32" else None
-        words = (training.precision, training.optimizer, training.checkpointing)
-        return LimitForecast(
-            id=f"{self._device}gib-{self._preset}-{'-'.join(words)}-{training.sequence}x{size}",
-            question=question,
-            device_gib=self._device,
-            limit_bytes=LIMITS[self._device],
-            fits=_least(rank) <= LIMITS[self._device],
-            peak_bytes=rank.peak_bytes,
-            at_peak=rank.at_peak,
-            allocated_bytes=rank.allocated_bytes,
-            reserved_bytes=rank.reserved_bytes,
-            least_reserved_bytes=_least(rank),
-            num_parameters=rank.num_parameters,
-            flops=rank.flops,
-            payload=rank.calls,
-            seconds_at_least=rank.flops / rate[0] if rate else None,
-            rate=rate[1] if rate else None,
-        )
+
+def _forecast(device: int, question: Question, rank: RankPlan) -> LimitForecast:
+    training = question.training
+    rate = RATES.get(device) if training.precision != "fp32" else None
+    words = (training.precision, training.optimizer, training.checkpointing)
+    size = f"{training.sequence}x{training.microbatch}"
+    return LimitForecast(
+        id=f"{device}gib-{question.model.name}-{'-'.join(words)}-{size}",
+        question=question.model_dump(mode="json"),
+        device_gib=device,
+        limit_bytes=LIMITS[device],
+        fits=_least(rank) <= LIMITS[device],
+        peak_bytes=rank.peak_bytes,
+        at_peak=rank.at_peak,
+        allocated_bytes=rank.allocated_bytes,
+        reserved_bytes=rank.reserved_bytes,
+        least_reserved_bytes=_least(rank),
+        num_parameters=rank.num_parameters,
+        flops=rank.flops,
+        payload=[one.model_dump(mode="json") for one in rank.calls],
+        seconds_at_least=rank.flops / rate[0] if rate else None,
+        rate=rate[1] if rate else None,
+    )
+
+
+def _busiest(answer: Answer) -> RankPlan:
+    if answer.busiest is None:
+        raise PlanError(f"{answer.question.model.name}: {answer.reason}")
+    return answer.busiest
 
 
 def _least(rank: RankPlan) -> int:

@@ -163,16 +163,25 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> tuple[RecordT, int]:
 
     The same text is read once, and records never change.
     """
-    document = _loaded(path, text)
-    if not isinstance(document, dict):
-        raise TraceError(f"{path}: (whole file): not a JSON object; delete it and run again")
+    document = _object_in(path, text)
     version, steps = VERSIONS[model]
     try:
         present, recorded_as = upgraded(document, steps, version)
     except VersionError as error:
         raise TraceError(f"{path}: {error}") from None
+    return _validated(path, text, present, model), recorded_as
+
+
+def _object_in(path: Path, text: str) -> dict[str, Any]:
+    document = _loaded(path, text)
+    if not isinstance(document, dict):
+        raise TraceError(f"{path}: (whole file): not a JSON object; delete it and run again")
+    return document
+
+
+def _validated(path: Path, text: str, document: object, model: type[RecordT]) -> RecordT:
     try:
-        return model.model_validate(present), recorded_as
+        return model.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         others = error.error_count() - 1
@@ -257,6 +266,16 @@ def _read_if_there(path: Path, model: type[RecordT]) -> RecordT | None:
         return None
     document: RecordT = _parsed(path, _text(path), model)[0]
     return document
+
+
+def read_record(path: Path, model: type[RecordT]) -> RecordT:
+    """Read a record of a kind that has had one version alone.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    text = _text(path)
+    return _validated(path, text, _object_in(path, text), model)
 
 
 def read_prediction(folder: Path) -> Prediction | None:

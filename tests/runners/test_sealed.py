@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,35 +10,52 @@ import sys
 import pytest
 import torch
 
-from runners.planning import command, sealed
+from runners.planning import command, seal, sealed
 from runners.planning.one_rank import simulate_rank
 from runners.planning.outcomes import outcome_of
-from runners.planning.question import Model, Question, Training, strategy_of
-from runners.planning.sealed import (
-    FORECASTS,
-    GIB,
-    LimitOutcome,
-    SealedError,
-    SealedOutcomes,
-    SuiteOutcome,
-    read_forecasts,
-    read_outcomes,
-    score,
-    sha256_of,
-    write_forecasts,
-)
+from runners.planning.question import Model, PlanError, Question, Training, strategy_of
+from runners.planning.sealed import PATH, question_of, write_forecasts, write_outcomes
+from runners.planning.table import GIB
 from runners.simulate import allocator_check
 from runners.simulate.allocation_replay import Allocate, Free, replay
+from runners.traces.files import TraceError
+from runners.traces.sealed_forecasts import (
+    as_trace,
+    read_forecasts,
+    read_outcomes,
+    read_sealed,
+    run_of,
+    score,
+    seal_path,
+)
 from tests.runners.test_plan import LLAMA
+from tests.sealed_outcomes import outcomes_of
+
+DDP_GRADIENT_BYTES = 4 * (10 * 64 + 64 + 64 * 4 + 4)  # of two layers in fp32
 
 
 def test_the_committed_forecasts_are_those_that_were_sealed():
-    read_forecasts()
-    read_outcomes()
+    read_forecasts(PATH)
+    read_outcomes(PATH)
+
+
+def test_every_forecast_has_a_run_of_its_own_in_the_trace():
+    forecasts = read_forecasts(PATH)
+    runs = as_trace(forecasts).runs
+    simulated = [one for one in forecasts.suite if one.reason is None]
+    assert len(runs) == len(simulated) + len(forecasts.near_limit)
+    for one in simulated:
+        measures = runs[run_of(one)].ranks[0].measures
+        assert measures["peak_bytes"] == one.peak_bytes
+        assert measures["payload_bytes"] == sum(one.payload_bytes.values())
+    for one in forecasts.near_limit:
+        run = runs[run_of(one)]
+        assert run.settings["microbatch"] == question_of(one).training.microbatch
+        assert run.ranks[0].measures["reserved_bytes"] == one.reserved_bytes
 
 
 def test_every_run_of_the_book_has_a_forecast_or_a_reason():
-    forecasts = {one.id: one for one in read_forecasts().suite}
+    forecasts = {one.id: one for one in read_forecasts(PATH).suite}
     # Runs may be added after the sealing, and renamed; none was left out of it.
     # A process of its own has the book's experiments alone; other tests bring some along, also by
     # the environment.
@@ -55,7 +73,7 @@ def test_every_run_of_the_book_has_a_forecast_or_a_reason():
 
 
 def test_a_dozen_configurations_lie_on_both_sides_of_an_80_gib_device():
-    near = read_forecasts().near_limit
+    near = read_forecasts(PATH).near_limit
     assert sum(one.device_gib == 80 for one in near) >= 12
     assert {one.device_gib for one in near} == {24, 40, 80, 141}
     assert {one.fits for one in near} == {True, False}
@@ -68,8 +86,8 @@ def test_a_dozen_configurations_lie_on_both_sides_of_an_80_gib_device():
 
 
 def test_what_is_held_follows_the_sixteen_bytes_of_a_parameter():
-    for one in read_forecasts().near_limit:
-        training = one.question.training
+    for one in read_forecasts(PATH).near_limit:
+        training = question_of(one).training
         each = {"adam": 16, "adam8bit": 10 + 8 / 256, "sgd": 8, "momentum": 12}[training.optimizer]
         held = one.at_peak
         state = held.parameters_bytes + held.optimizer_bytes
@@ -81,65 +99,37 @@ def test_what_is_held_follows_the_sixteen_bytes_of_a_parameter():
 @pytest.fixture
 def folder(tmp_path):
     """A copy of the sealed files."""
-    for path in (FORECASTS, sealed.seal_path()):
+    for path in (PATH, seal_path(PATH)):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     return tmp_path
 
 
 def test_an_edit_of_the_forecasts_breaks_the_seal(folder):
-    path = folder / FORECASTS.name
+    path = folder / PATH.name
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"fits": true', '"fits": false', 1), encoding="utf-8")
-    with pytest.raises(SealedError, match="is not the file"):
+    with pytest.raises(TraceError, match="is not the file"):
         read_forecasts(path)
+    seal_path(path).unlink()
+    with pytest.raises(TraceError, match="missing"):
+        read_sealed(path)
+    path.unlink()
+    assert read_sealed(path) is None
 
 
 def test_forecasts_are_written_once(folder, monkeypatch, capsys):
-    path = folder / FORECASTS.name
+    path = folder / PATH.name
     before = path.read_bytes()
-    with pytest.raises(SealedError, match="is sealed"):
+    with pytest.raises(PlanError, match="is sealed"):
         write_forecasts(read_forecasts(path), path)
-    monkeypatch.setattr(sealed, "FORECASTS", path)
+    monkeypatch.setattr(sealed, "PATH", path)
     assert command.main(["--seal"]) == 2
     assert "made once" in capsys.readouterr().err
     assert path.read_bytes() == before
 
 
-def outcomes_of(forecasts, **changes):
-    """Outcomes as forecast, but for some changes of the first configuration that fits."""
-    limits = [
-        LimitOutcome(
-            id=one.id,
-            fits=one.fits,
-            phase=None,
-            peak_bytes=one.peak_bytes,
-            allocated_bytes=one.allocated_bytes,
-            reserved_bytes=min(one.reserved_bytes, one.limit_bytes),
-            num_retries=0,
-            step_seconds=1.0,
-        )
-        for one in forecasts.near_limit
-    ]
-    first = next(index for index, one in enumerate(limits) if one.fits)
-    limits[first] = limits[first].model_copy(update=changes)
-    suite = [
-        SuiteOutcome(id=one.id, peak_bytes=one.peak_bytes, payload_bytes=one.payload_bytes)
-        for one in forecasts.suite
-    ]
-    return SealedOutcomes(
-        forecasts_sha256=sha256_of(),
-        machine="some",
-        recorded_at="2030-01-01T00:00:00+00:00",
-        device="some",
-        device_bytes=80 * GIB,
-        torch="2.13.0",
-        suite=suite,
-        near_limit=limits,
-    )
-
-
 def test_outcomes_as_forecast_score_without_an_error():
-    forecasts = read_forecasts()
+    forecasts = read_forecasts(PATH)
     found = score(forecasts, outcomes_of(forecasts))
     assert found.misses == []
     assert found.wrong_verdicts == []
@@ -148,7 +138,7 @@ def test_outcomes_as_forecast_score_without_an_error():
 
 
 def test_a_miss_and_a_wrong_verdict_are_named():
-    forecasts = read_forecasts()
+    forecasts = read_forecasts(PATH)
     first = next(one for one in forecasts.near_limit if one.fits)
     missed = score(
         forecasts, outcomes_of(forecasts, allocated_bytes=round(first.allocated_bytes / 1.25))
@@ -159,11 +149,39 @@ def test_a_miss_and_a_wrong_verdict_are_named():
     assert f"    wrong: {first.id}" in sealed.lines(wrong)
 
 
-def test_outcomes_of_other_forecasts_are_refused(tmp_path):
-    other = outcomes_of(read_forecasts()).model_copy(update={"forecasts_sha256": "0" * 64})
-    (tmp_path / "some.json").write_text(other.model_dump_json(), encoding="utf-8")
-    with pytest.raises(SealedError, match="other forecasts"):
-        read_outcomes(tmp_path)
+@pytest.mark.parametrize(
+    ("machine", "change", "said"),
+    [
+        ("some", {"forecasts_sha256": "0" * 64}, "other forecasts"),
+        ("other", {"machine": "some"}, "machine: is 'some'"),
+        ("some", {"suite": [{"id": "no.run", "peak_bytes": 1, "payload_bytes": {}}]}, "no.run"),
+        ("some", {"device_bytes": "much"}, "device_bytes"),
+    ],
+)
+def test_outcomes_that_do_not_belong_to_the_forecasts_are_refused(folder, machine, change, said):
+    outcomes = outcomes_of(read_forecasts(PATH)).model_dump(mode="json")
+    file = folder / "sealed_outcomes" / f"{machine}.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({**outcomes, **change}), encoding="utf-8")
+    with pytest.raises(TraceError, match=said) as refused:
+        read_sealed(folder / PATH.name)
+    assert str(refused.value).startswith(str(file))
+
+
+def test_outcomes_are_read_as_they_were_written(folder):
+    path = folder / PATH.name
+    outcomes = outcomes_of(read_forecasts(path), "rack/half")
+    write_outcomes(outcomes, path)
+    assert read_sealed(path).outcomes == (outcomes,)
+
+
+def test_that_a_run_without_peers_sends_nothing_counts_as_no_forecast():
+    forecasts = read_forecasts(PATH)
+    silent = {one.id for one in forecasts.suite if not any(one.payload_bytes.values())}
+    pairs = score(forecasts, outcomes_of(forecasts)).of("suite payload")
+    assert silent
+    assert pairs
+    assert not silent & {one.id for one in pairs}
 
 
 def test_without_an_accelerator_there_are_no_outcomes(capsys, monkeypatch):
@@ -179,8 +197,10 @@ def test_the_steps_of_an_outcome_hold_what_was_forecast():
         training=Training(sequence=32, microbatch=2, global_batch=2, precision="fp32"),
         strategy=strategy_of("single", 1),
     )
-    like = read_forecasts().near_limit[0]
-    found = outcome_of(like.model_copy(update={"question": question}), torch.device("cpu"))
+    like = read_forecasts(PATH).near_limit[0]
+    found = outcome_of(
+        like.model_copy(update={"question": question.model_dump()}), torch.device("cpu")
+    )
     assert found.fits
     assert found.step_seconds is not None
     assert found.peak_bytes == pytest.approx(simulate_rank(question, 0).peak_bytes, rel=0.02)
@@ -206,3 +226,19 @@ def test_the_replay_reserves_what_this_machines_allocator_reserves():
     if found is None:
         pytest.skip("no accelerator")
     assert found.agrees, found.line()
+
+
+def test_a_sealed_run_can_be_simulated_again():
+    forecast = next(one for one in read_forecasts(PATH).suite if one.id == "ddp.ddp")
+    again = seal.again([run_of(forecast)])
+    assert list(again) == [run_of(forecast)]
+    assert again[run_of(forecast)].ranks[0].measures["payload_bytes"] == DDP_GRADIENT_BYTES
+
+
+def test_a_run_that_cannot_be_simulated_again_says_so_in_one_line(monkeypatch):
+    forecast = next(one for one in read_forecasts(PATH).suite if one.id == "ddp.ddp")
+    monkeypatch.setattr(
+        seal, "_of_run", lambda _: forecast.model_copy(update={"reason": "no such operator"})
+    )
+    with pytest.raises(PlanError, match=r"ddp\.ddp: no such operator"):
+        seal.again([run_of(forecast)])

@@ -43,7 +43,7 @@
       add(words.from, made("code", path(of, formula, " · ")));
       add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
       add(words.run, name && made("a", name, place));
-    } else if (kind === 4) {
+    } else if (kind === 4 || (kind === 1 && !of)) { // cited, or measured in no trace of the book
       add(words.source, formula);
     } else {
       const machines = new Set();
