@@ -73,6 +73,7 @@ class PlanFile(Written):
         compute, compute_fp32: what a device computes in a second, for the lower bound of the time.
         link: what it sends in a second, for the same bound.
         reading: how the figure and the table are read.
+        experts: what is assumed of a model with experts.
         simulated: how a plan comes about, and what it leaves out.
         own: how to plan a model of one's own; `program` is an example that a test executes.
         published: of the page that compares simulations with published measurements, if any.
@@ -94,6 +95,7 @@ class PlanFile(Written):
     compute_fp32: Expression
     link: Expression
     reading: Prose
+    experts: Prose
     simulated: Prose
     own: Prose
     program: Listing

@@ -62,6 +62,21 @@ def test_flops_are_those_of_the_rank_that_bounds_the_time(built_site):
     assert sorted(float(one.replace(",", "")) for one in shown) == pytest.approx(most, rel=0.01)
 
 
+def test_a_pipeline_takes_the_time_in_which_its_stages_wait(built_site):
+    """By hand: eight stages, eight microbatches, and the rate of a dense H100 in bf16."""
+    grid = json.loads((built_site / "plans" / "plan_llama_8b.json").read_text())
+    [row] = [
+        one for one in grid["rows"]
+        if one["strategy"] == "1f1b" and one["state"] == grid["rows"][0]["state"]
+    ]  # fmt: skip
+    flops = [rank["flops"] for rank in row["ranks"]]
+    assert row["num_microbatches"] == row["state"]["devices"] == 8
+    seconds = (max(flops) + 7 * min(flops) / 8) / 989.5e12
+    html = (built_site / PAGE).read_text()
+    shown = re.search(r'id="pp_1f1b_on_8".*?>([\d,.]+)\sms<', html, re.DOTALL)
+    assert float(shown[1]) == pytest.approx(seconds * 1000, rel=0.01)
+
+
 class Plan:
     """The page of one model."""
 
@@ -102,7 +117,7 @@ def test_a_device_moves_the_line_and_counts_the_strategies_that_fit(opened):
         float(one.get_attribute("data-need"))
         for one in plan.root.locator("svg.pb-wide [data-need]").all()
     ]
-    for name, gib in (("A10", 24), ("A100", 40), ("H100", 80), ("H200", 141)):
+    for name, gib in (("A10", 22.5), ("A100", 40), ("H100", 80), ("H200", 141)):
         plan.device(name).click()
         fitting = sum(need <= gib for need in needs)
         assert f"{gib} GiB: {fitting} of {len(needs)} fit" in plan.said()

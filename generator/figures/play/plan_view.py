@@ -124,7 +124,11 @@ def _sent(one: ShownRun, folio: Folio) -> Markup:
 
 
 def _seconds_at_least(one: ShownRun, folio: Folio) -> Markup:
-    """The longer of computing and sending at the rates that are cited, over the ranks."""
+    """The longer of computing and sending at the rates that are cited, over the ranks.
+
+    The stages of a pipeline also wait: for one microbatch on each other stage. Stages that no
+    simulation executed are taken to compute as little as the one that computes least.
+    """
     assert folio.book.plan is not None
     is_fp32 = one.run.settings["precision"] == "fp32"
     rates = folio.book.plan.compute_fp32 if is_fp32 else folio.book.plan.compute
@@ -139,7 +143,38 @@ def _seconds_at_least(one: ShownRun, folio: Folio) -> Markup:
             known = [value for value in found if value is not None]
             if len(known) == len(found):
                 bounds.append(_quotient(*known))
+    stages, computing = _stages(one), folio.value(rates)
+    if stages > 1 and computing is not None:
+        bounds.append(_filled_and_drained(one, stages, computing, folio))
     return folio.show(max(bounds, key=numeric)) if bounds else ABSENT
+
+
+def _stages(one: ShownRun) -> int:
+    """Into how many stages a strategy such as `1f1b.8+zero1.8` divides the model."""
+    for part in str(one.run.settings["strategy"]).split("+"):
+        name, _, size = part.partition(".")
+        if name in ("gpipe", "1f1b"):
+            return int(size or str(one.run.settings["num_ranks"]))
+    return 1
+
+
+def _filled_and_drained(one: ShownRun, stages: int, rate: Value, folio: Folio) -> Value:
+    """Seconds of the stage that computes most, and of one microbatch on each of the others."""
+    flops = [
+        folio.value(f"{one.path}.ranks[{position}].measures.flops")
+        for position in range(len(one.run.ranks))
+    ]
+    microbatches = folio.value(f"{one.path}.settings.num_microbatches")
+    known = [value for value in flops if value is not None]
+    assert microbatches is not None
+    most, least = max(known, key=numeric), min(known, key=numeric)
+    total = numeric(most) + (stages - 1) * numeric(least) / numeric(microbatches)
+    bracketed = f"({rate.formula})" if rate.inputs else rate.formula
+    formula = (
+        f"({most.formula} + {stages - 1} * {least.formula} / {microbatches.formula}) / {bracketed}"
+    )
+    inputs = (most, least, microbatches, rate)
+    return computed(total / numeric(rate), units.SECONDS, formula, inputs)
 
 
 def _quotient(amount: Value, rate: Value) -> Value:

@@ -55,11 +55,16 @@ class LeftOutRow:
 
 @dataclass(frozen=True)
 class Planned:
-    """One model's page."""
+    """One model's page.
+
+    Attributes:
+        fixed: what is the same in every state, each with its name.
+    """
 
     grid: Grid
     parameters: Markup
     microbatch: Markup
+    fixed: tuple[tuple[str, Markup], ...]
     figure: FigureOnPage
     left_out: tuple[LeftOutRow, ...]
 
@@ -133,6 +138,7 @@ def planned(name: str, folio: Folio) -> Planned:
         grid=shown.grid,
         parameters=folio.cell(f"{name}.{first}.settings.num_parameters"),
         microbatch=folio.cell(f"{name}.{first}.settings.microbatch"),
+        fixed=tuple(_fixed(shown, folio)),
         figure=figures.draw(_figure(shown, folio), folio),
         left_out=tuple(
             LeftOutRow(folio.line(words.get(strategy, strategy)), devices, reason)
@@ -141,15 +147,29 @@ def planned(name: str, folio: Folio) -> Planned:
     )
 
 
+def _varies(setting: str, shown: TraceOnPage) -> bool:
+    return len({run.settings[setting] for run in shown.trace.runs.values()}) > 1
+
+
+def _fixed(shown: TraceOnPage, folio: Folio) -> Iterator[tuple[str, Markup]]:
+    """The settings that no run varies, as the page says them above its figure."""
+    words, first = _plan(folio).words.model_dump(), next(iter(shown.trace.runs))
+    for setting in SETTINGS:
+        if not _varies(setting, shown):
+            value = shown.trace.runs[first].settings[setting]
+            said = words.get(setting, {}).get(value)
+            path = f"{shown.trace.experiment}.{first}.settings.{setting}"
+            yield (
+                folio.ui["plan"]["controls"][setting],
+                folio.line(said) if said else folio.cell(path),
+            )
+
+
 def _figure(shown: TraceOnPage, folio: Folio) -> Figure:
     """The figure over all runs of a grid; what no run varies is no choice."""
     plan, name = _plan(folio), shown.trace.experiment
     words = plan.words.model_dump()
-    varied = [
-        setting
-        for setting in SETTINGS
-        if len({run.settings[setting] for run in shown.trace.runs.values()}) > 1
-    ]
+    varied = [setting for setting in SETTINGS if _varies(setting, shown)]
     return Figure(
         id="plan",
         kind="play",
