@@ -41,7 +41,11 @@
       this.button.setAttribute("aria-pressed", String(!this.isWhole()));
       this.list();
     });
-    if (this.budget) this.budget.addEventListener("input", () => this.limit(true));
+    if (this.budget)
+      this.budget.addEventListener("input", () => {
+        this.memory = null;
+        this.limit(true);
+      });
     this.list();
     this.limit(false);
   }
@@ -114,17 +118,18 @@
     });
   };
 
-  // Put the line where a device's memory ends; values are in bytes.
+  // Put the line where a device's memory ends, which the slider rounds; values are in bytes.
   const SIZES = { GiB: 2 ** 30, MiB: 2 ** 20, KiB: 2 ** 10, B: 1 };
   Figure.prototype.move = function (bytes) {
-    this.budget.value = bytes / SIZES[this.budget.dataset.unit];
+    this.memory = bytes / SIZES[this.budget.dataset.unit];
+    this.budget.value = this.memory;
     this.limit(true);
   };
 
   // Move the line to the budget, and say beside each bar whether it fits.
   Figure.prototype.limit = function (isSaid) {
     if (!this.budget) return;
-    const budget = Number(this.budget.value);
+    const budget = this.memory || Number(this.budget.value);
     let fitting = 0;
     let bars = 0;
     all(this.root, "[data-scale]").forEach((line) => {
