@@ -24,7 +24,8 @@ from runners.planning.table import GIB, Rates, document, lines
 from runners.plans.model_presets import model_presets
 from runners.simulate.suite import cores
 from runners.traces.files import TraceError
-from runners.traces.sealed_forecasts import read_forecasts, score, sha256_of
+from runners.traces.sealed_forecasts import read_forecasts, sha256_of
+from runners.traces.sealed_score import score
 
 LONGEST = 4096  # tokens of a sample where none are named
 

@@ -16,13 +16,12 @@ from runners.traces.sealed_forecasts import (
     FILE,
     OUTCOMES,
     LimitForecast,
-    Score,
     SealedForecasts,
     SealedOutcomes,
-    What,
     seal_path,
     sha256_of,
 )
+from runners.traces.sealed_score import Score, What
 
 PATH = ROOT / "content" / FILE
 

@@ -1,8 +1,8 @@
 """Forecasts that were sealed before any accelerator was seen, and what came of them. No torch.
 
 In: content/sealed_forecasts.json, whose SHA-256 stands beside it, and one file for each machine in
-content/sealed_outcomes. Out: typed records, a `Score` for each machine, and the forecasts as a
-trace with a simulated run for each: `plan_sealed.RUN.ranks[0].measures.peak_bytes`.
+content/sealed_outcomes. Out: typed records, and the forecasts as a trace with a simulated run for
+each: `plan_sealed.RUN.ranks[0].measures.peak_bytes`. `sealed_score.py` compares the two.
 
 `python -m runners plan --seal` wrote the forecasts, once; `--outcomes` writes outcomes beside them.
 Bytes are of the busiest rank. `peak_bytes` are tensor bytes, as the memory meter counts them;
@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -31,9 +29,7 @@ EXPERIMENT = f"{PREFIX}sealed"
 FILE = "sealed_forecasts.json"  # of the content
 OUTCOMES = "sealed_outcomes"  # of the content, with a file for each machine
 QUESTION = "What will runs need on accelerators that nobody here has seen?"
-LARGE_ERROR = 0.15  # a forecast that errs by more is a miss
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-What = Literal["suite peak", "suite payload", "allocated", "reserved"]
 
 
 class SuiteForecast(Record):
@@ -149,47 +145,6 @@ class Sealed:
     outcomes: tuple[SealedOutcomes, ...] = ()
 
 
-class Pair(Record):
-    """One forecast beside its outcome."""
-
-    id: str
-    what: What
-    forecast: int
-    outcome: int
-
-    @property
-    def error(self) -> float:
-        """Relative to the outcome."""
-        return self.forecast / self.outcome - 1 if self.outcome else float(self.forecast > 0)
-
-    @property
-    def is_miss(self) -> bool:
-        """Whether it errs by more than 15 %."""
-        return abs(self.error) > LARGE_ERROR
-
-
-class Score(Record):
-    """How forecasts did on a machine."""
-
-    pairs: list[Pair]
-    wrong_verdicts: list[str] = Field(description="which fit and were not to, or the reverse")
-    num_verdicts: int
-
-    def of(self, what: What) -> list[Pair]:
-        """The pairs of one kind."""
-        return [one for one in self.pairs if one.what == what]
-
-    def median_error(self, what: What) -> float | None:
-        """Median of the absolute relative errors of one kind; None without any."""
-        errors = [abs(one.error) for one in self.of(what)]
-        return median(errors) if errors else None
-
-    @property
-    def misses(self) -> list[Pair]:
-        """Each forecast that errs by more than 15 %."""
-        return [one for one in self.pairs if one.is_miss]
-
-
 def sha256_of(path: Path) -> str:
     """The digest of the file as it is."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -255,51 +210,6 @@ def _outcomes(file: Path, folder: Path, known: set[str], path: Path) -> SealedOu
     if strange:
         raise TraceError(f"{file}: {strange[0]!r} has no forecast, or stands there twice")
     return found
-
-
-def score(forecasts: SealedForecasts, outcomes: SealedOutcomes) -> Score:
-    """Compare; what a machine did not run is left out."""
-    by_id = {one.id: one for one in forecasts.near_limit}
-    verdicts = [(one.id, one.fits == by_id[one.id].fits) for one in outcomes.near_limit]
-    return Score(
-        pairs=[*_suite_pairs(forecasts.suite, outcomes.suite), *_limit_pairs(by_id, outcomes)],
-        wrong_verdicts=[name for name, is_right in verdicts if not is_right],
-        num_verdicts=len(verdicts),
-    )
-
-
-def _suite_pairs(
-    forecasts: Sequence[SuiteForecast], outcomes: Sequence[SuiteOutcome]
-) -> Iterator[Pair]:
-    by_id = {one.id: one for one in forecasts}
-    for outcome in outcomes:
-        forecast = by_id[outcome.id]
-        peaks = forecast.peak_bytes, outcome.peak_bytes
-        if peaks[0] is None or peaks[1] is None:
-            continue
-        yield Pair(id=outcome.id, what="suite peak", forecast=peaks[0], outcome=peaks[1])
-        sent = forecast.sent_bytes, outcome.sent_bytes
-        if any(sent):  # that a rank without peers sends nothing takes no forecast
-            yield Pair(id=outcome.id, what="suite payload", forecast=sent[0], outcome=sent[1])
-
-
-def _limit_pairs(by_id: dict[str, LimitForecast], outcomes: SealedOutcomes) -> Iterator[Pair]:
-    for outcome in outcomes.near_limit:
-        forecast = by_id[outcome.id]
-        if not outcome.fits:
-            continue  # it ended before its peak
-        yield Pair(
-            id=outcome.id,
-            what="allocated",
-            forecast=forecast.allocated_bytes,
-            outcome=outcome.allocated_bytes,
-        )
-        yield Pair(
-            id=outcome.id,
-            what="reserved",
-            forecast=forecast.reserved_within_limit_bytes,
-            outcome=outcome.reserved_bytes,
-        )
 
 
 def run_of(forecast: SuiteForecast | LimitForecast) -> str:

@@ -25,9 +25,9 @@ from runners.traces.sealed_forecasts import (
     read_outcomes,
     read_sealed,
     run_of,
-    score,
     seal_path,
 )
+from runners.traces.sealed_score import score
 from tests.runners.test_plan import LLAMA
 from tests.sealed_outcomes import outcomes_of
 

@@ -22,18 +22,15 @@ from generator.evidence.value import Origin, Value, computed
 from runners.traces.plan_grid import experiment_of
 from runners.traces.sealed_forecasts import (
     EXPERIMENT,
-    LARGE_ERROR,
     OUTCOMES,
     LimitForecast,
     LimitOutcome,
-    Pair,
     Sealed,
     SealedOutcomes,
     SuiteForecast,
-    What,
     run_of,
-    score,
 )
+from runners.traces.sealed_score import LARGE_ERROR, Pair, What, score
 
 OFF, OFF_SAYS = "sealed-error", "(predicted − measured) / measured"
 MEDIAN, MEDIAN_SAYS = "sealed-median", "the median of |predicted − measured| / measured"
@@ -153,15 +150,15 @@ def sealed(folio: Folio) -> SealedPage:
     shown = folio.book.traces[EXPERIMENT]
     assert shown.sealed is not None
     folio.text.unmarked = "simulated"
-    forecasts, told = shown.sealed.forecasts, _Told(shown.sealed, folio)
+    forecasts, compared = shown.sealed.forecasts, _Comparison(shown.sealed, folio)
     reasons = sorted({one.reason for one in forecasts.suite if one.reason})
     return SealedPage(
         sealed=shown.sealed,
         raw=shown.raw,
         most_error=LARGE_ERROR,
-        machines=tuple(map(told.on_machine, shown.sealed.outcomes)),
-        devices=tuple(told.devices()),
-        suite=tuple(told.suite()),
+        machines=tuple(map(compared.on_machine, shown.sealed.outcomes)),
+        devices=tuple(compared.devices()),
+        suite=tuple(compared.suite()),
         num_runs=sum(one.reason is None for one in forecasts.suite),
         left_out={
             reason: tuple(one.id for one in forecasts.suite if one.reason == reason)
@@ -170,8 +167,8 @@ def sealed(folio: Folio) -> SealedPage:
     )
 
 
-class _Told:
-    """What the page tells of each forecast."""
+class _Comparison:
+    """Each forecast beside its outcomes."""
 
     def __init__(self, own: Sealed, folio: Folio) -> None:
         self._own, self._folio = own, folio
