@@ -1,5 +1,7 @@
 """The headings of a printed page, with the anchors that MkDocs will give them.
 
+From them a page has its folded list of contents, which phones show instead of the sidebar.
+
 MkDocs checks the anchors of Markdown links only. Links that the generator writes as HTML take their
 anchors from here.
 """
@@ -9,21 +11,49 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
 
-_HEADING = re.compile(r"^#{2,6} (.+)$", re.MULTILINE)
+from markupsafe import Markup
+
+_HEADING = re.compile(r"^(#{2,6}) (.+)$", re.MULTILINE)
 _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
+LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
+
+
+class Heading(NamedTuple):
+    """A heading of a page: its level, its words without tags, its anchor."""
+
+    level: int
+    words: Markup
+    anchor: str
+
+
+def headings(page: str) -> Iterator[Heading]:
+    """The headings of a page in Markdown, below its title."""
+    taken: set[str] = set()
+    for marks, markup in _HEADING.findall(page):
+        words = Markup(_TAG.sub("", markup))
+        yield Heading(len(marks), words, _unique(_slug(_plain(words)), taken))
 
 
 def anchors(page: str) -> dict[str, str]:
     """The anchor of each heading of a page in Markdown; a number before a heading is left out."""
     found: dict[str, str] = {}
-    taken: set[str] = set()
-    for one in _HEADING.finditer(page):
-        text = " ".join(html.unescape(_TAG.sub("", one[1])).split())
-        anchor = _unique(_slug(text), taken)
-        found.setdefault(_NUMBER.sub("", text), anchor)
+    for one in headings(page):
+        found.setdefault(_NUMBER.sub("", _plain(one.words)), one.anchor)
     return found
+
+
+def contents(page: str) -> list[tuple[str, Markup]]:
+    """The anchors and words of the headings that divide a page, where they are many."""
+    found = [(one.anchor, one.words) for one in headings(page) if one.level == LEVEL]
+    return found if len(found) >= FEWEST else []
+
+
+def _plain(words: str) -> str:
+    return " ".join(html.unescape(words).split())
 
 
 def _slug(text: str) -> str:

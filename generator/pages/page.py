@@ -31,7 +31,7 @@ from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.figures.picture import plain
 from generator.items import given_away
-from generator.pages import search_rank
+from generator.pages import headings, search_rank
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
     calculator_form,
@@ -205,6 +205,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         body=Markup(body),
         ways=row,
         has_toc=sheet.has_toc,
+        contents=headings.contents(body) if sheet.has_toc or sheet.mode else [],
         under=sheet.under,
         styles=[*sheet.styles, *frame.styles(body)],
         compared_claims=other_machines.compared(folio) if sheet.mode else [],

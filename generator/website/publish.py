@@ -14,13 +14,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
 from generator.content import content_files, handwritten
 from generator.content.book import Book
-from generator.content.claim import Verdict
 from generator.content.content_files import FileError
 from generator.content.errors import ContentError, ContentErrors
 from generator.evidence import trace_events
@@ -53,7 +52,6 @@ COMPONENTS = (
     "items",
     "kinds",
     "lesson",
-    "indexes",
     "evidence",
     "filters",
     "foot",
@@ -150,9 +148,8 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
             files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
     files[STYLE] = style()
     files[QUIZ] = b"\n".join(_asset(path) for path in QUIZ_PARTS)
-    files[SIFT] = sifting.css(
-        [topic.id for topic in book.topics], len(book.machines), [*get_args(Verdict), *STANDINGS]
-    ).encode()
+    topics = [topic.id for topic in book.topics]
+    files[SIFT] = sifting.css(topics, len(book.machines), list(STANDINGS)).encode()
     words = interface_words()
     files[SPEAKING] = words_for_scripts("words", words["script"]) + files[SPEAKING]
     files[PLAY] = words_for_scripts("playing", words["playing"]) + files[PLAY]

@@ -51,6 +51,7 @@ def test_a_site_loads_the_components_as_one_file(book, root):
     assert [name for name in files if name.endswith(".css")] == [
         "assets/calculator.css",
         "assets/guide.css",
+        "assets/indexes.css",
         "assets/stepper.css",
         "assets/proofbook.css",
         "assets/sift.css",

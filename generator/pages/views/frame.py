@@ -29,7 +29,11 @@ SCRIPTS = {
 }
 APART = ("play",)  # a figure's own code, in a file of its own
 # The style sheets that few pages need, each with what of their markup asks for it.
-STYLES = {"assets/calculator.css": "data-calculator", "assets/stepper.css": "data-stepper"}
+STYLES = {
+    "assets/calculator.css": "data-calculator",
+    "assets/indexes.css": 'class="pb-ways',
+    "assets/stepper.css": "data-stepper",
+}
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
 _NOT_READ = re.compile(

@@ -262,9 +262,9 @@
       one.hidden = waits;
     });
     // A heading that waits is not listed among the page's contents either.
-    all(document, ".md-nav--secondary li").forEach((one) => {
+    all(document, ".md-nav--secondary li, .pb-contents li").forEach((one) => {
       const heading = document.getElementById(decodeURI(one.firstElementChild.hash).slice(1));
-      one.hidden = Boolean(heading) && !heading.getClientRects().length && !heading.closest("details");
+      one.hidden = Boolean(heading) && !heading.offsetHeight && !heading.closest("details");
     });
   }
 
