@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generator.figures.drawing import Drawing, fitting
+from generator.figures.drawing import Drawing, fitting, text_width
 
 WIDTH = 350
 LEFT, RIGHT = 108, 312  # of the lanes' boxes
 RAIL = 338
 HEIGHT, GAP, NARROW_GAP = 36, 27, 9
+NEXT = 16  # from one line of a box to the next
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,22 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing
 
 def _lane(drawing: Drawing, lane: Lane, y: float, idle: str) -> None:
     works, middle = bool(lane.works_on), y + HEIGHT / 2
-    name = middle - 8 if lane.holds else middle
+    name = middle - NEXT / 2 if lane.holds else middle
     drawing.word(LEFT - 8, name, lane.label, anchor="end")
-    drawing.word(LEFT - 8, middle + 8, fitting(lane.holds, LEFT - 8), "soft", "end")
+    drawing.word(LEFT - 8, middle + NEXT / 2, fitting(lane.holds, LEFT - 8), "soft", "end")
     drawing.box(LEFT, y, RIGHT - LEFT, HEIGHT, "layer" if works else "idle", radius=4)
-    text = fitting(lane.works_on or idle, RIGHT - LEFT)
-    drawing.word((LEFT + RIGHT) / 2, middle, text, "" if works else "soft", "middle")
+    lines = _lines(lane.works_on or idle)
+    for position, line in enumerate(lines):
+        y = middle + NEXT * (position - (len(lines) - 1) / 2)
+        drawing.word((LEFT + RIGHT) / 2, y, line, "" if works else "soft", "middle")
+
+
+def _lines(words: str) -> list[str]:
+    """What stands in a box: on one line, or where that is too long, on two, the second from →."""
+    if text_width(words) <= RIGHT - LEFT:
+        return [words]
+    before, arrow, after = words.partition(" → ")
+    return [fitting(line, RIGHT - LEFT) for line in (before, f"→ {after}")[: 1 + bool(arrow)]]
 
 
 def _are_neighbours(travel: Travel) -> bool:

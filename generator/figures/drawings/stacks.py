@@ -1,8 +1,8 @@
 """Bars of several parts under a budget line that readers move: what a rank holds at its peak.
 
-The line runs behind the bars, one stroke for each, so that it crosses no words: these stand on the
-bars, at the side or above. The group around the strokes says how far they may go; play.js moves
-them.
+The line runs behind the bars, one stroke for each, and every look of a part hides it, so that it
+crosses no words: these stand on the bars, at the side or above. The group around the strokes says
+how far they may go; play.js moves them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOKS = (
 THICK, ROW, APART, SWATCH = 18, 27, 9, 14
 BESIDE = 14  # from the end of the axis to the words
 LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
-OVER = 3  # how far the line stands out of a bar
+OVER = 4  # how far the line stands out of a bar
 
 
 @dataclass(frozen=True)

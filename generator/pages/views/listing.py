@@ -12,6 +12,8 @@ from generator.evidence.folio import Folio
 from generator.pages.views.highlighting import highlighted
 from runners.traces.records import Failure
 
+KEPT = 300  # characters of a message that a rank records; runners/ranks/process.py cuts it there
+
 
 @dataclass(frozen=True)
 class ListingOnPage:
@@ -80,4 +82,11 @@ def _failed(failure: Failure, folio: Folio) -> str:
     """
     if failure.kind == "hang" and failure.rank is None and failure.phase == "program":
         return str(folio.ui["listing"]["hang_together"])
-    return failure.message
+    return raised(failure)
+
+
+def raised(failure: Failure) -> str:
+    """The recorded message; one that was cut ends with its last whole word, and says so."""
+    if len(failure.message) < KEPT:
+        return failure.message
+    return f"{failure.message.rpartition(' ')[0]} …"

@@ -14,6 +14,7 @@ from generator.evidence.folio import Folio
 from generator.pages import sifting
 from generator.pages.views.claims import Standing, VerdictRow, standing, verdict_row
 from generator.pages.views.highlighting import highlighted
+from generator.pages.views.listing import raised
 from generator.pages.views.proof import measured_by
 
 
@@ -127,7 +128,7 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
     assert run is not None, name  # `repeats.problem` has looked
     shown = folio.book.traces[repeats.EXPERIMENT]
     code = listed_code.source(folio.book.root, path, None)
-    said = [*run.printed, *([run.error.message] if run.error else [])]
+    said = [*run.printed, *([raised(run.error)] if run.error else [])]
     return ProgramOnPage(
         path=path,
         command=f"torchrun --nproc-per-node {run.world_size} {path}",

@@ -12,6 +12,7 @@ from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
 from generator.evidence.observations import ORDINARY, Observation, observe
+from generator.pages.views.listing import raised
 from runners.traces.records import PredictionStep, Run, Stage
 
 NUM_VALUES = 4
@@ -222,7 +223,7 @@ def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]
                 "validated": (
                     folio.cell(f"{path}.validation.accuracy") if run.validation else Markup("–")
                 ),
-                "message": run.error.message if run.error else "\n".join(run.printed),
+                "message": raised(run.error) if run.error else "\n".join(run.printed),
             }
         )
     return rows
