@@ -120,6 +120,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.press = Press()
         self.seen: dict[str, publish.Seen] = {}
         self.synonyms: tuple[tuple[str, ...], ...] = ()
+        self.topics: list[str] = []
         self.code: dict[Path, bytes] = {}
         self.compiled = CompiledTemplates()
         self.asides: dict[str, tuple[str, ...]] = {}
@@ -183,6 +184,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             only=committed.machines(self.content) if self._is_published() else None,
         )
         self.synonyms = book.synonyms
+        self.topics = [f"topics/{topic.id}/index.md" for topic in book.topics]
         for lost in book.lost_tries:
             log.warning(lost)
         for name in committed.changed(self.content) if self._is_published() else ():
@@ -228,8 +230,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Keep the theme's compiled templates from one build to the next; note what is copied."""
+        """Keep the theme's compiled templates from one build to the next; note what is copied.
+
+        The page for wrong addresses takes its words and the topics from here.
+        """
         env.bytecode_cache = self.compiled
+        env.globals.update(not_found=interface_words()["not_found"], topics=self.topics)
         self.copied = {file.abs_dest_path for file in files if not file.is_documentation_page()}
         return env
 

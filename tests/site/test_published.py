@@ -227,7 +227,7 @@ def test_the_404_page_under_a_subpath_has_its_style_its_links_and_its_search(
     at.on("response", lambda answer: answers.update({answer.url: answer.status}))
     nowhere = f"{published.address}topics/no/such/page.html"
     at.goto(nowhere)
-    assert at.locator("h1").inner_text() == "404 - Not found"
+    assert at.locator("h1").inner_text() == "This page does not exist"
     assert _search(at).startswith(published.address)
     assert answers.pop(nowhere) == 404
     assert len(answers) > 3
