@@ -54,7 +54,7 @@
       if (text === words.deleted) {
         store.clear();
         offer("");
-        sum(true);
+        sum();
       }
       done.textContent = text;
       opener.focus();

@@ -209,15 +209,16 @@
     return [table([words.you_were, words.were_right, words.share], rows.reverse()), told];
   }
 
-  function sum(isEmptied) {
-    const fill = (place, parts) => {
+  function sum() {
+    const fill = (place, parts, n) => {
       place.textContent = "";
       place.append(...parts);
+      place.parentElement.hidden = !n;
     };
     const tries = [].concat(...store.ids().map((id) => store.get(id).attempts));
     const first = tries.filter((one) => one.nth === 1 && Number.isInteger(one.confidence));
-    if (isEmptied || known().length) fill(part("-forecast"), [forecast()]);
-    if (isEmptied || first.length) fill(part("-calibration"), calibration(first));
+    fill(part("-forecast"), [forecast()], known().length);
+    fill(part("-calibration"), calibration(first), first.length);
     book.mark();
   }
 
