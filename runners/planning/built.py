@@ -131,6 +131,7 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
         has_fused_attention=training.has_fused_attention,
         has_fused_norm=training.has_fused_norm,
         has_loss_in_place=training.has_loss_in_place,
+        has_compiled_loss=training.has_compiled_loss,
         dropout=training.dropout,
         vocabulary=training.vocabulary,
     )

@@ -8,8 +8,10 @@ what FSDP and DDP communicate counts as their buckets.
 from __future__ import annotations
 
 import inspect
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -26,6 +28,11 @@ from runners.simulate.meter import SimulationMeter, _group_of, formula_of
 _GATHERING = "all_gather_copy_in"  # FSDP allocates what it gathers on a stream of its own
 GATHER_STREAM, TENSOR_STREAM = 1, 2
 _RARE = ("c10d", "_c10d_functional", "fsdp")  # what the simulation's own meter looks at
+# Commands that a stream of CUDA takes before the program has to wait, as measured in
+# https://forums.developer.nvidia.com/t/68937; recorded events are commands as well (t/220629).
+QUEUE_LENGTH = 1000
+_NO_KERNEL = ("detach", "empty", "empty_like", "empty_strided", "new_empty", "_unsafe_view",
+              "_local_scalar_dense")  # fmt: skip
 
 _DEVICE = torch.ops.prim.device.default
 _FOLLOW = inspect.unwrap(SimulationMeter.__torch_dispatch__)
@@ -36,6 +43,58 @@ def _device_of(tensor: torch.Tensor) -> torch.device:
     if isinstance(tensor, FakeTensor) and not tensor.fake_mode.in_kernel_invocation:
         return tensor.fake_device
     return tensor.device
+
+
+@cache
+def _num_commands(func: Any) -> int:
+    """Commands that the stream which computes is given: a kernel; at a collective two events.
+
+    One is recorded before the collective, whose stream waits for it; the other is waited for.
+    """
+    if func.namespace in ("c10d", "_c10d_functional"):
+        return 0 if func._opname == "wait_tensor" else 2
+    is_kernel = func.namespace != "profiler" and not func.is_view and func._opname not in _NO_KERNEL
+    return int(is_kernel)
+
+
+class _Device:
+    """How far a device is behind its program, and with which freed blocks a stream is not done.
+
+    The program is ahead by the length of a queue, and waits for the device where a step ends, since
+    it reads the loss.
+
+    Args:
+        commands: the places in the log at which they were queued.
+    """
+
+    def __init__(self, commands: Sequence[int]) -> None:
+        self._commands = commands
+        self._uses: set[int] = set()
+        self._frees: deque[int] = deque()  # how many commands were queued before each
+
+    def uses(self, key: int) -> Use:
+        """A collective uses a block."""
+        self._uses.add(key)
+        return Use(key, TENSOR_STREAM)
+
+    def frees(self, key: int, place: int) -> Free:
+        """The program frees a block, at a place in the log."""
+        if key in self._uses:
+            self._uses.remove(key)
+            self._frees.append(bisect_right(self._commands, place))
+        return Free(key)
+
+    def passes(self, place: int) -> Iterator[Pass]:
+        """With what the stream has done when the program comes to a place in the log."""
+        done = bisect_right(self._commands, place) - QUEUE_LENGTH
+        while self._frees and self._frees[0] < done:
+            self._frees.popleft()
+            yield Pass(TENSOR_STREAM, 1)
+
+    def ends_step(self) -> Pass:
+        """The program waits for the device."""
+        self._frees.clear()
+        return Pass(TENSOR_STREAM)
 
 
 class PlanMeter(SimulationMeter):
@@ -51,6 +110,7 @@ class PlanMeter(SimulationMeter):
         super().__init__(meshes, is_gloo=is_gloo)
         self._records_streams = records_streams
         self._used: defaultdict[int, list[int]] = defaultdict(list)  # by their place in the log
+        self._commands: list[int] = []  # the place in the log at which each was queued
         self.flops: Counter[str] = Counter()
         self._is_activation = False
         self._axes: dict[str, str] = {}  # by a group's name
@@ -60,6 +120,8 @@ class PlanMeter(SimulationMeter):
         """Follow what an operation gives, count what it computes, note an accelerator's streams."""
         if func is _DEVICE:
             return _device_of(args[0])
+        if self._records_streams and not self._asks_for_shapes:
+            self._commands += [len(self._log)] * _num_commands(func)
         if func.namespace in _RARE or any(issubclass(one, DTensor) for one in types):
             return self._dispatch_rare(func, types, args, kwargs)
         result = func(*args, **(kwargs or {}))
@@ -113,24 +175,20 @@ class PlanMeter(SimulationMeter):
         return storage
 
     def events(self) -> Iterator[Event]:
-        """Allocations and frees in their order, with streams.
-
-        Where streams are recorded, that of the tensor axis passes nothing until a step ends: a
-        program's thread runs ahead of the device, at most until it reads the loss.
-        """
+        """Allocations and frees in their order, with streams where these are recorded."""
         held: dict[int, int] = {}
-        before = ""
+        device, before = _Device(self._commands), ""
         for place, (phase, key, change) in enumerate(self._log):
-            for used in self._used.get(place, ()):
-                yield Use(used, TENSOR_STREAM)
+            yield from map(device.uses, self._used.get(place, ()))
             if before == "update" != phase and self._records_streams:
-                yield Pass(TENSOR_STREAM)
+                yield device.ends_step()
             before = phase
+            yield from device.passes(place)
             if key in self._on_other_device or not change:
                 continue
             size = held.get(key, 0) + change
             if held.get(key):
-                yield Free(key)
+                yield device.frees(key, place)
             if size:
                 yield Allocate(key, size, self._streams.get(key, 0))
             held[key] = size

@@ -18,9 +18,9 @@ from runners.planning.processes import ROOT, answers
 from runners.planning.published_rows import (
     MOST_ERROR,
     WORKSPACE_BYTES,
+    Compared,
     compared,
-    explanation,
-    question,
+    questions,
 )
 from runners.planning.question import PlanError
 from runners.plans.published import PublishedRow, published
@@ -45,10 +45,10 @@ def write(found: Sequence[Answer], path: Path = PATH) -> PublishedPlans:
     """Write the file.
 
     Args:
-        found: answers to `questions()`, in their order.
+        found: answers to the `questions` of all rows, in their order.
         path: where.
     """
-    made = _made(published().rows, found)  # after them: the most that some rows hold
+    made = _made(published().rows, found)
     write_published(path, made)
     return made
 
@@ -65,12 +65,16 @@ def again(names: Sequence[str]) -> dict[str, Run]:
         raise PlanError(f"no published row is called {gone[0]!r} any more")
     rows = [known[name] for name in names]
     with TemporaryDirectory() as folder:
-        found = answers([question(row) for row in rows], 1, folder=Path(folder))
+        found = answers(questions(rows), 1, folder=Path(folder))
     return as_trace(_made(rows, found)).runs
 
 
 def _made(asked: Sequence[PublishedRow], found: Sequence[Answer]) -> PublishedPlans:
-    rows = [_row(row, one, found) for row, one in zip(asked, found, strict=False)]
+    peaks = compared(found, asked)
+    rows = [
+        _row(row, answer, [one for one in peaks if one.row == row.id])
+        for row, answer in zip(asked, found, strict=False)  # after them those with a term
+    ]
     return PublishedPlans(
         schema_version=1,
         made_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -83,8 +87,7 @@ def _made(asked: Sequence[PublishedRow], found: Sequence[Answer]) -> PublishedPl
     )
 
 
-def _row(row: PublishedRow, answer: Answer, every: Sequence[Answer]) -> PublishedPlan:
-    found = compared([answer], [row])
+def _row(row: PublishedRow, answer: Answer, found: Sequence[Compared]) -> PublishedPlan:
     fields = {one.kind: one.field for one in row.measured if one.moment == "peak"}
     peaks = [
         PublishedPeak(
@@ -92,8 +95,9 @@ def _row(row: PublishedRow, answer: Answer, every: Sequence[Answer]) -> Publishe
             field=fields[one.kind],
             measured_bytes=one.measured,
             resolution_bytes=row.resolution_of(one.kind) or 0.0,
-            simulated_bytes=None if one.simulated is None else round(one.simulated),
-            explained=explanation(one, every) if abs(one.error or 0.0) > MOST_ERROR else None,
+            simulated_bytes=_rounded(one.simulated),
+            explained=one.explained,
+            with_term_bytes=_rounded(one.with_term) if one.misses else None,
         )
         for one in found
     ]
@@ -113,6 +117,10 @@ def _row(row: PublishedRow, answer: Answer, every: Sequence[Answer]) -> Publishe
         reason=answer.reason,
         seconds=answer.seconds,
     )
+
+
+def _rounded(num_bytes: float | None) -> int | None:
+    return None if num_bytes is None else round(num_bytes)
 
 
 def _settings(row: PublishedRow) -> dict[str, Setting]:

@@ -2,7 +2,8 @@
 
 In: the rows of content/published_measurements.yml. Out: for each a `Question`, and a table of
 measured and simulated bytes, misses included. Nothing is fitted to a row. What a simulation cannot
-know is a named term: the workspaces of libraries on Megatron's ranks (`WORKSPACE_BYTES`).
+know is a named term: the workspaces of libraries on Megatron's ranks (`WORKSPACE_BYTES`). A row
+that misses because of what a plan leaves out is simulated once more with it (`TERMS`).
 """
 
 from __future__ import annotations
@@ -22,18 +23,35 @@ from runners.plans.published import PublishedRow, published
 # of Transformer Engine (`get_cublas_workspace_size_bytes`: on Hopper). What these rows hold between
 # steps exceeds their state by 96 to 116 MiB (tests/runners/test_published.py).
 WORKSPACE_BYTES = 3 * 32 * 2**20
-MOST_ERROR = 0.15  # a row that misses by more has its explanation here
-EXPLAINED = {
-    "megatron-small-tp2-pp2-ddp-fused-loss": (
-        "no run explains it; the compiled loss is not simulated, and one more fp32 copy of the "
-        "logits would be about as large as what is missing"
+MOST_ERROR = 0.15  # a row that misses by more has its term here
+
+
+class Term(NamedTuple):
+    """What the simulation of a row leaves out; both were found after the first comparison.
+
+    Attributes:
+        says: what it is, and where that is stated.
+        training: the fields that add it.
+    """
+
+    says: str
+    training: dict[str, bool]
+
+
+TERMS = {
+    "megatron-small-tp2-pp2-ddp-fused-loss": Term(
+        "torch.compile: Megatron compiles the gradient of this loss (calculate_gradients in "
+        "megatron/core/fusions/fused_cross_entropy.py). The compiled function writes to an fp32 "
+        "copy of the softmax (tests/runners/test_published.py), the eager one to the softmax.",
+        {"has_compiled_loss": True},
     ),
-    "torchtitan-7b-fsdp4-tp2": (
-        "Tensor.record_stream: NCCL held what tensor-parallel ranks send until its stream had "
-        "passed (torchtitan's issue 191; e62573d4 turned it off), the simulation does not"
+    "torchtitan-7b-fsdp4-tp2": Term(
+        "Tensor.record_stream: what tensor-parallel ranks send stays active until the device comes "
+        "to where the program freed it (torchtitan's issue 191; e62573d4 turned it off). The "
+        "program is ahead of the device by the length of a CUDA stream's queue.",
+        {"records_streams": True},
     ),
 }
-AT_MOST = {"torchtitan-7b-fsdp4-tp2"}  # rows simulated once more, with streams recorded
 # At this commit of torchtitan the model ends with `output(h).float()`; train.py names the result
 # `pred`, which lives until the next one. Seen after the first comparison, in which the two rows
 # concerned lacked it: the row with FSDP alone erred by -11.1 % (active) and -17.4 % (reserved).
@@ -42,18 +60,34 @@ _CHECKPOINTING = {"none": "none", "full": "all", "selective_op": "selective"}
 
 
 class Compared(NamedTuple):
-    """One published number and its simulation, in bytes."""
+    """One published number and its simulation, in bytes.
+
+    Attributes:
+        with_term: simulated with what the first simulation leaves out, where that is known.
+    """
 
     row: str
     kind: Literal["allocated", "active", "reserved"]
     measured: float
     simulated: float | None
+    with_term: float | None
     reason: str | None
 
     @property
     def error(self) -> float | None:
         """Relative to what was measured."""
         return None if self.simulated is None else self.simulated / self.measured - 1
+
+    @property
+    def misses(self) -> bool:
+        """Whether the error is larger than it may be without an explanation."""
+        return abs(self.error or 0.0) > MOST_ERROR
+
+    @property
+    def explained(self) -> str | None:
+        """Why it misses, or that nothing explains it; None of one that does not miss."""
+        term = TERMS.get(self.row)
+        return (term.says if term else "Not explained.") if self.misses else None
 
 
 def question(row: PublishedRow) -> Question:
@@ -98,17 +132,21 @@ def question(row: PublishedRow) -> Question:
     return Question(model=model, training=training, strategy=strategy)
 
 
-def questions() -> list[Question]:
-    """Every row's, in the order of the file; after them, the most that streams may hold."""
-    rows = published().rows
-    return [question(row) for row in rows] + [_most(row) for row in rows if row.id in AT_MOST]
+def questions(rows: Sequence[PublishedRow] | None = None) -> list[Question]:
+    """Of each row, by default of all; after them, of those that have a term."""
+    asked = published().rows if rows is None else rows
+    return [*map(question, asked), *(_with_term(row) for row in asked if row.id in TERMS)]
 
 
-def _most(row: PublishedRow) -> Question:
+def _with_term(row: PublishedRow) -> Question:
     asked = question(row)
-    training = asked.training.model_copy(update={"records_streams": True})
-    strategy = asked.strategy.model_copy(update={"name": f"{row.id} at most"})
+    training = asked.training.model_copy(update=TERMS[row.id].training)
+    strategy = asked.strategy.model_copy(update={"name": _second(row)})
     return asked.model_copy(update={"training": training, "strategy": strategy})
+
+
+def _second(row: PublishedRow) -> str:
+    return f"{row.id} with its term"
 
 
 def compared(
@@ -117,16 +155,21 @@ def compared(
     """Every published peak beside its simulation.
 
     Args:
-        answers: to `questions()`, or to those of `rows`.
+        answers: to the `questions` of `rows`.
         rows: whose peaks are compared; by default those of all.
     """
+    by_name = {answer.question.strategy.name: answer for answer in answers}
     found = []
     for row, answer in zip(published().rows if rows is None else rows, answers, strict=False):
         for one in row.measured:
             if one.moment == "peak":
                 measured = row.bytes_of(one.kind) or 0.0
                 simulated = _simulated(row, answer, one.kind, one.rank)
-                found.append(Compared(row.id, one.kind, measured, simulated, answer.reason))
+                second = by_name.get(_second(row))
+                with_term = _simulated(row, second, one.kind, one.rank) if second else None
+                found.append(
+                    Compared(row.id, one.kind, measured, simulated, with_term, answer.reason)
+                )
     return found
 
 
@@ -140,22 +183,8 @@ def _simulated(row: PublishedRow, answer: Answer, kind: str, which: str) -> floa
     if rank is None:
         return None
     workspace = WORKSPACE_BYTES if row.implementation != "torchtitan" else 0
-    return workspace + (rank.reserved_bytes if kind == "reserved" else rank.allocated_bytes)
-
-
-def explanation(one: Compared, answers: Sequence[Answer]) -> str:
-    """Why a row misses by more than it may, or that nothing explains it."""
-    return f"{EXPLAINED.get(one.row, 'not explained')}{_at_most(one, answers)}"
-
-
-def _at_most(one: Compared, answers: Sequence[Answer]) -> str:
-    """What a row may have had active or reserved where streams hold blocks to the step's end."""
-    names = {answer.question.strategy.name: answer.busiest for answer in answers}
-    rank = names.get(f"{one.row} at most")
-    if rank is None:
-        return ""
-    most = rank.reserved_bytes if one.kind == "reserved" else rank.active_bytes or 0
-    return f"; held until each step ends, it would be {most / GIB:.3f} GiB"
+    kinds = {"reserved": rank.reserved_bytes, "active": rank.active_bytes}
+    return workspace + (kinds.get(kind) or rank.allocated_bytes)
 
 
 def lines(answers: Sequence[Answer]) -> list[str]:
@@ -168,8 +197,11 @@ def lines(answers: Sequence[Answer]) -> list[str]:
             rows.append(f"{head}  not simulated: {one.reason}")
         else:
             rows.append(f"{head}{one.simulated / GIB:11.3f}{one.error or 0.0:+9.1%}")
-        if abs(one.error or 0.0) > MOST_ERROR:
-            rows.append(f"    {explanation(one, answers)}")
+        if one.explained:
+            rows.append(f"    {one.explained}")
+        if one.misses and one.with_term is not None:
+            error = one.with_term / one.measured - 1
+            rows.append(f"{'    with it':<64}{one.with_term / GIB:11.3f}{error:+9.1%}")
     for kinds in (("allocated", "active"), ("reserved",)):
         errors = [abs(one.error) for one in found if one.kind in kinds and one.error is not None]
         if not errors:

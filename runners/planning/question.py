@@ -64,10 +64,12 @@ class Training(Record):
         is_foreach: the optimizer takes temporaries of the size of the model (torch's default on
             CUDA); else its update is one kernel.
         has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron.
+        has_compiled_loss: torch.compile makes the gradient of that loss in another fp32 copy.
         keeps_logits: the training loop holds the logits, in fp32, until those of the next step.
         has_expandable_segments: a setting of CUDA's allocator.
-        records_streams: what tensor-parallel ranks send stays active until the step ends, as it may
-            where NCCL records its stream on it (`Tensor.record_stream`).
+        records_streams: what tensor-parallel ranks send stays active until the device comes to
+            where the program freed it, since NCCL's stream is recorded on it
+            (`Tensor.record_stream`).
         last_unit_stays: FSDP does not free the last unit's parameters after forward.
     """
 
@@ -83,6 +85,7 @@ class Training(Record):
     has_fused_attention: bool = True
     has_fused_norm: bool = True
     has_loss_in_place: bool = False
+    has_compiled_loss: bool = False
     has_expandable_segments: bool = False
     keeps_logits: bool = False
     records_streams: bool = False
@@ -141,10 +144,13 @@ class Question(Record):
 
     @property
     def ranks(self) -> list[int]:
-        """Those to simulate: the first of the first stage, and of the last one."""
+        """Those to simulate: the first of the first stage, of the last, and of one between them.
+
+        Inner stages send both ways; the second has as many layers and microbatches as any of them.
+        """
         stages = self.strategy.pipeline
         each = self.strategy.num_devices // stages
-        return [0] if stages == 1 else [0, (stages - 1) * each]
+        return [stage * each for stage in sorted({0, min(1, stages - 1), stages - 1})]
 
     def layers_of(self, stage: int) -> range:
         """The layers of a pipeline stage: equally many, or one more in the first stages."""

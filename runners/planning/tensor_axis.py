@@ -127,11 +127,14 @@ class DividedCrossEntropy(Function):
     """Cross-entropy of logits whose vocabulary is divided among ranks, as Megatron computes it.
 
     Logits (tokens, vocabulary / ranks) and targets (tokens) give the mean loss; kept for backward
-    is the softmax, in fp32.
+    is the softmax, in fp32. Compiled, its gradient is computed in a copy: torch.compile makes of
+    the write at the targets (`index_put_`) one into a new tensor, while the softmax is still there.
     """
 
     @staticmethod
-    def forward(context: Any, logits: Tensor, targets: Tensor, axis: TensorAxis) -> Tensor:
+    def forward(
+        context: Any, logits: Tensor, targets: Tensor, axis: TensorAxis, is_compiled: bool
+    ) -> Tensor:
         """The mean over tokens."""
         wide = logits.float()
         if wide is logits:
@@ -147,13 +150,15 @@ class DividedCrossEntropy(Function):
         loss = (total.log() - own).mean()
         wide.div_(total.unsqueeze(-1))
         context.save_for_backward(wide, targets)
-        context.dtype = logits.dtype
+        context.dtype, context.is_compiled = logits.dtype, is_compiled
         return loss
 
     @staticmethod
-    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         """The gradient of the logits."""
         softmax, targets = context.saved_tensors
+        if context.is_compiled:
+            softmax = softmax.clone()
         softmax.scatter_(-1, targets.unsqueeze(-1), 0.0)  # of the right size; values play no role
         softmax.mul_(grad)
-        return softmax.to(context.dtype), None, None
+        return softmax.to(context.dtype), None, None, None

@@ -30,6 +30,7 @@ class Style:
         has_fused_attention: scores are never held whole (flash attention).
         has_fused_norm: RMSNorm is one kernel.
         has_loss_in_place: the logits become their softmax in one fp32 copy.
+        has_compiled_loss: of which torch.compile makes the gradient in another.
         dropout: probability after embeddings, attention and feed-forward, and of scores.
         vocabulary: rows of the embedding, padded; 0: as the architecture, rounded up to a multiple
             of the tensor-parallel ranks.
@@ -38,6 +39,7 @@ class Style:
     has_fused_attention: bool = True
     has_fused_norm: bool = True
     has_loss_in_place: bool = False
+    has_compiled_loss: bool = False
     dropout: float = 0.0
     vocabulary: int = 0
 
@@ -243,6 +245,7 @@ class Transformer(nn.Module):
         rows = self._axis.share(rows)
         self._dropout, self._is_tied = style.dropout, shape.has_tied_embeddings
         self._has_loss_in_place = style.has_loss_in_place or self._axis.size > 1
+        self._has_compiled_loss = style.has_compiled_loss
         if self.is_first or (self.is_last and self._is_tied):
             self.embedding = nn.Embedding(rows, shape.hidden_size)
         self.positions = (
@@ -295,6 +298,8 @@ class Transformer(nn.Module):
         """
         rows, wanted = logits.flatten(0, 1), targets.flatten()
         if self._has_loss_in_place:
-            loss: Tensor = DividedCrossEntropy.apply(rows, wanted, self._axis)  # type: ignore[no-untyped-call]
+            loss: Tensor = DividedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+                rows, wanted, self._axis, self._has_compiled_loss
+            )
             return loss
         return F.cross_entropy(rows.float(), wanted)

@@ -38,9 +38,10 @@ class Use(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """A stream has done all work that was queued so far."""
+    """A stream has done work that was queued before: that of its next `num_frees`, or all."""
 
     stream: int
+    num_frees: int | None = None
 
 
 Event = Allocate | Free | Use | Pass
@@ -123,5 +124,5 @@ def _apply(event: Event, allocator: CachingAllocator, held: dict[int, Block | No
             block = held[key]
             if block is not None:
                 allocator.record_use(block, stream)
-        case Pass(stream):
-            allocator.pass_events(stream)
+        case Pass(stream, num_frees):
+            allocator.pass_events(stream, num_frees)

@@ -114,9 +114,16 @@ class CachingAllocator:
         if stream != block.stream:
             block.uses.add(stream)
 
-    def pass_events(self, stream: int) -> None:
-        """Note that a stream has done all its work so far; the next request finds that out."""
-        self._num_passed[stream] = len(self._events.get(stream, ()))
+    def pass_events(self, stream: int, num_events: int | None = None) -> None:
+        """Note that a stream has done work; the next request finds that out.
+
+        Args:
+            stream: which.
+            num_events: how many more of its blocks are done with; by default all.
+        """
+        total = len(self._events.get(stream, ()))
+        more = total if num_events is None else self._num_passed.get(stream, 0) + num_events
+        self._num_passed[stream] = min(total, more)
 
     def empty_cache(self) -> None:
         """Return what no block uses to the driver (`emptyCache`, `release_cached_blocks`)."""

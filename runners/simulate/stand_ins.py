@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.launcher import api as launcher
 from torch.distributed.pipelining import schedules
 from torch.nn.parallel import distributed as ddp
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -72,7 +73,8 @@ def stand_ins(mailbox: Mailbox, world_size: int, meshes: list[DeviceMesh]) -> It
     put(nn.Module, "_apply", _applied(nn.Module._apply))
     put(FakeTensor, "numpy", no_bytes)
     put(time, "sleep", lambda _: None)
-    for owner, name in ((subprocess, "Popen"), (os, "fork"), (BaseProcess, "start")):
+    starts = (subprocess, "Popen"), (os, "fork"), (BaseProcess, "start"), (launcher, "launch_agent")
+    for owner, name in starts:
         put(owner, name, _refuses("it starts processes of its own"))
     try:
         yield

@@ -35,6 +35,7 @@ class PublishedPeak(Record):
         resolution_bytes: half of what the last published digit counts.
         simulated_bytes: None where it cannot be simulated.
         explained: why it misses by more than the limit; None where it does not.
+        with_term_bytes: simulated once more with what explains it.
     """
 
     kind: Literal["allocated", "active", "reserved"]
@@ -43,6 +44,7 @@ class PublishedPeak(Record):
     resolution_bytes: float
     simulated_bytes: int | None
     explained: str | None = None
+    with_term_bytes: int | None = None
 
 
 class PublishedPlan(Record):
@@ -128,6 +130,11 @@ def as_trace(plans: PublishedPlans) -> Trace:
 def _run(row: PublishedPlan) -> Run:
     measures: dict[str, Setting] = {
         f"{one.kind}_bytes": one.simulated_bytes for one in row.peaks if one.simulated_bytes
+    }
+    measures |= {
+        f"with_term_{one.kind}_bytes": one.with_term_bytes
+        for one in row.peaks
+        if one.with_term_bytes
     }
     rank = RankRecord(
         rank=0, status="completed", failure=None, num_parameters=None, num_samples=None,

@@ -150,6 +150,14 @@ def test_a_block_that_another_stream_uses_is_reused_only_after_that_stream():
     assert (passed.peak_active_bytes, passed.peak_reserved_bytes) == (16 * MIB, 16 * MIB)
 
 
+def test_a_stream_passes_blocks_in_the_order_in_which_they_were_freed():
+    log = [Allocate(0, 16 * MIB), Allocate(1, 32 * MIB), Use(0, 1), Use(1, 1), Free(0), Free(1)]
+    first = replay([*log, Pass(1, 1), Allocate(2, 16 * MIB), Allocate(3, 32 * MIB)])
+    assert (first.peak_active_bytes, first.peak_reserved_bytes) == (80 * MIB, 80 * MIB)
+    both = replay([*log, Pass(1, 1), Pass(1, 1), Allocate(2, 16 * MIB), Allocate(3, 32 * MIB)])
+    assert (both.peak_active_bytes, both.peak_reserved_bytes) == (48 * MIB, 48 * MIB)
+
+
 def test_unused_segments_are_released_where_a_new_one_does_not_fit():
     """`malloc`: `release_cached_blocks`, then another attempt, which counts as a retry."""
     settings = AllocatorSettings(capacity_bytes=64 * MIB)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from runners.planning import one_rank, processes, published_rows
+from runners.planning import meter, one_rank, processes, published_rows
 from runners.planning.answer import Answer
 from runners.planning.command import main
 from runners.planning.one_rank import simulate_rank
@@ -123,7 +123,38 @@ def test_axes_divide_the_work_and_repeat_none_of_it():
     for strategy in ("gpipe", "1f1b"):
         question = asked(strategy, precision="fp32")
         flops = [simulate_rank(question, rank).flops for rank in question.ranks]
-        assert whole / 8 < flops[0] < whole / 4 < flops[1]  # the last stage has the logits
+        assert whole / 8 < flops[0] < whole / 4 < flops[-1]  # the last stage has the logits
+
+
+def test_of_a_pipeline_an_inner_stage_is_simulated_which_sends_both_ways():
+    question = asked("1f1b")
+    sent = [payload(simulate_rank(question, rank), "send", "pipeline") for rank in question.ranks]
+    assert sent == [sent[0], 2 * sent[0], sent[0]]
+    assert asked("1f1b.2+ddp.2").ranks == [0, 2]
+
+
+def test_what_tensor_parallel_ranks_send_stays_active_for_as_long_as_the_queue_is(monkeypatch):
+    question = asked("fsdp.2+tp-sp.2", checkpointing="all", records_streams=True)
+    active = []
+    for length in (0, 10, 30, 10**6):
+        monkeypatch.setattr(meter, "QUEUE_LENGTH", length)
+        active.append(simulate_rank(question, 0).active_bytes)
+    assert active == sorted(set(active))
+    plain = question.training.model_copy(update={"records_streams": False})
+    at_once = simulate_rank(question.model_copy(update={"training": plain}), 0)
+    assert at_once.active_bytes == at_once.allocated_bytes <= active[0]
+
+
+def test_a_compiled_loss_takes_one_more_copy_of_the_logits():
+    question = asked("tp", microbatch=8, vocabulary=4096, optimizer="sgd")
+    compiled = question.training.model_copy(update={"has_compiled_loss": True})
+    plain, more = (
+        simulate_rank(question.model_copy(update={"training": one}), 0)
+        for one in (question.training, compiled)
+    )
+    logits = 8 * 32 * 4096 // 4 * 4  # in fp32, this rank's part of the vocabulary
+    assert plain.peak_bytes < more.peak_bytes <= plain.peak_bytes + logits
+    assert more.peak_bytes - plain.peak_bytes > 0.9 * logits
 
 
 def test_gpipe_holds_all_microbatches_and_1f1b_as_many_as_there_are_stages():

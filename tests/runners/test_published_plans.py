@@ -56,8 +56,11 @@ def test_each_miss_and_nothing_else_has_an_explanation(committed):
         for key, error in errors(committed, "allocated", "active", "reserved").items()
         if abs(error) > committed.most_error
     }
-    assert missing == {(r.id, p.kind) for r in committed.rows for p in r.peaks if p.explained}
+    explained = {(r.id, p.kind): p for r in committed.rows for p in r.peaks if p.explained}
+    assert missing == explained.keys()
     assert missing
+    for key, one in explained.items():
+        assert one.with_term_bytes == pytest.approx(one.measured_bytes, rel=0.05), key
 
 
 def test_a_row_comes_out_the_same_today(committed, tmp_path):

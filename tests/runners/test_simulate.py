@@ -281,6 +281,7 @@ print(int(statistics.median(taken[3:])) * resource.getpagesize())
         ("spins", "it does not end"),
         ("selects", "what it does follows from values of tensors (aten.nonzero.default)"),
         ("forks", "it starts processes of its own"),
+        ("launches", "it starts processes of its own"),
     ],
 )
 def test_a_run_that_cannot_be_simulated_says_why(untrue, monkeypatch, run, reason):

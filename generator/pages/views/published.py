@@ -35,6 +35,7 @@ class PublishedRow:
     Attributes:
         is_first: of its configuration, which then stands before it.
         misses: whether it is further off than a row may be without an explanation.
+        with_term: simulated once more with what explains the miss, and how far that is off.
     """
 
     run: str
@@ -49,6 +50,7 @@ class PublishedRow:
     error: Markup
     misses: bool
     note: str | None
+    with_term: tuple[Markup, Markup] | None
     is_first: bool
 
 
@@ -86,7 +88,7 @@ def published(folio: Folio) -> PublishedPage:
 def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
     for row in plans.rows:
         for position, peak in enumerate(row.peaks):
-            off = _off(row, peak.kind, folio)
+            off = _off(row, peak.kind, _simulated(row.id, peak.kind), folio)
             misses = off is None or abs(numeric(off)) > plans.most_error
             folio.run(f"{EXPERIMENT}.{run_of(row.id)}")
             yield PublishedRow(
@@ -99,11 +101,10 @@ def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
                 kind=folio.ui["published"][peak.kind],
                 published=folio.cell(_cited(row.id, peak.kind)),
                 simulated=folio.cell(_simulated(row.id, peak.kind)),
-                error=Markup("–")
-                if off is None
-                else folio.text.shown_alike(off.shown(way="percent"), OFF, OFF_SAYS),
+                error=Markup("–") if off is None else _printed(off, folio),
                 misses=misses,
                 note=(row.reason or peak.explained) if misses else None,
+                with_term=_with_term(row, peak.kind, folio) if peak.with_term_bytes else None,
                 is_first=position == 0,
             )
 
@@ -116,9 +117,19 @@ def _simulated(row: str, kind: str) -> str:
     return f"{EXPERIMENT}.{run_of(row)}.ranks[0].measures.{kind}_bytes"
 
 
-def _off(row: PublishedPlan, kind: str, folio: Folio) -> Value | None:
+def _with_term(row: PublishedPlan, kind: str, folio: Folio) -> tuple[Markup, Markup] | None:
+    simulated = _simulated(row.id, f"with_term_{kind}")
+    off = _off(row, kind, simulated, folio)
+    return None if off is None else (folio.cell(simulated), _printed(off, folio))
+
+
+def _printed(off: Value, folio: Folio) -> Markup:
+    return folio.text.shown_alike(off.shown(way="percent"), OFF, OFF_SAYS)
+
+
+def _off(row: PublishedPlan, kind: str, simulated: str, folio: Folio) -> Value | None:
     """How far a simulation is off what was published; None where there is none."""
-    found = folio.value(_simulated(row.id, kind)) if row.reason is None else None
+    found = folio.value(simulated) if row.reason is None else None
     cited = folio.value(_cited(row.id, kind))
     return None if found is None or cited is None else (found - cited) / cited
 
@@ -138,7 +149,8 @@ def _score(kinds: Sequence[str], plans: PublishedPlans, folio: Folio) -> Score:
         off
         for row in plans.rows
         for peak in row.peaks
-        if peak.kind in kinds and (off := _off(row, peak.kind, folio)) is not None
+        if peak.kind in kinds
+        and (off := _off(row, peak.kind, _simulated(row.id, peak.kind), folio)) is not None
     ]
     errors = [abs(numeric(off)) for off in offs]
     value = computed(median(errors), offs[0].unit, SAYS, tuple(offs)).shown(way="percent")
