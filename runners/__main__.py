@@ -82,7 +82,7 @@ from runners.commands.reproduce import ReproduceError, reproduce
 from runners.commands.rerun import RerunError, rerun
 from runners.commands.run import RunRequest, check_names, dry, run, shown
 from runners.commands.try_run import TrialError, named, prepare
-from runners.forecast.backtest import backtests
+from runners.forecast.backtest import backtests, said
 from runners.forecast.fit import FitError, fit, lines, runs_of
 from runners.forecast.predict import PrimitiveError, predict
 from runners.forecast.work import COMMITTED, keep
@@ -110,6 +110,7 @@ from runners.traces.files import (
     read_reruns,
     write_fit,
     write_machine,
+    write_score,
 )
 from runners.traces.identity import IdentityError
 from runners.traces.programs import ProgramError
@@ -213,7 +214,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     simulating.add_argument("--json", action="store_true", help="every value, as JSON")
     simulating.add_argument(
-        "--keep", action="store_true", help="write the work of every run into the committed file"
+        "--keep",
+        action="store_true",
+        help="write the work of every run into the committed file; with --score, the scores",
     )
     simulating.add_argument(
         "--score", action="store_true", help="forecasts from simulations beside committed traces"
@@ -423,11 +426,14 @@ def _fit(*, as_reference: bool) -> int:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    if arguments.keep:
+    if arguments.score:
+        found = backtests(machine.TRACES)
+        for one in found if arguments.keep else ():
+            write_score(machine.TRACES / one.machine, one.score(measure.now()))
+        print("\n".join(said(found, as_json=arguments.json)))
+    elif arguments.keep:
         kept = keep([find(name) for name in names()])
         print(f"the work of {kept} runs; in {shown(COMMITTED)}")
-    elif arguments.score:
-        print("\n".join(backtests(machine.TRACES, as_json=arguments.json)))
     else:
         print("\n".join(simulated(arguments.names, as_json=arguments.json)))
     return 0

@@ -23,6 +23,7 @@ from generator.content.words import MAX_LINE
 from runners.plans.declarations import difference
 from runners.traces import files as traces
 from runners.traces import published_plans, sealed_forecasts, values
+from runners.traces.backtest import Score
 from runners.traces.files import NOT_TRACES, TraceError
 from runners.traces.fit import Fit
 from runners.traces.machine_records import Machine
@@ -42,7 +43,7 @@ from runners.traces.sealed_forecasts import Sealed, read_sealed
 
 RecordT = TypeVar(
     "RecordT", Machine, Trace, Grid, PublishedPlans | None, Prediction | None, Reruns | None,
-    Fit | None, Sealed | None, tuple[str, ...],
+    Fit | None, Score | None, Sealed | None, tuple[str, ...],
 )  # fmt: skip
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
@@ -135,6 +136,7 @@ class Measured:
         stale: the experiments whose code has changed since, or that declare otherwise.
         prediction: what it predicted of itself before it measured; None where it did not.
         reruns: which of its runs it measured twice; None where none.
+        score: how near today's forecasts come to its runs; None where that was not kept.
         fit: the constants of its forecasts, and on which runs they were fitted; None: by hand.
         altered: files that are not as they were measured, each with why, as lines.
         unlisted: the experiments whose digest nobody kept, so that no edit of theirs is noticed.
@@ -146,6 +148,7 @@ class Measured:
     prediction: Prediction | None = None
     reruns: Reruns | None = None
     fit: Fit | None = None
+    score: Score | None = None
     altered: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
 
@@ -291,9 +294,12 @@ class Shelf:
         fit = self._trying(traces.read_fit, folder, "constants.json")
         if fit:
             self._check_name(folder / "constants.json", "machine", fit.machine)
+        score = self._trying(traces.read_score, folder, "backtest.json")
+        if score:
+            self._check_name(folder / "backtest.json", "machine", score.machine)
         altered = self._trying(self._altered, folder, traces.VALUES) or ()
         unlisted = self._trying(_unlisted, folder, traces.VALUES) or ()
-        return Measured(machine, found, stale, prediction, reruns, fit, altered, unlisted)
+        return Measured(machine, found, stale, prediction, reruns, fit, score, altered, unlisted)
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
         """The files of a folder that are not as they were measured, each with why."""

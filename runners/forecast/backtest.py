@@ -17,12 +17,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from runners.forecast.fit import MeteredRun, Runs, TimedRun, fit, runs_of
+from runners.traces.backtest import (
+    LEAST_NEAR,
+    LEAST_WITHIN,
+    MOST_FLOORS,
+    MOST_HALF_WIDTH,
+    MOST_WITHIN,
+    NEAR_SHARE,
+    Score,
+)
 from runners.traces.files import NOT_TRACES, read, read_reruns
 from runners.traces.fit import Fit
 from runners.traces.reruns import errors, floor, pairs
 
-NEAR_SHARE = 0.01  # of a peak
-AIMS = "aims: 98 % of peaks; 1.5 times the floor; 85 to 95 %; ±35 %"
+AIMS = (
+    f"aims: {LEAST_NEAR:.0%} of peaks; {MOST_FLOORS} times the floor; {LEAST_WITHIN:.0%} to "
+    f"{MOST_WITHIN:.0%}; ±{MOST_HALF_WIDTH:.0%}"
+)
 
 
 @dataclass(frozen=True)
@@ -60,10 +71,22 @@ class Backtest:
     num_near: int
     steps: Sequence[Scored]
 
-    @property
-    def median_error(self) -> float:
-        """The median of the steps' absolute errors."""
-        return statistics.median(abs(one.error) for one in self.steps)
+    def score(self, scored_at: str) -> Score:
+        """What the machine's page shows of it."""
+        errors = [abs(one.error) for one in self.steps]
+        widths = [one.half_width for one in self.steps]
+        return Score(
+            schema_version=1,
+            machine=self.machine,
+            scored_at=scored_at,
+            floor=self.floor,
+            num_peaks=self.num_peaks,
+            num_near=self.num_near,
+            num_steps=len(self.steps),
+            num_within=sum(one.is_within for one in self.steps),
+            median_error=statistics.median(errors) if errors else None,
+            median_half_width=statistics.median(widths) if widths else None,
+        )
 
     def lines(self) -> Iterator[str]:
         """All of it in words."""
@@ -71,10 +94,10 @@ class Backtest:
         if not self.steps:
             return
         beside = "no reruns" if self.floor is None else f"floor {self.floor:.1%}"
-        within = sum(one.is_within for one in self.steps)
-        width = statistics.median(one.half_width for one in self.steps)
-        yield f"  {len(self.steps)} steps: median error {self.median_error:.1%} ({beside})"
-        yield f"  {within / len(self.steps):.1%} within their intervals, median width ±{width:.0%}"
+        score = self.score("")
+        share = score.num_within / score.num_steps
+        yield f"  {score.num_steps} steps: median error {score.median_error:.1%} ({beside})"
+        yield f"  {share:.1%} within their intervals, median width ±{score.median_half_width:.0%}"
         worst = ", ".join(f"{one.run} {one.error:+.0%}" for one in self.steps[:5])
         yield f"  furthest: {worst}"
 
@@ -125,7 +148,7 @@ def _floor(where: Path) -> float | None:
     return found.median_error if found else None
 
 
-def backtests(traces: Path, *, as_json: bool = False) -> list[str]:
+def backtests(traces: Path) -> list[Backtest]:
     """Score every machine whose primitives are known, the reference machine first.
 
     Raises:
@@ -137,11 +160,18 @@ def backtests(traces: Path, *, as_json: bool = False) -> list[str]:
     runs = {folder: runs_of(folder) for folder in folders}
     reference = folders[0]
     fitted = fit(runs[reference], reference.name, "now")
-    found = [
+    return [
         backtest(str(folder.relative_to(traces)), folder, own, fitted)
         for folder, own in runs.items()
         if own.experiments
     ]
+
+
+def said(found: Sequence[Backtest], *, as_json: bool) -> Iterator[str]:
+    """All scores as lines, or as JSON."""
     if as_json:
-        return [json.dumps([asdict(one) for one in found], indent=1)]
-    return [line for one in found for line in one.lines()] + [AIMS]
+        yield json.dumps([asdict(one) for one in found], indent=1)
+        return
+    for one in found:
+        yield from one.lines()
+    yield AIMS

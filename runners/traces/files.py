@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
+from runners.traces.backtest import Score
 from runners.traces.digest import brought_up, program_digests, source_digest
 from runners.traces.fit import Fit
 from runners.traces.invariants import violations
@@ -41,7 +42,7 @@ MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is th
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 # What else a machine's folder holds.
-NOT_TRACES = frozenset({"machine", "prediction", "reruns", "constants", "values"})
+NOT_TRACES = frozenset({"machine", "prediction", "reruns", "constants", "backtest", "values"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 LARGEST = 1e300  # a sum of such numbers, or a share of them in percent, is still one
 _MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
@@ -152,6 +153,7 @@ VERSIONS: dict[type[Record], tuple[int, Mapping[int, Step]]] = {
     Prediction: (1, {}),
     Reruns: (1, {}),
     Fit: (1, {}),
+    Score: (1, {}),
     Grid: (1, {}),
     PublishedPlans: (1, {}),
 }
@@ -305,6 +307,15 @@ def read_fit(folder: Path) -> Fit | None:
     return _read_if_there(folder / "constants.json", Fit)
 
 
+def read_score(folder: Path) -> Score | None:
+    """Read `backtest.json` of a machine's folder; None where nothing was scored.
+
+    Raises:
+        TraceError: as `read`.
+    """
+    return _read_if_there(folder / "backtest.json", Score)
+
+
 def read_grid(path: Path) -> Grid:
     """Read the committed plans of one preset, `content/plans/<preset>.json`.
 
@@ -449,6 +460,11 @@ def write_prediction(folder: Path, prediction: Prediction) -> None:
 def write_reruns(folder: Path, reruns: Reruns) -> None:
     """Write `reruns.json` into a machine's folder."""
     write_json(folder / "reruns.json", reruns.model_dump(mode="json"))
+
+
+def write_score(folder: Path, score: Score) -> None:
+    """Write `backtest.json` into a machine's folder."""
+    write_json(folder / "backtest.json", score.model_dump(mode="json"))
 
 
 def write_fit(folder: Path, fit: Fit) -> None:

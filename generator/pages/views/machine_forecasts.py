@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.content.shelf import Measured
 from generator.evidence import calibration as calibrating
@@ -23,6 +23,8 @@ from generator.evidence.units import Unit
 from generator.evidence.value import Kind, Origin, Value
 from generator.figures.drawings import predicted as drawing
 from generator.figures.drawings.predicted import Dot
+from runners.traces.backtest import MOST_FLOORS, Aim
+from runners.traces.backtest import NEAR_SHARE as NEAR
 from runners.traces.reruns import NEAR_SHARE, QUANTITIES, Floor, Quantity
 
 UNITS: dict[Quantity, Unit] = {"peak_bytes": units.BYTES, "step_seconds": units.SECONDS}
@@ -37,7 +39,22 @@ SHARED, SHARED_SAYS = "calibration", "from the forecasts and outcomes of this ma
 FLOOR, FLOOR_SAYS = "floor", "from runs that this machine measured twice (reruns.json)"
 PROMISE, PROMISE_SAYS = "promise", "what an interval of a forecast promises to hold"
 LEFT_OUT, LEFT_OUT_SAYS = "left-out", "from the runs of each experiment, fitted on the others"
+BACKTEST, BACKTEST_SAYS = "backtest", "python -m runners simulate --score"
+AIM, AIM_SAYS = "aim", "what the forecasts of today aim at"
+AIM_FLOORS_SAYS = f"{MOST_FLOORS} × error of a rerun"
 SKILL, SKILL_SAYS = "skill", "1 − mean regret of the forecasts / mean regret of the rule"
+
+
+@dataclass(frozen=True)
+class AimRow:
+    """A score of today's forecasts beside its aim; `is_met` is None where there is no aim."""
+
+    what: str
+    of: Markup
+    found: Markup
+    num: int
+    aim: Markup | None
+    is_met: bool | None
 
 
 @dataclass(frozen=True)
@@ -204,6 +221,45 @@ def _floor(one: Floor | None, folio: Folio) -> FloorInPrint | None:
         near_share=_percent(one.near_share, FLOOR, FLOOR_SAYS, folio),
         near=folio.text.shown_alike(near, "near", FLOOR_SAYS),
     )
+
+
+def backtest(measured: Measured, folio: Folio) -> list[AimRow]:
+    """How near today's forecasts come to a machine's runs, each number beside its aim."""
+    return [] if measured.score is None else [_aim(one, folio) for one in measured.score.aims()]
+
+
+def _aim(one: Aim, folio: Folio) -> AimRow:
+    words = folio.ui["machines"]
+    near = _given(NEAR, folio) if one.name == "near" else Markup("")
+    return AimRow(
+        what=words["peak_bytes" if one.name == "near" else "step_seconds"],
+        of=Markup(escape(words["backtested"][one.name])).replace("{near}", near),
+        found=_percent(one.found, BACKTEST, BACKTEST_SAYS, folio),
+        num=one.num,
+        aim=_bounds(one, folio),
+        is_met=one.is_met,
+    )
+
+
+def _bounds(one: Aim, folio: Folio) -> Markup | None:
+    """Between what a score should be; None where that cannot be told."""
+    words = folio.ui["machines"]["aims"]
+    if one.low is not None and one.high is not None:
+        bounds = _given(one.low, folio), _given(one.high, folio)
+        return Markup(escape(words["between"])).format(*bounds)
+    if one.low is not None:
+        return Markup(escape(words["at_least"])).format(_given(one.low, folio))
+    if one.high is None:
+        return None
+    if one.name != "median_error":
+        return Markup(escape(words["at_most"])).format(_given(one.high, folio))
+    high = _percent(one.high, "aim-floors", AIM_FLOORS_SAYS, folio)
+    return Markup(escape(words["at_most"])).format(high)
+
+
+def _given(share: float, folio: Folio) -> Markup:
+    value = Value(share, units.SHARE, "given", AIM_SAYS)
+    return folio.text.shown_alike(value, AIM, AIM_SAYS)
 
 
 def floors(measured: Measured, folio: Folio) -> list[tuple[str, FloorInPrint]]:
