@@ -47,11 +47,16 @@ SKILL, SKILL_SAYS = "skill", "1 − mean regret of the forecasts / mean regret o
 
 @dataclass(frozen=True)
 class AimRow:
-    """A score of today's forecasts beside its aim; `is_met` is None where there is no aim."""
+    """A score of today's forecasts beside its aim; `is_met` is None where there is no aim.
+
+    Attributes:
+        joins: the word before `num`, which a share and a median join differently.
+    """
 
     what: str
     of: Markup
     found: Markup
+    joins: str
     num: int
     aim: Markup | None
     is_met: bool | None
@@ -235,6 +240,7 @@ def _aim(one: Aim, folio: Folio) -> AimRow:
         what=words["peak_bytes" if one.name == "near" else "step_seconds"],
         of=Markup(escape(words["backtested"][one.name])).replace("{near}", near),
         found=_percent(one.found, BACKTEST, BACKTEST_SAYS, folio),
+        joins=words["scored"][one.name],
         num=one.num,
         aim=_bounds(one, folio),
         is_met=one.is_met,
@@ -258,7 +264,7 @@ def _bounds(one: Aim, folio: Folio) -> Markup | None:
 
 
 def _given(share: float, folio: Folio) -> Markup:
-    value = Value(share, units.SHARE, "given", AIM_SAYS)
+    value = Value(share, units.SHARE, "given", AIM_SAYS).shown(digits=2, way="percent")
     return folio.text.shown_alike(value, AIM, AIM_SAYS)
 
 
