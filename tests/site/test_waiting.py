@@ -78,3 +78,20 @@ def test_only_commitments_and_recall_ask_how_sure_one_is(frozen_site):
     assert all(asked.pop(kind) for kind in ("commit", "before", "recall"))
     assert asked.keys() == {"question", "challenge"}
     assert not any(asked.values())
+
+
+def test_headings_that_wait_keep_their_order_and_are_in_no_list_of_contents(frozen_site, open_page):
+    """Material's sidebar reads places of headings, and expects their order never to change."""
+    page = open_page(frozen_site / LEARN, viewport={"width": 390, "height": 844})
+    places = page.locator("h2[id]").evaluate_all("all => all.map(one => one.offsetTop)")
+    assert places == sorted(places)
+    assert all(places)
+    contents = page.locator(".pb-contents")
+    contents.locator("summary").click()
+    entries = contents.locator("li")
+    before = entries.filter(visible=True).count()
+    assert 0 < before < entries.count() == len(places)
+    page.get_by_role("checkbox", name="show everything at once").check()
+    assert entries.filter(visible=True).count() == len(places)
+    page.set_viewport_size({"width": 1280, "height": 844})
+    assert not contents.is_visible()
