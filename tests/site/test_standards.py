@@ -28,7 +28,7 @@ WRAPPING = """() => [...document.querySelectorAll('.highlight code')]
     .map(one => getComputedStyle(one).whiteSpace)"""
 # Headings and what a reader sees until the next one: whether it is more than a line that waits.
 SECTIONS = """() => [...document.querySelectorAll('article h2')]
-    .filter(one => one.checkVisibility()).map(heading => {
+    .filter(one => one.checkVisibility({visibilityProperty: true})).map(heading => {
         let holds = false;
         for (let one = heading.nextElementSibling; one && one.tagName !== 'H2';
              one = one.nextElementSibling)
@@ -37,7 +37,8 @@ SECTIONS = """() => [...document.querySelectorAll('article h2')]
     })"""
 LISTED = """() => [...document.querySelectorAll('.md-nav--secondary a')]
     .filter(one => one.checkVisibility())
-    .map(one => [one.hash, document.getElementById(one.hash.slice(1)).checkVisibility()])"""
+    .map(one => [one.hash, document.getElementById(one.hash.slice(1))
+        .checkVisibility({visibilityProperty: true})])"""
 
 
 @pytest.fixture(scope="module")
