@@ -42,6 +42,8 @@ class OtherOutcomes:
 
 def parts(here: Outcome, there: Outcome) -> bool:
     """Whether two machines say something else of a claim, where both have something to say."""
+    if SHARED_CORES in (here.explanation, there.explanation):
+        return False
     return here.verdict != there.verdict and _SILENT.isdisjoint({here.verdict, there.verdict})
 
 

@@ -74,7 +74,7 @@ def _natures(figure: Figure, folio: Folio) -> Markup:
     found: list[str] = sorted({run.nature for run in runs} - {"real"})
     if _draws_times(figure) and any(map(is_crowded, runs)):
         found.append(CROWDED)
-    marks = (Markup(' <small class="pb-nature">{}</small>').format(one) for one in found)
+    marks = (Markup(' <small class="pb-nature">({})</small>').format(one) for one in found)
     return Markup("").join(marks)
 
 

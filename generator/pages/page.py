@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,14 @@ def environment() -> Environment:
     made.filters["heading"] = escaped_heading
     made.filters["plain"] = plain
     made.filters["breakable"] = breakable
+    made.filters["moment"] = moment
     made.globals["ui"] = interface_words()
     return made
+
+
+def moment(recorded: str) -> str:
+    """A time of the ISO form as people read it: `2026-11-21 20:16:39 UTC`."""
+    return f"{datetime.fromisoformat(recorded).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class TermLinks:
     def __init__(self, terms: Sequence[Term], root: str) -> None:
         """Start a page that stands `root` below the site's root, such as `../../`."""
         self._ids, self._pattern = _spelled(tuple((one.id, one.spellings) for one in terms))
+        self._names = {s.lower() for one in terms for s in one.spellings if s[1:] != s[1:].lower()}
         self._root = root
         self.used: set[str] = set()
         self.linked_terms: set[str] = set()
@@ -54,12 +55,18 @@ class TermLinks:
         """A heading or another line as it is; its terms count as used."""
         if self._pattern is not None:
             found = self._pattern.findall(_TAG.sub(" ", line))
-            self.used.update(self._ids[" ".join(form.lower().split())] for form in found)
+            terms = map(self._term, found)
+            self.used.update(term for term in terms if term)
         return line
 
+    def _term(self, form: str) -> str | None:
+        """The term that is meant; none where a word has the letters of a name: zero is no ZeRO."""
+        spelled = " ".join(form.lower().split())
+        return None if form.islower() and spelled in self._names else self._ids[spelled]
+
     def _link(self, found: re.Match[str]) -> str:
-        term = self._ids[" ".join(found[0].lower().split())]
-        if term in self.linked_terms:
+        term = self._term(found[0])
+        if term is None or term in self.linked_terms:
             return found[0]
         self.used.add(term)
         self.linked_terms.add(term)

@@ -37,7 +37,7 @@ def check_unsealed(path: Path = PATH) -> None:
     Raises:
         PlanError: there are forecasts.
     """
-    if path.exists():
+    if path.exists() or seal_path(path).exists():
         raise PlanError(f"{path.name} is sealed; forecasts are made once")
 
 

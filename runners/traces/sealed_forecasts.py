@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -194,15 +195,16 @@ def read_outcomes(path: Path) -> list[SealedOutcomes]:
             be.
     """
     folder, forecasts = path.with_name(OUTCOMES), read_forecasts(path)
-    known = {*(one.id for one in forecasts.suite), *(one.id for one in forecasts.near_limit)}
-    return [_outcomes(file, folder, known, path) for file in sorted(folder.rglob("*.json"))]
+    return [_outcomes(file, folder, forecasts, path) for file in sorted(folder.rglob("*.json"))]
 
 
-def _outcomes(file: Path, folder: Path, known: set[str], path: Path) -> SealedOutcomes:
+def _outcomes(file: Path, folder: Path, forecasts: SealedForecasts, path: Path) -> SealedOutcomes:
     found = read_record(file, SealedOutcomes)
     stem = file.relative_to(folder).with_suffix("").as_posix()
-    ids = [*(one.id for one in found.suite), *(one.id for one in found.near_limit)]
-    strange = [one for one in ids if one not in known or ids.count(one) > 1]
+    strange = [
+        *_strange([one.id for one in found.suite], {one.id for one in forecasts.suite}),
+        *_strange([one.id for one in found.near_limit], {one.id for one in forecasts.near_limit}),
+    ]
     if found.machine != stem:
         raise TraceError(f"{file}: machine: is {found.machine!r}, the file says {stem!r}")
     if found.forecasts_sha256 != sha256_of(path):
@@ -210,6 +212,11 @@ def _outcomes(file: Path, folder: Path, known: set[str], path: Path) -> SealedOu
     if strange:
         raise TraceError(f"{file}: {strange[0]!r} has no forecast, or stands there twice")
     return found
+
+
+def _strange(ids: Sequence[str], known: Set[str]) -> list[str]:
+    """Those that have no forecast, or stand twice."""
+    return [one for one in ids if one not in known or ids.count(one) > 1]
 
 
 def run_of(forecast: SuiteForecast | LimitForecast) -> str:

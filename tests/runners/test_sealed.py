@@ -155,6 +155,7 @@ def test_a_miss_and_a_wrong_verdict_are_named():
         ("some", {"forecasts_sha256": "0" * 64}, "other forecasts"),
         ("other", {"machine": "some"}, "machine: is 'some'"),
         ("some", {"suite": [{"id": "no.run", "peak_bytes": 1, "payload_bytes": {}}]}, "no.run"),
+        ("some", {"near_limit": [{"id": "ddp.ddp", "fits": True}]}, "ddp.ddp"),
         ("some", {"device_bytes": "much"}, "device_bytes"),
     ],
 )

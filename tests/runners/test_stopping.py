@@ -115,3 +115,25 @@ def test_a_node_that_waits_for_the_others_is_stopped_in_one_line(
         process.kill()
     assert (process.returncode, said) == (code, "stopped; what was measured before is kept\n")
     assert list(tmp_path.iterdir()) == []
+
+
+FORKED = """
+import os, signal, time
+from runners.system import stopping
+
+stopping.listen("stopped")
+reading, writing = os.pipe()
+child = os.fork()
+if not child:
+    os.write(writing, b"1")
+    time.sleep(60)
+os.read(reading, 1)
+os.kill(child, signal.SIGTERM)
+print(os.WTERMSIG(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_forked_from_a_command_ends_at_once_without_a_word():
+    words = [sys.executable, "-c", FORKED]
+    told = subprocess.run(words, capture_output=True, text=True, check=True, timeout=50)
+    assert (told.stdout, told.stderr) == ("15\n", "")

@@ -126,8 +126,7 @@ def _sent(one: ShownRun, folio: Folio) -> Markup:
 def _seconds_at_least(one: ShownRun, folio: Folio) -> Markup:
     """The longer of computing and sending at the rates that are cited, over the ranks.
 
-    The stages of a pipeline also wait: for one microbatch on each other stage. Stages that no
-    simulation executed are taken to compute as little as the one that computes least.
+    The stages of a pipeline also wait, for one microbatch on each other stage.
     """
     assert folio.book.plan is not None
     is_fp32 = one.run.settings["precision"] == "fp32"
@@ -159,21 +158,33 @@ def _stages(one: ShownRun) -> int:
 
 
 def _filled_and_drained(one: ShownRun, stages: int, rate: Value, folio: Folio) -> Value:
-    """Seconds of the stage that computes most, and of one microbatch on each of the others."""
-    flops = [
+    """Seconds of the last stage, and of one microbatch on each stage before it.
+
+    The last stage begins once the first microbatch has passed all others, and they end once the
+    last one has passed back. Stages that were not simulated have at least the layers that an even
+    split leaves to the smallest.
+    """
+    *before, last = [
         folio.value(f"{one.path}.ranks[{position}].measures.flops")
         for position in range(len(one.run.ranks))
     ]
     microbatches = folio.value(f"{one.path}.settings.num_microbatches")
-    known = [value for value in flops if value is not None]
+    layers = folio.value(f"{one.path}.settings.num_layers")
+    known = [value for value in before if value is not None]
+    assert last is not None
     assert microbatches is not None
-    most, least = max(known, key=numeric), min(known, key=numeric)
-    total = numeric(most) + (stages - 1) * numeric(least) / numeric(microbatches)
+    assert layers is not None
+    least, most = numeric(layers) // stages, -(-numeric(layers) // stages)
+    unseen = (stages - 1 - len(known)) * least / most
+    others = sum(map(numeric, known)) + unseen * numeric(known[-1])
+    total = numeric(last) + others / numeric(microbatches)
     bracketed = f"({rate.formula})" if rate.inputs else rate.formula
+    added = " + ".join(value.formula for value in known)
     formula = (
-        f"({most.formula} + {stages - 1} * {least.formula} / {microbatches.formula}) / {bracketed}"
+        f"({last.formula} + ({added} + {unseen:g} * {known[-1].formula})"
+        f" / {microbatches.formula}) / {bracketed}"
     )
-    inputs = (most, least, microbatches, rate)
+    inputs = (last, *known, microbatches, layers, rate)
     return computed(total / numeric(rate), units.SECONDS, formula, inputs)
 
 

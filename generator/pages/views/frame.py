@@ -28,11 +28,11 @@ SCRIPTS = {
     "calculator": ("data-calculator",),
 }
 APART = ("play",)  # a figure's own code, in a file of its own
-# The style sheets that few pages need, each with what of their markup asks for it.
+# The style sheets that few pages need, each with what of their markup asks for it, any of these.
 STYLES = {
-    "assets/calculator.css": "data-calculator",
-    "assets/indexes.css": 'class="pb-ways',
-    "assets/stepper.css": "data-stepper",
+    "assets/calculator.css": ("data-calculator",),
+    "assets/indexes.css": ('class="pb-ways', 'class="pb-topics'),
+    "assets/stepper.css": ("data-stepper",),
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
@@ -85,7 +85,7 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
 
 def styles(body: str) -> list[str]:
     """The style sheets that a page loads beyond the one of all pages."""
-    return [name for name, mark in STYLES.items() if mark in body]
+    return [name for name, marks in STYLES.items() if any(mark in body for mark in marks)]
 
 
 def machines(found: Sequence[Origin], book: Book) -> list[tuple[str, bool]]:

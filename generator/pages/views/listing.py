@@ -87,6 +87,7 @@ def _failed(failure: Failure, folio: Folio) -> str:
 
 def raised(failure: Failure) -> str:
     """The recorded message; one that was cut ends with its last whole word, and says so."""
-    if len(failure.message) < KEPT:
-        return failure.message
-    return f"{failure.message.rpartition(' ')[0]} …"
+    message = failure.message
+    if len(message) != KEPT:
+        return message
+    return f"{message.rpartition(' ')[0] or message} …"

@@ -27,6 +27,7 @@
     this.groups = all(root, "fieldset:not([data-lines])");
     this.lines = root.querySelector("[data-lines]");
     this.budget = root.querySelector("input[type=range]");
+    this.memory = null; // of the chosen device, which the slider rounds
     this.status = root.querySelector("[role=status]");
     this.button = root.querySelector("[data-all]");
     this.form = root.querySelector("form");
