@@ -149,13 +149,19 @@ def test_a_miss_and_a_wrong_verdict_are_named():
     assert f"    wrong: {first.id}" in sealed.lines(wrong)
 
 
+OF_THE_SUITE = LimitOutcome(
+    id="ddp.ddp", fits=True, phase=None, peak_bytes=1, allocated_bytes=1, reserved_bytes=1,
+    num_retries=0, step_seconds=None,
+).model_dump()  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("machine", "change", "said"),
     [
         ("some", {"forecasts_sha256": "0" * 64}, "other forecasts"),
         ("other", {"machine": "some"}, "machine: is 'some'"),
         ("some", {"suite": [{"id": "no.run", "peak_bytes": 1, "payload_bytes": {}}]}, "no.run"),
-        ("some", {"near_limit": [{"id": "ddp.ddp", "fits": True}]}, "ddp.ddp"),
+        ("some", {"near_limit": [OF_THE_SUITE]}, "ddp.ddp"),
         ("some", {"device_bytes": "much"}, "device_bytes"),
     ],
 )
