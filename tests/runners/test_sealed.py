@@ -20,6 +20,7 @@ from runners.simulate import allocator_check
 from runners.simulate.allocation_replay import Allocate, Free, replay
 from runners.traces.files import TraceError
 from runners.traces.sealed_forecasts import (
+    LimitOutcome,
     as_trace,
     read_forecasts,
     read_outcomes,
