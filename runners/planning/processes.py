@@ -22,6 +22,7 @@ from pathlib import Path
 
 from runners.planning.answer import Answer
 from runners.planning.question import PlanError, Question
+from runners.system import stopping
 from runners.traces.plan_grid import engine_digest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +94,8 @@ class _Answers:
         process = self._context.Process(  # type: ignore[attr-defined]
             target=_answer, args=(question.model_dump_json(), sending), daemon=True
         )
-        process.start()
+        with stopping.held():  # what is raised while a process forks is swallowed
+            process.start()
         sending.close()
         self._running[receiving] = question, process
 

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from runners.plans.experiment import Experiment, RunPlan, find, names, on_device
 from runners.simulate.log import TAKE_OTHERS
 from runners.simulate.step_log import SimulatedSteps
+from runners.system import stopping
 from runners.traces.digest import file_digest, program_digests, source_digest
 from runners.traces.files import write_json
 
@@ -190,7 +191,8 @@ def _simulated(
         # Python warns of a fork beside threads; the workers use none of their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         with ProcessPoolExecutor(min(num_workers, len(order)), _context(), _prepare) as pool:
-            tasks = {pool.submit(_worked, one.as_json()): one for one in order}
+            with stopping.held():  # what is raised while a process forks is swallowed
+                tasks = {pool.submit(_worked, one.as_json()): one for one in order}
             for task in as_completed(tasks):
                 yield tasks[task], SimulatedSteps.model_validate_json(task.result())
 

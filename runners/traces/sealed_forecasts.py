@@ -15,6 +15,7 @@ import hashlib
 import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -229,8 +230,9 @@ def as_trace(forecasts: SealedForecasts) -> Trace:
     """The forecasts as a trace: a simulated run for each that could be simulated."""
     near = {run_of(one): _limit_run(one) for one in forecasts.near_limit}
     suite = {run_of(one): _suite_run(one) for one in forecasts.suite if one.reason is None}
+    made_at = f"{datetime.fromisoformat(forecasts.made_at).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return Trace(
-        schema_version=2, experiment=EXPERIMENT, question=QUESTION, recorded_at=forecasts.made_at,
+        schema_version=2, experiment=EXPERIMENT, question=QUESTION, recorded_at=made_at,
         machine="", code=Code(digest=forecasts.commit[:16], commit=forecasts.commit, dirty=False),
         circumstances=Circumstances(
             python=forecasts.python, torch=forecasts.torch, affinity=None, visible_devices=None,
