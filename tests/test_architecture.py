@@ -147,7 +147,7 @@ ROOMS = {
         "training": {"traces", "plans", "ranks"},
         "measuring": {"system", "traces", "plans", "ranks", "meters"},
         "forecast": {"traces", "plans", "ranks", "measuring", "simulate"},
-        "simulate": {"traces", "plans", "meters", "ranks"},
+        "simulate": {"traces", "plans", "meters", "ranks", "system"},
         "planning": {"traces", "plans", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "plans", "ranks", "measuring"},
         "commands": {"traces", "plans", "measuring", "forecast", "planning", "simulate"},
