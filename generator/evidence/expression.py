@@ -26,6 +26,7 @@ from generator.evidence.value import ExpressionError, is_finite
 from runners.plans.closed_forms import LAWS
 
 MAX_CHARACTERS = 240
+MAX_BRACKETS = 50  # a parser that meets more may leave the stack, which others may have made larger
 BEYOND = "a number beyond what can be calculated with"
 CLAIM_CALLS = ("verdict", "holds", "showed", "predicted", "observed")
 FUNCTIONS: dict[str, Callable[..., object]] = {**FILTERS, **LAWS}
@@ -226,6 +227,8 @@ class Expression:
         self.text = " ".join(text.split())
         if len(self.text) > MAX_CHARACTERS:
             raise ExpressionError(f"longer than {MAX_CHARACTERS} characters")
+        if sum(map(self.text.count, "([{")) > MAX_BRACKETS:
+            raise ExpressionError(f"not an expression: more than {MAX_BRACKETS} brackets")
         tree = parsed(self.text)
         try:
             _check(tree)

@@ -7,6 +7,7 @@ import pytest
 from generator.evidence.calibration import calibrations, floor_of, predicted
 from generator.evidence.choices import chosen, rule_scores, score_of
 from generator.pages import rendering
+from generator.pages.page import moment
 from tests.recorded import as_recorded
 
 
@@ -399,7 +400,7 @@ def test_a_machines_page_says_where_the_constants_come_from_and_scores_them_on_o
     }  # fmt: skip
     copy.trace("constants").write_text(json.dumps(document))
     table = page_of(copy).split("scored on its own")[1].split("</table>")[0]
-    assert "2026-01-02T03:04:05Z" in table
+    assert "2026-01-02 03:04:05 UTC" in table
     assert ">20<" in table.split("short by")[1].split("</strong>")[0]  # seven of ten
     assert table.count("short by") == 1
     file = copy.trace("prediction")
@@ -413,5 +414,5 @@ def test_a_machines_page_says_what_decides_the_order_of_forecast_and_run(copy):
     forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (1, 0, 2)}})
     told = page_of(copy).split("Where one commit holds both")[1].split("</p>")[0]
     traces = copy.load().machines["reference-frozen"].traces.values()
-    assert "2000-01-01T00:00:00Z" in told
-    assert min(one.recorded_at for one in traces) in told
+    assert "2000-01-01 00:00:00 UTC" in told
+    assert min(moment(one.recorded_at) for one in traces) in told

@@ -98,9 +98,8 @@ UNREADABLE = """() => {
         const frame = svg.getBoundingClientRect();
         const words = [...svg.querySelectorAll('text')]
             .map(text => [text.textContent, text.getBoundingClientRect()]);
-        const bars = [...svg.querySelectorAll('rect')].map(bar => getComputedStyle(bar));
-        const hidden = bars.length && bars.every(bar => // a line behind bars shows through no word
-            bar.fillOpacity === '1' && bar.fill.startsWith('rgb('));
+        const hidden = [...svg.querySelectorAll('rect')].every(bar =>
+            getComputedStyle(bar).fillOpacity === '1'); // a line behind bars shows through no word
         const lines = [...svg.querySelectorAll(hidden ? 'line:not([data-scale] > line)' : 'line')]
             .map(line => line.getBoundingClientRect());
         words.forEach(([said, box], at) => {
