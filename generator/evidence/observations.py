@@ -17,8 +17,9 @@ RISE_SHARE = 0.01  # of the loss before: more than this upwards is a rise
 PLATEAU_SHARE = 0.01  # of the loss before: less than this either way is a plateau
 DROP_SHARE = 0.05  # of the loss before: a largest drop below this is not named
 GAP_SHARE = 0.2  # of the training loss: validation further above it than this is a gap
+RISE_POINTS = 0.05  # of all samples: a largest rise of accuracy below this is not named
 
-ORDINARY = frozenset({"start", "falls", "falls_less", "falls_more"})
+ORDINARY = frozenset(["start", "falls", "falls_less", "falls_more", "falls_above", "falls_below"])
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def observe(epochs: Sequence[Epoch], run: str) -> list[list[Observation]]:
         run: its path, which the expressions begin with.
     """
     found: list[list[Observation]] = [[] for _ in epochs]
-    for detect in (_movements, _gap, _turn):
+    for detect in (_movements, _rise, _gap, _turn):
         for position, one in detect(epochs, f"{run}.epochs"):
             found[position].append(one)
     return found
@@ -66,7 +67,7 @@ def _movements(epochs: Sequence[Epoch], path: str) -> Iterator[tuple[int, Observ
         elif position == last and change < 0:
             yield position, _last(epochs, path)
         else:
-            yield position, _step(position, change, changes[position - 1], path)
+            yield position, _step(epochs, position, changes, path)
     if drop is not None and drop == last:
         yield last, Observation("still_falling")
 
@@ -91,15 +92,37 @@ def _start(epoch: Epoch) -> str:
     return "start_above_validation" if is_below else "start"
 
 
-def _step(position: int, change: float, before: float | None, path: str) -> Observation:
-    """A rise, or a fall beside that of the epoch before."""
+def _step(
+    epochs: Sequence[Epoch], position: int, changes: Sequence[float | None], path: str
+) -> Observation:
+    """A rise; or a fall, beside the gap to validation or beside the fall of the epoch before."""
+    change, before = changes[position], changes[position - 1]
+    assert change is not None
     if change > 0:
         rise = f"({path}[{position}].loss / {path}[{position - 1}].loss - 1) | percent"
         return Observation("rises", {"change": rise})
+    values = _fall(path, position, "loss")
+    side = _side_of_validation(epochs[position])
+    if side and position != _gap_start(epochs):
+        return Observation(f"falls_{side}", {**values, "gap": _apart(path, position, side)})
     sentence = "falls"
     if before is not None and before < 0:
         sentence = "falls_less" if change > before else "falls_more"
-    return Observation(sentence, _fall(path, position, "loss"))
+    return Observation(sentence, values)
+
+
+def _side_of_validation(epoch: Epoch) -> str | None:
+    """Whether the training loss is above or below that of validation; None where nothing tells."""
+    validation = epoch.validation_loss
+    if not epoch.loss or not validation or validation == epoch.loss:
+        return None
+    return "below" if validation > epoch.loss else "above"
+
+
+def _apart(path: str, position: int, side: str = "below") -> str:
+    """The expression of the gap to validation, as a share of the training loss on that side."""
+    ratio = f"{path}[{position}].validation_loss / {path}[{position}].loss"
+    return f"({ratio} - 1) | percent" if side == "below" else f"(1 - {ratio}) | percent"
 
 
 def _last(epochs: Sequence[Epoch], path: str) -> Observation:
@@ -121,8 +144,29 @@ def _fall(path: str, position: int, name: str) -> dict[str, str]:
     return {"change": share}
 
 
+def _rise(epochs: Sequence[Epoch], path: str) -> Iterator[tuple[int, Observation]]:
+    """The epoch in which accuracy rises most: on validation samples, where they were graded."""
+    for name in ("validation_accuracy", "accuracy"):
+        known = [getattr(one, name) for one in epochs]
+        if len(known) < 2 or None in known:
+            continue
+        rises = [after - before for before, after in pairwise(known)]
+        if max(rises) >= RISE_POINTS:
+            position = rises.index(max(rises)) + 1
+            before, after = (f"{path}[{at}].{name}" for at in (position - 1, position))
+            yield position, Observation(f"{name}_rises", {"before": before, "after": after})
+        return
+
+
 def _gap(epochs: Sequence[Epoch], path: str) -> Iterator[tuple[int, Observation]]:
     """The first epoch of the last stretch in which validation is well above training."""
+    start = _gap_start(epochs)
+    if start is not None:
+        sentence = "gap" if start < len(epochs) - 1 else "last_gap"
+        yield start, Observation(sentence, {"gap": _apart(path, start)})
+
+
+def _gap_start(epochs: Sequence[Epoch]) -> int | None:
     start: int | None = None
     for position, epoch in enumerate(epochs):
         if epoch.loss is None or epoch.validation_loss is None:
@@ -132,10 +176,7 @@ def _gap(epochs: Sequence[Epoch], path: str) -> Iterator[tuple[int, Observation]
             start = None
         elif start is None:
             start = position
-    if start is not None:
-        gap = f"({path}[{start}].validation_loss / {path}[{start}].loss - 1) | percent"
-        sentence = "gap" if start < len(epochs) - 1 else "last_gap"
-        yield start, Observation(sentence, {"gap": gap})
+    return start
 
 
 def _turn(epochs: Sequence[Epoch], _: str) -> Iterator[tuple[int, Observation]]:

@@ -1,5 +1,7 @@
 """What an epoch table says: at least one sentence an epoch, by thresholds, its numbers computed."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,19 +11,22 @@ from generator.evidence.observations import observe
 from runners.traces.records import Epoch
 
 
-def epochs(losses, validation=None):
+def epochs(losses, validation=None, accuracies=None):
     validation = validation or [None] * len(losses)
+    accuracies = accuracies or [(None, None)] * len(losses)
     return [
-        Epoch(epoch=number, loss=loss, accuracy=None, validation_loss=other,
-              validation_accuracy=None, ranks=[])
-        for number, (loss, other) in enumerate(zip(losses, validation, strict=True), 1)
+        Epoch(epoch=number, loss=loss, accuracy=accuracy, validation_loss=other,
+              validation_accuracy=graded, ranks=[])
+        for number, (loss, other, (accuracy, graded)) in enumerate(
+            zip(losses, validation, accuracies, strict=True), 1
+        )
     ]  # fmt: skip
 
 
-def names(losses, validation=None):
+def names(losses, validation=None, accuracies=None):
     return [
         " ".join(one.sentence for one in said)
-        for said in observe(epochs(losses, validation), "demo.run")
+        for said in observe(epochs(losses, validation, accuracies), "demo.run")
     ]
 
 
@@ -38,7 +43,13 @@ def names(losses, validation=None):
         ([2.0, None, None], None, ["start", "not_finite", "not_finite"]),
         ([0.0, 1.0], None, ["start", "moves"]),
         ([2.0, 1.5, 1.0, 0.9], [1.8, 1.7, 1.5, 1.4],
-         ["start_above_validation", "falls", "largest_drop gap", "last_both"]),
+         ["start_above_validation", "falls_below", "largest_drop gap", "last_both"]),
+        ([2.0, 1.5, 1.3, 1.2, 1.1], [2.0, 1.6, 1.4, 1.3, 1.25],
+         ["start", "largest_drop", "falls_below", "falls_below", "last_both"]),
+        ([2.0, 1.5, 1.3, 1.2], [1.6, 1.4, 1.25, 1.1],
+         ["start_above_validation", "largest_drop", "falls_above", "last_both"]),
+        ([2.0, 1.5, 1.3, 1.2], [2.0, 1.6, 1.58, 1.57],
+         ["start", "largest_drop", "falls_less gap", "last_both"]),
         ([2.0, 1.5, 1.4], [2.0, 1.5, 1.6],
          ["start", "largest_drop turn_overfits", "last_training_only"]),
         ([2.0, 1.5, 1.8], [2.0, 1.5, 1.6], ["start", "largest_drop turn", "rises"]),
@@ -56,6 +67,29 @@ def test_each_sentence_is_said_where_its_threshold_is_passed(losses, validation,
 
 def test_a_gap_that_closes_again_is_not_one():
     assert "gap" not in " ".join(names([2.0, 1.0, 1.0], [2.0, 1.5, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "expected"),
+    [
+        ([(0.2, 0.3), (0.7, 0.4), (0.8, 0.7)], ["", "", "validation_accuracy_rises"]),
+        ([(0.2, None), (0.7, None), (0.8, None)], ["", "accuracy_rises", ""]),
+        ([(0.2, 0.3), (0.2, 0.34), (0.9, 0.33)], ["", "", ""]),  # graded, and hardly risen
+        ([(0.2, 0.3), (None, None), (0.9, 0.9)], ["", "", ""]),
+    ],
+)
+def test_the_largest_rise_of_accuracy_is_named_where_it_is_one(accuracies, expected):
+    said = names([2.0, 1.5, 1.2], None, accuracies)
+    assert [" ".join(re.findall(r"\S*accuracy\S*", one)) for one in said] == expected
+
+
+def test_a_rise_names_the_accuracies_before_and_after_it():
+    graded = [(0.2, 0.3), (0.7, 0.4), (0.8, 0.7)]
+    _, _, (_, rise) = observe(epochs([2.0, 1.5, 1.2], None, graded), "demo.run")
+    assert rise.values == {
+        "before": "demo.run.epochs[1].validation_accuracy",
+        "after": "demo.run.epochs[2].validation_accuracy",
+    }
 
 
 def test_a_number_is_an_expression_over_the_run():
