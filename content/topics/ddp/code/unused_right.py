@@ -19,7 +19,7 @@ class TwoHeads(nn.Module):
         self.body, self.first, self.second = (nn.Linear(20, 20) for _ in range(3))
 
     def forward(self, samples: Tensor) -> Tensor:
-        """What the first head says."""
+        """The output of the first head."""
         return self.first(self.body(samples))
 
 
