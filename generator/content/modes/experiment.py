@@ -34,7 +34,7 @@ class Bonus(Written):
     task: Prose
     hint: Prose
     answer: Prose
-    listing: Listing | None = None
+    listing: ExplainedProgram | None = None
 
 
 class ExperimentFile(Naming):
