@@ -1,6 +1,6 @@
 """Right: the same training at each world size; the fastest one is kept.
 
-torchrun --nproc-per-node 4 too_many_ranks_right.py
+torchrun --nproc-per-node 2 too_many_ranks_right.py
 """
 
 import time
@@ -34,7 +34,7 @@ def time_steps(group: dist.ProcessGroup) -> list[float]:
 
 dist.init_process_group("gloo")
 measured = {}
-for world_size in (1, 2, 4):
+for world_size in (1, 2):
     group = dist.new_group(range(world_size))
     if dist.get_rank() < world_size:
         measured[world_size] = time_steps(group)

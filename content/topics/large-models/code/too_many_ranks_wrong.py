@@ -1,6 +1,6 @@
-"""Wrong: as many ranks as can start, for a model that needs only one.
+"""Wrong: every rank that has a core, for a model that needs only one.
 
-torchrun --nproc-per-node 4 too_many_ranks_wrong.py
+torchrun --nproc-per-node 2 too_many_ranks_wrong.py
 """
 
 import time
