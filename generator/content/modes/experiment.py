@@ -34,7 +34,7 @@ class Bonus(Written):
     task: Prose
     hint: Prose
     answer: Prose
-    listing: ExplainedProgram | None = None
+    listing: ExplainedProgram | Listing | None = None
 
 
 class ExperimentFile(Naming):
