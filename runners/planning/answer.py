@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from runners.planning.question import Question
-from runners.plans.closed_forms import ring_bytes, share_bytes
+from runners.plans.closed_forms import pipelined_work, ring_bytes, share_bytes
 from runners.simulate.log import Call
 from runners.traces.measured import MemoryClasses
 from runners.traces.schema import Record
@@ -51,7 +51,7 @@ class Answer(Record):
         return max(self.ranks, key=lambda one: one.peak_bytes, default=None)
 
     def seconds_at_least(self, flops: float | None, link: float | None) -> float | None:
-        """A lower bound of the time of a step.
+        """A lower bound of the time of a step: computing, sending, or the wait of a pipeline.
 
         Args:
             flops: that a device does in a second; None where it is not known.
@@ -63,7 +63,17 @@ class Answer(Record):
                 bounds.append(rank.flops / flops)
             if link:
                 bounds.append(sum(map(sent_bytes, rank.calls)) / link)
+        if flops and self.ranks and self.question.strategy.pipeline > 1:
+            bounds.append(self._pipelined_flops() / flops)
         return max(bounds, default=None)
+
+    def _pipelined_flops(self) -> float:
+        """Of one stage after another; what is known of the inner ones are their layers."""
+        asked = self.question
+        layers = [len(asked.layers_of(stage)) for stage in range(asked.strategy.pipeline)]
+        inner = sum(layers[1:-1]) / layers[1] if layers[1] else 1.0
+        found = pipelined_work([one.flops for one in self.ranks], inner, asked.num_microbatches)
+        return float(found)
 
 
 def sent_bytes(call: Call) -> float:

@@ -27,6 +27,7 @@ from runners.simulate.meter import SimulationMeter, _group_of, formula_of
 
 _GATHERING = "all_gather_copy_in"  # FSDP allocates what it gathers on a stream of its own
 GATHER_STREAM, TENSOR_STREAM = 1, 2
+EMBEDDING = "embedding"  # describes the group of stages that have its weight
 _RARE = ("c10d", "_c10d_functional", "fsdp")  # what the simulation's own meter looks at
 # Commands that a stream of CUDA takes before the program has to wait, as measured in
 # https://forums.developer.nvidia.com/t/68937; recorded events are commands as well (t/220629).
@@ -151,12 +152,13 @@ class PlanMeter(SimulationMeter):
             return super()._axis(group)
         name = group.group_name
         if name not in self._axes:
-            self._axes[name] = super()._axis(group)
+            is_named = group.group_desc == EMBEDDING
+            self._axes[name] = EMBEDDING if is_named else super()._axis(group)
         return self._axes[name]
 
     def _see_collective(self, name: str, args: Any) -> None:
         axis = self._axis(_group_of(args))
-        self._is_activation = axis in ("tensor", "pipeline")
+        self._is_activation = axis in ("tensor", "pipeline", EMBEDDING)
         super()._see_collective(name, args)
         if self._records_streams and axis == "tensor":
             for tensor in tensors_in(args):

@@ -10,6 +10,7 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from runners.plans.architecture import Architecture
+from runners.plans.closed_forms import layers_of_stages
 from runners.plans.settings import Count, FactorOrZero
 from runners.traces.schema import Record
 
@@ -156,8 +157,7 @@ class Question(Record):
         """The layers of a pipeline stage: equally many, or one more in the first stages."""
         shape = self.model.architecture
         total, stages = (shape.num_layers if shape else 0), self.strategy.pipeline
-        given = self.strategy.layers_of_stages
-        sizes = given or [total // stages + (i < total % stages) for i in range(stages)]
+        sizes = self.strategy.layers_of_stages or layers_of_stages(total, stages)
         start = sum(sizes[:stage])
         return range(start, start + sizes[stage])
 

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.memory import MemoryMeter
 from runners.planning.built import Built
+from runners.planning.meter import EMBEDDING
 from runners.planning.question import Question
 from runners.planning.updates import Update
 
@@ -83,6 +84,7 @@ class Step:
         self._is_autocast = question.training.precision == "autocast"
         stages = mesh.get_group("pipeline") if mesh is not None else None
         self._stages = stages
+        self._ends = _ends(question, built, stages)
         self._in_flight: dict[int, tuple[tuple[Any, ...], Any]] = {}
 
     @property
@@ -187,14 +189,27 @@ class Step:
 
     def _sum_tied(self) -> None:
         """The first and the last stage both have the embedding where it is tied to the logits."""
-        shape, built = self._question.model.architecture, self._built
-        is_end = built.is_first != built.is_last
-        if shape is None or not shape.has_tied_embeddings or not is_end or self._stages is None:
+        if self._ends is None:
             return
-        tied = built.module.get_parameter("embedding.weight")
+        tied = self._built.module.get_parameter("embedding.weight")
         for parameter, gradient in self._update.gradients():
             if parameter is tied:
-                dist.all_reduce(gradient, group=self._stages)
+                dist.all_reduce(gradient, group=self._ends)
+
+
+def _ends(
+    question: Question, built: Built, stages: dist.ProcessGroup | None
+) -> dist.ProcessGroup | None:
+    """The ranks of the first and the last stage, where both have the embedding."""
+    shape = question.model.architecture
+    is_end = built.is_first != built.is_last
+    if shape is None or not shape.has_tied_embeddings or not is_end or stages is None:
+        return None
+    ranks = dist.get_process_group_ranks(stages)
+    group: dist.ProcessGroup = dist.new_group(
+        [ranks[0], ranks[-1]], use_local_synchronization=True, group_desc=EMBEDDING
+    )
+    return group
 
 
 def _end(call: Callable[..., Any], peer: int) -> dict[str, int]:

@@ -7,7 +7,7 @@ name: `ring_bytes(run.settings.gradient_bytes, run.world_size)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Number = Any  # int or float, a `Value` of the generator, or a symbol of a printed formula
@@ -68,6 +68,29 @@ def pipeline_idle_share(units: Number, stages: Number) -> Number:
     Source: gpipe.
     """
     return (stages - 1) / (units + stages - 1)
+
+
+def layers_of_stages(num_layers: int, stages: int) -> list[int]:
+    """Layers of each pipeline stage: equally many, or one more in the first stages."""
+    least, rest = divmod(num_layers, stages)
+    return [least + (stage < rest) for stage in range(stages)]
+
+
+def pipelined_work(simulated: Sequence[Number], inner: Number, microbatches: Number) -> Number:
+    """Work that is done one after another, at least, from the start of a pipelined step to its end.
+
+    Formula: last + (first + inner × second) / microbatches. The last stage begins once the first
+    microbatch has passed all others, and they end once the last microbatch has passed back.
+
+    Args:
+        simulated: the work of a step on the first stage, the second, and the last.
+        inner: how many times the second stage's work all inner stages do together.
+        microbatches: of a step.
+    """
+    *before, last = simulated
+    first, *second = before
+    waited = sum((inner * one for one in second), start=first)
+    return last + waited / microbatches
 
 
 LAWS: dict[str, Callable[..., Number]] = {

@@ -133,6 +133,28 @@ def test_of_a_pipeline_an_inner_stage_is_simulated_which_sends_both_ways():
     assert asked("1f1b.2+ddp.2").ranks == [0, 2]
 
 
+def test_only_the_ends_of_a_pipeline_sum_the_gradient_of_a_tied_embedding():
+    question = asked("1f1b", shape=GPT, precision="fp32")
+    for rank in (0, question.ranks[-1]):
+        [summed] = [
+            call for call in simulate_rank(question, rank).calls if call.operation == "all_reduce"
+        ]
+        assert (summed.axis, summed.num_ranks) == ("embedding", 2)
+        assert summed.bytes == 4 * GPT.vocabulary * GPT.hidden_size
+    assert not payload(simulate_rank(question, question.ranks[1]), "all_reduce", "embedding")
+
+
+def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
+    """Stages of one layer, of which each needs `work` for a step: the published bubble."""
+    num, microbatches, work = 4, 8, 1e12
+    question = asked("1f1b", global_batch=microbatches)
+    rank = simulate_rank(question, 0).model_copy(update={"flops": int(work), "calls": []})
+    answer = Answer(question=question, ranks=[rank] * 3, seconds=0.0, host_bytes=0)
+    rate = 2e12
+    expected = (microbatches + num - 1) / microbatches * work / rate
+    assert answer.seconds_at_least(rate, None) == pytest.approx(expected)
+
+
 def test_what_tensor_parallel_ranks_send_stays_active_for_as_long_as_the_queue_is(monkeypatch):
     question = asked("fsdp.2+tp-sp.2", checkpointing="all", records_streams=True)
     active = []

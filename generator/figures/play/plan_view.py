@@ -19,6 +19,7 @@ from generator.evidence.value import Value, computed, numeric
 from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.play.memory_view import CLASSES
 from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
+from runners.plans.closed_forms import layers_of_stages, pipelined_work
 from runners.traces.records import RankRecord
 
 RESERVED = "measures.reserved_bytes"
@@ -158,37 +159,22 @@ def _stages(one: ShownRun) -> int:
 
 
 def _filled_and_drained(one: ShownRun, stages: int, rate: Value, folio: Folio) -> Value:
-    """Seconds of the last stage, and of one microbatch on each stage before it.
-
-    The last stage begins once the first microbatch has passed all others, and they end once the
-    last one has passed back. Stages that were not simulated have at least the layers that an even
-    split leaves to the smallest.
-    """
-    *before, last = [
+    """Seconds of the last stage, and of one microbatch on each stage before it."""
+    work = [
         folio.value(f"{one.path}.ranks[{position}].measures.flops")
         for position in range(len(one.run.ranks))
     ]
     microbatches = folio.value(f"{one.path}.settings.num_microbatches")
     layers = folio.value(f"{one.path}.settings.num_layers")
-    known = [value for value in before if value is not None]
-    assert last is not None
     assert microbatches is not None
     assert layers is not None
-    least, most = numeric(layers) // stages, -(-numeric(layers) // stages)
-    unseen = (stages - 1 - len(known)) * least / most
-    others = sum(map(numeric, known)) + unseen * numeric(known[-1])
-    total = numeric(last) + others / numeric(microbatches)
-    bracketed = f"({rate.formula})" if rate.inputs else rate.formula
-    added = " + ".join(value.formula for value in known)
-    formula = (
-        f"({last.formula} + ({added} + {unseen:g} * {known[-1].formula})"
-        f" / {microbatches.formula}) / {bracketed}"
-    )
-    inputs = (last, *known, microbatches, layers, rate)
-    return computed(total / numeric(rate), units.SECONDS, formula, inputs)
+    sizes = layers_of_stages(int(numeric(layers)), stages)
+    inner = sum(sizes[1:-1]) / sizes[1]
+    flops = pipelined_work([value for value in work if value is not None], inner, microbatches)
+    return _quotient(flops, rate)
 
 
 def _quotient(amount: Value, rate: Value) -> Value:
     seconds = numeric(amount) / numeric(rate)
-    bracketed = f"({rate.formula})" if rate.inputs else rate.formula
-    return computed(seconds, units.SECONDS, f"{amount.formula} / {bracketed}", (amount, rate))
+    left, right = (f"({one.formula})" if one.inputs else one.formula for one in (amount, rate))
+    return computed(seconds, units.SECONDS, f"{left} / {right}", (amount, rate))
