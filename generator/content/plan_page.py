@@ -48,6 +48,7 @@ class SealedPage(Written):
         near: how the table of configurations near a limit is read.
         suite: what is forecast of the book's own runs.
         check: how readers check the seal; `outcomes` how outcomes are recorded.
+        reasons: why runs have no forecast, in words, by how the recorded reason begins.
     """
 
     title: Line
@@ -57,6 +58,7 @@ class SealedPage(Written):
     suite: Prose
     check: Prose
     outcomes: Prose
+    reasons: dict[str, Line] = {}
 
 
 class PlanFile(Written):

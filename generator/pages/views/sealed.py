@@ -133,6 +133,7 @@ class SealedPage:
     Attributes:
         suite: the runs that were simulated, by experiment and the page of its runs.
         left_out: the other runs, by the reason.
+        why: that reason in words, where an author has found them.
     """
 
     sealed: Sealed
@@ -143,6 +144,7 @@ class SealedPage:
     suite: tuple[tuple[str, str | None, tuple[SuiteRow, ...]], ...]
     num_runs: int
     left_out: Mapping[str, tuple[str, ...]]
+    why: Mapping[str, Markup]
 
 
 def sealed(folio: Folio) -> SealedPage:
@@ -152,6 +154,9 @@ def sealed(folio: Folio) -> SealedPage:
     folio.text.unmarked = "simulated"
     forecasts, compared = shown.sealed.forecasts, _Comparison(shown.sealed, folio)
     reasons = sorted({one.reason for one in forecasts.suite if one.reason})
+    assert folio.book.plan is not None
+    assert folio.book.plan.sealed is not None
+    words = folio.book.plan.sealed.reasons
     return SealedPage(
         sealed=shown.sealed,
         raw=shown.raw,
@@ -163,6 +168,12 @@ def sealed(folio: Folio) -> SealedPage:
         left_out={
             reason: tuple(one.id for one in forecasts.suite if one.reason == reason)
             for reason in reasons
+        },
+        why={
+            reason: folio.line(line)
+            for reason in reasons
+            for begins, line in words.items()
+            if reason.startswith(begins)
         },
     )
 
