@@ -7,6 +7,7 @@ import re
 import shutil
 
 import pytest
+import yaml
 
 from generator.__main__ import main
 from generator.content.book import load
@@ -63,6 +64,22 @@ def test_before_an_outcome_every_forecast_stands_there_and_says_that_none_was_me
     assert RED not in page
     assert "pb-measured" not in page
     assert re.sub("<wbr>", "", page).count(seal_path(PATH).read_text().split()[0]) == 1
+
+
+def test_the_book_says_in_words_why_each_run_without_a_forecast_has_none(forecasts):
+    text = (PATH.parent / "plan.yml").read_text(encoding="utf-8")
+    words = yaml.safe_load(text)["sealed"]["reasons"]
+    raised = re.compile(r"\w+(Error|Exception): ")
+    for reason in {one.reason for one in forecasts.suite if raised.match(one.reason or "")}:
+        assert [begins for begins in words if reason.startswith(begins)], reason
+    for begins in words:
+        assert any(one.reason and one.reason.startswith(begins) for one in forecasts.suite), begins
+
+
+def test_a_reason_in_words_stands_before_what_was_recorded(sealed, forecasts):
+    recorded = next(one.reason for one in forecasts.suite if one.reason)
+    sealed.append("plan.yml", f"  reasons: {{{json.dumps(recorded[:12])}: It reads a file.}}\n")
+    assert re.search(rf"It reads a file\. <span[^>]*>{recorded[:12]}", printed(sealed))
 
 
 def test_outcomes_as_forecast_have_no_error_no_miss_and_no_wrong_verdict(sealed, forecasts):
