@@ -223,4 +223,4 @@ def test_without_a_first_measurement_there_is_nothing_to_repeat(
         rerun(["ddp"], _quietly(), watch=_watch())
     assert command.main(["rerun", "ddp"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("python -m runners: nothing of it is measured here")
+    assert line.startswith("python -m runners: this machine has no measurement to repeat")
