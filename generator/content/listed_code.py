@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from generator.content.errors import nearest
+from runners.traces.programs import DECLARED
 
 _Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -25,6 +26,8 @@ WRONG_PLACE = (
     "no code that a run executes; a listing names a .py file of the topic's code/ or of "
     "runners/experiments/, by its path from the project's root"
 )
+# Lines that tell the runner how a program runs; where they stand between two empty lines, with one.
+_FOR_THE_RUNNER = re.compile(rf"(^\n)?(?:{DECLARED.pattern}\n)+(?(1)\n?)", re.MULTILINE)
 
 
 @lru_cache(maxsize=256)
@@ -91,6 +94,18 @@ def source(root: Path, path: str, name: str | None) -> str:
     first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
     lines = whole.splitlines()[first - 1 : node.end_lineno]
     return textwrap.dedent("\n".join(lines)) + "\n"
+
+
+def listed(root: Path, path: str, name: str | None) -> str:
+    """The text as pages show it: a program of the content without what it tells the runner.
+
+    Raises:
+        ValueError: as `source`.
+    """
+    text = source(root, path, name)
+    if not path.startswith("content/"):
+        return text
+    return _FOR_THE_RUNNER.sub(r"\1", text).strip("\n") + "\n"
 
 
 def problem(root: Path, path: str, name: str | None) -> str | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from types import MethodType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
 _OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
@@ -28,6 +29,8 @@ _INVISIBLE = re.compile(
 )
 _NESTED = re.compile(r"^(?:[ \t]{12}|(?:[ \t]*(?:[>*+-]|\d{1,2}[.)])){6})", re.MULTILINE)
 _IMAGE = re.compile(r"!\[")
+_FORMULA = re.compile(r" [−·×/] ")
+SHORT = 24  # letters of a formula that a line of a phone holds with some words beside it
 MAX_LEVEL = (
     12  # of Markdown's tokens; a list and its item are two, and it drops what is below twenty
 )
@@ -384,6 +387,14 @@ def _slotted(text: str) -> str:
 _links: list[str] = []  # the targets that `MARKDOWN` met last
 
 
+def _code(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
+    """A code span; a short formula stays in one line."""
+    content = tokens[at].content
+    if len(content) <= SHORT and _FORMULA.search(content):
+        tokens[at].attrSet("class", "pb-keep")
+    return RendererHTML.code_inline(self, tokens, at, *how)
+
+
 def _markdown() -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True})
     markdown.disable(["image", "html_block", "html_inline", "heading", "lheading", "hr"])
@@ -393,6 +404,7 @@ def _markdown() -> MarkdownIt:
         return _may_stand(link)
 
     markdown.validateLink = MethodType(validate, markdown)  # type: ignore[method-assign]
+    markdown.add_render_rule("code_inline", _code)
     return markdown
 
 

@@ -28,6 +28,8 @@ from generator.evidence.verdicts import Outcome
 from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
+_JOINTS = re.compile(r"(?<=/)|(?<=\.)(?!py$)")  # of a name such as `experiment.run`, of a path
+WHOLE = 32  # letters of a part that fit into a line of a phone
 
 
 @lru_cache(maxsize=1)
@@ -202,8 +204,14 @@ class Folio:
 
 
 def breakable(name: str) -> Markup:
-    """A run's name, which is one long word, with places where a line may end."""
-    return Markup(re.sub(r"(?<=[._])(?=\w)", "<wbr>", str(escape(name))))
+    """A run's name or a path, which is one long word, with places where a line may end.
+
+    They are between its parts, and within a part only where no line of a phone would hold it.
+    """
+    parts = _JOINTS.split(str(escape(name)))
+    return Markup("<wbr>".join(
+        one if len(one) <= WHOLE else one.replace("_", "_<wbr>") for one in parts
+    ))  # fmt: skip
 
 
 def escaped_heading(markup: str | Markup) -> Markup:

@@ -19,8 +19,6 @@ DROP_SHARE = 0.05  # of the loss before: a largest drop below this is not named
 GAP_SHARE = 0.2  # of the training loss: validation further above it than this is a gap
 RISE_POINTS = 0.05  # of all samples: a largest rise of accuracy below this is not named
 
-ORDINARY = frozenset(["start", "falls", "falls_less", "falls_more", "falls_above", "falls_below"])
-
 
 @dataclass(frozen=True)
 class Observation:

@@ -146,7 +146,7 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
     if powers == (1, -1):
         return _bytes(number, digits) + "/s"
     if powers == (0, -1):
-        return f"{_significant(number, digits)}{NBSP}per{NBSP}second"
+        return f"{_count(number, digits)}{NBSP}per{NBSP}second"
     if any(powers):
         raise UnitError(f"this would print in {unit}")
     return _pure(number, unit, form, digits)

@@ -125,7 +125,7 @@ def claim_digest(written: Claim) -> str:
     cases = (one.model_dump_json(exclude_defaults=True) for one in written.cases)
     showed = written.showed.model_dump_json(exclude_none=True) if written.showed else ""
     said = (written.says, written.formula or "", showed, *cases)
-    return _digest([written.kind, _rule(written), *map(_spaced, said)])
+    return _digest([written.kind, _rule(written), *map(_worded, said)])
 
 
 def _rule(claim: Claim) -> str:
@@ -144,6 +144,11 @@ def _rule(claim: Claim) -> str:
 
 def _spaced(text: str) -> str:
     return " ".join(text.split())
+
+
+def _worded(text: str) -> str:
+    """A sentence without what changes no meaning: its line breaks, the capital of a first rank."""
+    return _spaced(text).replace("{{ Rank(", "{{ rank(")
 
 
 def _digest(covered: Iterable[str]) -> str:

@@ -206,10 +206,12 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     says = escape if sheet.experiment or sheet.machine else folio.line
     found = frame.origins(folio, depth)
     minutes = frame.minutes(body, len(folio.items))
+    lead, rest = _led(body) if sheet.text else ("", body)
     content = _rendered(
         "page.md.j2",
         context,
-        body=Markup(body),
+        lead=Markup(lead),
+        body=Markup(rest),
         ways=row,
         has_toc=sheet.has_toc,
         contents=headings.contents(body) if sheet.has_toc or sheet.mode else [],
@@ -340,6 +342,12 @@ def _markdown(sheet: Sheet, folio: Folio) -> Markup:
     return Markup(
         handwritten.filled(sheet.text, lambda one: escaped_heading(folio.text.expression(one)))
     )
+
+
+def _led(body: str) -> tuple[str, str]:
+    """The paragraph that opens a page written by hand, and what follows it."""
+    first, _, rest = body.lstrip().partition("\n\n")
+    return (first, rest) if first[:1].isalpha() else ("", body)
 
 
 def _kept_together(html: str) -> str:

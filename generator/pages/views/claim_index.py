@@ -8,8 +8,9 @@ claim.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generator.content.shelf import page_of
 from generator.evidence.folio import Folio
@@ -17,7 +18,7 @@ from generator.evidence.provenance import PageText
 from generator.figures.picture import plain
 from generator.pages import sifting
 from generator.pages.views.claims import css_of
-from generator.pages.views.proof import outcomes_of
+from generator.pages.views.proof import names_of, outcomes_of
 
 PLACE = "assets/all-claims.js"
 
@@ -39,6 +40,7 @@ class Line:
     id: str
     former: tuple[str, ...]
     says: str
+    runs: str  # which decide it
     marks: str
     said: tuple[Said, ...]
 
@@ -61,8 +63,18 @@ def index(
         (name, [_line(claim, topics.get(claim, ()), folio) for claim in claims])
         for name, claims in by_experiment
     ]
+    alike = Counter(line.says for _, lines in groups for line in lines)
+    groups = [
+        (name, [_told_apart(line) if alike[line.says] > 1 else line for line in lines])
+        for name, lines in groups
+    ]
     folio.assets[PLACE] = _packed(groups)
     return Index(sum(len(lines) for _, lines in groups), PLACE)
+
+
+def _told_apart(line: Line) -> Line:
+    """A claim whose words another one shares, with the runs that decide it."""
+    return replace(line, says=f"{line.says} ({line.runs})") if line.runs else line
 
 
 def _line(name: str, topics: tuple[str, ...], folio: Folio) -> Line:
@@ -77,6 +89,7 @@ def _line(name: str, topics: tuple[str, ...], folio: Folio) -> Line:
         id=claim.id,
         former=tuple(claim.was),
         says=plain(PageText(folio.evidence, 0).line(claim.says)),
+        runs=", ".join(names_of(folio.outcomes[name])),
         marks=sifting.marks(
             topics, claim.kind, verdicts, differs=any(differs for *_, differs in found)
         ),

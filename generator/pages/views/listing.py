@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from generator.content.exhibit import Listing
-from generator.content.listed_code import source
+from generator.content.listed_code import listed
 from generator.evidence.folio import Folio
 from generator.pages.views.highlighting import highlighted
 from runners.traces.records import Failure
@@ -40,7 +40,7 @@ class ListingOnPage:
 
 def listing(written: Listing, folio: Folio, *, with_output: bool = True) -> ListingOnPage:
     """Read a listing from its file and its run; what it printed only where that is shown."""
-    code = source(folio.book.root, written.path, written.object)
+    code = listed(folio.book.root, written.path, written.object)
     run = folio.run(written.run) if written.run else None
     failure = run.error if run else None
     return ListingOnPage(

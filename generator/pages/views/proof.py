@@ -6,6 +6,7 @@ many laws hold, how many observations there are, and where a law was furthest of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.other_machines import parts
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome, sentence
+from generator.figures.picture import plain
 from generator.pages.views.claims import (
     css_of,
     domain_of,
@@ -73,6 +75,7 @@ class Proof:
     regime: Markup
     lessons: tuple[Lesson, ...]
     judged: tuple[Judgement, ...]
+    runs: tuple[str, ...]  # that tell it from another claim of the page with the same words
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,9 @@ def proofs_of(
 ) -> list[Proof]:
     """The claims that rest on an experiment first of all."""
     names = [name for name in folio.outcomes if folio.experiment_of(name) == experiment]
-    return [_proof(name, lessons.get(name, ()), folio) for name in names]
+    found = [_proof(name, lessons.get(name, ()), folio) for name in names]
+    said = Counter(plain(one.says) for one in found)
+    return [one if said[plain(one.says)] > 1 else replace(one, runs=()) for one in found]
 
 
 def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Proof:
@@ -132,7 +137,13 @@ def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Proof:
             _judgement(outcome, machine, evidence, folio, differs)
             for outcome, machine, _, evidence, differs in outcomes_of(name, folio)
         ),
+        runs=names_of(here),
     )
+
+
+def names_of(outcome: Outcome) -> tuple[str, ...]:
+    """The runs that decide a claim, without the names of their experiments."""
+    return tuple(run.partition(".")[2] for run in outcome.runs)
 
 
 def outcomes_of(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, int, Evidence, bool]]:

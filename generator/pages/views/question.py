@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from generator.content.listed_code import source
+from generator.content.listed_code import listed
 from generator.content.quiz import (
     Choice,
     Complete,
@@ -243,7 +243,7 @@ def _rights(item: Item, key: Key, folio: Folio) -> tuple[Asked, ...]:
 def _code_lines(item: FaultyLine, folio: Folio) -> tuple[Asked, ...]:
     """The program line by line; those to choose from have a position."""
     places = {line.code.strip(): place for place, line in enumerate(item.lines)}
-    lines = highlighted_lines(source(folio.book.root, item.wrong.path, item.wrong.object).rstrip())
+    lines = highlighted_lines(listed(folio.book.root, item.wrong.path, item.wrong.object).rstrip())
     return tuple(Asked(one, places.get(plain(one).strip())) for one in lines[:-1])
 
 

@@ -127,7 +127,7 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
     run = folio.run(f"{repeats.EXPERIMENT}.{name}")
     assert run is not None, name  # `repeats.problem` has looked
     shown = folio.book.traces[repeats.EXPERIMENT]
-    code = listed_code.source(folio.book.root, path, None)
+    code = listed_code.listed(folio.book.root, path, None)
     said = [*run.printed, *([raised(run.error)] if run.error else [])]
     return ProgramOnPage(
         path=path,

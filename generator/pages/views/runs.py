@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -30,9 +31,7 @@ class RunRow:
     ended: str
     is_surprise: bool
     reason: str | None
-    seconds: Markup
-    step: Markup
-    peak: Markup
+    measured: Mapping[str, Markup]  # its peak and its times, by their words
     timeline: str | None  # its timeline for Perfetto, under the site's root
     clock_error: Markup | None  # of that timeline
 
@@ -49,6 +48,7 @@ class RunsOnMachine:
     torch: str
     digest: str
     backends: tuple[str, ...]  # over which runs communicate, where there are several
+    measures: tuple[str, ...]  # the words of what any of its runs has measured
     rows: tuple[RunRow, ...]
 
 
@@ -65,6 +65,7 @@ def by_machine(experiment: str, folio: Folio) -> list[RunsOnMachine]:
 def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> RunsOnMachine:
     measured = folio.book.machines[name]
     trace = measured.traces[experiment]
+    rows = tuple(_rows(trace, name, is_shown, folio))
     return RunsOnMachine(
         machine=name,
         is_reference=name == folio.book.reference.name,
@@ -74,7 +75,10 @@ def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Run
         torch=trace.circumstances.torch,
         digest=trace.code.digest,
         backends=_backends(trace),
-        rows=tuple(_rows(trace, name, is_shown, folio)),
+        measures=tuple(
+            word for word in rows[0].measured if any(row.measured[word] != ABSENT for row in rows)
+        ),
+        rows=rows,
     )
 
 
@@ -89,8 +93,8 @@ def _backends(trace: Trace) -> tuple[str, ...]:
 
 
 def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[RunRow]:
-    words = folio.ui["statuses"]
-    for name, run in sorted(trace.runs.items()):
+    words = folio.ui
+    for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
         place = f"run-{trace.experiment}-{name}"
         most, at = outcome_of(run, "peak_bytes")
         step = run.timing.step.median_seconds if run.timing.step else None
@@ -101,20 +105,30 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
             strategy=folio.strategy(run),
             nature=run.nature,
             ranks=_cell(run.world_size, units.COUNT, "world_size", trace, name, folio),
-            expected=words[run.expected_status],
-            ended=words[run.status],
+            expected=words["statuses"][run.expected_status],
+            ended=words["statuses"][run.status],
             is_surprise=run.is_surprise,
             reason=run.why_skipped if run.status == "skipped" else None,
-            seconds=_cell(
-                run.timing.wall_seconds, units.SECONDS, "timing.wall_seconds", trace, name, folio
-            ),
-            step=_cell(step, units.SECONDS, "timing.step.median_seconds", trace, name, folio),
-            peak=_cell(most, units.BYTES, at, trace, name, folio),
+            measured={
+                words["figure"]["peak"]: _cell(most, units.BYTES, at, trace, name, folio),
+                words["runs"]["step"]: _cell(
+                    step, units.SECONDS, "timing.step.median_seconds", trace, name, folio
+                ),
+                words["runs"]["whole"]: _cell(
+                    run.timing.wall_seconds, units.SECONDS, "timing.wall_seconds", trace, name,
+                    folio,
+                ),
+            },  # fmt: skip
             timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
             if run.timing.timeline
             else None,
             clock_error=_clock_error(trace, name, folio),
         )
+
+
+def _in_order(name: str) -> list[str | int]:
+    """A key that sorts names as people do, so that `step_9` precedes `step_10`."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def _cell(

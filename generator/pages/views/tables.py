@@ -11,7 +11,7 @@ from markupsafe import Markup
 from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
-from generator.evidence.observations import ORDINARY, Observation, observe
+from generator.evidence.observations import Observation, observe
 from generator.pages.views.listing import raised
 from runners.traces.records import PredictionStep, Run, Stage
 
@@ -166,7 +166,6 @@ class EpochRow:
     epoch: int
     cells: list[Markup]
     observation: Markup
-    is_notable: bool
 
 
 def epochs(training: Training, folio: Folio) -> tuple[list[str], list[EpochRow]]:
@@ -185,7 +184,6 @@ def epochs(training: Training, folio: Folio) -> tuple[list[str], list[EpochRow]]
             epoch.epoch,
             [folio.cell(f"{training.run}.epochs[{position}].{name}") for name in columns],
             Markup(" ").join(_sentence(one, folio) for one in observed[position]),
-            any(one.sentence not in ORDINARY for one in observed[position]),
         )
         for position, epoch in enumerate(run.epochs)
     ]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from generator.content.exhibit import CodeNote, Listing
-from generator.content.listed_code import source
+from generator.content.listed_code import listed
 from generator.evidence.folio import Folio
 from generator.pages.views.highlighting import highlighted
+
+# Before a name that follows a dot or a bracket, in the text and in no tag.
+_JOINT = re.compile(r"(?<=\w)([.(])(?=[A-Za-z_])(?![^<]*>)")
 
 
 @dataclass(frozen=True)
@@ -24,13 +28,18 @@ class NoteOnPage:
 
 def notes(program: Listing, written: Sequence[CodeNote], folio: Folio) -> list[NoteOnPage]:
     """The notes on a program, in the order written."""
-    text = source(folio.book.root, program.path, program.object)
+    text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
     return [
         NoteOnPage(
             number=1 + lines.index(note.code.strip()),
-            code=highlighted(note.code.strip()).strip(),
+            code=_breakable(highlighted(note.code.strip()).strip()),
             says=folio.line(note.says),
         )
         for note in written
     ]
+
+
+def _breakable(code: Markup) -> Markup:
+    """A line of code with places where a narrow page may break it."""
+    return Markup(_JOINT.sub(r"\1<wbr>", code))
