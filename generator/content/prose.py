@@ -30,6 +30,7 @@ _INVISIBLE = re.compile(
 _NESTED = re.compile(r"^(?:[ \t]{12}|(?:[ \t]*(?:[>*+-]|\d{1,2}[.)])){6})", re.MULTILINE)
 _IMAGE = re.compile(r"!\[")
 _FORMULA = re.compile(r" [−·×/] ")
+_JOINED = re.compile(r" (?=[/−] )|(?<= [/−]) |(?<=\d) (?=B\b)")
 SHORT = 24  # letters of a formula that a line of a phone holds with some words beside it
 MAX_LEVEL = (
     12  # of Markdown's tokens; a list and its item are two, and it drops what is below twenty
@@ -388,10 +389,12 @@ _links: list[str] = []  # the targets that `MARKDOWN` met last
 
 
 def _code(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
-    """A code span; a short formula stays in one line."""
-    content = tokens[at].content
-    if len(content) <= SHORT and _FORMULA.search(content):
-        tokens[at].attrSet("class", "pb-keep")
+    """A code span; a formula breaks at no fraction, difference or unit, a short one nowhere."""
+    token = tokens[at]
+    if _FORMULA.search(token.content):
+        token.content = _JOINED.sub("\u00a0", token.content)
+        if len(token.content) <= SHORT:
+            token.attrSet("class", "pb-keep")
     return RendererHTML.code_inline(self, tokens, at, *how)
 
 

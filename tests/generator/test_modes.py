@@ -80,12 +80,13 @@ def test_learn_goes_from_a_guess_to_what_to_take_away(rendered):
 def test_what_would_answer_the_guess_waits_for_it(rendered, lessons):
     text, guess = rendered[LEARN], lessons["learn"]["guess"]
     waits = [found.start() for found in re.finditer(f'data-after="{guess}"', text)]
-    assert len(waits) == 4
+    assert len(waits) == 5
     assert text.index(f'data-item="{guess}"') < waits[0]
     assert f'<details class="pb-details pb-reveal" data-after="{guess}">' in text
     assert waits[0] < text.index("They drifted apart") < waits[1] < text.index("takes the mean of")
     assert waits[2] < text.index('class="highlight"') < text.index("pb-notes")
     assert text.index("What it printed") < text.index("ended with a loss of") < waits[3]
+    assert waits[3] < text.index('data-as="question"') < waits[4]
 
 
 def test_each_note_names_the_line_on_which_its_code_stands(rendered, lessons):
@@ -198,6 +199,7 @@ def test_a_trial_asks_then_tells_why_and_how_to_measure_it(rendered, lessons):
         ]
         places = [text.index(one) for one in order]
         assert places == sorted(places)
+        assert places[-1] < text.index("pb-waits")
 
 
 def test_each_suggestion_is_a_command_with_its_settings(rendered, lessons):

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from generator.content.book import load
 from generator.content.lesson import MODES
-from generator.content.listed_code import source
+from generator.content.listed_code import listed, source
 from generator.evidence.folio import escaped_heading
 from generator.pages import rendering
 from tests.popovers import BLOCK
@@ -215,9 +215,19 @@ def test_every_element_of_an_experiment_stands_on_its_page_in_order(rendered):
         "What changed",
         "Before and after",
         "What copies are good for",
-        "Bonus",
         "What holds here",
+        "Bonus",
     ]
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["A copy does not help", "Any strategy", "What copies are good for", "What holds here"],
+)
+def test_what_would_answer_the_first_question_of_an_experiment_waits(rendered, heading):
+    text = rendered[EXPERIMENT]
+    (asked,) = re.findall('data-item="([^"]+)"[^>]* data-as="commit"', text)
+    assert f"## {heading}\n\n<div data-after=\"{asked}\">\n" in text
 
 
 def test_every_element_of_a_trace_stands_on_its_page(rendered):
@@ -282,7 +292,7 @@ def test_a_figure_or_a_question_that_stands_twice_has_two_ids(deep):
 
 def test_both_versions_of_a_pitfall_are_files_and_the_run_tells_its_outcome(deep):
     pitfall = deep[deep.index("## Common pitfalls") :]
-    assert pitfall.count("content/topics/sharding/code/halve.py") == 2
+    assert pitfall.replace("<wbr>", "").count("content/topics/sharding/code/halve.py") == 2
     assert "How it ended: completed" in pitfall
 
 
@@ -330,6 +340,25 @@ def test_a_listing_is_the_files_own_text(rendered, tmp_path):
     with pytest.raises(ValueError, match="defines no 'h'"):
         source(tmp_path, shown, "h")
     assert '<span class="k">def</span>' in rendered[EXPERIMENT]
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        ("WIDTH = 3\n# bytes: WIDTH\n# expected: failed\n\n\nf()\n", "WIDTH = 3\n\n\nf()\n"),
+        ("WIDTH = 3\n# model_bytes: 4 * WIDTH\n\nf()\n", "WIDTH = 3\n\nf()\n"),
+        ('"""One."""\n\n# expected: failed\n\nf()\n', '"""One."""\n\nf()\n'),
+        ('"""One."""\n\n# expected: failed\nf()\n', '"""One."""\n\nf()\n'),
+        ("f()\n\n# expected: failed\n", "f()\n"),
+        ("# A note\nf()  # a: note\n", "# A note\nf()  # a: note\n"),
+    ],
+)
+def test_a_listing_leaves_out_what_a_program_tells_the_runner(tmp_path, program, shown):
+    path = "content/topics/one/code/a.py"
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(program)
+    assert listed(tmp_path, path, None) == shown
+    assert source(tmp_path, path, None) == program
 
 
 def test_evidence_lists_every_claim_and_every_run(rendered, book):

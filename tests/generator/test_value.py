@@ -205,6 +205,7 @@ NBSP = "\u00a0"
         (0.01, PLAIN, Form(way="written"), "0.01"),
         (2026, ORDINAL, Form(), "2026"),
         (2**20, units.Unit(1, -1), Form(), "1.00 MiB/s"),
+        (100_572_780_498.0, units.Unit(0, -1), Form(), "101 billion per second"),
         ("out of memory", TEXT, Form(), "out of memory"),
     ],
 )

@@ -21,12 +21,12 @@ LOOKS = (
     ("series-e faint", ""),
     ("series-b", "ground"),
     ("series-c hollow", ""),
-    ("series-d faint", ""),
+    ("series-e hollow shard", ""),
 )
 THICK, ROW, APART, SWATCH = 18, 27, 9, 14
 BESIDE = 14  # from the end of the axis to the words
 LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
-OVER = 4  # how far the line stands out of a bar
+OVER = 4  # how far the line stands out of a bar, but not into words above it
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def stacks(
         y += LINE if layout.labels_above else 0
         uppers.append(y)
         y += THICK + GAP if layout.labels_above else ROW
-    _line(drawing, uppers, x, budget)
+    _line(drawing, uppers, x, budget, 0 if layout.labels_above else OVER)
     for row, upper in zip(rows, uppers, strict=True):
         _bar(drawing, row, upper, x)
         _words(drawing, row, upper, x, layout)
@@ -123,11 +123,14 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     drawing.parts.append(f'<text data-need="{row.size:.3f}" {at}>{row.words}</text>')
 
 
-def _line(drawing: Drawing, uppers: Sequence[float], x: Scale, budget: float) -> None:
+def _line(
+    drawing: Drawing, uppers: Sequence[float], x: Scale, budget: float, above: float
+) -> None:
+    """The line, a stroke for each bar, which begins that far above it."""
     places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
     drawing.parts.append(f'<g data-scale="{places}">')
     for upper in uppers:
-        drawing.line(x(budget), upper - OVER, x(budget), upper + THICK + OVER, "budget")
+        drawing.line(x(budget), upper - above, x(budget), upper + THICK + OVER, "budget")
     drawing.parts.append("</g>")
 
 

@@ -80,12 +80,11 @@ def _stack(one: ShownRun, size: int, names: Sequence[str]) -> Stack:
 
 
 def _cells(one: ShownRun, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """What the busiest rank reserves and holds, and the most that any rank sends and computes."""
+    """What the busiest rank reserves and holds, and the most that any rank computes and sends."""
     position, rank = _busiest(one)
     path, words = f"{one.path}.ranks[{position}]", folio.ui["plan"]
     yield words["reserved"], folio.cell(f"{path}.{RESERVED}")
     yield words["fits_in"], _least_device(reserved(rank), folio)
-    yield words["sends"], _sent(one, folio)
     computing, _ = _busiest(one, "flops")
     yield words["flops"], folio.cell(f"{one.path}.ranks[{computing}].measures.flops")
     yield words["at_least"], _seconds_at_least(one, folio)
@@ -96,6 +95,7 @@ def _cells(one: ShownRun, folio: Folio) -> Iterator[tuple[str, Markup]]:
         yield folio.ui["play"]["classes"][name], folio.cell(cell) if is_held else ABSENT
     spare = f"{path}.{RESERVED} - {path}.memory.peak_bytes"
     yield folio.ui["play"]["classes"]["allocator"], folio.cell(spare)
+    yield words["sends"], _sent(one, folio)
 
 
 def _least_device(needed: int, folio: Folio) -> Markup:
@@ -121,7 +121,7 @@ def _sent(one: ShownRun, folio: Folio) -> Markup:
         value = folio.cell(f"{path}.collectives['{call.operation}'].bytes")
         name = Markup("<code>{}</code> {}").format(operation, words.get(axis, axis))
         found.append(Markup("{} {}").format(name, value))
-    return Markup("<br>").join(found) if found else ABSENT
+    return Markup(" · ").join(found) if found else ABSENT
 
 
 def _seconds_at_least(one: ShownRun, folio: Folio) -> Markup:
