@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -49,6 +50,7 @@ class RunsOnMachine:
     digest: str
     backends: tuple[str, ...]  # over which runs communicate, where there are several
     measures: tuple[str, ...]  # the words of what any of its runs has measured
+    shared_reason: str | None  # why several of its runs were skipped
     rows: tuple[RunRow, ...]
 
 
@@ -78,8 +80,15 @@ def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Run
         measures=tuple(
             word for word in rows[0].measured if any(row.measured[word] != ABSENT for row in rows)
         ),
+        shared_reason=_shared_reason(rows),
         rows=rows,
     )
+
+
+def _shared_reason(rows: Sequence[RunRow]) -> str | None:
+    """The reason for which most runs were skipped, where they are several."""
+    found = Counter(row.reason for row in rows if row.reason).most_common(1)
+    return found[0][0] if found and found[0][1] > 1 else None
 
 
 def _backends(trace: Trace) -> tuple[str, ...]:
