@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -80,6 +81,17 @@ def test_every_value_opens_to_its_provenance(readings):
                 assert one.formula or (one.source and one.on), (page, tag)
                 num_opened += 1
     assert num_opened > 100
+
+
+def test_no_two_claims_of_a_page_read_alike(readings):
+    said = [
+        (page.name, text)
+        for page, reading in readings.items()
+        for text, within in reading.texts
+        if "pb-claim-says" in within[-1].classes
+    ]
+    assert said
+    assert [one for one, num in Counter(said).items() if num > 1] == []
 
 
 def test_no_link_or_button_stands_in_another(readings):
