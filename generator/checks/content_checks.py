@@ -235,7 +235,7 @@ def _misplaced(
     book: Book, document: Document[Any], at: Path, listing: ExplainedProgram
 ) -> Iterator[ContentError]:
     """Notes on lines that do not stand in the program, or not once."""
-    code = listed_code.source(book.root, listing.path, listing.object)
+    code = listed_code.listed(book.root, listing.path, listing.object)
     for position, note in enumerate(listing.walkthrough):
         problem = listed_code.misplaced(code, note.code)
         if problem:

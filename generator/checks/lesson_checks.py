@@ -20,7 +20,7 @@ from generator.content.lesson import (
     TryFile,
     WhyFile,
 )
-from generator.content.listed_code import misplaced, source
+from generator.content.listed_code import listed, misplaced
 from generator.content.modes.cost import CostRow, CostTable
 from generator.content.modes.trials import Trial
 from generator.content.shelf import missing_run
@@ -141,7 +141,7 @@ _RECORDED: dict[str, Callable[[Run], list[str]]] = {
 def _learn(evidence: Evidence, model: LearnFile, topic: Topic) -> Iterator[Found]:
     yield from _kind(topic, model.guess, ("choice", "predict"), ("guess",))
     try:
-        code = source(evidence.book.root, model.program.path, model.program.object)
+        code = listed(evidence.book.root, model.program.path, model.program.object)
     except ValueError:
         return  # said at the listing
     for position, note in enumerate(model.walkthrough):

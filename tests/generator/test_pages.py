@@ -227,7 +227,7 @@ def test_every_element_of_an_experiment_stands_on_its_page_in_order(rendered):
 def test_what_would_answer_the_first_question_of_an_experiment_waits(rendered, heading):
     text = rendered[EXPERIMENT]
     (asked,) = re.findall('data-item="([^"]+)"[^>]* data-as="commit"', text)
-    assert f"## {heading}\n\n<div data-after=\"{asked}\">\n" in text
+    assert f'## {heading}\n\n<div data-after="{asked}">\n' in text
 
 
 def test_every_element_of_a_trace_stands_on_its_page(rendered):

@@ -123,9 +123,7 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     drawing.parts.append(f'<text data-need="{row.size:.3f}" {at}>{row.words}</text>')
 
 
-def _line(
-    drawing: Drawing, uppers: Sequence[float], x: Scale, budget: float, above: float
-) -> None:
+def _line(drawing: Drawing, uppers: Sequence[float], x: Scale, budget: float, above: float) -> None:
     """The line, a stroke for each bar, which begins that far above it."""
     places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
     drawing.parts.append(f'<g data-scale="{places}">')

@@ -124,10 +124,14 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
                     step, units.SECONDS, "timing.step.median_seconds", trace, name, folio
                 ),
                 words["runs"]["whole"]: _cell(
-                    run.timing.wall_seconds, units.SECONDS, "timing.wall_seconds", trace, name,
+                    run.timing.wall_seconds,
+                    units.SECONDS,
+                    "timing.wall_seconds",
+                    trace,
+                    name,
                     folio,
                 ),
-            },  # fmt: skip
+            },
             timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
             if run.timing.timeline
             else None,

@@ -42,4 +42,4 @@ def notes(program: Listing, written: Sequence[CodeNote], folio: Folio) -> list[N
 
 def _breakable(code: Markup) -> Markup:
     """A line of code with places where a narrow page may break it."""
-    return Markup(_JOINT.sub(r"\1<wbr>", code))
+    return Markup(_JOINT.sub(r"\1<wbr>", str(code)))
