@@ -1,4 +1,4 @@
-"""Lessons held against their topic's items, the runs and the code that they name.
+"""Lessons checked against their topic's items, the runs and the code that they name.
 
 In: a lesson's document and the evidence. Out: what is wrong, each at a path of that document.
 """
@@ -15,6 +15,7 @@ from generator.content.exhibit import Figure
 from generator.content.lesson import (
     ChallengeFile,
     CostFile,
+    DeepFile,
     LearnFile,
     TraceFile,
     TryFile,
@@ -23,6 +24,7 @@ from generator.content.lesson import (
 from generator.content.listed_code import listed, misplaced
 from generator.content.modes.cost import CostRow, CostTable
 from generator.content.modes.trials import Trial
+from generator.content.quiz import FaultyLine
 from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence import growth, law_formula, law_sides, play_states
@@ -157,6 +159,21 @@ def _why(evidence: Evidence, model: WhyFile, _: Topic) -> Iterator[Found]:
             yield ("decisions", position, "claim"), problem
 
 
+def _deep(_: Evidence, model: DeepFile, topic: Topic) -> Iterator[Found]:
+    """A pitfall whose question is of another kind, or about other programs than its own."""
+    for position, one in enumerate(model.pitfalls):
+        if one.question is None:
+            continue
+        path: Path = ("pitfalls", position, "question")
+        yield from _kind(topic, one.question, ("faulty_line",), path)
+        item = topic.items.get(one.question)
+        if not isinstance(item, FaultyLine):
+            continue
+        if (item.wrong.path, item.right.path) != (one.wrong.path, one.right.path):
+            said = f"item {one.question!r} asks about {item.wrong.path} and {item.right.path}"
+            yield path, f"{said}; the pitfall shows other programs"
+
+
 def _try(evidence: Evidence, model: TryFile, topic: Topic) -> Iterator[Found]:
     for position, trial in enumerate(model.trials):
         at: Path = ("trials", position)
@@ -234,6 +251,7 @@ def _told_by_row(table: CostTable, at: Path) -> Iterator[Found]:
 _BY_MODE: dict[type[Any], Callable[[Evidence, Any, Topic], Iterator[Found]]] = {
     LearnFile: _learn,
     WhyFile: _why,
+    DeepFile: _deep,
     TraceFile: _trace,
     TryFile: _try,
     ChallengeFile: _challenge,

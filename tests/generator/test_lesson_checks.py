@@ -1,7 +1,8 @@
-"""Lessons held against their items, runs and code: each mistake of a mode at its place."""
+"""Lessons checked against their items, runs and code: each mistake of a mode at its place."""
 
 import pytest
 
+from generator.pages import rendering
 from tests.generator.explained_program import PROGRAM
 
 LEARN, WHY, TRY, COST = (f"topics/averaging/{name}.yml" for name in ("learn", "why", "try", "cost"))
@@ -60,6 +61,8 @@ CHALLENGE, DEEP = "topics/asking/challenge.yml", "topics/sharding/deep.yml"
          "predicted: 2 * run.ranks[0].memory.peak_bytes", "2 * run.ranks[0].memory.peak_bytes",
          "the very field that it is drawn beside"),
         (DEEP, "question: ", "question: what-", "what-", "item in sharding/quiz.yml"),
+        (DEEP, "Splitting the wrong thing\n", "Splitting\n    question: who-fits\n",
+         "who-fits\n    wrong", "is of kind choice; here it must be faulty_line"),
     ],
 )  # fmt: skip
 def test_each_mistake_of_a_lesson_is_named_at_its_place(copy, file, old, new, at, said):
@@ -78,6 +81,23 @@ def test_a_note_on_a_line_that_a_section_s_program_lacks_is_named_at_its_place(c
     number = 1 + (copy.content / DEEP).read_text().partition("sum(gradient)")[0].count("\n")
     assert error.startswith(f"content/{DEEP}:{number}:")
     assert "did you mean 'total = sum(gradients)'?" in error
+
+
+def test_a_pitfall_asks_for_the_line_of_its_own_programs_and_shows_them_once(copy):
+    asking = (copy.content / "topics/asking/quiz.yml").read_text()
+    item = asking.partition("  - id: where-is-the-fault\n")[2].partition("  - id: ")[0]
+    copy.append("topics/sharding/quiz.yml", f"  - id: which-line\n{item}")
+    copy.edit(DEEP, "Splitting the wrong thing\n", "Splitting\n    question: which-line\n")
+    (error,) = copy.errors()
+    assert "item 'which-line' asks about content/topics/asking/code/mean_wrong.py" in error
+    for name in ("wrong", "right"):
+        old = (copy.content / DEEP).read_text().partition(f"    {name}: ")[2].partition("\n")[0]
+        new = item.partition(f"    {name}: ")[2].partition("\n")[0]
+        copy.edit(DEEP, f"{name}: {old}", f"{name}: {new}")
+    page = rendering.render(copy.load())["topics/sharding/deep.md"]
+    assert page.count("What every rank applies") == 1
+    assert page.count("The corrected program") == 1
+    assert page.index('id="item-which-line"') < page.index("Numbers are not layers.")
 
 
 def test_a_decision_whose_claim_does_not_hold_backs_nothing(copy):

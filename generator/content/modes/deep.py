@@ -41,9 +41,13 @@ class Myth(Written):
 
 
 class Pitfall(Written):
-    """A mistake and its mend, both executed."""
+    """A mistake and its fix, both executed; with a `question`, readers look for the fault first.
+
+    Such an item is a `faulty_line` over the same two programs, and shows both of them itself.
+    """
 
     title: Line
+    question: Id | None = None
     wrong: Listing
     wrong_says: Prose
     right: Listing
