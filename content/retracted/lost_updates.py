@@ -6,4 +6,4 @@ for dtype in (torch.float32, torch.bfloat16):
     weight = torch.ones(1, dtype=dtype)
     for _ in range(1000):
         weight -= 0.001
-    print(f"{dtype}: a thousand steps of a thousandth bring 1 to {weight.item():.3f}")
+    print(f"{dtype}: 1 minus 1,000 updates of 0.001 is {weight.item():.3f}")

@@ -10,6 +10,4 @@ for num_ranks in (1, 4, 16, 64):
         aim = targets[: len(batch)]
         targets = targets.roll(-len(batch), 0)
         weight -= 0.05 * num_ranks * batch.T @ (batch @ weight - aim) / len(batch)
-    print(
-        f"{num_ranks:>2} ranks of 10 samples: {(weight - 1).norm():.3g} from what is to be learnt"
-    )
+    print(f"{num_ranks:>2} ranks of 10 samples: {(weight - 1).norm():.3g} from the true weights")

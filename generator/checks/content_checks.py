@@ -168,6 +168,9 @@ def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
         if name not in known:
             message = f"no retraction has the id {name!r}{nearest(name, known)}"
             yield document.error(("statements", position), message)
+        elif known[name].stakes is None:
+            message = f"{name!r} does not say who reads it and what it costs; add stakes:"
+            yield document.error(("statements", position), message)
     if home.statements and len(set(home.statements)) != NUM_STATEMENTS:
         message = f"names {len(set(home.statements))} statements; the home page promises ten"
         yield document.error(("statements",), message)

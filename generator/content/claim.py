@@ -276,6 +276,8 @@ class Retraction(Written):
         confirmed_if: the claim's verdict that confirms the sentence; None where the claim
             contradicts the sentence when it holds.
         correction: what is true instead, or why.
+        stakes: who reads the sentence and what it costs them to act on it; wanted of the ten that
+            the home page names.
         program: a file of `content/retracted/`, short enough to be read at a glance, which a run
             of the experiment `repeats` executes.
         former: ids of sentences that this one replaces, whose links lead here.
@@ -290,6 +292,7 @@ class Retraction(Written):
     claim: ClaimId
     confirmed_if: Verdict | None = None
     correction: Prose
+    stakes: Line | None = None
     program: Name | None = None
     former: list[Id] = []
 

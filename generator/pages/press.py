@@ -338,10 +338,11 @@ def _indexes(
         )  # fmt: skip
     outlined = replace(bare, topics=tuple(replace(topic, lessons={}) for topic in book.topics))
     lessons = {path: taken for path, taken in minutes.items() if path.startswith("topics/")}
+    ten = {name: book.retractions[name] for name in book.home.statements}
+    home = replace(outlined, home=book.home, retractions=ten, guide=book.guide, plan=book.plan)
     yield Sheet(
-        "index.md", "home.md.j2",
-        replace(outlined, home=book.home, guide=book.guide, plan=book.plan), book.home.title,
-        book.home.about, "content/home.yml", code=about_items, minutes=lessons,
+        "index.md", "home.md.j2", home, book.home.title, book.home.about, "content/home.yml",
+        code=about_items, minutes=lessons,
     )  # fmt: skip
     yield Sheet(
         "topics/index.md", "topics.md.j2", outlined, words["topics"]["title"],

@@ -94,10 +94,23 @@ def test_statements_that_are_unknown_or_not_ten_are_refused(copy):
     assert any("names 1 statements; the home page promises ten" in line for line in said)
 
 
+def test_a_statement_of_the_home_page_says_who_reads_it_and_what_it_costs(copy, monkeypatch):
+    monkeypatch.setattr(content_checks, "NUM_STATEMENTS", 1)
+    copy.append("home.yml", "statements: [halves-fit]\n")
+    (error,) = copy.errors()
+    assert "'halves-fit' does not say who reads it and what it costs; add stakes:" in error
+    copy.append("retracted.yml", "    stakes: Many read it.\n")
+    assert copy.errors() == []
+    pages = rendering.render(copy.load())
+    assert "<p>Many read it.</p>" in pages["retracted.md"]
+    assert 'href="retracted.html#halves-fit">Cut in two, the model fits.</a>' in pages["index.md"]
+
+
 def test_the_statements_of_the_home_page_come_first_on_theirs(copy, monkeypatch):
     monkeypatch.setattr(content_checks, "NUM_STATEMENTS", 1)
     ids = list(copy.load().retractions)
     copy.append("home.yml", f"statements: [{ids[-1]}]\n")
+    copy.append("retracted.yml", "    stakes: Many read it.\n")
     assert list(copy.load().retractions) == [ids[-1], *ids[:-1]]
     page = rendering.render(copy.load())["retracted.md"]
     assert page.index('id="ten"') < page.index(f'id="{ids[-1]}"') < page.index('id="others"')

@@ -59,6 +59,7 @@ class RetractionOnPage:
     source: Reference | None
     regime: Markup
     correction: Markup
+    stakes: Markup | None
     claim: VerdictRow
     marks: str
     standings: tuple[OnMachines, ...]
@@ -80,6 +81,7 @@ def retraction(
         source=folio.book.references[one.source] if one.source else None,
         regime=folio.line(one.regime),
         correction=folio.prose(one.correction),
+        stakes=folio.line(one.stakes) if one.stakes else None,
         claim=verdict_row(one.claim, folio),
         marks=sifting.marks(
             topics.get(one.claim, ()), kind, judged, differs=any(s.differs for s in standings)
