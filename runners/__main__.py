@@ -119,7 +119,7 @@ from runners.traces.reruns import NEAR_SHARE, QUANTITIES, errors, floor, pairs
 from runners.traces.summary import how_it_ended, summary_lines
 from runners.traces.values import faults
 
-# What a person can mend: one line, and exit code 2.
+# What a person can fix: one line, and exit code 2.
 CAN_BE_MENDED = (
     AcceleratorError,
     UnknownExperimentError,
@@ -509,7 +509,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; what a person can mend is one line and exit code 2."""
+    """Run the command; what a person can fix is one line and exit code 2."""
     parsed = _parser().parse_args(arguments)
     try:
         return COMMANDS[parsed.command](parsed)

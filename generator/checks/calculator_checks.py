@@ -153,7 +153,7 @@ def _of_output(
     output: CalculatorOutput,
     calculator: Calculator,
 ) -> Iterator[ContentError]:
-    """What is wrong with the runs that a formula is held against, and whether it holds there."""
+    """What is wrong with the runs that a formula is compared with, and whether it holds there."""
     known = {one.name: one for one in calculator.inputs}
     if (output.within.relative is None) == (output.within.absolute is None):
         message = "give relative or absolute, one of the two"
@@ -195,7 +195,7 @@ def _of_check(
 def _worked_out(
     evidence: Evidence, document: Document[Any], path: Path, check: CheckOnRun
 ) -> Iterator[ContentError]:
-    """A formula is held against what a run measured, and not fed with it."""
+    """A formula is compared with what a run measured, and not computed from it."""
     measured = evidence.evaluate(check.measured)
     if measured.error is None and measured.absent is None and not measured.measured:
         message = f"{check.measured} is nothing that a run measured"
@@ -205,7 +205,7 @@ def _worked_out(
             continue
         shared = sorted(set(evidence.evaluate(written).measured) & set(measured.measured))
         if shared:
-            message = f"reads {shared[0]}, the very field that the formula is held against"
+            message = f"reads {shared[0]}, the very field that the formula is compared with"
             yield document.error((*path, "given", name), message)
 
 

@@ -1,4 +1,4 @@
-"""Claims held against the runs: whether their expressions can be judged and their texts printed.
+"""Claims checked against the runs: whether their expressions can be judged and their texts printed.
 
 In: a file of `content/claims/` and the evidence. Out: what is wrong, where it is written. What is
 wrong on several runs of a claim is told once.

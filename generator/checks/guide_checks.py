@@ -1,4 +1,4 @@
-"""The decision guide held against the claims, techniques, symptoms and lessons that it names.
+"""The decision guide checked against the claims, techniques, symptoms and lessons that it names.
 
 In: content/guide.yml, the evidence, and the pages of the lessons as printed. Out: located errors.
 """

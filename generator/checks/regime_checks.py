@@ -1,4 +1,4 @@
-"""Claims whose regime cannot be told: of which nobody knows the arithmetic, or what stays fixed.
+"""Claims whose regime is incomplete: the dtype is unknown, or what stays fixed.
 
 In: a file of `content/claims/` and the evidence. Out: claims over runs that have recorded no dtype
 and whose file states none, and claims that compare different numbers of ranks without saying what

@@ -1,4 +1,4 @@
-"""Errors that a person can mend, each with the file, line and column to look at."""
+"""Errors that a person can fix, each with the file, line and column to look at."""
 
 from __future__ import annotations
 

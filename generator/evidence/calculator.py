@@ -1,4 +1,4 @@
-"""A calculator held against runs: its formulas, their results there, and how far off they were.
+"""A calculator compared with runs: its formulas, their results there, and how far off they were.
 
 In: a `Calculator` as an author wrote it, and the evidence. Out: for each output what the formula
 says at the start values and on every run that it was checked on, each a Value with provenance.
@@ -37,7 +37,7 @@ UNITS: dict[Quantity, Unit] = {
 
 @dataclass(frozen=True)
 class CheckOnRun:
-    """A run that a formula is held against: its inputs and the measurement, as expressions."""
+    """A run that a formula is compared with: its inputs and the measurement, as expressions."""
 
     run: str
     given: Mapping[str, float | str]
@@ -77,7 +77,7 @@ def parsed(formula: str) -> Parsed:
 def result(
     output: CalculatorOutput, given: Mapping[str, Value], words: Mapping[str, str]
 ) -> Value | None:
-    """What an output comes to for these inputs; None where its formula divides by nought.
+    """The value of an output for these inputs; None where its formula divides by zero.
 
     None too where inputs come from two machines, which are only ever compared side by side.
 
@@ -102,7 +102,7 @@ def start(calculator: Calculator, evidence: Evidence) -> dict[str, Value]:
 
 
 def at_start(output: CalculatorOutput, inputs: Mapping[str, Value]) -> Value | None:
-    """What an output comes to for the inputs that a reader finds."""
+    """The value of an output for the inputs that a reader finds."""
     if not set(parsed(output.formula).names) <= set(inputs):
         return None
     return result(output, inputs, {name: _bare(value) for name, value in inputs.items()})
@@ -111,7 +111,7 @@ def at_start(output: CalculatorOutput, inputs: Mapping[str, Value]) -> Value | N
 def on_run(
     check: FormulaCheck, output: CalculatorOutput, calculator: Calculator, evidence: Evidence
 ) -> CheckOnRun:
-    """What a formula is held against on one run, whichever way its author stated it."""
+    """What a formula is compared with on one run, whichever way its author stated it."""
     if check.law is None:
         assert check.run is not None
         assert check.measured is not None
@@ -132,12 +132,12 @@ def on_run(
 def checks_of(
     output: CalculatorOutput, calculator: Calculator, evidence: Evidence
 ) -> list[CheckOnRun]:
-    """The runs that a formula is held against."""
+    """The runs that a formula is compared with."""
     return [on_run(one, output, calculator, evidence) for one in output.checked_on]
 
 
 def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence) -> list[Checked]:
-    """The formula on each of the runs that it is held against and that this machine has."""
+    """The formula on each of the runs that it is compared with and that this machine has."""
     against = checks_of(output, calculator, evidence)
     return [found for one in against if (found := checked(output, one, evidence))]
 
@@ -166,7 +166,7 @@ def _share(one: Checked) -> float:
 
 
 def covered(calculator: Calculator, name: str, evidence: Evidence) -> tuple[Value, Value] | None:
-    """The least and the most that an input was in the runs that formulas were held against."""
+    """The least and the most that an input was in the runs that formulas were compared with."""
     written = dict.fromkeys(
         check.given[name]
         for output in calculator.outputs

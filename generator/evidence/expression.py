@@ -1,10 +1,10 @@
 """The sandbox: what an author may write between the braces, and how it is evaluated.
 
-An expression is parsed by Jinja2, every node of its syntax tree is held against an allow-list, and
-only then is it calculated, by a walk whose attribute access knows nothing but `Node.step`. There
-are no statements, no powers, no repetition, no comparison and no call but the named ones: a filter
-may be written as a function, `mean(a) - mean(b)`, and a law of `runners/plans/closed_forms.py` is
-one.
+An expression is parsed by Jinja2, every node of its syntax tree is checked against an allow-list,
+and only then is it calculated, by a walk whose attribute access knows nothing but `Node.step`.
+There are no statements, no powers, no repetition, no comparison and no call but the named ones: a
+filter may be written as a function, `mean(a) - mean(b)`, and a law of
+`runners/plans/closed_forms.py` is one.
 """
 
 from __future__ import annotations

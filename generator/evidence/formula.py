@@ -1,9 +1,9 @@
 """A calculator's formula: parsed once into a small tree that Python and the page both evaluate.
 
 In: `+ - * /`, brackets, `min`, `max`, laws, numbers and names of inputs. Out: a `Formula`, which
-evaluates to a number (None where it divides by nought), prints with other words for its inputs, and
+evaluates to a number (None where it divides by zero), prints with other words for its inputs, and
 writes itself as postfix for `assets/calculator.js`, which works it out in the same order. Both
-calculate in binary64, so both come to the same number.
+calculate in binary64, so both give the same number.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Parsed:
     names: tuple[str, ...]
 
     def value(self, inputs: Mapping[str, float]) -> float | None:
-        """The number it comes to; None where it divides by nought or leaves what floats hold."""
+        """Its value; None where it divides by zero or exceeds the range of floats."""
         try:
             found = _value(self.tree, inputs)
         except (ZeroDivisionError, OverflowError):

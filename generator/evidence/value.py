@@ -38,7 +38,7 @@ class AbsentError(ValueError):
         reason: why.
         run: the run that lacks it, as `experiment.run`.
         is_skipped: the machine could not execute that run.
-        is_mistake: nothing excuses the lack, so whoever wrote the expression is mistaken.
+        is_mistake: nothing excuses the lack, so the expression itself is wrong.
         is_unexplained: the run ended as declared and yet lacks what the reference machine has.
     """
 

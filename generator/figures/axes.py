@@ -59,7 +59,7 @@ def powers(low: float, high: float) -> list[float]:
 
 
 def plain(value: float, digits: int = 6) -> str:
-    """A number with that many significant digits at most, and none of them an idle nought."""
+    """A number with that many significant digits at most, and no superfluous zeros."""
     if not value:
         return "0"
     decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)

@@ -1,4 +1,4 @@
-"""Items held against the runs: whether each has its key, its evidence, and numbers told apart.
+"""Items checked against the runs: whether each has its key, its evidence, and numbers told apart.
 
 In: an item and the evidence. Out: what is wrong, each at a path that starts at the item. What an
 expression or a name lacks is said where it is written, by `checks.py`, and not again here.
@@ -170,9 +170,9 @@ def _slider(item: Predict, answer: Value, evidence: Evidence) -> Iterator[Found]
         if not lies_right:
             end = low if name == "low" else high
             side = "below" if name == "low" else "above"
-            yield (name,), f"{name} comes to {end}; it must lie {side} the answer"
+            yield (name,), f"{name} is {end}; it must lie {side} the answer"
     if item.logarithmic and numeric(low) <= 0:
-        yield ("low",), f"low comes to {low}; a logarithmic slider starts above nothing"
+        yield ("low",), f"low is {low}; a logarithmic slider starts above nothing"
 
 
 def _slips(item: Number | Predict | Complete, answer: Value, evidence: Evidence) -> Iterator[Found]:
@@ -187,7 +187,7 @@ def _slips(item: Number | Predict | Complete, answer: Value, evidence: Evidence)
             continue
         for name, other in above:
             if is_same(value, other, tolerance) and is_reference(evidence, value, other):
-                said = f"comes to {value}, which is {name} ({other}) within the tolerance"
+                said = f"is {value}, which is {name} ({other}) within the tolerance"
                 yield path, f"the slip {said}; a reader's mistake could not be told"
         above.append((f"slip {number + 1}", value))
 

@@ -50,7 +50,7 @@ class Seen:
 
 
 class Finding(NamedTuple):
-    """One thing badly written: by which rule, where in the item, what and how to mend it."""
+    """One thing badly written: by which rule, where in the item, what and how to fix it."""
 
     rule: str
     path: Path

@@ -26,7 +26,7 @@ class Sign(NamedTuple):
     points_at_key: Callable[[Seen], bool]
     excess: Callable[[Seen], int]
     said: str
-    mend: str
+    fix: str
 
 
 def findings(topic: str, items: Iterable[Seen]) -> dict[str, list[Finding]]:
@@ -72,7 +72,7 @@ def _message(topic: str, sign: Sign, counted: Sequence[Seen], marked: Sequence[S
     names = ", ".join(one.item.id for one in marked)
     return (
         f"in {topic} {sign.said} in {len(marked)} of {len(counted)} items, where chance gives "
-        f"about {expected:.0f}; {sign.mend} in some of: {names}"
+        f"about {expected:.0f}; {sign.fix} in some of: {names}"
     )
 
 

@@ -63,7 +63,7 @@ def unit_of(value: Value) -> Unit:
 
 
 def reach(value: Value, tolerance: Tolerance | None) -> Reach:
-    """How an answer is held against a value."""
+    """How an answer is compared with a value."""
     if isinstance(value.number, str):
         return Reach(None, words=value.number)
     mantissa, _, _ = _parts(value)

@@ -189,7 +189,7 @@ def _unnamed_misconception(one: Seen) -> Iterator[Found]:
         named = option.slip.misconception if option.slip else option.misconception
         if not named and not _may_be_right(one, option):
             message = "an option that is never right names its misconception"
-            yield ("options", place), f"{message}: the belief of whoever picks it"
+            yield ("options", place), f"{message}: the belief of readers who pick it"
     if isinstance(item, FaultyLine):
         for place, line in enumerate(item.lines):
             if place not in one.key.right and line.misconception is None:
@@ -230,7 +230,7 @@ def _too_many_options(one: Seen) -> Iterator[Found]:
 
 
 def _slider_middle(one: Seen) -> Iterator[Found]:
-    """A slider starts in its middle; whoever leaves it there must not be close."""
+    """A slider starts in its middle; a reader who leaves it there must not be close."""
     if not isinstance(one.item, Predict) or one.key.ends is None or one.key.value is None:
         return
     low, high = (float(numeric(end)) for end in one.key.ends)

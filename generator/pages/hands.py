@@ -30,7 +30,7 @@ def every_core() -> int:
 
 
 def done(tasks: Sequence[Task], num_processes: int) -> Generator[Found, None, None]:
-    """What each task finds; whoever asks for no more leaves the rest undone."""
+    """What each task finds; tasks that the caller no longer asks for stay undone."""
     global _shared  # noqa: PLW0603 - a forked process knows nothing else
     if num_processes < 2 or len(tasks) < FEWEST:
         yield from map(_found, tasks)

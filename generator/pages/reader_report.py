@@ -1,8 +1,8 @@
 """Exported files → what an author reads about each item, line by line.
 
 In: the book and the paths of exported files. Out: lines to print, and one line for each file that
-could not be used. Two files of one reader count once: whoever answered the same item in the same
-millisecond is the same reader.
+could not be used. Two files of one reader count once: two that answered the same item in
+the same millisecond are the same reader.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _digest(traces: Mapping[str, bytes]) -> str:
 
 
 def standing(evidence: Evidence, traces: str) -> Standing:
-    """What the evidence comes to now."""
+    """The present standing of the evidence."""
     claims = evidence.book.claims
     items = {name: item for topic in evidence.book.topics for name, item in topic.items.items()}
     return Standing(

@@ -329,7 +329,7 @@ def _together(asked: dict[str, set[str] | None], *, full: bool) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Be one process under torchrun; what a person can mend is one line and exit code 2."""
+    """Be one process under torchrun; what a person can fix is one line and exit code 2."""
     parser = argparse.ArgumentParser(
         prog="torchrun … -m runners.cluster.node",
         description="Measure experiments with ranks on several nodes.",

@@ -3,7 +3,7 @@
 In: torchrun's variables (`Place`) and the other processes (`peers.py`). Out: a `Launcher` that
 starts one rank here, and whose passes end with the outcomes of all ranks, since each process tells
 the others how its own ended. So what measures a run on one machine measures it on several, and
-every process comes to the same result.
+every process finds the same result.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GRACE_SECONDS = 3.0  # for a rank here to meet such a failure by itself
 
 
 class NodeError(ValueError):
-    """What the caller can mend."""
+    """What the caller can fix."""
 
 
 class _PeerLostError(RuntimeError):

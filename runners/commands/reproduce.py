@@ -243,7 +243,7 @@ def _each(path: str, trace: Trace) -> Iterator[str]:
     except (ValueError, *NO_VALUE):
         many = None
     if not isinstance(many, list):
-        yield f"{before}{after}"  # it leads nowhere, and whoever follows it says where it ends
+        yield f"{before}{after}"  # it leads nowhere, and the one who follows it says where it ends
         return
     for position in range(len(many)):
         yield from _each(f"{before}[{position}]{after}", trace)

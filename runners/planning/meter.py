@@ -86,7 +86,7 @@ class _Device:
         return Free(key)
 
     def passes(self, place: int) -> Iterator[Pass]:
-        """With what the stream has done when the program comes to a place in the log."""
+        """With what the stream has done when the program reaches a place in the log."""
         done = bisect_right(self._commands, place) - QUEUE_LENGTH
         while self._frees and self._frees[0] < done:
             self._frees.popleft()

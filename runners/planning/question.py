@@ -68,7 +68,7 @@ class Training(Record):
         has_compiled_loss: torch.compile makes the gradient of that loss in another fp32 copy.
         keeps_logits: the training loop holds the logits, in fp32, until those of the next step.
         has_expandable_segments: a setting of CUDA's allocator.
-        records_streams: what tensor-parallel ranks send stays active until the device comes to
+        records_streams: what tensor-parallel ranks send stays active until the device reaches
             where the program freed it, since NCCL's stream is recorded on it
             (`Tensor.record_stream`).
         last_unit_stays: FSDP does not free the last unit's parameters after forward.

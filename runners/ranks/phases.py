@@ -1,4 +1,4 @@
-"""The phases of a rank: what it is doing, for the meters, for failures, and for whoever watches.
+"""The phases of a rank: what it is doing, for the meters, for failures, and for observers.
 
 A strategy marks what torch cannot tell:
 
@@ -34,7 +34,7 @@ class Marked(Protocol):
         """Whether meters want to hear where each phase ends."""
 
     def beat(self) -> None:
-        """Tell whoever watches what the rank does now."""
+        """Tell the observer what the rank does now."""
 
     def begin(self, phase: Phase) -> None:
         """The phase begins."""
@@ -145,7 +145,7 @@ class StepPhases:
 
 
 def _hear_of_backward() -> None:
-    """Let `Tensor.backward` tell whoever trains in this process that it runs."""
+    """Let `Tensor.backward` tell the trainer of this process that it runs."""
     differentiated: Callable[..., None] = Tensor.backward
 
     @wraps(differentiated)

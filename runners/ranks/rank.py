@@ -100,7 +100,7 @@ class Rank(Recorder, Generic[S]):
         return known
 
     def begin(self, phase: Phase) -> None:
-        """A phase begins: tell whoever watches, and the meters."""
+        """A phase begins: tell the observer and the meters."""
         self._heart.beat(phase.name, self.step_index)
         if self._memory is not None:
             self._memory.enter(phase.name)

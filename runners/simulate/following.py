@@ -23,7 +23,7 @@ from runners.simulate.reducer import Reducer
 from runners.simulate.timeline import Timeline
 
 _ACTIONS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
-_TICK_SECONDS = 1e-7  # whoever waits for the clock comes to an end
+_TICK_SECONDS = 1e-7  # every wait for the clock ends
 
 
 @contextmanager

@@ -37,7 +37,7 @@ INTERFACE = "link0"  # of every rank, in its own namespace
 NAMES = Path("/run/netns")  # where `ip netns` keeps the names of namespaces
 _OURS = re.compile(r"proofbook-(\d+)-(\d+)-\d+-(?:switch|\d+)")
 _CLONE_NEWNET = 0x40000000
-# A rank hands over some frames at once, as a batch: a timer for each would keep a core busy, and a
+# A rank passes on some frames at once, as a batch: a timer for each would keep a core busy, and a
 # whole transfer at once would not be shaped at all.
 BATCH_BYTES = 16384
 # A bucket holds a batch, or what passes in half a millisecond: little beside any transfer.

@@ -41,7 +41,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def listen(line: str) -> None:
-    """Let these signals stop this command, unless whoever started it wants one ignored.
+    """Let these signals stop this command, unless its starter wants one ignored.
 
     Args:
         line: what a person is told then.

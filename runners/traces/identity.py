@@ -130,7 +130,7 @@ def machines_of(local_id: str, traces: Path) -> list[Machine]:
             try:
                 found.append(read_machine(traces / name))
             except TraceError:
-                continue  # whoever reads its traces says what is wrong with it
+                continue  # the reader of its traces says what is wrong with it
     return found
 
 

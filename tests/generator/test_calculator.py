@@ -1,4 +1,4 @@
-"""Calculators: held against the runs that they name, and what authors get wrong in them."""
+"""Calculators: compared with the runs that they name, and what authors get wrong in them."""
 
 import json
 
@@ -104,7 +104,7 @@ def test_numbers_of_two_machines_never_meet_in_a_formula(copy, outputs):
     assert copy.errors() == []
 
 
-def test_a_formula_that_divides_by_nought_gives_nothing(copy, outputs):
+def test_a_formula_that_divides_by_zero_gives_nothing(copy, outputs):
     averaged = field(copy, "tiny_training", "averaged")
     averaged["ranks"][1]["collectives"][0]["bytes"] = 0
     copy.change_run("tiny_training.averaged", ranks=averaged["ranks"])
@@ -222,7 +222,7 @@ WHOLE = "tiny_memory.whole"
         (_check(measured=f"{WHOLE}.model.bytes"), "is nothing that a run measured"),
         (
             _given(model_bytes=f"{WHOLE}.ranks[0].memory.peak_bytes / 2"),
-            "the very field that the formula is held against",
+            "the very field that the formula is compared with",
         ),
         (_check(run="tiny_memory.hole"), "tiny_memory has no run 'hole'"),
         (_check(measured=f"{WHOLE}.ranks[0].memory.peek_bytes"), "has no field 'peek_bytes'"),

@@ -1,4 +1,4 @@
-"""Files held against each other and against the traces: every mistake at its place."""
+"""Files checked against each other and against the traces: every mistake at its place."""
 
 import re
 

@@ -25,7 +25,7 @@ INPUTS = st.fixed_dictionaries(dict.fromkeys(NAMES, NUMBERS))
 
 
 def by_python(text, inputs):
-    """What Python itself makes of the same text; None where it divides by nought."""
+    """What Python itself makes of the same text; None where it divides by zero."""
     try:
         found = eval(text, {"__builtins__": {}, "min": min, "max": max, **inputs})
     except ZeroDivisionError:
@@ -110,7 +110,7 @@ def test_inputs_are_written_as_the_words_they_are_given():
 
 
 @pytest.mark.parametrize("text", ["a / 0", "min(1, a / (bb - bb))", "1e300 * 1e300 * a", "0 / 0"])
-def test_what_divides_by_nought_or_leaves_the_floats_has_no_value(text):
+def test_what_divides_by_zero_or_leaves_the_floats_has_no_value(text):
     assert parse(text).value({"a": 1.0, "bb": 2.0}) is None
 
 

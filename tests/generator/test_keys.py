@@ -93,7 +93,7 @@ MISTAKES = [
     ("tolerance: {relative: 0.05}", "tolerance: {relative: 0.05, absolute: 4}", "{relative",
      "give relative or absolute, one of the two"),
     ("low: tiny_memory.halves.model.bytes / 10", "low: 2 * tiny_memory.halves.model.bytes",
-     "2 * tiny_memory.halves.model.bytes", "low comes to 156 KiB; it must lie below"),
+     "2 * tiny_memory.halves.model.bytes", "low is 156 KiB; it must lie below"),
     ("high: 3 * tiny_memory.halves.model.bytes", "high: tiny_memory.halves.model.bytes",
      "tiny_memory.halves.model.bytes\n    close", "it must lie above the answer"),
     ("high: 3 * tiny_memory.halves.model.bytes", "high: tiny_memory.whole.world_size * 900",

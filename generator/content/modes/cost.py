@@ -69,7 +69,7 @@ class CalculatorInput(Written):
     """A number that a reader sets, between two bounds; a bound may be a plain number.
 
     Attributes:
-        on_run: what it is on a run that formulas are held against: `run.model.num_parameters`.
+        on_run: what it is on a run that formulas are compared with: `run.model.num_parameters`.
     """
 
     name: Name
@@ -87,7 +87,7 @@ def _by_law(written: object) -> object:
 
 
 class FormulaCheck(Written):
-    """A run that a formula is held against, and what was measured there.
+    """A run that a formula is compared with, and what was measured there.
 
     Attributes:
         law: the claim whose run and observation these are; its name may stand alone.
@@ -129,7 +129,7 @@ class CalculatorOutput(Written):
 
 
 class Calculator(Written):
-    """A small calculator whose formulas are held against runs at every build."""
+    """A small calculator whose formulas are compared with runs at every build."""
 
     introduction: Prose
     inputs: Annotated[list[CalculatorInput], Field(min_length=1, max_length=7)]

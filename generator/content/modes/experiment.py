@@ -20,7 +20,7 @@ class BeforeAfter(Written):
 
 
 class Compared(Written):
-    """What was before, and what is after the cure."""
+    """What was before the fix, and what is after it."""
 
     before: Line
     after: Line
@@ -54,7 +54,7 @@ class ExperimentFile(Naming):
     solution: ExplainedProgram | Listing  # explained where it is a program of its own
     what_changed: list[Line]
     compared: Compared
-    good_for: Section | None = None  # what the cure is good for, and what not
+    good_for: Section | None = None  # what the fix is good for, and what not
     surprises: list[Line] = []
     more: list[Section] = []  # what the runs show beyond the task
     bonus: Bonus

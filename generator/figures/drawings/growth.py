@@ -93,7 +93,7 @@ def _keys(
 
 
 def _scale(values: Sequence[float], start: float, end: float, axes: Axes) -> Scale:
-    """From nought, or over the powers that the values span."""
+    """From zero, or over the powers that the values span."""
     if axes.is_logarithmic:
         low, high = min(values) / ROOM_OF_POWERS, max(values) * ROOM_OF_POWERS
         return Scale(low, high, start, end, is_logarithmic=True)

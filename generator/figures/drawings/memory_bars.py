@@ -28,7 +28,7 @@ class Bar:
     size: float
     words: str
     tone: Tone
-    limit: float | None = None  # the dashed line it is held against
+    limit: float | None = None  # the dashed line
     say: str = ""  # the row in words
     opens: str = ""  # the number of its value among the page's sources
 
@@ -89,7 +89,7 @@ def _rows(bars: Sequence[Bar], layout: Layout) -> list[_Row]:
 
 
 def _scale(bars: Sequence[Bar], layout: Layout, least_top: float) -> Scale:
-    """From nought to the largest size or limit, with room for the words at both ends of a bar."""
+    """From zero to the largest size or limit, with room for the words at both ends of a bar."""
     largest = max(value for bar in bars for value in (bar.size, bar.limit or 0))
     top = max(largest, least_top) * 1.02 or 1
     if layout.labels_above:

@@ -38,7 +38,7 @@ class Panel:
     title: str
     lanes: tuple[Lane, ...]
     travels: tuple[str, ...]
-    is_chain: bool = False  # ranks take turns, each on what the one before hands over
+    is_chain: bool = False  # ranks take turns, each on what it receives from the one before
 
 
 def in_words(panel: Panel) -> str:

@@ -59,7 +59,7 @@ def spreads(rows: Sequence[Spread], unit: str, layout: Layout) -> Drawing:
 
 
 def _scale(rows: Sequence[Spread], top: float, layout: Layout) -> Scale:
-    """From nought to `top`, with room for the words beside a row."""
+    """From zero to `top`, with room for the words beside a row."""
     if layout.labels_above:
         return Scale(0, top, DOT, layout.width - DOT)
     left = max(text_width(row.label) for row in rows) + GAP

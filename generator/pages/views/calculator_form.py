@@ -39,7 +39,7 @@ class Field:
         size: how much one of the field is, in what formulas calculate with.
         start, low, high: as the field holds them.
         step: what the slider moves by: `whole` numbers, `powers`, both, or as it comes.
-        covered: the least and the most in the runs that formulas were held against.
+        covered: the least and the most in the runs that formulas were compared with.
     """
 
     name: str
@@ -70,8 +70,8 @@ class OutputOnPage:
     Attributes:
         formula: as the author wrote it, laws written out, in printed signs.
         postfix: the formula as the script reads it.
-        at_start: what it comes to before anyone has changed an input.
-        checks: on every run that it was held against; `worst` is the one furthest off.
+        at_start: its value before anyone has changed an input.
+        checks: on every run that it was compared with; `worst` is the one furthest off.
         within: how far off the build lets it be, where the book was written.
     """
 
@@ -95,7 +95,7 @@ class CalculatorOnPage:
 
 
 def calculator(written: Calculator, folio: Folio) -> CalculatorOnPage:
-    """The calculator of a lesson, held against this book's runs."""
+    """The calculator of a lesson, compared with this book's runs."""
     inputs = calculators.start(written, folio.evidence)
     fields = [_field(one, inputs.get(one.name), written, folio) for one in written.inputs]
     return CalculatorOnPage(

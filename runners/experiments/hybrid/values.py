@@ -1,4 +1,4 @@
-"""What parameters start with: the same values, whoever holds which part of them."""
+"""What parameters start with: the same values, whichever rank holds which part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unfilled(rank: Rank[Settings]) -> Transformer:
 
 
 def _value(rank: Rank[Settings], place: int, name: str, shape: Iterable[int]) -> Tensor:
-    """What one parameter starts with, whole: the same on every rank, whoever holds which part."""
+    """What one parameter starts with, whole: the same, whichever rank holds which part."""
     source = torch.Generator().manual_seed(1000 * rank.seed + place)
     if "norm" in name:
         return torch.ones(*shape) if name.endswith("weight") else torch.zeros(*shape)

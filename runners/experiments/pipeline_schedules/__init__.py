@@ -1,4 +1,4 @@
-"""Schedules of a pipeline: how long its ranks stand idle, and how many activations they keep.
+"""Schedules of a pipeline: how long its ranks are idle, and how many activations they keep.
 
 A stack of equal layers over four ranks, trained on the same batch under every schedule: the whole
 batch at once, GPipe, 1F1B, interleaved 1F1B and zero bubble. Each stage counts what it holds; the

@@ -54,7 +54,7 @@ def interleaved(rank: Rank[Settings]) -> None:
 
 
 def zero_bubble(rank: Rank[Settings]) -> None:
-    """Interleaved, and the gradients of parameters wait until a rank would stand idle."""
+    """Interleaved, and the gradients of parameters wait until a rank would be idle."""
     _train(rank, ScheduleInterleavedZeroBubble, _in_a_row)
 
 
