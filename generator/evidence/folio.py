@@ -29,7 +29,7 @@ from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
 _JOINTS = re.compile(r"(?<=/)|(?<=\.)(?!py$)")  # of a name such as `experiment.run`, of a path
-WHOLE = 32  # letters of a part that fit into a line of a phone
+WHOLE = 36  # letters of a part that fit into a line of a phone
 
 
 @lru_cache(maxsize=1)
