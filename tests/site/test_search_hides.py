@@ -63,9 +63,10 @@ def hidden_in(path: Path) -> Iterator[str]:
 
 
 def sentences_of(blocks: Iterable[str]) -> Iterator[str]:
+    """The sentences of blocks; the name of a run, which is one word, answers nothing."""
     for block in blocks:
         for sentence in re.split(r"(?<=[.?!])\s+", block):
-            if len(sentence) >= LONG:
+            if len(sentence) >= LONG and " " in sentence:
                 yield sentence
 
 
