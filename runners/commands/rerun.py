@@ -112,7 +112,9 @@ def _waiting(wanted: Sequence[str], done: Reran) -> list[_Waiting]:
     known = read_reruns(done.where)
     traces = [read(p) for name in wanted if (p := done.where / f"{name}.json").exists()]
     if not traces:
-        raise RerunError("this machine has no measurement to repeat; `python -m runners run` makes one")
+        raise RerunError(
+            "this machine has no measurement to repeat; `python -m runners run` makes one"
+        )
     found = []
     for trace in traces:
         if reason := staleness(trace):
