@@ -131,7 +131,7 @@ class Figure(Written):
     placement: which rank holds which layer of each of `runs`.
     step_times: step time of `runs` as median and quartiles.
     mental_model, under_the_hood: the two diagrams of a Deep page, drawn from `runs`.
-    growth: what `growth` describes; its runs stand there.
+    growth: what `growth` describes; its runs are named there.
     play: a figure that readers operate, over all states that `runs` have; `play` describes it.
     """
 
@@ -168,7 +168,7 @@ class Listing(Written):
 
 
 class CodeNote(Written):
-    """A line of a listing, written as it stands there without its indent, and what it does."""
+    """A line of a listing, without its indent, and what it does."""
 
     code: str
     says: Line

@@ -185,7 +185,7 @@ class Match(_Item):
 class Predict(_Item):
     """A number to commit to before it is revealed, on a slider or in a field; not graded.
 
-    Whoever lies within `close` was close. `low` and `high` bound the slider; they say so in no
+    A guess within `close` was close. `low` and `high` bound the slider; they say so in no
     number that the answer could be read from.
     """
 

@@ -30,7 +30,7 @@ NOT_ALL = "not all were measured"
 
 @dataclass(frozen=True)
 class Chosen:
-    """One choice: which run was expected to be best, and what came of it.
+    """One choice: which run was expected to be best, and the outcome.
 
     Attributes:
         forecast: the question, the runs, and the one expected to be best.

@@ -49,7 +49,7 @@ def _present(found: Evaluation) -> Value | None:
 
 
 def not_a_number(claim: Claim, evidence: Evidence) -> str | None:
-    """Why a claim cannot stand beside its measurement as a number, or None."""
+    """Why a claim has no number to print with its measurement, or None."""
     if claim.quantifier:
         outcome = evidence.outcome(claim.id)
         shown = (outcome.predicted, outcome.observed)

@@ -71,7 +71,7 @@ class PageText:
         return self._link(value, self.sources.number(value), self.sources.place(value))
 
     def shown_alike(self, value: Value, name: str, says: str) -> Markup:
-        """A computed value that stands beside its inputs; all of one name share a formula."""
+        """A computed value that is shown with its inputs; all of one name share a formula."""
         return self._link(value, self.sources.shared(name, says), f"#{FORMULAS}")
 
     def recorded(self, value: Value, name: str, says: str, place: str) -> Markup:

@@ -2,7 +2,7 @@
 
 In: both sides of a claim. Out: the pairs of elements that its relation compares, one value for each
 side that a page can print, and what the elements are: ranks, pairs of neighbours, steps. A single
-value stands beside each element of the other side's list.
+value is compared with each element of the other side's list.
 """
 
 from __future__ import annotations

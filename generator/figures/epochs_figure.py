@@ -12,7 +12,7 @@ FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
 
 
 def epochs(figure: Figure, folio: Folio) -> Picture:
-    """Two panels: losses and accuracies, in training and on validation rows where there are any."""
+    """Two panels: losses and accuracies, in training and in validation where there is any."""
     words = folio.ui["figure"]
     read = {path: _read(path, folio) for path in figure.runs}
     names = _names(figure, folio)

@@ -10,8 +10,8 @@ which the two runs of the law differ, its counterpart has the new one.
 
 No mapping is made where a word would become untrue: where a setting that is a word differs and the
 text does not print it; where the text spells a number that differs, or says a word by which only
-one of the two runs is called; or where a run ended otherwise. Nor is one made where what decides an
-answer would stay with a run that is replaced, or has another verdict on the run in its place.
+one of the two runs is called; or where a run ended otherwise. None is made where what decides
+an answer would stay with a run that is replaced, or has another verdict on the run in its place.
 An option in words is as true there as here only if its claims are, and if it does not say how much.
 What the item shows as further evidence (`claims:`) and stays with such a run is left out.
 `variants.py` checks the rest.

@@ -1,7 +1,7 @@
 """A number that a reader types: the unit it is asked in, and how near it has to be.
 
 In: the value asked for. Out: the unit's label as pages print it, how many base units one of it is,
-and how far off an answer may be, in base units. Whoever types what the page will print is right.
+and how far off an answer may be, in base units. What the page will print is right.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Place:
         num_local: ranks on this node.
         local: which of them, from 0.
         node: number of this node, from 0.
-        num_nodes: nodes in all.
+        num_nodes: how many nodes take part.
         host: of torchrun's store.
         port: of torchrun's store.
         has_store: torchrun itself keeps the store; else rank 0's process has to.

@@ -3,7 +3,7 @@
 An experiment that is no part of the book: `runners.experiment.find` knows it by name, nothing lists
 it. Its ranks are the launcher's own: forked, one thread each, with the allocator of timed passes.
 Each primitive is taken with one, two and four ranks busy at once, since ranks share cores, caches
-and memory; what cores too few for that cost, `crowded` tells. About half a minute in all.
+and memory; what cores too few for that cost, `crowded` tells. About half a minute.
 
     matrix_{rows}x{size}_{busy}_seconds      the three products of one linear layer's step
     elementwise_{bytes}_{busy}_seconds       a ReLU over so many bytes, and its result's memory
@@ -132,9 +132,9 @@ def _layer(rank: Rank, rows: int, size: int) -> Callable[[], object]:
 
 
 def _rectified(values: Tensor) -> Callable[[], object]:
-    """ReLUs one after another, whose results are all kept and let go together.
+    """ReLUs one after another, whose results are all kept and freed together.
 
-    So it is in training: activations are kept until backward, and memory that was let go may have
+    So it is in training: activations are kept until backward, and memory that was freed may have
     been given back to the kernel, which clears it again before the next step has it.
     """
 

@@ -1,6 +1,6 @@
 """gloo's own threads: wait until they have given back what collectives that ended had used.
 
-A collective ends for the rank before the thread that carried it out lets go of its buffers. How
+A collective ends for the rank before the thread that carried it out frees its buffers. How
 much later depends on when that thread next gets a processor, which on a busy machine takes long.
 A metered pass therefore allocates only when none of these threads has work left, so that a peak
 does not depend on what else the machine does.

@@ -92,7 +92,7 @@ class LinkMeter:
         self._num_meetings = 0
 
     def count(self) -> LinkCount | None:
-        """What has passed this rank's link, once all ranks have come and their links lie still.
+        """What has passed this rank's link, once all ranks have come and their links are idle.
 
         Every rank calls it, as often as the others. None where the rank has no link of its own.
         """
@@ -102,7 +102,7 @@ class LinkMeter:
         return passed
 
     def _meet(self) -> None:
-        """Wait until all ranks are here. Whoever hangs or dies is the launcher's to notice."""
+        """Wait until all ranks are here. A rank that hangs or dies is the launcher's to notice."""
         self._num_meetings += 1
         (self._folder / f"link{self._num_meetings}.{self._rank}").touch()
         for rank in range(self._world_size):

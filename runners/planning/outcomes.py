@@ -1,4 +1,4 @@
-"""Run what was forecast on this machine's accelerator, and write what came of it.
+"""Run what was forecast on this machine's accelerator, and write the outcomes.
 
 In: the sealed forecasts, a device, and the traces that `python -m runners run` left for this
 machine. Out: `SealedOutcomes`. Each configuration near a limit runs in a process of its own: the

@@ -202,7 +202,7 @@ class _Search:
         return self.asked
 
     def hear(self, found: Sequence[Answer]) -> None:
-        """What came of it.
+        """The outcomes.
 
         Raises:
             PlanError: it cannot be simulated, or not even one sample fits.

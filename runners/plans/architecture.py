@@ -25,7 +25,7 @@ class Architecture(Record):
         activation: with `swiglu` the first matrix is two, one of which gates the other.
         has_bias: linear layers have biases (norms of the kind `layernorm` always do).
         has_tied_embeddings: the logits use the embedding's matrix.
-        has_query_key_norm: queries and keys are normalised, head by head.
+        has_query_key_norm: queries and keys are normalized, head by head.
         num_active_experts: experts that each token passes through.
     """
 

@@ -261,7 +261,7 @@ def live(request: dict[str, Any]) -> None:
         confirm_memory(rank, experiment.strategies[plan.strategy])
     except BaseException as error:  # noqa: BLE001 whatever it was, the launcher must hear of it
         rank.note_held(error)
-        # The limit first: the record must not be refused as the training was.
+        # The limit first: the record must not run out of memory as the training did.
         _lift_limit(rank)
         rank.outcome.status, rank.outcome.failure = failure_of(error, rank)
         rank.keep_peak()

@@ -285,7 +285,7 @@ class Rank(Recorder, Generic[S]):
         self._limit = AllocatorLimit(budget_bytes, self.device).__enter__()
 
     def note_refusals(self, heap_bytes: int) -> None:
-        """Note what is held where memory is refused, from now until `lift_limit`, on CPU.
+        """Note what is held where an allocation fails, from now until `lift_limit`, on CPU.
 
         Args:
             heap_bytes: of the data segment when it was limited.

@@ -85,7 +85,7 @@ def _is_known_without_torch() -> bool:
 def _unusable() -> str | None:
     """Why torch cannot use an accelerator that is there; None where there is none, or it is hidden.
 
-    `is_available` turns each cause into a warning and False; to initialise names the cause.
+    `is_available` turns each cause into a warning and False; to initialize names the cause.
     """
     import torch
 

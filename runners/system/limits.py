@@ -85,7 +85,7 @@ def refuses_addresses(requested_bytes: int | None) -> bool:
     """Whether it was `ulimit -v` that refused memory to this process, and no budget.
 
     Args:
-        requested_bytes: what was refused; where nobody says, little.
+        requested_bytes: what could not be allocated; where nobody says, little.
     """
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     if allowed == resource.RLIM_INFINITY:

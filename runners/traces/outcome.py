@@ -1,4 +1,4 @@
-"""What one rank hands to the launcher when it ends: the raw material of a `Run`. No torch."""
+"""What one rank sends to the launcher when it ends: the raw material of a `Run`. No torch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What `prediction.json` holds: the models of what a machine's primitives promise for every run.
 
-Written before the runs it predicts; what came of it stands in their traces (`records.py`).
+Written before the runs it predicts; the outcomes are in their traces (`records.py`).
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def record(rank: Rank, text: Text) -> None:
 def frequency_loss(text: Text) -> float:
     """Loss per held-out byte of guessing each byte as often as it stands in the training text.
 
-    In nats; a byte that never stands there counts as if it stood there once.
+    In nats; a byte that never occurs there counts as if it occurred once.
     """
     seen = Counter(text.training)
     total = sum(max(1, seen[byte]) for byte in range(VOCABULARY))

@@ -17,7 +17,7 @@ class FlowStage(Written):
     stage: str
     title: Line
     note: Line
-    whole_step: bool = False  # a training step as it is: what ranks exchanged in one travels here
+    whole_step: bool = False  # a training step as it is: what ranks communicated travels here
 
 
 class DataFlow(Written):

@@ -85,7 +85,7 @@ def _are_neighbours(travel: Travel) -> bool:
 
 
 def _between(drawing: Drawing, travel: Travel, tops: Sequence[float]) -> None:
-    """An arrow from one lane to the next; what goes up stands beside what goes down."""
+    """An arrow from one lane to the next; what goes up is drawn beside what goes down."""
     assert travel.source is not None
     assert travel.destination is not None
     down = travel.destination > travel.source

@@ -105,7 +105,7 @@ def _travels(drawing: Drawing, run: Panel, top: float, y: float, layout: Layout)
 
 
 def steps(runs: Sequence[tuple[Panel, tuple[str, ...]]], layout: Layout) -> Drawing:
-    """One step from top to bottom: a column a rank, a band where all ranks exchange something."""
+    """One step from top to bottom: a column a rank, a band where all ranks communicate."""
     drawing = Drawing(layout.width)
     y = 4.0
     for run, phases in runs:

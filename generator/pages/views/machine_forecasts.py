@@ -1,6 +1,6 @@
 """The forecasts of a machine's page: predicted, measured, error, and the scores of all of them.
 
-In: a machine's folder as read. Out: rows for the tables of the template. Each forecast stands
+In: a machine's folder as read. Out: rows for the tables of the template. Each forecast is shown
 beside the floor: the error of predicting a rerun from its predecessor on the same machine.
 """
 

@@ -197,7 +197,7 @@ def _sentence(one: Observation, folio: Folio) -> Markup:
 
 
 def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]:
-    """The runs that fail, a row each: how they were refused, or what they learnt instead."""
+    """The runs that fail, a row each: how they failed, or what they learnt instead."""
     rows: list[dict[str, Markup | str]] = []
     for path in paths:
         run = folio.run(path)

@@ -39,7 +39,7 @@ class SuggestionOnPage:
 
 @dataclass(frozen=True)
 class TryOnPage:
-    """A reader's own run: what was changed, what came of it, on which machine and when."""
+    """A reader's own run: what was changed, the outcome, on which machine and when."""
 
     changed: list[Changed]
     value: str

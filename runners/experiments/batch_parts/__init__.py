@@ -1,4 +1,4 @@
-"""Parts of one batch, each with its own loss: what each part must weigh to give the batch's update.
+"""Shards of one batch, each with its own loss: what weights give the update of the whole batch.
 
 Every rank takes its own samples of a batch and the mean loss over them; only gradients travel. The
 parts are equal or not, and their gradients are weighted by samples, by ranks, or just added up.

@@ -1,7 +1,7 @@
 """DistributedDataParallel: replicas that stay equal because their gradients are averaged.
 
 Four ranks train one small classifier on a shard of the samples each. Beside it: the same training
-on a single device (the oracle), replicas that never synchronise, and features scaled shard by
+on a single device (the oracle), replicas that never synchronize, and features scaled shard by
 shard.
 
     python -m runners run ddp

@@ -52,7 +52,7 @@ def _batch(rank: Rank[StepSettings]) -> Samples:
 
 
 def _network(rank: Rank[StepSettings]) -> nn.Module:
-    """The classifier, with a normalisation behind its first layer where one is asked for."""
+    """The classifier, with a normalization behind its first layer where one is asked for."""
     settings = rank.settings
     torch.manual_seed(rank.seed)
     dtype = getattr(torch, settings.dtype)
