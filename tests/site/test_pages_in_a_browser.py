@@ -61,6 +61,7 @@ def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
 def test_every_value_of_a_page_opens_to_what_its_data_says(frozen_site, open_page):
     file = frozen_site / EXPERIMENT
     page = open_page(file)
+    page.get_by_role("checkbox", name="show everything at once").check()
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
     sources = popovers_of(file.read_text(encoding="utf-8"))
     seen = set()

@@ -409,7 +409,7 @@ def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, 
     page.goto(recall.as_uri())
     elsewhere = page.locator("[data-recall-elsewhere]")
     assert not elsewhere.is_visible()
-    page.goto(lesson.as_uri())
+    page.goto(f"{lesson.as_uri()}#item-ddp-learn-equal")  # which waits for the guess otherwise
     box = page.locator("#item-ddp-learn-equal")
     for _ in range(2):
         box.locator("input[value='0']").check()  # what averages weights, and is wrong
