@@ -17,7 +17,7 @@ _BY_TEMPLATE = {
     "guide.md.j2": 0.4,
     "home.md.j2": 0.3,
     "topics.md.j2": 0.3,
-    "topic.md.j2": 0.3,
+    "topic.md.j2": 0.2,
     "recall.md.j2": 0.1,
     "summary.md.j2": 0.1,
     "retracted.md.j2": 0.1,
