@@ -142,7 +142,9 @@ def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
         if origin.is_stale:
             stale.setdefault(origin.machine, []).append(origin.experiment)
     for machine, experiments in sorted(stale.items()):
-        names = Markup(", ").join(Markup("<code>{}</code>").format(one) for one in experiments)
+        names = Markup(", ").join(
+            Markup("<code>{}</code>").format(one) for one in dict.fromkeys(experiments)
+        )
         named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
         rows.append(Notice("", "", Markup(folio.ui["notice"]["stale"]).format(**named)))
     return [*rows, *_natures(folio), *_surprises(folio), *_broken_laws(folio)]
