@@ -30,6 +30,8 @@ from runners.traces.records import Run
 ABSENT = Markup('<span class="pb-absent">–</span>')
 _JOINTS = re.compile(r"(?<=/)|(?<=\.)(?!py$)")  # of a name such as `experiment.run`, of a path
 WHOLE = 36  # letters of a part that fit into a line of a phone
+# Settings of runs called `train` that wrap the model in DDP; others of that name do not.
+OF_DDP = frozenset({"bucket_cap_mib", "reduces_each", "reduces_each_part"})
 
 
 @lru_cache(maxsize=1)
@@ -196,6 +198,8 @@ class Folio:
             return str(self.ui["strategies"]["ddp_view"])
         if "num_forward_sums" in run.settings:  # of `tensor_parallel`, which splits no batch
             return str(self.ui["strategies"]["tensor_parallel"])
+        if run.strategy == "train" and run.settings.keys() & OF_DDP:
+            return str(self.ui["strategies"]["ddp"])
         words: dict[str, str] = self.ui["strategies"]
         axes = [
             part.partition(".")[0] for part in run.strategy.split("+")
