@@ -169,6 +169,8 @@ def bytes_in_words(number: float) -> str:
 
 def seconds_in_words(seconds: float) -> str:
     """Seconds in s, ms or µs, to three digits."""
+    if seconds < 0:  # of a clock that is behind
+        return f"−{seconds_in_words(-seconds)}"
     if seconds >= 1:
         return f"{_three_digits(seconds)} s"
     if seconds >= 1e-3:

@@ -332,7 +332,10 @@ def test_every_forecast_stands_beside_the_error_of_its_rerun(copy):
     steps(copy, "whole", 2.0, 0.1)
     asked = {"tiny_memory.whole": {"step_seconds": (2, 1, 3)}}
     forecast_run(copy, asked)
-    assert "not measured: <code>python -m runners rerun</code>" in page_of(copy)
+    assert (
+        "a second time. This command does it: <code>.venv/bin/python -m runners rerun</code>"
+        in page_of(copy)
+    )
     rerun(copy, whole=(2.0, 1.6))
     text = page_of(copy)
     runs = rendering.render(copy.load())["evidence/tiny_memory.md"]

@@ -142,7 +142,8 @@ def test_bytes_are_told_in_the_largest_unit_there_is_one_of(number: float, said:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(12.34, "12.3 s"), (0.00234, "2.34 ms"), (0.0001, "100 µs")]
+    ("seconds", "said"),
+    [(12.34, "12.3 s"), (0.00234, "2.34 ms"), (0.0001, "100 µs"), (-2.049e-05, "−20.5 µs")],
 )
 def test_seconds_are_told_in_their_unit(seconds: float, said: str) -> None:
     assert seconds_in_words(seconds) == said
