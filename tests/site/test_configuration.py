@@ -264,6 +264,7 @@ PROBES = {
     # a feature of the theme → what a page of this site has only where the feature works
     "navigation.tabs": ".pb-sections a",
     "content.action.edit": "a[rel=edit]",
+    "content.lazy": "article pre > code",
     "toc.follow": "[data-md-component=toc] a.md-nav__link",
 }
 

@@ -10,6 +10,9 @@ pytestmark = pytest.mark.browser
 
 EXPERIMENT = "topics/sharding/experiment.html"
 TRACE = "topics/averaging/trace.html"
+SCHEME = """() => [document.body.dataset.mdColorScheme,
+    ...['color-scheme', 'theme-color'].map(
+        name => document.querySelector(`[name=${name}]`).content)]"""
 TOLD = """() => Object.fromEntries([...document.querySelectorAll('.pb-source dt')].reverse().map(
     name => [name.textContent, name.nextElementSibling.textContent]))"""
 
@@ -22,10 +25,25 @@ def test_the_dark_scheme_follows_the_system(built_site, open_page):
     assert grounds == {"light": "rgb(253, 253, 251)", "dark": "rgb(21, 23, 28)"}
 
 
-def test_the_scheme_can_be_switched_by_the_reader(frozen_site, open_page):
+def test_the_scheme_can_be_switched_by_the_reader_and_stays(frozen_site, open_page):
     page = open_page(frozen_site / "index.html", color_scheme="light")
-    page.locator("label[title='Switch to the dark scheme']").click()
-    assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
+    page.locator("[title='Switch to the dark scheme']").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate(SCHEME) == ["slate", "dark", "rgb(21, 23, 28)"]
+    assert page.evaluate("document.activeElement.title") == "Switch to the light scheme"
+    page.goto((frozen_site / TRACE).as_uri())
+    assert page.evaluate(SCHEME)[0] == "slate"
+    page.emulate_media(color_scheme="dark")
+    page.locator("[title='Switch to the light scheme']").click()
+    assert page.evaluate(SCHEME) == ["default", "light", "rgb(253, 253, 251)"]
+
+
+def test_the_scheme_turns_with_the_system_until_the_reader_chooses(frozen_site, open_page):
+    page = open_page(frozen_site / "index.html", color_scheme="light")
+    page.emulate_media(color_scheme="dark")
+    page.locator("body[data-md-color-scheme=slate]").wait_for()
+    page.emulate_media(color_scheme="light")
+    page.locator("body[data-md-color-scheme=default]").wait_for()
 
 
 def test_without_scripts_answers_and_provenance_are_still_within_reach(frozen_site, open_page):

@@ -36,7 +36,7 @@ OPENED = """() => {
 SWITCHED = """scheme => {
     const body = document.body;
     if (body.dataset.mdColorScheme !== scheme)
-        document.querySelector(`input[data-md-color-scheme=${scheme}]`).click();
+        document.querySelector('[data-pb-scheme]:not([hidden])').click();
     body.getAnimations({subtree: true}).forEach(one => {
         try { one.finish() } catch { one.cancel() }
     });
