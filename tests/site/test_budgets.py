@@ -113,7 +113,7 @@ def test_a_topic_tells_a_claim_on_at_most_three_pages(readings):
     assert often == {}
 
 
-def test_no_lesson_asks_a_question_twice(readings):
+def test_a_question_is_asked_once_and_on_one_lesson(readings):
     asked = {
         page: [tag.attributes["data-item"] for tag in one.tags if "data-item" in tag.attributes]
         for page, one in readings.items()
@@ -121,6 +121,11 @@ def test_no_lesson_asks_a_question_twice(readings):
     }
     assert sum(map(len, asked.values())) > 100
     assert {page: one for page, one in asked.items() if len(one) > len(set(one))} == {}
+    pages_of = defaultdict(list)
+    for page, names in asked.items():
+        for name in names:
+            pages_of[name].append(page)
+    assert {name: found for name, found in pages_of.items() if len(found) > 1} == {}
 
 
 def _own_bytes(site: Path, page: str, reading: Reading, suffix: str) -> int:
