@@ -77,6 +77,10 @@ class Folio:
     assets: dict[str, bytes] = field(default_factory=dict)
     once: tuple[set[str], ...] = ()
 
+    def __post_init__(self) -> None:
+        """The runs whose values the text prints are used as well."""
+        self.text.runs = self.runs
+
     def section(self, caller: Callable[[], Markup]) -> Markup:
         """A stretch of a page, all of it from one machine.
 
@@ -111,6 +115,7 @@ class Folio:
             replace(self.book, traces=evidence.book.traces, machine=evidence.book.machine),
         )
         self.text, self.runs = self.text.copied(evidence), set()
+        self.text.runs = self.runs
         self.items, self.figures, self.assets = [*self.items], [*self.figures], {**self.assets}
         evidence.lacks = set()
         try:
@@ -126,6 +131,7 @@ class Folio:
     def _adopt(self, page: Folio) -> None:
         """Go on from what was printed there."""
         self.text = page.text.over(self.evidence)
+        self.text.runs = self.runs
         self.items, self.figures, self.assets = page.items, page.figures, page.assets
         for mine, had in zip(self.once, page.once, strict=True):
             mine.clear()
@@ -200,6 +206,9 @@ class Folio:
             return str(self.ui["strategies"]["tensor_parallel"])
         if run.strategy == "train" and run.settings.keys() & OF_DDP:
             return str(self.ui["strategies"]["ddp"])
+        if "averages" in run.settings:  # of `averaging`, whose other runs are DDP's
+            kind = "averaged" if run.settings["averages"] == "parameters" else "ddp"
+            return str(self.ui["strategies"][kind])
         words: dict[str, str] = self.ui["strategies"]
         axes = [
             part.partition(".")[0] for part in run.strategy.split("+")

@@ -8,6 +8,7 @@ block once, and so do values that others are computed from.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ class PageText:
         self.claims: set[str] = set()  # whose sentences the page prints
         self.told: set[str] = set()  # whose numbers the section under way has shown
         self.unmarked = ""  # the word that the page says once, of all its numbers
+        self.runs: set[str] = set()  # of the machine shown, whose values it prints
 
     def over(self, evidence: Evidence) -> PageText:
         """The same page, for a part of it that another machine's evidence fills."""
@@ -68,6 +70,7 @@ class PageText:
 
     def show(self, value: Value) -> Markup:
         """A value made in Python, printed with its provenance."""
+        self.runs.update(self._runs_of(value))
         return self._link(value, self.sources.number(value), self.sources.place(value))
 
     def shown_alike(self, value: Value, name: str, says: str) -> Markup:
@@ -83,6 +86,14 @@ class PageText:
         shown = "" if mark == self.unmarked else mark
         css, text = _look(str(value), value.kind, shown, bool(value.absent))
         return Markup(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
+
+    def _runs_of(self, value: Value) -> Iterator[str]:
+        """The runs of the machine shown that a value was read from or computed from."""
+        for origin in (leaf.origin for leaf in value.leaves):
+            if origin and origin.experiment and origin.run:
+                shown = self._evidence.book.traces.get(origin.experiment)
+                if shown and origin.machine == ("" if shown.is_plan else shown.machine.name):
+                    yield f"{origin.experiment}.{origin.run}"
 
     @property
     def has_crowded(self) -> bool:

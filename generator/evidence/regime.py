@@ -59,8 +59,8 @@ def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) 
 def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> Iterator[str]:
     kinds: dict[tuple[str, int, bool], str] = {}
     for name, run in runs.items():
-        kinds.setdefault((run.strategy, _num_ranks(run), is_crowded(run)), name)
-    yield _joined(f"{strategy(runs[one])} {_ranks(one, runs[one])}" for one in kinds.values())
+        kinds.setdefault((strategy(run), _num_ranks(run), is_crowded(run)), name)
+    yield _joined(f"{kind[0]} {_ranks(one, runs[one])}" for kind, one in kinds.items())
     places = {run.device for run in runs.values() if run.world_size > 1}
     yield _joined(
         _where(run) for run in runs.values() if run.world_size > 1 or run.device not in places

@@ -200,6 +200,17 @@ def test_the_foot_says_which_runs_which_machine_when_which_torch_and_how_to_repe
         assert told in foot
 
 
+def test_the_foot_names_the_run_that_an_observation_in_the_text_was_read_from(copy, rendered):
+    assert "tiny_training" not in rendered[DEEP].split('class="pb-foot"')[1]
+    copy.edit(
+        "topics/sharding/deep.yml",
+        "what: Each rank holds some layers",
+        "what: It is {{ observed('averaging-is-equal') }}. Each rank holds some layers",
+    )
+    foot = rendering.render(copy.load())[DEEP].split('class="pb-foot"')[1]
+    assert "Runs: <code>averaged</code></p>" in foot
+
+
 def test_every_element_of_an_experiment_stands_on_its_page_in_order(rendered):
     headings = re.findall(r"^#{1,3} (.*)$", rendered[EXPERIMENT], re.MULTILINE)
     assert [re.sub(r"&#\d+;|<[^>]+>", "", heading) for heading in headings] == [

@@ -39,6 +39,14 @@ def test_a_regime_is_read_off_the_runs_and_the_file(book):
     )
 
 
+def test_runs_of_one_strategy_that_readers_know_by_two_names_are_both_named(book):
+    runs = {one: book.run(one) for one in (AVERAGED, "tiny_training.drifting")}
+    runs = {name: run.model_copy(update={"strategy": "train"}) for name, run in runs.items()}
+    names = {id(run): name.partition(".")[2] for name, run in runs.items()}
+    found = line(book.claims["averaging-is-equal"], runs, lambda run: names[id(run)])
+    assert found.startswith("averaged over two ranks and drifting over two ranks; ")
+
+
 def test_a_regime_says_where_ranks_outnumber_cores(crowded):
     assert "ddp over two ranks, more than cores;" in regime(crowded.load(), "averaging-is-slower")
 
