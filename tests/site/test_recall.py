@@ -429,3 +429,19 @@ def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, 
     page.goto(recall.as_uri())
     assert _said(page).startswith("Nothing is due.")
     assert not elsewhere.is_visible()
+
+
+def test_home_asks_again_what_is_due_and_shows_its_answer_otherwise(built_site, open_page):
+    page = open_page("about:blank", timezone_id="Europe/Vienna")
+    page.clock.install(time=EVENING)
+    page.goto((built_site / "index.html").as_uri())
+    box, due = page.locator(".pb-question"), page.locator("[data-queue]")
+    again, answer = box.get_by_role("button", name="Answer again"), page.locator(".pb-reveal")
+    right = box.locator(".pb-answers [data-verdict=right]").get_attribute("data-position")
+    box.locator(f"input[value='{right}']").first.check()
+    box.get_by_role("button", name="Check", exact=True).click()
+    for days, is_due in ((0, False), (400, True)):
+        page.clock.set_fixed_time(datetime.fromisoformat(EVENING) + timedelta(days=days))
+        page.reload()
+        assert due.is_visible() == is_due
+        assert again.is_visible() == answer.is_visible() == (not is_due)

@@ -224,8 +224,10 @@
     restore() {
       const before = store.of(this.id, this.digests);
       if (!before && store.get(this.id)) this.status.textContent = words.changed;
-      // A link from Recall leads to a question that is due: it is asked again.
-      const isAgain = before && location.hash === `#item-${this.id}` && book.isDueNow(this.id, before);
+      // Where a link from Recall leads to it, or beside the line that says how much is due, a question
+      // that is due is asked again.
+      const isAsked = location.hash === `#item-${this.id}` || document.querySelector("[data-queue]");
+      const isAgain = before && isAsked && book.isDueNow(this.id, before);
       const own = before && before.done && !isAgain ? before.attempts.filter((one) => !one.variant) : [];
       if (own.length) {
         const { answer } = own[own.length - 1];
