@@ -23,14 +23,14 @@ class Term(Written):
         term: as its entry is headed; lessons that use it link the entry.
         also: other spellings that lessons use, such as plurals and abbreviations; linked as well.
         definition: what it means.
-        run: the run that shows it.
+        run: the run that shows it; none where no run of the book can.
     """
 
     id: Id
     term: Word
     also: list[Word] = []
     definition: Prose
-    run: RunPath
+    run: RunPath | None = None
 
     @property
     def spellings(self) -> tuple[str, ...]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 from markupsafe import Markup
 
 from generator.content.errors import ContentErrors
@@ -123,3 +126,24 @@ def test_a_term_that_no_lesson_uses_is_refused(copy):
     copy.append(FILE, entry(id="bubble", term="bubble"))
     with pytest.raises(ContentErrors, match="no lesson uses 'bubble'; delete the term, or use it"):
         rendering.render(copy.load())
+
+
+def test_a_term_that_no_run_can_show_names_none(copy):
+    copy.append(FILE, entry(id="averaging", term="averaging").rsplit("    run:", 1)[0])
+    page = rendering.render(copy.load())["glossary.md"]
+    assert "Shown by" not in page.split('id="term-averaging"')[1].split("</dd>")[0]
+
+
+def test_a_collective_of_the_glossary_names_a_run_that_recorded_it():
+    content = Path(__file__).parents[2] / "content"
+    terms = yaml.safe_load((content / "glossary.yml").read_text(encoding="utf-8"))["terms"]
+    names = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
+    found = 0
+    for one in terms:
+        for operation in names & {one["id"].replace("-", "_")}:
+            experiment, run = one["run"].split(".")
+            trace = content / "traces" / "reference-cpu-2c" / f"{experiment}.json"
+            ranks = json.loads(trace.read_text(encoding="utf-8"))["runs"][run]["ranks"]
+            assert operation in {call["operation"] for call in ranks[0]["collectives"]}
+            found += 1
+    assert found == len(names)
