@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -204,3 +204,33 @@ def test_a_page_loads_the_scripts_that_its_markup_asks_for_and_no_other(readings
         assert "proofbook" not in own[1:], page
         num_with_items += wanted["quiz"]
     assert 0 < num_with_items < len(readings)
+
+
+def test_a_worked_answer_to_a_question_for_a_number_gives_the_number(built_site):
+    """Where a reader has everything shown, it stands beside a question that still waits."""
+    asked = 0
+    for path in sorted(built_site.glob("topics/*/challenge.html")):
+        reading = read(path)
+        forms = [tag.attributes for tag in reading.tags if "data-kind" in tag.attributes]
+        kinds = {form["data-item"]: form["data-kind"] for form in forms}
+        said: dict[str, str] = defaultdict(str)
+        worked: dict[str, str] = defaultdict(str)
+        for text, within in reading.texts:
+            held = {name: value for tag in within for name, value in tag.attributes.items()}
+            item = next((one for one in kinds if f"item-{one}" in _ids(within)), "")
+            if "data-after" in held:
+                worked[held["data-after"]] += text
+            elif held.get("data-verdict") == "right" and "pb-said" in _classes(within):
+                said[item] += text
+        for item in (one for one, kind in kinds.items() if kind in ("number", "complete")):
+            assert said[item].strip(" .") in worked[item], item
+            asked += bool(said[item])
+    assert asked > 5
+
+
+def _ids(within: tuple[Tag, ...]) -> set[str]:
+    return {tag.attributes.get("id", "") for tag in within}
+
+
+def _classes(within: tuple[Tag, ...]) -> set[str]:
+    return {name for tag in within for name in tag.classes}
