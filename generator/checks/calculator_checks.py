@@ -61,12 +61,29 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
             yield document.error((*path, "formula"), message, offset=offset)
         if not lost:
             yield from _of_output(evidence, document, path, output, calculator)
+    yield from _limits(document, calculator)
     yield from _unreadable(evidence, document, calculator)
     for position, one in enumerate(calculator.inputs):
         yield from _of_input(evidence, document, ("calculator", "inputs", position), one)
         if one.name not in used and len(used) > 0:
             message = f"no formula uses the input {one.name!r}"
             yield document.error(("calculator", "inputs", position, "name"), message)
+
+
+def _limits(document: Document[Any], calculator: Calculator) -> Iterator[ContentError]:
+    """Limits that are no formulas, or name what is no other input."""
+    for position, one in enumerate(calculator.inputs):
+        path = ("calculator", "inputs", position, "at_most")
+        try:
+            names = parsed(one.at_most).names if one.at_most else ()
+        except FormulaError as error:
+            yield document.error(path, str(error), offset=error.offset)
+            continue
+        others = {other.name for other in calculator.inputs} - {one.name}
+        for name in names:
+            if name not in others:
+                message = f"no other input is named {name!r}{nearest(name, others)}"
+                yield document.error(path, message)
 
 
 def _unreadable(

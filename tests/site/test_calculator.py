@@ -55,6 +55,7 @@ def test_random_inputs_come_to_what_the_formulas_in_python_give(page, outputs):
     assert set(sizes) == {"model_bytes", "copies", "compute_seconds", "bandwidth"}
     for _ in range(NUM_DRAWS):
         typed = {name: f"{draw.uniform(1, 9):.3g}e{draw.randint(-3, 5)}" for name in sizes}
+        typed["copies"] = str(draw.randint(1, 9))  # a count
         for name, text in typed.items():
             page.locator(f"[name={name}][type=number]").fill(text)
         inputs = {name: float(text) * sizes[name] for name, text in typed.items()}
@@ -148,3 +149,46 @@ def test_what_no_training_could_have_is_said_and_comes_to_nothing(page):
         assert (field.get_attribute("aria-invalid") == "true") == is_out
         values = page.locator("[data-calculator] output").evaluate_all(outputs_of)
         assert ("–" in values) == is_out
+
+
+def test_a_count_is_a_whole_number_and_no_part_is_larger_than_its_whole(built_site, open_page):
+    page = open_page(built_site / "topics/sharding/cost.html")
+    page.get_by_role("checkbox", name="show everything at once").check()
+    whole = page.locator("[name=parameters][type=number]").input_value()
+    for name, typed, words in (
+        ("ranks", "2.5", "a whole number"),
+        ("unit", str(2 * float(whole)), "at most"),
+        ("unit", str(float(whole) / 2), ""),
+        ("next", whole, "at most"),
+    ):
+        field = page.locator(f"[name={name}][type=number]")
+        before = field.input_value()
+        field.fill(typed)
+        said = page.locator(".pb-field", has=field).locator("[role=status]").inner_text()
+        assert words in said, (name, typed)
+        assert (_shown(page, "peak")[0] == "–") == bool(words)
+        field.fill(before)
+
+
+def test_a_value_that_no_run_had_keeps_its_result_and_says_so(built_site, open_page):
+    page = open_page(built_site / "topics/sharding/cost.html")
+    page.get_by_role("checkbox", name="show everything at once").check()
+    field = page.locator("[name=ranks][type=number]")
+    said = page.locator(".pb-field", has=field).locator("[role=status]")
+    covered = [float(end) for end in str(field.get_attribute("data-covered")).split()]
+    for ranks in (*covered, covered[1] + 1):
+        field.fill(str(ranks))
+        assert ("No run had this value" in said.inner_text()) == (ranks not in covered)
+        assert field.get_attribute("aria-invalid") == "false"
+        assert _shown(page, "peak")[0] != "–"
+
+
+def test_at_the_start_nothing_is_wrong_and_each_count_has_its_unit(built_site, open_page):
+    for path in sorted(built_site.glob("topics/*/cost.html")):
+        page = open_page(path)
+        fields = page.locator(".pb-field").all()
+        assert fields
+        for field in fields:
+            assert field.locator("[role=status]").text_content() == "", path
+            assert field.locator(".pb-field-set .pb-label").text_content(), path
+        page.close()

@@ -70,11 +70,15 @@ class CalculatorInput(Written):
 
     Attributes:
         on_run: what it is on a run that formulas are compared with: `run.model.num_parameters`.
+        unit: what a count counts, beside its field: `ranks`.
+        at_most: what the other inputs allow, a formula over them: `parameters`.
     """
 
     name: Name
     label: Line
     quantity: Quantity
+    unit: Line | None = None
+    at_most: Formula | None = None
     start: Expression
     low: int | float | Expression
     high: int | float | Expression

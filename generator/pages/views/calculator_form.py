@@ -39,7 +39,10 @@ class Field:
         size: how much one of the field is, in what formulas calculate with.
         start, low, high: as the field holds them.
         step: what the slider moves by: `whole` numbers, `powers`, both, or as it comes.
-        covered: the least and the most in the runs that formulas were compared with.
+        is_whole: whether only whole numbers of it exist.
+        most: what the other fields allow, as the script reads formulas; or empty.
+        covered: the least and the most in the runs that formulas were compared with, as printed.
+        range: the same two, as the script reads them.
     """
 
     name: str
@@ -50,7 +53,10 @@ class Field:
     low: str
     high: str
     step: str
+    is_whole: bool
+    most: str
     covered: tuple[Markup, Markup] | None
+    range: str
 
 
 @dataclass(frozen=True)
@@ -116,13 +122,16 @@ def _field(
     return Field(
         name=one.name,
         label=folio.line(one.label),
-        unit=unit,
+        unit=" ".join(filter(None, (unit, one.unit))),
         size=_typed(size),
         start=_typed(float(numeric(start)) / size),
         low=_typed(ends[0] / size),
         high=_typed(ends[1] / size),
         step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
+        is_whole=one.quantity == "count",
+        most=calculators.parsed(one.at_most).postfix if one.at_most else "",
         covered=(folio.show(covered[0]), folio.show(covered[1])) if covered else None,
+        range=" ".join(str(float(numeric(end))) for end in covered or ()),
     )
 
 

@@ -45,17 +45,39 @@
       + (scale[1] === "%" ? "" : "\u00a0") + scale[1]).trim();
   }
 
+  // Whether two numbers differ by more than a field's rounding of its start.
+  var isApart = (number, other, by = 1e-5) => Math.abs(number - other) > by * Math.abs(other);
+
   document.querySelectorAll("[data-calculator] form").forEach((form) => {
     var fields = form.querySelectorAll("[type=number]");
+    var said = JSON.parse(form.dataset.said);
+
+    // What is wrong with a number; `most` is what the other fields allow.
+    function wrong(field, number, most) {
+      if (number < 0 || (number === 0 && field.min > 0)) return field.min > 0 ? "zero" : "negative";
+      if ("isWhole" in field.dataset && isApart(number, Math.round(number), 1e-9)) return "whole";
+      return number > most && isApart(number, most) ? "most" : "";
+    }
 
     function calculate() {
+      var typed = {};
       var inputs = {};
       fields.forEach((field) => {
-        var isOut = field.value < 0 || Boolean(field.value && !+field.value && field.min > 0);
-        inputs[field.name] = field.value && !isOut ? field.value * field.dataset.size : NaN;
-        field.setAttribute("aria-invalid", isOut);
-        field.closest(".pb-field").querySelector("[role=status]").textContent = isOut
-          ? form.dataset.range : "";
+        typed[field.name] = field.value ? field.value * field.dataset.size : NaN;
+      });
+      fields.forEach((field) => {
+        var { most, covered, size } = field.dataset;
+        var number = typed[field.name];
+        var limit = most ? worked(most, typed) : Infinity;
+        var fault = wrong(field, number, limit);
+        var isBeyond = (covered || "").split(" ").some((end, at) =>
+          isApart(number, end) && (at ? number > end : number < end));
+        var status = field.closest(".pb-field").querySelector("[role=status]");
+        inputs[field.name] = fault ? NaN : number;
+        field.setAttribute("aria-invalid", Boolean(fault));
+        status.className = fault ? "pb-wrong" : "";
+        status.textContent = (said[fault || (isBeyond && "beyond")] || "").replace("{most}", () =>
+          `${written(limit / size, true)} ${(field.nextElementSibling || {}).textContent || ""}`.trim());
       });
       form.querySelectorAll("output").forEach((output) => {
         output.dataset.number = worked(output.dataset.formula, inputs);
