@@ -49,7 +49,10 @@ def problem(book: Book, name: str) -> str | None:
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every program of a file of retractions that cannot stand."""
+    said = {one.program for one in evidence.book.retractions.values() if one.uses}
     for position, one in enumerate(document.model.retractions):
         found = problem(evidence.book, one.program) if one.program else None
+        if one.program and not found and one.program not in said:
+            found = f"say under `uses:` which model {path_of(one.program)} has"
         if found:
             yield document.error(("retractions", position, "program"), found)

@@ -280,6 +280,7 @@ class Retraction(Written):
             the home page names.
         program: a file of `content/retracted/`, short enough to be read at a glance, which a run
             of the experiment `repeats` executes.
+        uses: the model of that program, or what stands in for one; said once for each program.
         former: ids of sentences that this one replaces, whose links lead here.
     """
 
@@ -294,6 +295,7 @@ class Retraction(Written):
     correction: Prose
     stakes: Line | None = None
     program: Name | None = None
+    uses: Line | None = None
     former: list[Id] = []
 
 

@@ -35,7 +35,7 @@ def repeated(copy):
 def name_program(copy, name):
     text = (copy.content / "retracted.yml").read_text()
     (copy.content / "retracted.yml").write_text(
-        text.replace("    claim: ", f"    program: {name}\n    claim: ", 1)
+        text.replace("    claim: ", f"    program: {name}\n    uses: one layer\n    claim: ", 1)
     )
 
 
@@ -47,10 +47,16 @@ def sections(copy):
 def test_a_program_stands_with_its_text_its_output_and_the_command_that_repeats_it(repeated):
     section = sections(repeated)[0]
     assert "<details" in section
+    assert "does not repeat this measurement; it uses one layer." in section
     assert "<code>torchrun --nproc-per-node 2 content/retracted/shown.py</code>" in section
     assert "what &lt;it&gt; showed" in section.split("pb-printed")[1]
     assert "evidence/repeats.html#run-repeats-shown" in section
     assert 'id="run-repeats-shown"' in rendering.render(repeated.load())["evidence/repeats.md"]
+
+
+def test_a_program_whose_model_nobody_names_is_refused(repeated):
+    repeated.edit("retracted.yml", "    uses: one layer\n", "")
+    assert "say under `uses:` which model content/retracted/shown.py has" in str(repeated.errors())
 
 
 def test_a_program_that_serves_two_sentences_stands_once(repeated):

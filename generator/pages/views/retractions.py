@@ -46,6 +46,7 @@ class ProgramOnPage:
     status: str
     printed: str
     machine: str
+    uses: Markup
     first: str | None  # the sentence beside which the same program stands already
 
 
@@ -125,7 +126,8 @@ def _parts(first: Standing, other: Standing) -> bool:
 
 def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
     path = repeats.path_of(name)
-    first = next(other.id for other in folio.book.retractions.values() if other.program == name)
+    first = next(other for other in folio.book.retractions.values() if other.program == name)
+    assert first.uses is not None, name  # `repeats.mistakes` has looked
     run = folio.run(f"{repeats.EXPERIMENT}.{name}")
     assert run is not None, name  # `repeats.problem` has looked
     shown = folio.book.traces[repeats.EXPERIMENT]
@@ -139,5 +141,6 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
         status=folio.ui["statuses"][run.status],
         printed="\n".join(said),
         machine=shown.machine.name,
-        first=first if first != one.id else None,
+        uses=folio.line(first.uses),
+        first=first.id if first.id != one.id else None,
     )
