@@ -54,7 +54,8 @@
       ),
     get: (id) => {
       const found = tried(() => JSON.parse(localStorage.getItem(PREFIX + id)), null);
-      return unkept.get(id) || (store.isSound(found) ? found : null);
+      // Most have none: asking `isSound` of nothing throws, and a hundred times that is felt.
+      return unkept.get(id) || (found && store.isSound(found) ? found : null);
     },
     // The record of an item, if it answers the question of one of these digests.
     of: (id, digests) => {
