@@ -65,6 +65,13 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
     return _stepped(controls, shown, play, folio)
 
 
+def first_alone(figure: Figure, folio: Folio) -> Figure:
+    """The figure with the runs of its first state only, for a page that offers no choice."""
+    _, found = states(figure, folio) if figure.play else ([], [])
+    drawn = {one.path for one in found[0].runs} if found else figure.runs
+    return figure.model_copy(update={"runs": [path for path in figure.runs if path in drawn]})
+
+
 def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     """The option of a control that a run stands for, as readers see it; empty for none."""
     if control.reads is None:

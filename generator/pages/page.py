@@ -23,6 +23,7 @@ from generator.content import handwritten
 from generator.content.book import Book, Topic
 from generator.content.exhibit import Figure
 from generator.content.lesson import Mode
+from generator.evidence import play_states
 from generator.evidence.claim_topics import Lesson
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
@@ -96,13 +97,24 @@ def environment() -> Environment:
     made.filters["plain"] = plain
     made.filters["breakable"] = breakable
     made.filters["moment"] = moment
+    made.filters["coded"] = coded
     made.globals["ui"] = interface_words()
     return made
 
 
+def coded(reason: str) -> Markup:
+    """Why a run was skipped, with what stands between backticks as code."""
+    parts = reason.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if position % 2 else part
+        for position, part in enumerate(parts)
+    )
+
+
 def moment(recorded: str) -> str:
-    """A time of the ISO form as people read it: `2026-11-21 20:16:39 UTC`."""
-    return f"{datetime.fromisoformat(recorded).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    """A time of the ISO form as people read it: `21 November 2026, 20:16:39 UTC`."""
+    when = datetime.fromisoformat(recorded).astimezone(UTC)
+    return f"{when.day} {when:%B %Y, %H:%M:%S} UTC"
 
 
 @dataclass(frozen=True)
@@ -246,7 +258,7 @@ def _tools(
     return {
         "one_machine": folio.section,
         "figure": lambda name: figures.draw(drawn[name], folio),
-        "drawn": lambda figure: figures.draw(figure, folio),
+        "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
         "in_short": lambda name: question.in_short(items[name], folio),
         "variants": lambda name, kind: question.variants(items[name], folio, kind),
         "question": lambda name, kind: question.question(items[name], folio, kind),

@@ -16,7 +16,7 @@ from generator.content.book import load
 from generator.content.exhibit import Figure
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.play_states import faults, states
+from generator.evidence.play_states import faults, first_alone, states
 from generator.evidence.provenance import PageText
 from generator.figures import schedule_rule
 from generator.figures.drawing import NARROW, WIDE
@@ -145,6 +145,25 @@ def test_a_figure_without_a_control_or_with_half_a_view_is_refused(changes):
 def unpacked(script):
     packed = re.fullmatch(r'proofbook\.play\("[a-z0-9-]+","(.*)"\);\n', script.decode())[1]
     return json.loads(zlib.decompress(base64.b64decode(packed), -15))
+
+
+def test_a_figure_drawn_alone_has_the_runs_and_the_axis_of_its_first_state(played, folio):
+    for figure in played.values():
+        _, found = states(figure, folio)
+        alone = first_alone(figure, folio)
+        assert set(alone.runs) == {one.path for one in found[0].runs} & set(figure.runs)
+    schedule = first_alone(played["pipeline-parallelism", "schedule"], folio)
+    (run,) = schedule.runs
+    run = recorded(run)
+    rows = schedule_rule.rows(
+        run["strategy"],
+        run["world_size"],
+        run["settings"]["num_microbatches"],
+        run["settings"]["backward_ratio"],
+    )
+    ticks = re.findall(r">(\d+)</text>", str(frame.play(schedule, folio).play.drawn))
+    last = max(one.end for row in rows for one in row)
+    assert last / 2 < max(map(int, ticks)) <= last
 
 
 def test_the_script_of_a_figure_holds_every_state_and_the_page_the_first(played, folio):
