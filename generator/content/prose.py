@@ -31,6 +31,8 @@ _NESTED = re.compile(r"^(?:[ \t]{12}|(?:[ \t]*(?:[>*+-]|\d{1,2}[.)])){6})", re.M
 _IMAGE = re.compile(r"!\[")
 _FORMULA = re.compile(r" [−·×/] ")
 _JOINED = re.compile(r" (?=[/−] )|(?<= [/−]) |(?<=\d) (?=B\b)")
+_LONG = re.compile(r"[\w.=]{25,}")  # more letters than a narrow cell of a table holds
+_JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])")
 SHORT = 24  # letters of a formula that a line of a phone holds with some words beside it
 MAX_LEVEL = (
     12  # of Markdown's tokens; a list and its item are two, and it drops what is below twenty
@@ -389,13 +391,21 @@ _links: list[str] = []  # the targets that `MARKDOWN` met last
 
 
 def _code(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
-    """A code span; a formula breaks at no fraction, difference or unit, a short one nowhere."""
+    """A code span; a formula breaks at no fraction, difference or unit, a short one nowhere.
+
+    A long name breaks where its parts meet, and a part at its underscores if it is long itself.
+    """
     token = tokens[at]
     if _FORMULA.search(token.content):
         token.content = _JOINED.sub("\u00a0", token.content)
         if len(token.content) <= SHORT:
             token.attrSet("class", "pb-keep")
-    return RendererHTML.code_inline(self, tokens, at, *how)
+    return _LONG.sub(_parted, str(RendererHTML.code_inline(self, tokens, at, *how)))
+
+
+def _parted(name: re.Match[str]) -> str:
+    parts = _JOINT.split(name[0])
+    return "<wbr>".join(one.replace("_", "_<wbr>") if len(one) > SHORT else one for one in parts)
 
 
 def _markdown() -> MarkdownIt:

@@ -166,6 +166,24 @@ def test_values_pass_through_markdown_untouched():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "parted"),
+    [
+        ("TORCH_DISTRIBUTED_DEBUG=DETAIL", "TORCH_DISTRIBUTED_DEBUG=<wbr>DETAIL"),
+        ("torch.distributed.device_mesh", "torch.<wbr>distributed.<wbr>device_mesh"),
+        ("ScheduleInterleavedZeroBubble", "Schedule<wbr>Interleaved<wbr>Zero<wbr>Bubble"),
+        (
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+            "TORCH_<wbr>NCCL_<wbr>ASYNC_<wbr>ERROR_<wbr>HANDLING",
+        ),
+        ("DistributedDataParallel", "DistributedDataParallel"),
+        ("x = 1", "x = 1"),
+    ],
+)
+def test_a_long_name_in_code_breaks_where_its_parts_meet(name, parted):
+    assert prose.render(f"`{name}`", str, inline=True) == f"<code>{parted}</code>"
+
+
 @given(st.text(max_size=40))
 def test_markup_in_text_is_shown_as_text(text):
     rendered = prose.render(f"<script>{text}</script>\n\n<b onclick=x>", str, inline=False)

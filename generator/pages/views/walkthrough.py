@@ -15,6 +15,7 @@ from generator.pages.views.highlighting import highlighted
 
 # Before a name that follows a dot or a bracket, in the text and in no tag.
 _JOINT = re.compile(r"(?<=\w)([.(])(?=[A-Za-z_])(?![^<]*>)")
+_LONG = re.compile(r"[a-z_]{30,}(?![^<]*>)")  # a name that breaks at its underscores as well
 
 
 @dataclass(frozen=True)
@@ -42,4 +43,5 @@ def notes(program: Listing, written: Sequence[CodeNote], folio: Folio) -> list[N
 
 def _breakable(code: Markup) -> Markup:
     """A line of code with places where a narrow page may break it."""
-    return Markup(_JOINT.sub(r"\1<wbr>", str(code)))
+    parted = _JOINT.sub(r"\1<wbr>", str(code))
+    return Markup(_LONG.sub(lambda name: name[0].replace("_", "_<wbr>"), parted))
