@@ -403,13 +403,14 @@ def test_a_machines_page_says_where_the_constants_come_from_and_scores_them_on_o
     }  # fmt: skip
     copy.trace("constants").write_text(json.dumps(document))
     table = page_of(copy).split("scored on its own")[1].split("</table>")[0]
-    assert "2026-01-02 03:04:05 UTC" in table
+    assert "2 January 2026, 03:04:05 UTC" in table
     assert ">20<" in table.split("short by")[1].split("</strong>")[0]  # seven of ten
     assert table.count("short by") == 1
     file = copy.trace("prediction")
     document = json.loads(file.read_text()) | {"fit": "reference-frozen, 2026-01-02T03:04:05Z"}
     file.write_text(json.dumps(document))
     assert "set by hand" not in page_of(copy)
+    assert "reference-frozen, 2 January 2026, 03:04:05 UTC" in page_of(copy)
     assert "fitted on the runs of the others" in page_of(copy)
 
 
@@ -417,5 +418,5 @@ def test_a_machines_page_says_what_decides_the_order_of_forecast_and_run(copy):
     forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (1, 0, 2)}})
     told = page_of(copy).split("Where one commit holds both")[1].split("</p>")[0]
     traces = copy.load().machines["reference-frozen"].traces.values()
-    assert "2000-01-01 00:00:00 UTC" in told
+    assert "1 January 2000, 00:00:00 UTC" in told
     assert min(moment(one.recorded_at) for one in traces) in told

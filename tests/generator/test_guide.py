@@ -92,6 +92,14 @@ def test_the_page_leads_from_each_symptom_to_claims_runs_and_lessons(book):
     assert "evidence/tiny_memory.html#claim-halves-complete" in page
 
 
+def test_a_technique_quotes_its_claims_and_repeats_no_verdict_that_holds(book):
+    page = rendering.render(book)["guide.md"]
+    row = re.search(r'<tr id="technique-split">.*?</tr>', page, re.DOTALL)[0]
+    quoted = re.search(r'href="evidence/tiny_memory.html#claim-halves-complete">(.*?)</a>', row)
+    assert quoted[1] == book.claims["halves-complete"].says
+    assert "holds" not in row
+
+
 def test_a_question_with_further_ones_says_where_a_no_goes_on(copy):
     assert "If no" not in rendering.render(copy.load())["guide.md"]
     copy.edit(FILE, "                use: average\n", """                use: average

@@ -148,6 +148,15 @@ def test_a_machine_that_skipped_a_run_is_not_named_on_a_lesson_for_that(desk):
         assert "pb-other-machines" not in text, shown
 
 
+def test_a_skipped_run_names_the_command_that_measures_it_as_code(desk):
+    reason = "too heavy; `python -m runners run x --full` measures <it>"
+    desk.change_run("tiny_memory.halves", machine="desk", status="skipped", reason=reason, ranks=[])
+    pages = rendering.render(desk.load("reference-frozen"))
+    for page in ("evidence/tiny_memory.md", "machines/desk.md"):
+        code = "too heavy; <code>python -m runners run x --full</code> measures &lt;it&gt;"
+        assert code in pages[page], page
+
+
 def test_a_book_of_one_machine_compares_with_nothing(book):
     assert other_outcomes(book, judge(book, Evidence(book))) == {}
     assert not any("pb-other-machines" in text for text in rendering.render(book).values())

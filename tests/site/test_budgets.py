@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,6 +126,19 @@ def test_a_question_is_asked_once_and_on_one_lesson(readings):
         for name in names:
             pages_of[name].append(page)
     assert {name: found for name, found in pages_of.items() if len(found) > 1} == {}
+
+
+def test_no_page_shows_what_a_run_printed_twice(readings):
+    printed = {
+        page: Counter(
+            text
+            for text, within in one.texts
+            if len(text) > 60 and any("pb-printed" in tag.classes for tag in within)
+        )
+        for page, one in readings.items()
+    }
+    assert sum(map(len, printed.values())) > 20
+    assert {page for page, one in printed.items() if max(one.values(), default=0) > 1} == set()
 
 
 def _own_bytes(site: Path, page: str, reading: Reading, suffix: str) -> int:

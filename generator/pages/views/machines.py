@@ -91,7 +91,9 @@ def experiments(measured: Measured) -> list[ExperimentRow]:
             num_runs=sum(run.status != "skipped" for run in trace.runs.values()),
             surprises=tuple(one for one, run in trace.runs.items() if run.is_surprise),
             skipped=tuple(
-                (one, run.why_skipped) for one, run in trace.runs.items() if run.status == "skipped"
+                (one, run.reason or "")
+                for one, run in trace.runs.items()
+                if run.status == "skipped"
             ),
             is_stale=name in measured.stale,
         )

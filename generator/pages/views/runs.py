@@ -117,7 +117,7 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
             expected=words["statuses"][run.expected_status],
             ended=words["statuses"][run.status],
             is_surprise=run.is_surprise,
-            reason=run.why_skipped if run.status == "skipped" else None,
+            reason=run.reason if run.status == "skipped" else None,
             measured={
                 words["figure"]["peak"]: _cell(most, units.BYTES, at, trace, name, folio),
                 words["runs"]["step"]: _cell(
