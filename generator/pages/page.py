@@ -76,6 +76,7 @@ _VALUE_AND_MARK = re.compile(
 _BEFORE_A_VALUE = ("(", "[", "“", '"', "&#34;")
 
 
+_OPTION = re.compile(r"(?<= )-[\w-]+")  # of a command
 _LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
@@ -103,12 +104,13 @@ def environment() -> Environment:
 
 
 def coded(reason: str) -> Markup:
-    """Why a run was skipped, with what stands between backticks as code."""
-    parts = reason.split("`")
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if position % 2 else part
-        for position, part in enumerate(parts)
-    )
+    """Why a run was skipped, with what stands between backticks as code; no option is broken."""
+    parts = [str(escape(part)) for part in reason.split("`")]
+    parts[1::2] = [
+        "<code>" + _OPTION.sub(r'<span class="pb-keep">\g<0></span>', part) + "</code>"
+        for part in parts[1::2]
+    ]
+    return Markup("".join(parts))
 
 
 def moment(recorded: str) -> str:
