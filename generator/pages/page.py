@@ -306,6 +306,7 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "claim_index": lambda: claim_index.index(sheet.claim_groups, topics, folio),
         "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
         "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
+        "shared_sources": lambda: retractions.shared_sources(folio.book),
         "retraction": lambda one: retractions.retraction(one, topics, folio),
         "run_anchor": folio.place_of,
         "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),

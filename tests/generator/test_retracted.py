@@ -121,6 +121,18 @@ def test_a_sentence_names_the_kind_of_its_source_and_links_the_exact_one(copy):
     assert reference.where in section
 
 
+def test_the_page_says_how_many_sentences_come_from_one_source(copy):
+    assert "share a source" not in rendering.render(copy.load())["retracted.md"]
+    reference = next(iter(copy.load().references.values()))
+    path = copy.content / "retracted.yml"
+    named = f"    source: {reference.id}\n    verdict:"
+    path.write_text(path.read_text().replace("    verdict:", named))
+    num_named = path.read_text().count(named)
+    said = rendering.render(copy.load())["retracted.md"].split("share a source:")[1]
+    assert f">{num_named}</span> come from <a" in said
+    assert f'href="{reference.url}"' in said.split("</p>")[0]
+
+
 def test_a_sentence_shows_its_verdict_and_its_regime(copy):
     refuted, confirmed = sections(copy)[:2]
     assert ">false</strong>" in refuted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from markupsafe import Markup
 
 from generator.checks import repeats
 from generator.content import listed_code
+from generator.content.book import Book
 from generator.content.claim import Reference, Retraction
 from generator.evidence.folio import Folio
 from generator.pages import sifting
@@ -66,6 +68,12 @@ class RetractionOnPage:
     standings: tuple[OnMachines, ...]
     program: ProgramOnPage | None
     former: tuple[str, ...]
+
+
+def shared_sources(book: Book) -> list[tuple[Reference, int]]:
+    """The sources of more than one sentence, with how many: those of most sentences first."""
+    named = Counter(one.source for one in book.retractions.values() if one.source)
+    return [(book.references[name], num) for name, num in named.most_common() if num > 1]
 
 
 def retraction(
