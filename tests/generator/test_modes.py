@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from generator.content.errors import ContentErrors
 from generator.content.lesson import MODES
 from generator.evidence import law_sides, units, verdicts
 from generator.evidence.evaluation import Evidence
@@ -329,3 +330,35 @@ def test_a_row_of_a_worked_table_has_a_cell_for_each_column(copy):
         "content/topics/averaging/worked.yml:9:7: table: each row needs as many cells as there are "
         "columns"
     ]
+
+
+# What answers a page's first question.
+
+
+def test_a_table_of_cost_that_answers_the_first_question_waits_for_it(copy, lessons, rendered):
+    title = lessons["cost"]["tables"][0]["title"]
+    copy.edit(
+        "topics/averaging/cost.yml", f"title: {title}\n", f"title: {title}\n    waits: true\n"
+    )
+    sections = [
+        text.split(f"## {title}")[1].split("\n## ")[0]
+        for text in (rendered[COST], rendering.render(copy.load())[COST])
+    ]
+    assert ['data-after="is-it-faster"' in one for one in sections] == [False, True]
+    assert sections[1].index("data-after") < sections[1].index("<table")
+    assert sections[1].index("</table>") < sections[1].index("pb-waits")
+
+
+def test_parts_of_a_trace_that_answer_the_first_question_wait_for_it(copy):
+    commit = "commit: is-it-equal\n"
+    copy.edit("topics/averaging/trace.yml", commit, f"{commit}waits: [stages, insight]\n")
+    text = rendering.render(copy.load())["topics/averaging/trace.md"]
+    assert text.count('data-after="is-it-equal"') == 2
+    assert '<div class="pb-insight" data-after="is-it-equal">' in text
+    assert text.index('<div data-after="is-it-equal">') < text.index("data-stepper")
+
+
+def test_nothing_may_wait_where_a_page_asks_no_first_question(copy):
+    copy.edit("topics/averaging/trace.yml", "commit: is-it-equal\n", "waits: [stages]\n")
+    with pytest.raises(ContentErrors, match="waits: needs commit:"):
+        copy.load()

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.claim import Tolerance
 from generator.content.exhibit import Figure
-from generator.content.modes.section import Section
+from generator.content.modes.section import WaitingSection
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -47,13 +47,18 @@ class CostRow(Written):
 
 
 class CostTable(Naming):
-    """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows."""
+    """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows.
+
+    Attributes:
+        waits: it answers the page's first question, and is closed until a reader has answered.
+    """
 
     title: Line
     text: Prose
     rows: Annotated[list[CostRow], Field(min_length=2)]
     afterword: Prose | None = None
     claims: list[ClaimId] = []
+    waits: bool = False
 
     @property
     def backed_by(self) -> list[str]:
@@ -147,8 +152,14 @@ class CostFile(Naming):
     introduction: Prose
     commit: Id | None = None
     tables: Annotated[list[CostTable], Field(min_length=2)]
-    growth: Annotated[list[Section], Field(min_length=1)]  # each with a figure of kind growth
+    growth: Annotated[list[WaitingSection], Field(min_length=1)]  # each with a growth figure
     calculator: Calculator
     checks: list[Id] = []
     takeaway: Prose
     figures: list[Figure] = []
+
+    @model_validator(mode="after")
+    def _what_waits_has_a_question(self) -> Self:
+        if self.commit is None and any(one.waits for one in (*self.tables, *self.growth)):
+            raise ValueError("waits: needs commit:, the question whose answer it waits for")
+        return self

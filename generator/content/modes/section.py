@@ -19,3 +19,9 @@ class Section(Naming):
     program: ExplainedProgram | None = None
     claims: list[ClaimId] = []
     sources: list[Id] = []
+
+
+class WaitingSection(Section):
+    """A section that may answer the page's first question, and then waits for that answer."""
+
+    waits: bool = False

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from generator.content.exhibit import Figure
 from generator.content.modes.section import Section
@@ -60,12 +60,20 @@ class Prediction(Written):
     steps: Annotated[list[PredictionRow], Field(min_length=1)]
 
 
+Part = Literal["stages", "afterword", "prediction", "insight"]
+
+
 class TraceFile(Naming):
-    """content/topics/<topic>/trace.yml."""
+    """content/topics/<topic>/trace.yml.
+
+    Attributes:
+        waits: the parts that answer the page's first question, closed until a reader has answered.
+    """
 
     title: Line
     introduction: Prose
     commit: Id | None = None
+    waits: list[Part] = []
     data_flow: DataFlow
     training: Training
     prediction: Prediction
@@ -75,3 +83,9 @@ class TraceFile(Naming):
     key_insight: Prose
     claims: list[ClaimId] = []  # the verdict table at the end
     figures: list[Figure] = []
+
+    @model_validator(mode="after")
+    def _what_waits_has_a_question(self) -> Self:
+        if self.commit is None and self.waits:
+            raise ValueError("waits: needs commit:, the question whose answer it waits for")
+        return self
