@@ -160,6 +160,8 @@ class CostFile(Naming):
 
     @model_validator(mode="after")
     def _what_waits_has_a_question(self) -> Self:
-        if self.commit is None and any(one.waits for one in (*self.tables, *self.growth)):
+        waiting = [one.title for one in self.tables if one.waits]
+        waiting += [one.title for one in self.growth if one.waits]
+        if waiting and self.commit is None:
             raise ValueError("waits: needs commit:, the question whose answer it waits for")
         return self
