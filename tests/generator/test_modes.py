@@ -194,7 +194,7 @@ def test_a_trial_asks_then_tells_why_and_how_to_measure_it(rendered, lessons):
         order = [
             f'data-item="{item}"',
             f'<details class="pb-details pb-reveal" data-after="{item}">',
-            f'<code tabindex="0">python <span class="pb-keep">-m</span> runners try {trial["run"]}</code>',
+            f'>python <span class="pb-keep">-m</span> runners try {trial["run"]}</code>',
             f'<div data-after="{item}">',
             "pb-suggestions",
         ]
