@@ -59,6 +59,22 @@ def test_a_link_to_a_question_that_waits_opens_what_holds_it(frozen_site, open_p
     assert page.locator(".pb-waits").filter(visible=True).count()
 
 
+def test_a_link_to_a_heading_that_waits_opens_what_stands_under_it(built_site, open_page):
+    cost = built_site / "topics/ddp/cost.html"
+    page = open_page(cost)
+    waiting = page.locator("h2 + [data-after], h3 + [data-after]")
+    headings = page.locator(":is(h2, h3):has(+ [data-after])")
+    assert waiting.count() == headings.count() > 1
+    assert not waiting.filter(visible=True).count()
+    assert not any(one.bounding_box()["height"] for one in headings.all())
+    name = headings.first.get_attribute("id")
+    page.goto("about:blank")
+    page.goto(f"{cost.as_uri()}#{name}")
+    assert waiting.first.is_visible()
+    assert headings.first.bounding_box()["height"]
+    assert not waiting.last.is_visible()
+
+
 def test_without_storage_the_switch_works_for_its_page(frozen_site, open_page):
     page = open_page("about:blank")
     page.add_init_script(

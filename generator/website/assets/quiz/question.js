@@ -254,14 +254,15 @@
   }
 
   // Shows what waits for an answer: once it is there, where the reader wants to see everything, or
-  // where a link leads into it.
+  // where a link leads into it or to its heading.
   function open() {
     const aim = document.getElementById(location.hash.slice(1));
     all(document, "[data-after]").forEach((one) => {
       const form = `form[data-item="${one.dataset.after}"]`;
       const isAsked = document.querySelector(`${form}:not([data-open])`);
       const isDone = document.querySelector(`[data-done] ${form}`);
-      const waits = Boolean(isAsked) && !isDone && !store.chosen("show-all") && !one.contains(aim);
+      const isMeant = aim && (one.contains(aim) || one.previousElementSibling === aim);
+      const waits = Boolean(isAsked) && !isDone && !store.chosen("show-all") && !isMeant;
       if (waits !== one.hidden) one.open = !waits;
       one.hidden = waits;
     });
