@@ -60,9 +60,10 @@ class TermLinks:
         return line
 
     def _term(self, form: str) -> str | None:
-        """The term that is meant; none where a word has the letters of a name: zero is no ZeRO."""
+        """The term that is meant; none where a word has a name's letters: Zero bubble is no ZeRO."""
         spelled = " ".join(form.lower().split())
-        return None if form.islower() and spelled in self._names else self._ids[spelled]
+        is_a_word = form[1:] == form[1:].lower()
+        return None if is_a_word and spelled in self._names else self._ids[spelled]
 
     def _link(self, found: re.Match[str]) -> str:
         term = self._term(found[0])
