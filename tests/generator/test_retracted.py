@@ -47,7 +47,7 @@ def sections(copy):
 def test_a_program_stands_with_its_text_its_output_and_the_command_that_repeats_it(repeated):
     section = sections(repeated)[0]
     assert "<details" in section
-    assert "does not repeat this measurement; it uses one layer." in section
+    assert "does not repeat the measurement; it uses one layer." in section
     assert "<code>torchrun --nproc-per-node 2 content/retracted/shown.py</code>" in section
     assert "what &lt;it&gt; showed" in section.split("pb-printed")[1]
     assert "evidence/repeats.html#run-repeats-shown" in section

@@ -25,6 +25,7 @@ _UNITS: dict[Quantity, tuple[tuple[str, float], ...]] = {
     "bytes_per_second": tuple((f"{name}/s", size) for name, size in _BYTES),
     "share": (("%", 0.01),),
 }
+PER_PARAMETER = ("bytes", "values")  # counts of them are means, as half a byte for each parameter
 MAX_DIGITS = 6  # of a start value that is no whole number
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
 
@@ -128,7 +129,7 @@ def _field(
         low=_typed(ends[0] / size),
         high=_typed(ends[1] / size),
         step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
-        is_whole=one.quantity == "count",
+        is_whole=one.quantity == "count" and one.unit not in PER_PARAMETER,
         most=calculators.parsed(one.at_most).postfix if one.at_most else "",
         covered=(folio.show(covered[0]), folio.show(covered[1])) if covered else None,
         range=" ".join(str(float(numeric(end))) for end in covered or ()),
