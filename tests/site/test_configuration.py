@@ -264,7 +264,7 @@ PROBES = {
     # a feature of the theme → what a page of this site has only where the feature works
     "navigation.tabs": ".pb-sections a",
     "content.action.edit": "a[rel=edit]",
-    "content.lazy": "article pre > code",
+    "content.lazy": "article pre:not([id^=__code]) > code",  # made ready once it is seen
     "toc.follow": "[data-md-component=toc] a.md-nav__link",
 }
 

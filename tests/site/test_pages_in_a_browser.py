@@ -44,6 +44,27 @@ def test_the_scheme_turns_with_the_system_until_the_reader_chooses(frozen_site, 
     page.locator("body[data-md-color-scheme=slate]").wait_for()
     page.emulate_media(color_scheme="light")
     page.locator("body[data-md-color-scheme=default]").wait_for()
+    page.locator("[title='Switch to the dark scheme']").click()
+    turned = "() => new Promise(done => matchMedia('(prefers-color-scheme: dark)').onchange = done)"
+    for system in ("dark", "light"):
+        page.evaluate(f"window.turned = ({turned})(); 0")
+        page.emulate_media(color_scheme=system)
+        page.evaluate("window.turned.then(() => 0)")
+        assert page.evaluate(SCHEME)[0] == "slate"
+
+
+@pytest.mark.parametrize("kept", ["null", "7", "{", '"nosuch"'])
+def test_a_scheme_that_cannot_be_read_is_the_systems(frozen_site, open_page, kept):
+    page = open_page(frozen_site / "index.html", color_scheme="dark")
+    page.locator("[title='Switch to the light scheme']").click()
+    page.evaluate(
+        """kept => Object.keys(localStorage).filter(key => key.endsWith('pb-scheme'))
+            .forEach(key => localStorage.setItem(key, kept))""",
+        kept,
+    )
+    page.reload()
+    assert page.evaluate(SCHEME)[0] == "slate"
+    assert page.locator("[title='Switch to the light scheme']").is_visible()
 
 
 def test_without_scripts_answers_and_provenance_are_still_within_reach(frozen_site, open_page):

@@ -68,7 +68,8 @@
       fields.forEach((field) => {
         var { most, covered, size } = field.dataset;
         var number = typed[field.name];
-        var limit = most ? worked(most, typed) : Infinity;
+        // What was refused before allows anything.
+        var limit = most ? worked(most, { ...typed, ...inputs }) : Infinity;
         var fault = wrong(field, number, limit);
         var isBeyond = (covered || "").split(" ").some((end, at) =>
           isApart(number, end) && (at ? number > end : number < end));
@@ -76,8 +77,9 @@
         inputs[field.name] = fault ? NaN : number;
         field.setAttribute("aria-invalid", Boolean(fault));
         status.className = fault ? "pb-wrong" : "";
-        status.textContent = (said[fault || (isBeyond && "beyond")] || "").replace("{most}", () =>
-          `${written(limit / size, true)} ${(field.nextElementSibling || {}).textContent || ""}`.trim());
+        var text = (said[fault || (isBeyond && "beyond")] || "").replace("{most}", () =>
+          `${+(limit / size).toPrecision(6)} ${(field.nextElementSibling || {}).textContent || ""}`.trim());
+        if (status.textContent !== text) status.textContent = text; // what stays is not read out again
       });
       form.querySelectorAll("output").forEach((output) => {
         output.dataset.number = worked(output.dataset.formula, inputs);
@@ -104,7 +106,8 @@
       slider.addEventListener("input", () => {
         var at = low + room * slider.value / 1000;
         var number = +(isPowers ? Math.exp(at) : at).toPrecision(3);
-        field.value = /whole/.test(step) ? Math.round(number) : number;
+        var ofOne = /whole/.test(step) ? 1 : "isWhole" in field.dataset && field.dataset.size;
+        field.value = ofOne ? Math.round(number * ofOne) / ofOne : number;
         told();
       });
       field.addEventListener("input", follow);

@@ -262,7 +262,8 @@
       const isAsked = document.querySelector(`${form}:not([data-open])`);
       const isDone = document.querySelector(`[data-done] ${form}`);
       const isMeant = aim && (one.contains(aim) || one.previousElementSibling === aim);
-      const waits = Boolean(isAsked) && !isDone && !store.chosen("show-all") && !isMeant;
+      if (isMeant) one.dataset.meant = ""; // stays open, wherever the next link leads
+      const waits = Boolean(isAsked) && !isDone && !store.chosen("show-all") && !("meant" in one.dataset);
       if (waits !== one.hidden) one.open = !waits;
       one.hidden = waits;
     });
@@ -289,4 +290,5 @@
   book.questions = book.ask(document);
   book.questions.filter((one) => !one.form.closest("[data-recall]")).forEach((one) => one.restore());
   open();
+  window.addEventListener("hashchange", open);
 })();
