@@ -60,7 +60,7 @@ class TermLinks:
         return line
 
     def _term(self, form: str) -> str | None:
-        """The term that is meant; none where a word has a name's letters: Zero bubble is no ZeRO."""
+        """The term that is meant; none where a word has a name's letters, as Zero has ZeRO's."""
         spelled = " ".join(form.lower().split())
         is_a_word = form[1:] == form[1:].lower()
         return None if is_a_word and spelled in self._names else self._ids[spelled]
