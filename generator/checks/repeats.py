@@ -48,11 +48,21 @@ def problem(book: Book, name: str) -> str | None:
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Every program of a file of retractions that cannot stand."""
-    said = {one.program for one in evidence.book.retractions.values() if one.uses}
+    """Every program of a file of retractions that cannot stand, and every `uses:` that misleads."""
+    said: dict[str | None, str] = {}
+    for one in evidence.book.retractions.values():
+        if one.program and one.uses:
+            said.setdefault(one.program, one.uses)
     for position, one in enumerate(document.model.retractions):
         found = problem(evidence.book, one.program) if one.program else None
         if one.program and not found and one.program not in said:
             found = f"say under `uses:` which model {path_of(one.program)} has"
         if found:
             yield document.error(("retractions", position, "program"), found)
+        if one.uses and one.uses != said.get(one.program):
+            found = (
+                f"another sentence says of {path_of(one.program)}: {said[one.program]}; say it once"
+                if one.program
+                else "uses: needs program:, the program whose model it names"
+            )
+            yield document.error(("retractions", position, "uses"), found)

@@ -59,11 +59,41 @@ def test_a_program_whose_model_nobody_names_is_refused(repeated):
     assert "say under `uses:` which model content/retracted/shown.py has" in str(repeated.errors())
 
 
-def test_a_program_that_serves_two_sentences_stands_once(repeated):
-    text = (repeated.content / "retracted.yml").read_text()
-    first = next(iter(repeated.load().retractions))
+def name_in_second(copy, fields):
+    """Give fields to the second sentence; returns the line of its claim, which follows them."""
+    text = (copy.content / "retracted.yml").read_text()
     at = text.index("    claim: ", text.index("    claim: ") + 1)
-    (repeated.content / "retracted.yml").write_text(f"{text[:at]}    program: shown\n{text[at:]}")
+    (copy.content / "retracted.yml").write_text(f"{text[:at]}{fields}{text[at:]}")
+    return f"{text[:at]}{fields}".count("\n") + 1
+
+
+def test_what_a_program_uses_may_stand_with_any_of_its_sentences(repeated):
+    repeated.edit("retracted.yml", "    uses: one layer\n", "")
+    name_in_second(repeated, "    program: shown\n    uses: two layers\n")
+    assert repeated.errors() == []
+    assert "does not repeat the measurement; it uses two layers." in sections(repeated)[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("    uses: two layers\n", "uses: needs program:, the program whose model it names"),
+        (
+            "    program: shown\n    uses: two layers\n",
+            "another sentence says of content/retracted/shown.py: one layer; say it once",
+        ),
+    ],
+)
+def test_a_use_without_a_program_or_beside_another_is_refused(repeated, fields, said):
+    line = name_in_second(repeated, fields) - 1
+    (error,) = repeated.errors()
+    assert error.startswith(f"content/retracted.yml:{line}:")
+    assert error.endswith(said)
+
+
+def test_a_program_that_serves_two_sentences_stands_once(repeated):
+    first = next(iter(repeated.load().retractions))
+    name_in_second(repeated, "    program: shown\n")
     found = sections(repeated)
     assert [section.count("<pre") for section in found[:2]] == [2, 0]
     assert f'href="#{first}"' in found[1]

@@ -134,8 +134,9 @@ def _parts(first: Standing, other: Standing) -> bool:
 
 def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
     path = repeats.path_of(name)
-    first = next(other for other in folio.book.retractions.values() if other.program == name)
-    assert first.uses is not None, name  # `repeats.mistakes` has looked
+    sharing = [other for other in folio.book.retractions.values() if other.program == name]
+    first, *_ = sharing
+    uses = next(other.uses for other in sharing if other.uses)  # `repeats.mistakes` has looked
     run = folio.run(f"{repeats.EXPERIMENT}.{name}")
     assert run is not None, name  # `repeats.problem` has looked
     shown = folio.book.traces[repeats.EXPERIMENT]
@@ -149,6 +150,6 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
         status=folio.ui["statuses"][run.status],
         printed="\n".join(said),
         machine=shown.machine.name,
-        uses=folio.line(first.uses),
+        uses=folio.line(uses),
         first=first.id if first.id != one.id else None,
     )
