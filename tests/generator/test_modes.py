@@ -358,7 +358,31 @@ def test_parts_of_a_trace_that_answer_the_first_question_wait_for_it(copy):
     assert text.index('<div data-after="is-it-equal">') < text.index("data-stepper")
 
 
-def test_nothing_may_wait_where_a_page_asks_no_first_question(copy):
-    copy.edit("topics/averaging/trace.yml", "commit: is-it-equal\n", "waits: [stages]\n")
+@pytest.mark.parametrize(
+    ("mode", "written", "waiting"),
+    [
+        ("trace", "commit: is-it-equal\n", "waits: [stages]\n"),
+        ("cost", "commit: is-it-faster\ntables:\n  - ", "tables:\n  - waits: true\n    "),
+    ],
+)
+def test_nothing_may_wait_where_a_page_asks_no_first_question(copy, mode, written, waiting):
+    copy.edit(f"topics/averaging/{mode}.yml", written, waiting)
     with pytest.raises(ContentErrors, match="waits: needs commit:"):
+        copy.load()
+
+
+@pytest.mark.parametrize(
+    ("waits", "asked", "said"),
+    [
+        ("[afterword]", "", "waits: names the afterword, and training: has none"),
+        ("[prediction]", "  commit: is-it-faster\n", "names prediction, which waits for a commit:"),
+        ("[stages, stages]", "", "waits: names a part twice"),
+    ],
+)
+def test_a_part_that_cannot_wait_for_the_first_question_is_refused(copy, waits, asked, said):
+    path = "topics/averaging/trace.yml"
+    copy.edit(path, "prediction:\n", f"prediction:\n{asked}")
+    assert copy.errors() == []
+    copy.edit(path, "commit: is-it-equal\n", f"commit: is-it-equal\nwaits: {waits}\n")
+    with pytest.raises(ContentErrors, match=said):
         copy.load()

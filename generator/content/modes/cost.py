@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.claim import Tolerance
 from generator.content.exhibit import Figure
-from generator.content.modes.section import WaitingSection
+from generator.content.modes.section import WaitingSection, refuse_waiting_for_nothing
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -160,8 +160,6 @@ class CostFile(Naming):
 
     @model_validator(mode="after")
     def _what_waits_has_a_question(self) -> Self:
-        waiting = [one.title for one in self.tables if one.waits]
-        waiting += [one.title for one in self.growth if one.waits]
-        if waiting and self.commit is None:
-            raise ValueError("waits: needs commit:, the question whose answer it waits for")
+        parts: list[CostTable | WaitingSection] = [*self.tables, *self.growth]
+        refuse_waiting_for_nothing(self.commit, (one.waits for one in parts))
         return self

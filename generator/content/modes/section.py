@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from generator.content.exhibit import ExplainedProgram
 from generator.content.words import ClaimId, Id, Line, Naming, Prose
 
@@ -25,3 +27,13 @@ class WaitingSection(Section):
     """A section that may answer the page's first question, and then waits for that answer."""
 
     waits: bool = False
+
+
+def refuse_waiting_for_nothing(commit: str | None, waiting: Iterable[object]) -> None:
+    """Refuse parts of a page that wait for the answer to its first question where it asks none.
+
+    Raises:
+        ValueError: something waits, and no question is asked.
+    """
+    if commit is None and any(waiting):
+        raise ValueError("waits: needs commit:, the question whose answer it waits for")

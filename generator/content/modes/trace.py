@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from generator.content.exhibit import Figure
-from generator.content.modes.section import Section
+from generator.content.modes.section import Section, refuse_waiting_for_nothing
 from generator.content.words import ClaimId, Id, Line, Naming, Prose, RunPath, Written
 
 
@@ -86,6 +86,11 @@ class TraceFile(Naming):
 
     @model_validator(mode="after")
     def _what_waits_has_a_question(self) -> Self:
-        if self.commit is None and self.waits:
-            raise ValueError("waits: needs commit:, the question whose answer it waits for")
+        refuse_waiting_for_nothing(self.commit, self.waits)
+        if len(set(self.waits)) < len(self.waits):
+            raise ValueError("waits: names a part twice")
+        if "afterword" in self.waits and self.training.afterword is None:
+            raise ValueError("waits: names the afterword, and training: has none")
+        if "prediction" in self.waits and self.prediction.commit is not None:
+            raise ValueError("waits: names prediction, which waits for a commit: of its own")
         return self
