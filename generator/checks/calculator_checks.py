@@ -61,7 +61,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
             yield document.error((*path, "formula"), message, offset=offset)
         if not lost:
             yield from _of_output(evidence, document, path, output, calculator)
-    yield from _limits(document, calculator)
+    yield from _limits(evidence, document, calculator)
     yield from _unreadable(evidence, document, calculator)
     for position, one in enumerate(calculator.inputs):
         yield from _of_input(evidence, document, ("calculator", "inputs", position), one)
@@ -70,20 +70,40 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
             yield document.error(("calculator", "inputs", position, "name"), message)
 
 
-def _limits(document: Document[Any], calculator: Calculator) -> Iterator[ContentError]:
-    """Limits that are no formulas, or name what is no other input."""
+def _limits(
+    evidence: Evidence, document: Document[Any], calculator: Calculator
+) -> Iterator[ContentError]:
+    """Limits that are no formulas, that name what is no other input, or that a start exceeds."""
+    starts = _starts(calculator, evidence)
     for position, one in enumerate(calculator.inputs):
+        if one.at_most is None:
+            continue
         path = ("calculator", "inputs", position, "at_most")
         try:
-            names = parsed(one.at_most).names if one.at_most else ()
+            limit = parsed(one.at_most)
         except FormulaError as error:
             yield document.error(path, str(error), offset=error.offset)
             continue
         others = {other.name for other in calculator.inputs} - {one.name}
-        for name in names:
-            if name not in others:
-                message = f"no other input is named {name!r}{nearest(name, others)}"
-                yield document.error(path, message)
+        lost = [name for name in limit.names if name not in others]
+        for name in lost:
+            message = f"no other input is named {name!r}{nearest(name, others)}"
+            yield document.error(path, message)
+        if not lost and {one.name, *limit.names} <= starts.keys():
+            most = limit.value(starts)
+            if most is not None and starts[one.name] > most:
+                message = f"above at_most:, which gives {most:,g} at the starts of the others"
+                yield document.error((*path[:-1], "start"), message)
+
+
+def _starts(calculator: Calculator, evidence: Evidence) -> dict[str, float]:
+    """The numbers at which inputs start; those that have none are said where they are written."""
+    found = {one.name: evidence.evaluate(one.start).result for one in calculator.inputs}
+    return {
+        name: float(numeric(value))
+        for name, value in found.items()
+        if isinstance(value, Value) and not value.absent and not isinstance(value.number, str)
+    }
 
 
 def _unreadable(

@@ -237,6 +237,10 @@ WHOLE = "tiny_memory.whole"
             ),
             "for tiny_memory.whole: tiny_memory.whole.model has no field 'bites'",
         ),
+        (_input(at_most="copis"), "no other input is named 'copis'; did you mean 'copies'?"),
+        (_input(at_most="copies **"), "not a formula"),
+        (_input(at_most="model_bytes * copies"), "no other input is named 'model_bytes'"),
+        (_input(at_most="copies * 39000"), "above at_most:, which gives 78,000 at the starts"),
         (
             lambda one: one["inputs"].append({**one["inputs"][0], "name": "spare"}),
             "no formula uses the input 'spare'",
