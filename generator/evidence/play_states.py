@@ -66,10 +66,19 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
 
 
 def first_alone(figure: Figure, folio: Folio) -> Figure:
-    """The figure with the runs of its first state only, for a page that offers no choice."""
-    _, found = states(figure, folio) if figure.play else ([], [])
-    drawn = {one.path for one in found[0].runs} if found else figure.runs
-    return figure.model_copy(update={"runs": [path for path in figure.runs if path in drawn]})
+    """The figure with the runs of its first state only, for a page that offers no choice.
+
+    The page uses no run of the other states, so nothing is noted about these. A run of the first
+    state that did not complete stays in it.
+    """
+    play, evidence = figure.play, folio.evidence.over(folio.evidence.book)
+    found = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
+    first = next((path for path, run in found.items() if run.status == "completed"), None)
+    if play is None or first is None:
+        return figure
+    at = {path: [option_of(one, path, evidence) for one in play.controls] for path in found}
+    alone = [path for path in found if at[path] == at[first]]
+    return figure.model_copy(update={"runs": alone})
 
 
 def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:

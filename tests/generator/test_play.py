@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -164,6 +165,48 @@ def test_a_figure_drawn_alone_has_the_runs_and_the_axis_of_its_first_state(playe
     ticks = re.findall(r">(\d+)</text>", str(frame.play(schedule, folio).play.drawn))
     last = max(one.end for row in rows for one in row)
     assert last / 2 < max(map(int, ticks)) <= last
+
+
+def test_a_page_uses_only_the_runs_of_a_figure_that_it_draws_alone(evidence):
+    """A summary: its foot names the runs that it used, and one that is missing moves its section.
+
+    The machine here has skipped every run but those of the first state.
+    """
+    drawn, others = ["sharding.ddp_1"], ["sharding.ddp_2", "sharding.ddp_4"]
+    figure = written(runs=drawn + others)
+    shown = evidence.book.traces["sharding"]
+    skipped = {"status": "skipped", "reason": "one core", "ranks": []}
+    runs = {
+        name: run.model_copy(update=skipped) if f"sharding.{name}" in others else run
+        for name, run in shown.trace.runs.items()
+    }
+    trace = shown.trace.model_copy(update={"runs": runs})
+    lacking = Evidence(replace(evidence.book, traces={"sharding": replace(shown, trace=trace)}))
+    for one in (Evidence(evidence.book), lacking):
+        page = Folio(one.book, one, {}, environment(), PageText(one, 2), path="topics/one/two.md")
+        frame.play(first_alone(figure, page), page)
+        assert page.runs == set(drawn)
+        assert one.lacks == set()
+    states(figure, page)  # of a page that offers the choice
+    assert page.runs == {*drawn, *others}
+    assert lacking.lacks.issuperset(others)
+
+
+def test_a_missing_run_of_the_state_that_is_drawn_alone_moves_its_section(evidence):
+    figure = written(
+        runs=["sharding.ddp_2", "sharding.zero_2"],
+        beside={"label": "Strategy", "reads": "run.strategy"},
+    )
+    assert list(faults(figure, evidence)) == []
+    shown = evidence.book.traces["sharding"]
+    skipped = {"status": "skipped", "reason": "one core", "ranks": []}
+    runs = shown.trace.runs | {"zero_2": shown.trace.runs["zero_2"].model_copy(update=skipped)}
+    trace = shown.trace.model_copy(update={"runs": runs})
+    lacking = Evidence(replace(evidence.book, traces={"sharding": replace(shown, trace=trace)}))
+    text = PageText(lacking, 2)
+    page = Folio(lacking.book, lacking, {}, environment(), text, path="topics/one/two.md")
+    frame.play(first_alone(figure, page), page)
+    assert "sharding.zero_2" in lacking.lacks
 
 
 def test_the_script_of_a_figure_holds_every_state_and_the_page_the_first(played, folio):
