@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from generator.content.shelf import page_of
+from generator.content.typesetting import moment
 from generator.evidence.regime import CROWDED
 from generator.evidence.reproduce_command import (
     COMMAND,
@@ -211,8 +212,9 @@ class _Runs:
         if key not in self._numbers:
             self._numbers[key] = len(self.rows)
             self.rows.append(
-                _short([origin.machine, origin.experiment, origin.run, origin.recorded_at,
-                        origin.torch, self._machine_suffix(origin)])
+                _short([origin.machine, origin.experiment, origin.run,
+                        origin.recorded_at and moment(origin.recorded_at), origin.torch,
+                        self._machine_suffix(origin)])
             )  # fmt: skip
         return self._numbers[key]
 

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from generator.content import handwritten
 from generator.content.book import Book, Topic
 from generator.content.exhibit import Figure
 from generator.content.lesson import Mode
+from generator.content.typesetting import moment
 from generator.evidence import play_states
 from generator.evidence.claim_topics import Lesson
 from generator.evidence.evaluation import Evidence
@@ -111,12 +111,6 @@ def coded(reason: str) -> Markup:
         for part in parts[1::2]
     ]
     return Markup("".join(parts))
-
-
-def moment(recorded: str) -> str:
-    """A time of the ISO form as people read it: `21 November 2026, 20:16:39 UTC`."""
-    when = datetime.fromisoformat(recorded).astimezone(UTC)
-    return f"{when.day} {when:%B %Y, %H:%M:%S} UTC"
 
 
 @dataclass(frozen=True)

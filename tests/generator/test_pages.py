@@ -192,7 +192,7 @@ def test_the_foot_says_which_runs_which_machine_when_which_torch_and_how_to_repe
     for told in (
         "whole_budget",
         trace.machine,
-        trace.recorded_at,
+        "2 January 2026, 03:04:05 UTC",
         trace.circumstances.torch,
         "../../traces/reference-frozen/tiny_memory.json",
         ".venv/bin/python -m runners reproduce tiny_memory",

@@ -25,7 +25,7 @@ def test_a_value_is_a_link_to_its_run_that_opens_its_provenance(evidence):
     assert source.kind == "measured"
     assert source.exactly == "164,000\u00a0bytes"
     assert source.source == "tiny_memory · whole · ranks[0].memory.peak_bytes"
-    assert source.on == "reference-frozen, 2026-01-02T03:04:05Z, 2.13.0"
+    assert source.on == "reference-frozen, 2 January 2026, 03:04:05 UTC, 2.13.0"
     assert source.command == (
         ".venv/bin/python -m runners reproduce 'tiny_memory.whole.ranks[0].memory.peak_bytes'"
     )
@@ -43,7 +43,7 @@ def test_equal_values_share_one_source_and_different_ones_do_not(evidence):
 def test_a_run_stands_in_the_data_once_however_many_values_it_gave(evidence):
     page = PageText(evidence, depth=0)
     page.line("{{ tiny_memory.whole.seed }} {{ tiny_memory.whole.ranks[0].memory.peak_bytes }}")
-    assert page.sources.block().count("2026-01-02T03:04:05Z") == 1
+    assert page.sources.block().count("2 January 2026, 03:04:05 UTC") == 1
 
 
 def test_a_computed_value_opens_to_its_formula_and_inputs(evidence):

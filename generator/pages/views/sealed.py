@@ -16,6 +16,7 @@ from typing import get_args
 from markupsafe import Markup, escape
 
 from generator.content.shelf import page_of
+from generator.content.typesetting import moment
 from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.value import Origin, Value, computed
@@ -189,7 +190,7 @@ class _Comparison:
         self._runs |= {one.id: run_of(one) for one in forecasts.near_limit}
         self._scores = {one.machine: score(forecasts, one) for one in own.outcomes}
         self._sources = {
-            one.machine: f"{_file(one)}: {one.device}, {one.recorded_at}, torch {one.torch}"
+            one.machine: f"{_file(one)}: {one.device}, {moment(one.recorded_at)}, torch {one.torch}"
             for one in own.outcomes
         }
         self._pairs = {

@@ -1,0 +1,22 @@
+"""How pages print what people do not read as words: times, and names too long for a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+
+def moment(recorded: str) -> str:
+    """A time of the ISO form as people read it: `21 November 2026, 20:16:39 UTC`."""
+    when = datetime.fromisoformat(recorded).astimezone(UTC)
+    return f"{when.day} {when:%B %Y, %H:%M:%S} UTC"
+
+
+def parted(parts: Iterable[str], limit: int) -> str:
+    """A long name as HTML whose lines may end between its parts.
+
+    Args:
+        parts: of the name, escaped.
+        limit: letters of a part that stays whole; a longer one may end at its underscores as well.
+    """
+    return "<wbr>".join(one if len(one) <= limit else one.replace("_", "_<wbr>") for one in parts)
