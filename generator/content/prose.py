@@ -19,6 +19,8 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
+from generator.content.typesetting import parted
+
 _OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
 _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
 # Would hide a spelled quantity, turn the direction of what follows, or break a line or a file.
@@ -33,7 +35,7 @@ _FORMULA = re.compile(r" [−·×/] ")
 _JOINED = re.compile(r" (?=[/−] )|(?<= [/−]) |(?<=\d) (?=B\b)")
 _LONG = re.compile(r"[\w.=]{25,}")  # more letters than a narrow cell of a table holds
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])")
-SHORT = 24  # letters of a formula that a line of a phone holds with some words beside it
+SHORT = 24  # letters of a formula, or of a part of a name, that a line holds with words beside it
 MAX_LEVEL = (
     12  # of Markdown's tokens; a list and its item are two, and it drops what is below twenty
 )
@@ -400,12 +402,8 @@ def _code(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> st
         token.content = _JOINED.sub("\u00a0", token.content)
         if len(token.content) <= SHORT:
             token.attrSet("class", "pb-keep")
-    return _LONG.sub(_parted, str(RendererHTML.code_inline(self, tokens, at, *how)))
-
-
-def _parted(name: re.Match[str]) -> str:
-    parts = _JOINT.split(name[0])
-    return "<wbr>".join(one.replace("_", "_<wbr>") if len(one) > SHORT else one for one in parts)
+    shown = str(RendererHTML.code_inline(self, tokens, at, *how))
+    return _LONG.sub(lambda name: parted(_JOINT.split(name[0]), SHORT), shown)
 
 
 def _markdown() -> MarkdownIt:

@@ -20,6 +20,7 @@ from markupsafe import Markup, escape
 
 from generator.content.book import Book
 from generator.content.shelf import page_of
+from generator.content.typesetting import parted
 from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
@@ -221,10 +222,7 @@ def breakable(name: str) -> Markup:
 
     They are between its parts, and within a part only where no line of a phone would hold it.
     """
-    parts = _JOINTS.split(str(escape(name)))
-    return Markup("<wbr>".join(
-        one if len(one) <= WHOLE else one.replace("_", "_<wbr>") for one in parts
-    ))  # fmt: skip
+    return Markup(parted(_JOINTS.split(str(escape(name))), WHOLE))
 
 
 def escaped_heading(markup: str | Markup) -> Markup:

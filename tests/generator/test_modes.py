@@ -100,6 +100,22 @@ def test_each_note_names_the_line_on_which_its_code_stands(rendered, lessons):
         assert code[int(number) - 1].strip() == plain(html)
 
 
+def test_a_long_name_in_a_line_that_a_note_explains_may_break_at_its_underscores(copy):
+    code = 'setting = os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING_2"], gradient_as_bucket_view'
+    path = copy.content.parent / "content/topics/averaging/code/mean.py"
+    path.write_text(f"{path.read_text()}\n{code}\n")
+    copy.edit(
+        "topics/averaging/learn.yml",
+        "walkthrough:\n",
+        f"walkthrough:\n  - code: {json.dumps(code)}\n    says: A setting is read.\n",
+    )
+    shown = rendering.render(copy.load())[LEARN].split('<ol class="pb-notes">')[1].split("</ol>")[0]
+    whole = "TORCH_NCCL_ASYNC_ERROR_HANDLING_2"
+    assert whole not in shown
+    assert whole.replace("_", "_<wbr>") in shown
+    assert "gradient_as_bucket_view" in shown
+
+
 def test_the_program_is_the_file_and_its_output_is_the_runs(copy, rendered):
     assert "It printed nothing." in rendered[LEARN]
     copy.change_run("tiny_training.averaged", printed=["the mean is <b>1.5</b>"])

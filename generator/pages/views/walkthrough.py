@@ -10,12 +10,14 @@ from markupsafe import Markup
 
 from generator.content.exhibit import CodeNote, Listing
 from generator.content.listed_code import listed
+from generator.content.typesetting import parted
 from generator.evidence.folio import Folio
 from generator.pages.views.highlighting import highlighted
 
 # Before a name that follows a dot or a bracket, in the text and in no tag.
 _JOINT = re.compile(r"(?<=\w)([.(])(?=[A-Za-z_])(?![^<]*>)")
-_LONG = re.compile(r"[a-z_]{30,}(?![^<]*>)")  # a name that breaks at its underscores as well
+_NAME = re.compile(r"\w+(?![^<]*>)")
+WHOLE = 29  # letters of a name that stays whole in a line of code
 
 
 @dataclass(frozen=True)
@@ -43,5 +45,5 @@ def notes(program: Listing, written: Sequence[CodeNote], folio: Folio) -> list[N
 
 def _breakable(code: Markup) -> Markup:
     """A line of code with places where a narrow page may break it."""
-    parted = _JOINT.sub(r"\1<wbr>", str(code))
-    return Markup(_LONG.sub(lambda name: name[0].replace("_", "_<wbr>"), parted))
+    joined = _JOINT.sub(r"\1<wbr>", str(code))
+    return Markup(_NAME.sub(lambda name: parted([name[0]], WHOLE), joined))
