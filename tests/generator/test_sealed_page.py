@@ -62,7 +62,7 @@ def test_before_an_outcome_every_forecast_stands_there_and_says_that_none_was_me
         assert (f"{one.experiment}_{one.run}" in rows) == (one.reason is None)
     assert page.count("Outcomes: not yet measured") == 2
     assert RED not in page
-    assert "pb-measured" not in page
+    assert "pb-value pb-measured" not in page
     assert re.sub("<wbr>", "", page).count(seal_path(PATH).read_text().split()[0]) == 1
 
 

@@ -193,8 +193,8 @@ def test_a_trial_shows_the_very_lines_that_the_command_prints_of_the_books_run(
 ):
     lines = summary_lines(book.run(RUN))
     assert lines
-    printed = re.findall(r'class="pb-printed"><pre[^>]*><code>(.*?)</code>', rendered_frozen[TRY],
-                         re.DOTALL)  # fmt: skip
+    shown = r'class="pb-printed"><pre[^>]*><code[^>]*>(.*?)</code>'
+    printed = re.findall(shown, rendered_frozen[TRY], re.DOTALL)
     assert [text.splitlines() for text in printed] == [lines]  # at the last of its three trials
     last = rendered_frozen[TRY].split("\n## ")[3]
     assert 'class="pb-printed"' in last
