@@ -156,8 +156,8 @@ def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
     if form.way == "percent" or (unit.style == "share" and form.way is None):
         share = number * 100
         if math.isinf(share):
-            return f"{_significant(number, digits)}{NBSP}×{NBSP}100%"
-        return f"{_significant(share, digits)}%"
+            return f"{significant(number, digits)}{NBSP}×{NBSP}100%"
+        return f"{significant(share, digits)}%"
     if form.way == "times":
         return f"{_count(number, digits)}{NBSP}times"
     if unit.style == "ordinal" and isinstance(number, int):
@@ -172,11 +172,12 @@ def _count(number: float, digits: int) -> str:
         return f"{number:,}"
     for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if number >= size * (1 - 0.5 * 10.0**-digits):
-            return f"{_significant(number / size, digits)}{NBSP}{word}"
-    return _significant(number, digits)
+            return f"{significant(number / size, digits)}{NBSP}{word}"
+    return significant(number, digits)
 
 
-def _significant(number: float, digits: int) -> str:
+def significant(number: float, digits: int) -> str:
+    """A plain number with so many digits that count."""
     if number == 0:
         return "0"
     if isinstance(number, int) and number >= 10 ** (digits - 1):
@@ -193,9 +194,9 @@ def _bytes(number: float, digits: int) -> str:
     for name in ("B", "KiB", "MiB", "GiB"):
         if round(size, max(digits - 4, 0)) < 1024:
             text = f"{size:,.0f}" if name == "B" and size == int(size) else None
-            return f"{text or _significant(size, digits)}{NBSP}{name}"
+            return f"{text or significant(size, digits)}{NBSP}{name}"
         size /= 1024
-    return f"{_significant(size, digits)}{NBSP}TiB"
+    return f"{significant(size, digits)}{NBSP}TiB"
 
 
 def _seconds(number: float, digits: int) -> str:
@@ -204,7 +205,7 @@ def _seconds(number: float, digits: int) -> str:
     for scale, name in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
         scaled = float(f"{number * scale:.{digits - 1}e}")
         if scaled >= 1 or name == "µs":
-            return f"{_significant(scaled, digits)}{NBSP}{name}"
+            return f"{significant(scaled, digits)}{NBSP}{name}"
     raise AssertionError(number)
 
 

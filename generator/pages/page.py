@@ -136,7 +136,6 @@ class Sheet:
         anchors: for the guide: the anchor of each heading, by lesson.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
-        styles: style sheets that this page needs beyond the one of all pages.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
     """
@@ -159,7 +158,6 @@ class Sheet:
     anchors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     machine: str | None = None
     experiment: str | None = None
-    styles: tuple[str, ...] = ()
     has_toc: bool = False
     under: str | None = None
 
@@ -224,13 +222,13 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         has_toc=sheet.has_toc,
         contents=headings.contents(body) if sheet.has_toc or sheet.mode else [],
         under=sheet.under,
-        styles=[*sheet.styles, *frame.styles(body)],
+        styles=frame.styles(body),
         compared_claims=other_machines.compared(folio) if sheet.mode else [],
         minutes=minutes,
         scripts=frame.scripts(body, has_ways=bool(row)),
         origins=found,
         machines=frame.machines(found, book),
-        notices=frame.notices(folio, found),
+        notices=frame.notices(folio, found, body),
         boost=search_rank.boost(sheet.template),
         title=plans.title(sheet.experiment, folio)
         if sheet.template == PLANNED

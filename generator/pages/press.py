@@ -47,8 +47,6 @@ _SHARED = (
 )  # fmt: skip
 _NO_HOME = HomeFile.model_construct()  # what a page holds that has nothing of the home page
 TAKEN = "the book has a page of this name already; choose another"
-SIFT = "assets/sift.css"  # what the filters of a page hide
-TREE = "assets/guide.css"  # how the guide draws its tree
 EVIDENCE = "evidence.md"
 PLAN = "plan.md"
 Code = tuple[tuple[str, str | None], ...]
@@ -358,7 +356,6 @@ def _indexes(
         yield Sheet(
             "guide.md", "guide.md.j2", replace(bare, guide=book.guide), book.guide.title,
             book.guide.about, "content/guide.yml", anchors=dict(anchors), has_toc=True,
-            styles=(TREE,),
         )  # fmt: skip
     for page in book.handwritten:
         yield Sheet(
@@ -384,7 +381,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
     yield Sheet(
         "retracted.md", "retracted.md.j2", replace(named, retractions=book.retractions, home=first),
         words["retracted"]["title"], words["retracted"]["lede"], "content/retracted.yml",
-        claim_topics=claim_topics, code=files.code(sentences), styles=(SIFT,),
+        claim_topics=claim_topics, code=files.code(sentences),
     )  # fmt: skip
     lessons = lessons_by_claim(book)
     resting = dict(_by_experiment(judged.outcomes))

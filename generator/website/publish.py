@@ -25,9 +25,9 @@ from generator.content.errors import ContentError, ContentErrors
 from generator.evidence import trace_events
 from generator.evidence.folio import interface_words
 from generator.pages import sifting
-from generator.pages.press import SIFT, TAKEN, Press
+from generator.pages.press import TAKEN, Press
 from generator.pages.views.claims import STANDINGS
-from generator.pages.views.frame import JOINT
+from generator.pages.views.frame import JOINT, SIFT
 from generator.website import manifest, rerun
 from runners.traces.sealed_forecasts import OUTCOMES
 
@@ -41,11 +41,11 @@ COMPONENTS = (
     "text",
     "opening",
     "values",
+    "stepper",
     "tables",
     "verdicts",
     "figures",
     "drawings",
-    "play",
     "rows",
     "buttons",
     "details",
@@ -53,7 +53,6 @@ COMPONENTS = (
     "kinds",
     "lesson",
     "evidence",
-    "filters",
     "foot",
     "system",
     "print",
@@ -149,7 +148,7 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     files[STYLE] = style()
     files[QUIZ] = b"\n".join(_asset(path) for path in QUIZ_PARTS)
     topics = [topic.id for topic in book.topics]
-    files[SIFT] = sifting.css(topics, len(book.machines), list(STANDINGS)).encode()
+    files[SIFT] += sifting.css(topics, len(book.machines), list(STANDINGS)).encode()
     words = interface_words()
     files[SPEAKING] = words_for_scripts("words", words["script"]) + files[SPEAKING]
     files[PLAY] = words_for_scripts("playing", words["playing"]) + files[PLAY]

@@ -110,9 +110,11 @@ def test_a_question_with_further_ones_says_where_a_no_goes_on(copy):
             use: average
 """)  # fmt: skip
     page = rendering.render(copy.load())["guide.md"]
-    assert re.findall(r"If no</span>.*", page) == [
-        'If no</span> <span class="pb-label">Go on to: Is one of them older?</span></p>'
+    assert re.findall(r"If no</span> (.*)</p>", page) == [
+        '<a class="pb-leaf pb-label" href="#symptom-copies-differ-2">Is one of them older?</a>'
     ]
+    asked = '<li id="symptom-copies-differ-2">\n<p class="pb-edge-asks">Is one of them older?</p>'
+    assert asked in page
 
 
 def test_home_and_each_why_lead_to_the_guide_and_a_book_without_one_has_no_such_link(copy):

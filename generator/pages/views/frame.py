@@ -28,11 +28,15 @@ SCRIPTS = {
     "calculator": ("data-calculator",),
 }
 APART = ("play",)  # a figure's own code, in a file of its own
+SIFT = "assets/sift.css"
 # The style sheets that few pages need, each with what of their markup asks for it, any of these.
 STYLES = {
     "assets/calculator.css": ("data-calculator",),
+    "assets/glossary.css": ('class="pb-terms"',),
+    "assets/guide.css": ('class="pb-edges"',),
     "assets/indexes.css": ('class="pb-ways', 'class="pb-topics'),
-    "assets/stepper.css": ("data-stepper",),
+    "assets/play.css": ("pb-states",),
+    SIFT: ('class="pb-sift"',),
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
@@ -134,7 +138,7 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
     )
 
 
-def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
+def notices(folio: Folio, found: Sequence[Origin], body: str) -> list[Notice]:
     """Stale traces, surprises and broken laws among what a page names, for its end."""
     rows: list[Notice] = []
     stale: dict[str, list[str]] = {}
@@ -147,15 +151,16 @@ def notices(folio: Folio, found: Sequence[Origin]) -> list[Notice]:
         )
         named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
         rows.append(Notice("", "", Markup(folio.ui["notice"]["stale"]).format(**named)))
-    return [*rows, *_natures(folio), *_surprises(folio), *_broken_laws(folio)]
+    return [*rows, *_natures(folio, body), *_surprises(folio), *_broken_laws(folio)]
 
 
-def _natures(folio: Folio) -> list[Notice]:
-    """What the words behind numbers mean, where a page shows runs that are no ordinary ones."""
+def _natures(folio: Folio, body: str) -> list[Notice]:
+    """What the words behind numbers mean, where the page says them of runs that it shows."""
     used = {run.nature for book, paths in _used(folio) for run in map(book.run, paths) if run}
     words = folio.ui["notice"]
     found = sorted(used - {"real"}) + ([CROWDED] if folio.text.has_crowded else [])
-    return [Notice("", f"{word.capitalize()}.", words[word]) for word in found]
+    said = [word for word in found if re.search(rf">[^<]*\b{word}\b", body)]
+    return [Notice("", f"{word.capitalize()}.", words[word]) for word in said]
 
 
 def _surprises(folio: Folio) -> Iterator[Notice]:

@@ -24,6 +24,16 @@ class Entry(NamedTuple):
     term: Term
     topics: tuple[UsedIn, ...]
 
+    @property
+    def letter(self) -> str:
+        """What the page lists the term under."""
+        return self.term.term[0].upper()
+
+    @property
+    def num_lessons(self) -> int:
+        """How many lessons use the term."""
+        return sum(len(one.lessons) for one in self.topics)
+
 
 def entries(used_in: Mapping[str, tuple[str, ...]], folio: Folio) -> Iterator[Entry]:
     """The terms of the book with the lessons that use each.

@@ -24,8 +24,9 @@ from generator.content.quiz import (
     Several,
     TableRow,
 )
+from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.evidence.value import numeric
+from generator.evidence.value import Value, numeric
 from generator.figures.picture import plain
 from generator.items import worked
 from generator.items.digests import digest_of, former_digests
@@ -252,8 +253,18 @@ def _ends(item: Item, key: Key, folio: Folio) -> Ends | None:
         return None
     low, high = key.ends
     opened = (folio.show(low), folio.show(high))
-    says_low, says_high = map(unopened, opened)
+    assert key.value is not None
+    unit = unit_of(key.value)
+    says_low, says_high = (_in_unit(one, unit, folio) for one in key.ends)
     return Ends(numeric(low), numeric(high), says_low, says_high, item.logarithmic, opened)
+
+
+def _in_unit(value: Value, unit: Unit, folio: Folio) -> Markup:
+    """An end of a slider in the unit that the question asks in."""
+    if unit_of(value).label == unit.label:
+        return unopened(folio.show(value))
+    number = units.significant(float(numeric(value)) / unit.scale, 3)
+    return Markup('<span class="pb-label">{}{}{}</span>').format(number, units.NBSP, unit.label)
 
 
 def _places(item: Item, folio: Folio) -> tuple[Markup, Markup] | None:
