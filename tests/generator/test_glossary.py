@@ -98,6 +98,9 @@ def test_the_page_of_the_glossary_links_the_run_and_the_lessons_that_use_a_term(
     pages = rendering.render(book)
     page = pages["glossary.md"]
     assert 'href="evidence/tiny_training.html#run-tiny_training-averaged"' in page
+    folds = re.findall(r"<summary>Used on .*?</details>", page, re.DOTALL)
+    counted = [int(re.search(r'">(\d+)</span> pages?</summary>', one)[1]) for one in folds]
+    assert counted == [one.count('href="topics/') for one in folds] != []
     named = [link.replace(".html", ".md") for link in re.findall(r'href="(topics/[^"]+)"', page)]
     linking = {path for path, held in pages.items() if 'class="pb-term"' in held}
     assert linking

@@ -375,6 +375,16 @@ def test_parts_of_a_trace_that_answer_the_first_question_wait_for_it(copy):
     assert text.index('<div data-after="is-it-equal">') < text.index("data-stepper")
 
 
+def test_stages_wait_for_the_question_right_above_them_and_then_for_the_first(copy):
+    head, flow = "commit: is-it-equal\ndata_flow:\n", "data_flow:\n  commit: without-averaging\n"
+    copy.edit("topics/averaging/trace.yml", head, f"commit: is-it-equal\nwaits: [stages]\n{flow}")
+    text = rendering.render(copy.load())["topics/averaging/trace.md"]
+    places = [f'<div data-after="{one}">' for one in ("without-averaging", "is-it-equal")]
+    lines = [f'<a href="#item-{one}">' for one in ("is-it-equal", "without-averaging")]
+    found = [text.index(one) for one in (*places, "data-stepper", *lines)]
+    assert found == sorted(found)
+
+
 @pytest.mark.parametrize(
     ("mode", "written", "waiting"),
     [

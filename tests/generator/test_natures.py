@@ -83,6 +83,16 @@ def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy
     assert all(">(paced)</small>" in caption for caption in captions)
 
 
+def test_a_page_that_only_links_such_a_run_says_nothing_of_the_word(copy):
+    """The glossary names runs, and shows no number of them."""
+    said = "<strong>Paced.</strong>"
+    copy.change_run("tiny_training.averaged", nature="paced")
+    pages = rendering.render(copy.load())
+    assert "evidence/tiny_training.html#run-tiny_training-averaged" in pages["glossary.md"]
+    assert said not in pages["glossary.md"]
+    assert said in pages["topics/averaging/trace.md"]
+
+
 def test_a_run_of_another_nature_is_marked_in_the_table_of_runs(copy):
     copy.change_run("tiny_memory.whole", nature="simulated")
     row = rendering.render(copy.load())["evidence/tiny_memory.md"].split(

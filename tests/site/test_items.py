@@ -491,6 +491,22 @@ def test_no_state_of_an_item_breaks_a_rule_of_accessibility(frozen_site, open_pa
     assert _broken_rules(page, rules) == []
 
 
+def test_both_ends_of_a_slider_are_in_the_unit_that_is_asked_for(built_site):
+    asked = (
+        r'class="pb-ends">(.*?)</p>\s*<p>\s*<input[^>]*>(?:\s*<span class="pb-unit[^>]*>([^<]*)<)?'
+    )
+    found = {
+        (tuple(re.findall(r">([^<]+)</span>", ends)), unit)
+        for path in built_site.glob("topics/*/*.html")
+        for ends, unit in re.findall(asked, path.read_text(encoding="utf-8"))
+    }
+    assert {unit for _, unit in found} >= {"KiB", "MiB", "ms"}
+    assert [
+        (ends, unit) for ends, unit in found if not all(one.endswith(unit) for one in ends)
+    ] == []
+    assert all(len(ends) == 2 for ends, _ in found)
+
+
 def test_a_slider_goes_where_a_number_was_typed(built_site, open_page):
     page = open_page(built_site / "topics/ddp/learn.html")
     box = page.locator("#item-ddp-learn-gradient")

@@ -25,7 +25,7 @@ class DataFlow(Written):
 
     run: RunPath
     introduction: Prose
-    commit: Id | None = None  # asked before the stages tell
+    commit: Id | None = None  # the stages wait for its answer
     stages: Annotated[list[FlowStage], Field(min_length=1)]
 
 
