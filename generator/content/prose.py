@@ -33,6 +33,7 @@ _NESTED = re.compile(r"^(?:[ \t]{12}|(?:[ \t]*(?:[>*+-]|\d{1,2}[.)])){6})", re.M
 _IMAGE = re.compile(r"!\[")
 _FORMULA = re.compile(r" [−·×/] ")
 _JOINED = re.compile(r" (?=[/−] )|(?<= [/−]) |(?<=\d) (?=B\b)")
+_TERM = re.compile(r"[^+=≈≤≥,\s](?:[^+=≈≤≥,]*[^+=≈≤≥,\s])?")
 _LONG = re.compile(r"[\w.=]{25,}")  # more letters than a narrow cell of a table holds
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])")
 SHORT = 24  # letters of a formula, or of a part of a name, that a line holds with words beside it
@@ -392,16 +393,20 @@ def _slotted(text: str) -> str:
 _links: list[str] = []  # the targets that `MARKDOWN` met last
 
 
+def _joined(term: re.Match[str]) -> str:
+    return term[0].replace(" ", "\u00a0") if len(term[0]) <= SHORT else term[0]
+
+
 def _code(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
-    """A code span; a formula breaks at no fraction, difference or unit, a short one nowhere.
+    """A code span; a short one breaks nowhere, a formula at no short term, fraction or unit.
 
     A long name breaks where its parts meet, and a part at its underscores if it is long itself.
     """
     token = tokens[at]
     if _FORMULA.search(token.content):
-        token.content = _JOINED.sub("\u00a0", token.content)
-        if len(token.content) <= SHORT:
-            token.attrSet("class", "pb-keep")
+        token.content = _JOINED.sub("\u00a0", _TERM.sub(_joined, token.content))
+    if " " in token.content and len(token.content) <= SHORT:
+        token.attrSet("class", "pb-keep")
     shown = str(RendererHTML.code_inline(self, tokens, at, *how))
     return _LONG.sub(lambda name: parted(_JOINT.split(name[0]), SHORT), shown)
 

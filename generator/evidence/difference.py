@@ -34,7 +34,7 @@ def relative_difference(predicted: Value | None, measured: Value | None) -> Valu
     difference = predicted - measured
     if measured.number == 0:
         return difference if difference.number == 0 else None
-    return (difference / measured).shown(way="percent")
+    return (difference / measured).shown(way="error")
 
 
 def off_by(claim: Claim, predicted: Value | None, observed: Value | None) -> Value | None:

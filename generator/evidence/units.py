@@ -15,8 +15,9 @@ from typing import Literal, NamedTuple
 from runners.traces.fields import as_written, exactly
 
 NBSP = "\u00a0"
+LEAST_ERROR = 1e-5  # of a formula: what is less is the rounding of small numbers
 Style = Literal["plain", "count", "ordinal", "share", "ratio", "loss", "text"]
-Way = Literal["percent", "times", "exact", "written"]
+Way = Literal["percent", "times", "exact", "written", "error"]
 _FREE = frozenset({"plain", "count", "ordinal", "ratio"})
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -130,6 +131,8 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
     """
     if isinstance(number, str):
         return number
+    if form.way == "error" and 0 < abs(number) < LEAST_ERROR:
+        return f"<{NBSP}{_unsigned(LEAST_ERROR, SHARE, AS_RULED)}"
     sign = "−" if number < 0 else ""
     return sign + _unsigned(abs(number), unit, form)
 
@@ -153,7 +156,7 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
 
 
 def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
-    if form.way == "percent" or (unit.style == "share" and form.way is None):
+    if form.way in ("percent", "error") or (unit.style == "share" and form.way is None):
         share = number * 100
         if math.isinf(share):
             return f"{significant(number, digits)}{NBSP}×{NBSP}100%"

@@ -51,11 +51,24 @@ def _round_step(rough: float) -> float:
 
 def powers(low: float, high: float) -> list[float]:
     """Round numbers between two: tens and, where they are few, their doubles and fives too."""
+    return [value for value in _powers_around(low, high) if low <= value <= high]
+
+
+def _powers_around(low: float, high: float) -> list[float]:
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    tens = [10.0**e for e in exponents if low <= 10.0**e <= high]
-    if len(tens) > 3:
-        return tens
-    return [f * 10.0**e for e in exponents for f in (1, 2, 5) if low <= f * 10.0**e <= high]
+    has_few = sum(low <= 10.0**e <= high for e in exponents) <= 3
+    return [f * 10.0**e for e in exponents for f in ((1, 2, 5) if has_few else (1,))]
+
+
+def around(low: float, high: float, num: int, *, is_logarithmic: bool = False) -> list[float]:
+    """Round values for a grid: the first is at most `low`, the last at least `high`."""
+    if is_logarithmic:
+        values = _powers_around(low, high)
+        first = max(value for value in values if value <= low)
+        return [v for v in values if first <= v <= min(w for w in values if w >= high)]
+    step = _round_step((high - low) / num)
+    ends = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(n * step, 12) for n in range(ends[0], ends[1] + 1)]
 
 
 def plain(value: float, digits: int = 6) -> str:

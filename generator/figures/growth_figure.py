@@ -43,8 +43,8 @@ def growth(figure: Figure, folio: Folio) -> Picture:
         for label, runs in found.items()
     ]
     axes = Axes(
-        x_title=_titled(written.x_label, x_unit, folio),
-        y_title=_titled(written.y_label, y_unit, folio),
+        x_title=_titled(written.x_label, x_unit, written, folio),
+        y_title=_titled(written.y_label, y_unit, written, folio),
         measured=folio.ui["figure"]["measured"].lower(),
         formula=folio.ui["figure"]["by_formula"],
         is_logarithmic=written.logarithmic,
@@ -83,9 +83,9 @@ def _sizes_of(unit: Unit) -> tuple[tuple[str, float], ...]:
     return _COUNTS
 
 
-def _titled(label: str, unit: str, folio: Folio) -> str:
-    words = plain(folio.line(label))
-    return f"{words}, {unit}" if unit else words
+def _titled(label: str, unit: str, written: Growth, folio: Folio) -> str:
+    scale = folio.ui["figure"]["log_scale"] if written.logarithmic else ""
+    return ", ".join(filter(None, (plain(folio.line(label)), unit, scale)))
 
 
 def _described(name: str, runs: Sequence[GrowthRun], folio: Folio) -> str:

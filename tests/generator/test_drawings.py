@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.figures.axes import Scale, percent, plain, powers
+from generator.figures.axes import Scale, around, percent, plain, powers
 from generator.figures.drawing import NARROW, WIDE, fitting, text_width, wrapped
 from generator.figures.drawings import lanes as lanes_drawing
 from generator.figures.drawings.lanes import Travel
@@ -200,6 +200,16 @@ def test_ticks_are_round_evenly_spaced_inside_and_about_as_many_as_asked(low, si
     assert all(gap == pytest.approx(gaps[0], rel=1e-5, abs=1e-9) for gap in gaps)
     if gaps:
         assert f"{gaps[0]:.0e}"[0] in "125"
+
+
+@given(st.floats(0, 1e6), st.floats(0.01, 1e6), st.integers(2, 8), st.booleans())
+def test_a_grid_has_a_line_above_and_below_all_that_is_drawn(low, size, num, is_logarithmic):
+    low += 0.01 if is_logarithmic else 0
+    high = low + size
+    lines = around(low, high, num, is_logarithmic=is_logarithmic)
+    assert lines[0] <= low + size * 1e-6
+    assert high - size * 1e-6 <= lines[-1]
+    assert not any(line <= low or line >= high for line in lines[1:-1])
 
 
 @given(st.floats(1e-6, 1e9), st.floats(1.5, 1e6))

@@ -119,6 +119,16 @@ def test_every_point_lies_inside_the_plot_and_the_last_run_has_its_label(layout,
     )
 
 
+@pytest.mark.parametrize(("xs", "is_from_zero"), [((2, 4), False), ((1, 4), True)])
+def test_points_far_from_zero_leave_no_half_of_the_plot_empty(xs, is_from_zero):
+    found = drawn([Grown("line", tuple(Point(x, 10, None) for x in xs))])
+    axis = max(found.marks("line", "axis"), key=lambda one: at(one, "x2") - at(one, "x1"))
+    (curve,) = found.marks("polyline")
+    first, last = (x for x, _ in points(curve))
+    assert (last - first > 0.75 * (at(axis, "x2") - at(axis, "x1"))) != is_from_zero
+    assert (found.across()(0) == pytest.approx(at(axis, "x1"), abs=0.2)) == is_from_zero
+
+
 def test_a_logarithmic_axis_has_round_numbers():
     found = drawn(
         [Grown("line", (Point(1, 3, None), Point(2, 3000, None)))], is_logarithmic=True

@@ -177,11 +177,27 @@ def test_values_pass_through_markdown_untouched():
             "TORCH_<wbr>NCCL_<wbr>ASYNC_<wbr>ERROR_<wbr>HANDLING",
         ),
         ("DistributedDataParallel", "DistributedDataParallel"),
-        ("x = 1", "x = 1"),
+        ("x=1", "x=1"),
     ],
 )
 def test_a_long_name_in_code_breaks_where_its_parts_meet(name, parted):
     assert prose.render(f"`{name}`", str, inline=True) == f"<code>{parted}</code>"
+
+
+@pytest.mark.parametrize(
+    ("formula", "shown"),
+    [
+        ("2 root", '<code class="pb-keep">2 root</code>'),
+        ("M / n", "<code>M_/_n</code>"),
+        (
+            "parameters × stored + (1 − 1 / ranks) × unit",
+            "<code>parameters_×_stored + (1_−_1_/_ranks)_×_unit</code>",
+        ),
+        ("samples × context × width × 4 B", "<code>samples × context × width × 4_B</code>"),
+    ],
+)
+def test_a_formula_breaks_between_its_terms_and_a_short_one_nowhere(formula, shown):
+    assert prose.render(f"`{formula}`", str, inline=True).replace("\u00a0", "_") == shown
 
 
 @given(st.text(max_size=40))

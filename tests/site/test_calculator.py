@@ -121,7 +121,7 @@ def test_without_scripts_the_formulas_stand_with_their_results_and_no_dead_form(
     assert not page.locator("[data-calculator] form").is_visible()
     table = page.locator("[data-calculator] table").first
     assert table.is_visible()
-    assert "model_bytes × copies" in table.inner_text()
+    assert "model_bytes\xa0×\xa0copies" in table.inner_text()
     assert "largest error" in table.inner_text()
     inputs = page.locator("[data-calculator] noscript li")
     assert inputs.count() == page.locator("[data-calculator] .pb-field").count() > 0

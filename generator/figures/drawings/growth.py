@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generator.figures.axes import BELOW, Key, Scale, across, legend, plain, room_for, up
+from generator.figures.axes import BELOW, Key, Scale, across, around, legend, plain, room_for, up
 from generator.figures.drawing import LINE, Drawing, Layout
 
 # Series are told apart by the shape of their points as well as by colour, both in a pinned order.
@@ -17,7 +17,7 @@ MARKS = (
     ("series-e", "cross"),
 )
 RIGHT = 16
-ROOM = 1.08  # between the largest value and the frame
+ROOM = 1.08  # between the outermost values and the ends of the axis across
 ROOM_OF_POWERS = 1.25
 
 
@@ -64,11 +64,13 @@ def growth(series: Sequence[Grown], axes: Axes, layout: Layout) -> Drawing:
     top += LINE + 12
     plot = 230 if layout.labels_above else 260
     ys = [y for one in points for y in (one.measured, one.predicted) if y is not None]
-    y = _scale(ys, top + plot, top, axes)
-    ticks = y.ticks(5)
+    is_logarithmic = axes.is_logarithmic
+    low = min(ys) if is_logarithmic else 0
+    ticks = around(low, max(ys) or 1, 5, is_logarithmic=is_logarithmic)
+    y = Scale(ticks[0], ticks[-1], top + plot, top, is_logarithmic=is_logarithmic)
     left = room_for(ticks)
     xs = [one.x for one in points]
-    x = _scale(xs, left, layout.width - RIGHT, axes)
+    x = _across(xs, left, layout.width - RIGHT, axes)
     up(drawing, y, left, layout.width - RIGHT, ticks)
     across(drawing, x, top + plot, axes.x_title, sorted(set(xs)), lambda v: plain(v, axes.x_digits))
     for line, look, (colour, shape) in marks:
@@ -92,9 +94,11 @@ def _keys(
     return [*keys, Key(axes.formula, ("formula",))] if has_formula else keys
 
 
-def _scale(values: Sequence[float], start: float, end: float, axes: Axes) -> Scale:
-    """From zero, or over the powers that the values span."""
+def _across(values: Sequence[float], start: float, end: float, axes: Axes) -> Scale:
+    """Over what the values span; from zero where this leaves less than half of the axis empty."""
+    low, high = min(values), max(values)
     if axes.is_logarithmic:
-        low, high = min(values) / ROOM_OF_POWERS, max(values) * ROOM_OF_POWERS
-        return Scale(low, high, start, end, is_logarithmic=True)
-    return Scale(0, max(values) * ROOM or 1, start, end)
+        room = ROOM_OF_POWERS
+        return Scale(low / room, high * room, start, end, is_logarithmic=True)
+    from_zero = low < high / 2 or low == high
+    return Scale(0 if from_zero else low - high * (ROOM - 1), high * ROOM or 1, start, end)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generator.figures.axes import BELOW, Key, Scale, across, legend, percent, plain, room_for, up
+from generator.figures.axes import (
+    BELOW,
+    Key,
+    Scale,
+    across,
+    around,
+    legend,
+    percent,
+    plain,
+    room_for,
+    up,
+)
 from generator.figures.drawing import Drawing
 
 # pinned order of colour and dash
@@ -43,9 +54,9 @@ def lines(
     top = legend(drawing, [Key(n, (look,)) for n, look in zip(names, looks, strict=True)]) + 8
     xs = sorted({x for one in series for x, _ in one.points})
     ys = [*(y for one in series for _, y in one.points), *(between or ())]
-    space = (max(ys) - min(ys)) * 0.12 or abs(ys[0]) * 0.1 or 1.0
-    y = Scale(min(ys) - space, max(ys) + space, top + PLOT, top)
-    ticks, says = y.ticks(4), percent if is_share else plain
+    space = 0 if max(ys) > min(ys) else abs(ys[0]) * 0.1 or 1.0
+    ticks, says = around(min(ys) - space, max(ys) + space, 4), percent if is_share else plain
+    y = Scale(ticks[0], ticks[-1], top + PLOT, top)
     left = room_for(ticks, says)
     x = Scale(xs[0], max(xs[-1], xs[0] + 1), left, width - RIGHT)
     up(drawing, y, left, width - RIGHT, ticks, says)

@@ -44,7 +44,7 @@ def schedule(
             say = f"{label} {rank}, {words[one.kind]} {one.microbatch}"
             drawing.box(start, middle - HALF, width, 2 * HALF, f"span {look}", say=say)
             name = str(one.microbatch)
-            if text_width(name) + 2 < width:
+            if text_width(name) < width:
                 drawing.word(start + width / 2, middle, name, letters, "middle")
     bottom = 2 + ROW * len(rows)
     across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))

@@ -85,7 +85,7 @@ class OutputOnPage:
     name: str
     label: Markup
     quantity: Quantity
-    formula: str
+    formula: Markup
     postfix: str
     at_start: Markup
     checks: list[CheckOnPage]
@@ -166,7 +166,9 @@ def _output(
         name=one.name,
         label=folio.line(one.label),
         quantity=one.quantity,
-        formula=_with_signs(calculators.parsed(one.formula).readable(one.formula)),
+        formula=folio.line(
+            f"`{_with_signs(calculators.parsed(one.formula).readable(one.formula))}`"
+        ),
         postfix=calculators.parsed(one.formula).postfix,
         at_start=ABSENT if start is None else folio.show(start),
         checks=_checks(found, folio),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -11,6 +12,8 @@ from generator.evidence.difference import in_one_form, relative_difference
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.law_formula import shown
 from generator.evidence.law_sides import on_run
+
+_FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,9 @@ class CostOnPage:
 
 
 def cost_rows(table: CostTable, folio: Folio) -> list[CostOnPage]:
-    """The rows of a table of costs."""
-    rows = []
+    """The rows of a table of costs; the first of several with one law explains its formula."""
+    rows: list[CostOnPage] = []
+    told: set[str] = set()
     for one in table.rows:
         claim = folio.book.claims[one.law]
         found = on_run(claim, folio.evidence)
@@ -36,7 +40,11 @@ def cost_rows(table: CostTable, folio: Folio) -> list[CostOnPage]:
         off = relative_difference(found.predicted, found.measured)
         values = (*in_one_form(found.predicted, found.measured), off)
         predicted, measured, off_by = (ABSENT if v is None else folio.show(v) for v in values)
-        formula = one.formula or shown(claim)
+        formula = one.formula or shown(claim) or ""
+        explained = _FORMULA.match(formula)
+        if formula in told and explained:
+            formula = explained[0]
+        told.add(formula)
         rows.append(
             CostOnPage(
                 what=folio.line(one.what),

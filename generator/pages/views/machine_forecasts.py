@@ -404,7 +404,7 @@ def _score(name: str, one: Score, skill: float | None, folio: Folio) -> ScoreRow
 
 def charts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
     """A panel for memory and one for time: what was expected across, what was measured up."""
-    words = folio.ui["machines"]
+    words, log = folio.ui["machines"], folio.ui["figure"]["log_scale"]
     outcomes = calibrating.predicted(measured)
     found = []
     for quantity in QUANTITIES:
@@ -412,9 +412,8 @@ def charts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
         dots = [_dot(one, size) for one in outcomes if one.quantity == quantity and one.counts]
         dots = [one for one in dots if min(one.expected, one.measured) > 0]
         if dots:
-            drawn = drawing.predicted(
-                dots, f"{words['expected']}, {unit}", f"{words['measured']}, {unit}"
-            )
+            titles = (f"{words[axis]}, {unit}, {log}" for axis in ("expected", "measured"))
+            drawn = drawing.predicted(dots, *titles)
             name = f"predicted-{quantity.partition('_')[0]}"
             described = _described(dots, words)
             svg = drawn.svg(name, words[quantity], described, "pb-panel")

@@ -117,9 +117,14 @@ def _facts(
     for name, fact in sorted(found.facts.items()):
         if _OF_RANK.fullmatch(name):
             continue
-        label = _UNIT_IN_NAME.sub("", name).replace("_", " ")
-        rows.append((label, _fact(f"{base}.facts.{name}", fact, folio)))
+        rows.append((_label(name, folio), _fact(f"{base}.facts.{name}", fact, folio)))
     return rows
+
+
+def _label(name: str, folio: Folio) -> str:
+    """A fact's name in words: those of `ui.yml`, or its own."""
+    own = _UNIT_IN_NAME.sub("", name).replace("_", " ").capitalize()
+    return str(folio.ui["table"]["facts"].get(name, own))
 
 
 def _by_rank(found: Stage | PredictionStep | None, base: str, folio: Folio) -> ByRank:
@@ -139,7 +144,7 @@ def _by_rank(found: Stage | PredictionStep | None, base: str, folio: Folio) -> B
         )
         for rank in sorted({int(match[1]) for match in named.values()})
     ]
-    return ByRank([column.replace("_", " ") for column in columns], rows)
+    return ByRank([_label(column, folio) for column in columns], rows)
 
 
 def _before_after(column: str) -> tuple[int, str]:
