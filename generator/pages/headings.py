@@ -12,6 +12,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -38,10 +39,11 @@ def headings(page: str) -> Iterator[Heading]:
         yield Heading(len(marks), words, _unique(_slug(_plain(words)), taken))
 
 
-def anchors(page: str) -> dict[str, str]:
+@lru_cache(maxsize=64)
+def anchors(page: bytes) -> dict[str, str]:
     """The anchor of each heading of a page in Markdown; a number before a heading is left out."""
     found: dict[str, str] = {}
-    for one in headings(page):
+    for one in headings(page.decode()):
         found.setdefault(_NUMBER.sub("", _plain(one.words)), one.anchor)
     return found
 

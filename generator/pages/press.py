@@ -230,7 +230,7 @@ def _anchors(book: Book, pages: Mapping[str, Printed]) -> dict[str, dict[str, st
     """The headings of the lessons that the guide names, as far as they are printed."""
     named = {edge.lesson.page for _, edge in book.guide.edges} if book.guide else set()
     return {
-        name: headings.anchors(pages[path].content.decode())
+        name: headings.anchors(pages[path].content)
         for name in sorted(named)
         if (path := f"topics/{name}.md") in pages
     }

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from jinja2 import BytecodeCache, Environment
+from jinja2 import BytecodeCache, Environment, FileSystemLoader
 from jinja2.bccache import Bucket
 from markupsafe import escape
 from material.plugins.search.plugin import SearchPlugin  # type: ignore[import-untyped]
@@ -74,8 +74,24 @@ class CompiledTemplates(BytecodeCache):
         self._code[bucket.key] = bucket.bytecode_to_string()
 
 
+class ThemeFiles(FileSystemLoader):
+    """The theme's templates and files; its folders of icons, thousands of files, are not listed.
+
+    MkDocs lists all at each build, and leaves out what begins with a dot.
+    """
+
+    def list_templates(self) -> list[str]:
+        """What stands in the theme's folders, by its path there."""
+        found = set()
+        for place in self.searchpath:
+            for folder, folders, files in os.walk(place):
+                folders[:] = [name for name in folders if not name.startswith(".")]
+                found |= {Path(folder, name).relative_to(place).as_posix() for name in files}
+        return sorted(found)
+
+
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def _without_collecting(*, is_first: bool) -> Iterator[None]:
     """Collect no garbage while a book is made, and never look for any in a process's first book.
 
     Each collection would walk over the whole book, which lives as long as the process anyway.
@@ -84,7 +100,7 @@ def _without_collecting() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():
+        if is_first:
             gc.freeze()
         gc.enable()
 
@@ -137,11 +153,20 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Find the project's root, where mkdocs.yml stands, and what edit links begin with.
 
-        Where none is given, MkDocs takes it for granted that sources stand in `docs/`.
+        Where none is given, MkDocs takes it for granted that sources stand in `docs/`. Also, spare
+        it a look through the theme's icons.
         """
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         if config.edit_uri in EDIT_URIS_OF_HOSTS:
             config.edit_uri = config.edit_uri.removesuffix("docs/")
+        made = config.theme.get_env
+
+        def get_env() -> Environment:
+            env = made()
+            env.loader = ThemeFiles(config.theme.dirs)
+            return env
+
+        config.theme.get_env = get_env  # type: ignore[method-assign] # MkDocs has no event for it
         return config
 
     @property
@@ -157,7 +182,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """
         self.mistakes = ""
         try:
-            with _without_collecting():
+            with _without_collecting(is_first=not self.seen):
                 self._publish(Path(config.docs_dir))
         except ContentErrors as errors:
             self._refuse(str(errors), config)

@@ -149,4 +149,4 @@ def test_anchors_are_those_that_mkdocs_gives(page):
     reader.feed(Markdown(extensions=["toc"]).convert(page))
     plain = page.replace("`", "")  # our headings hold no Markdown
     firsts = [one for one in reader.found if not one.endswith("_1")]
-    assert list(headings.anchors(plain).values()) == firsts
+    assert list(headings.anchors(plain.encode()).values()) == firsts
