@@ -22,7 +22,7 @@
   // ——— What is due ———
 
   // Each question, and then its variants on other runs, which are asked in turn.
-  const asked = book.questions.filter((one) => section.contains(one.form));
+  const asked = book.waiting(section);
   const forms = new Map(asked.map((one) => [one.id, [one]]));
   const now = () => Date.now();
   const record = (question) => {
@@ -75,7 +75,7 @@
     actions.textContent = "";
     const sitting = (name, those) => {
       const values = { n: those.length, m: fresh.length };
-      if (those.length) actions.append(button(say(name, values), () => ask(those, 0)));
+      if (those.length) actions.append(button(say(name, values), () => sit(those)));
     };
     sitting("start_due", due);
     if (!due.length) goOn();
@@ -229,25 +229,28 @@
   part("-import").addEventListener("change", answers("take"));
   part("-delete").addEventListener("click", answers("remove"));
 
-  // ——— The variants, which stand in a file of their own, and then the first word ———
+  // ——— A sitting; the variants stand in a file of their own, which the first one loads ———
 
-  function begin() {
-    const due = known().filter((one) => isDueNow(one.id, record(one)));
-    part("-controls").hidden = false;
-    section.dataset.ready = "";
-    offer("");
-    if (location.hash === "#due" && due.length) ask(due, 0);
+  let { variants } = section.dataset;
+
+  function sit(queue) {
+    const [file, begin] = [variants, () => ask(queue, 0)];
+    variants = "";
+    if (file) book.load(file, begin);
+    else begin();
   }
 
   book.variants = (html) => {
     const held = made("div");
     held.innerHTML = html; // of this book, as the page is
     part("-items").append(held);
-    book.ask(held).forEach((one) => forms.get(one.id).push(one));
+    book.waiting(held).forEach((one) => forms.get(one.id).push(one));
   };
 
   Object.assign(book, { button, offer, sum });
-  const { variants } = section.dataset;
-  if (variants) book.load(variants, begin);
-  else begin();
+  part("-controls").hidden = false;
+  section.dataset.ready = "";
+  offer("");
+  const due = known().filter((one) => isDueNow(one.id, record(one)));
+  if (location.hash === "#due" && due.length) sit(due);
 })();

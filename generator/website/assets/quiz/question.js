@@ -24,16 +24,29 @@
 
   // ——— One question ———
 
-  class Question {
+  // A question that nobody is asked yet: Recall has many, and asks one at a time.
+  class Waiting {
     constructor(form) {
-      const { item, digest, former, kind, attempts, variant } = form.dataset;
-      Object.assign(this, { form, digest, kind, id: item, numAttempts: Number(attempts || 1), variant: Number(variant || 0) });
+      const { item, digest, former, variant } = form.dataset;
+      Object.assign(this, { form, digest, id: item, variant: Number(variant || 0) });
       this.digests = [digest].concat(former ? former.split(" ") : []);
+      this.box = form.closest(".pb-question");
+    }
+
+    renew() {
+      return new Question(this.form);
+    }
+  }
+
+  class Question extends Waiting {
+    constructor(form) {
+      super(form);
+      const { kind, attempts } = form.dataset;
+      Object.assign(this, { kind, numAttempts: Number(attempts || 1) });
       this.how = KINDS[kind];
       this.isGraded = kind !== "predict";
       this.isDone = false;
       this.tries = 0;
-      this.box = form.closest(".pb-question");
       this.pristine = this.box.cloneNode(true);
       this.options = all(form, ".pb-option");
       this.key = all(this.box, ".pb-answers > li");
@@ -286,9 +299,9 @@
   // What is open when the page comes back stands open, for the browser to scroll to where it was.
   all(document, "[data-after]").forEach((one) => (one.hidden = true));
   book.load = load;
-  book.ask = (within) => all(within, "form.pb-item:not([data-open])").map((form) => new Question(form));
-  book.questions = book.ask(document);
-  book.questions.filter((one) => !one.form.closest("[data-recall]")).forEach((one) => one.restore());
+  const forms = (within) => all(within, "form.pb-item:not([data-open])");
+  book.waiting = (within) => forms(within).map((form) => new Waiting(form));
+  forms(document).forEach((form) => form.closest("[data-recall]") || new Question(form).restore());
   open();
   window.addEventListener("hashchange", open);
 })();
