@@ -1,10 +1,11 @@
-"""Try the project on each Python of this machine: `make pythons`, or `ARGS=--ends` for two of them.
+"""Try the project on each Python of this machine: `make pythons`; ARGS='--ends --others' for fewer.
 
 Finds CPython 3.11 and later (`pyenv`, `uv`, the path), the newest patch of each; `--ends` takes the
-oldest and the newest of these. For each it makes an environment, `.venv` where that is the same
-Python and else `.pythons/3.12`, and runs the smoke: `check` of the content, one experiment with its
-metered passes, the tests of the memory meter. Prints a table. Exits 1 where a smoke failed; a
-Python for which pip finds no packages is named as not tried.
+oldest and the newest of these, `--others` leaves out that of `.venv`, which the tests run on. For
+each it makes an environment, `.venv` where that is the same Python and else `.pythons/3.12`, and
+runs the smoke: `check` of the content, one experiment with its metered passes, the tests of the
+memory meter. Prints a table. Exits 1 where a smoke failed; a Python for which pip finds no packages
+is named as not tried.
 """
 
 from __future__ import annotations
@@ -106,6 +107,8 @@ def main() -> int:
     found = list(pythons().items())
     if "--ends" in sys.argv[1:]:
         found = [found[0], found[-1]] if len(found) > 1 else found
+    if "--others" in sys.argv[1:]:
+        found = [one for one in found if environment(one[0]) != ROOT / ".venv"]
     lines, failed = [], False
     for version, python in found:
         words = smoke(version) if set_up(version, python) else {}

@@ -73,3 +73,7 @@ def test_a_smoke_that_fails_fails_the_command_and_one_that_pip_refuses_is_named(
     monkeypatch.setattr(sys, "argv", ["pythons.py", "--ends"])
     assert pythons.main() == 0
     assert "3.12.7" not in capsys.readouterr().out
+    monkeypatch.setattr(pythons, "environment", lambda version: ROOT / ".venv")
+    monkeypatch.setattr(sys, "argv", ["pythons.py", "--ends", "--others"])
+    assert pythons.main() == 0
+    assert "3.11.2" not in capsys.readouterr().out
