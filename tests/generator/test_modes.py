@@ -260,6 +260,16 @@ def test_a_row_shows_the_formula_that_its_law_prints(rendered):
     assert said == "bytes of all_reduce = model bytes"
 
 
+def test_a_formula_that_returns_in_a_table_is_explained_once(copy):
+    law = "law: averaged-bytes@tiny_training.averaged\n"
+    reason = "        formula: '`M` in fp32'\n        because: It is short.\n"
+    row = f"{law}{reason}      - what: Passed again\n        {law}{reason}"
+    copy.edit("topics/averaging/cost.yml", law, row)
+    printed = {row[0]: row[1] for row in rows(rendering.render(copy.load())[COST])}
+    said = [said for what, said in printed.items() if what.startswith("Passed")]
+    assert said == ["M in fp32", "M"]
+
+
 def test_another_formula_than_the_laws_needs_a_reason(copy):
     copy.edit(
         "topics/averaging/cost.yml", "law: whole-peak", "law: whole-peak\n        because: So"
