@@ -25,22 +25,48 @@ class Known:
     kind: str
     right: Any
     wrong: Any
+    wrong_too: Any  # for a second try
     why_right: str
     why_wrong: str
     num_attempts: int = 2
 
+    @property
+    def wrong_tries(self) -> list[Any]:
+        """A wrong answer for each attempt that there is."""
+        return [self.wrong, self.wrong_too][: self.num_attempts]
+
 
 ITEMS = (
-    Known("how-many-bytes", "choice", 0, 1, "Each parameter has a gradient", "all ranks send"),
-    Known("which-hold", "several", [0, 1], [0, 2], "Their digests differ", "ran out of memory"),
-    Known("what-peak", "number", "160", "78.1", "some activations", "the parameters alone"),
-    Known("how-many-parameters", "number", "20,000", "19,999", "of its bytes", "too low"),
-    Known("who-needs-most", "order", [2, 1, 0], [0, 1, 2], "smaller layer", "its gradient stand"),
-    Known("what-belongs", "match", [0, 1, 2], [1, 0, 2], "over the rows as", "Each rank is"),
-    Known("how-slow", "predict", "2.2", "0.6", "Averaging took", "shared between", 1),
-    Known("where-is-the-fault", "faulty_line", 2, 0, "must be divided", "begins with the sum"),
-    Known("what-comes-out", "complete", "20 × 4", "20 × 8", "one number a class", "that went in"),
-    Known("what-accuracy", "complete", "28", "30", "both shares are low", "of the training"),
+    Known("how-many-bytes", "choice", 0, 1, 2, "Each parameter has a gradient", "all ranks send"),
+    Known(
+        "which-hold", "several", [0, 1], [0, 2], [2], "Their digests differ", "ran out of memory"
+    ),
+    Known("what-peak", "number", "160", "78.1", "77", "some activations", "the parameters alone"),
+    Known("how-many-parameters", "number", "20,000", "19,999", "19,998", "of its bytes", "too low"),
+    Known(
+        "who-needs-most",
+        "order",
+        [2, 1, 0],
+        [0, 1, 2],
+        [1, 0, 2],
+        "smaller layer",
+        "its gradient stand",
+    ),
+    Known(
+        "what-belongs", "match", [0, 1, 2], [1, 0, 2], [0, 2, 1], "over the rows as", "Each rank is"
+    ),
+    Known("how-slow", "predict", "2.2", "0.6", "0.5", "Averaging took", "shared between", 1),
+    Known("where-is-the-fault", "faulty_line", 2, 0, 1, "must be divided", "begins with the sum"),
+    Known(
+        "what-comes-out",
+        "complete",
+        "20 × 4",
+        "20 × 8",
+        "20 × 9",
+        "one number a class",
+        "that went in",
+    ),
+    Known("what-accuracy", "complete", "28", "30", "31", "both shares are low", "of the training"),
 )
 BY_ID = {one.id: one for one in ITEMS}
 

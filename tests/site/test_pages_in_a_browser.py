@@ -129,11 +129,18 @@ def test_a_second_click_on_a_value_closes_its_source(frozen_site, open_page):
 
 def test_on_a_phone_a_source_is_a_sheet_that_scrolls_by_itself(frozen_site, open_page):
     page = open_page(frozen_site / TRACE, viewport={"width": 390, "height": 700})
-    page.locator(".pb-stage .pb-measured.pb-value:visible").first.click()
-    box = page.locator(".pb-source").bounding_box()
+    value = page.locator(".pb-stage .pb-measured.pb-value:visible").first
+    value.evaluate("one => scrollTo(0, one.getBoundingClientRect().bottom + scrollY - innerHeight)")
+    value.click()
+    sheet = page.locator(".pb-source")
+    box = sheet.bounding_box()
     assert (box["x"], box["width"]) == (0, 390)
     assert box["height"] <= 0.6 * 700 + 1
     assert box["y"] + box["height"] == 700
+    number = value.bounding_box()
+    assert 0 < number["y"] < box["y"] - number["height"]  # the sheet does not hide it
+    sheet.get_by_role("button", name="Close").click()
+    assert not sheet.is_visible()
 
 
 def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, open_page):

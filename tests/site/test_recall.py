@@ -247,7 +247,9 @@ def test_a_question_can_wait_until_tomorrow_or_for_good(page, frozen_site):
     _press(page, "Not today")
     other = _shown(page)
     assert other != one
+    assert _said(page) == f"It comes back tomorrow. 1 of {len(ASKED) - 1}"
     _press(page, "Never ask this again")
+    assert _said(page) == f"It is not asked again. 1 of {len(ASKED) - 2}"
     came = _answer(page, {})
     assert sorted((one, other, *came)) == sorted(ASKED)
     assert _said(page).startswith("That was the last of this sitting. Nothing is due.")
@@ -258,6 +260,7 @@ def test_a_question_can_wait_until_tomorrow_or_for_good(page, frozen_site):
     _press(page, "Start with what is due (1)")
     assert _answer(page, {}) == [one]
     _press(page, "Ask again what you put off (1)")
+    assert _said(page).startswith("Asked again from now on: 1. 1 due now.")
     assert "1 due" in link.inner_text()
     _press(page, "Start with what is due (1)")
     assert _answer(page, {}) == [other]
@@ -411,8 +414,8 @@ def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, 
     assert not elsewhere.is_visible()
     page.goto(f"{lesson.as_uri()}#item-ddp-learn-equal")  # which waits for the guess otherwise
     box = page.locator("#item-ddp-learn-equal")
-    for _ in range(2):
-        box.locator("input[value='0']").check()  # what averages weights, and is wrong
+    for wrong in (0, 2):  # what averages weights is one of them
+        box.locator(f"input[value='{wrong}']").check()
         box.get_by_role("button", name="Check", exact=True).click()
     assert kept(page)["ddp-learn-equal"]["attempts"][-1]["is_right"] is False
     page.clock.set_fixed_time(datetime.fromisoformat(EVENING) + timedelta(days=7))

@@ -121,17 +121,20 @@
       const done = records.filter((record) => record && record.done);
       const isDue = (record, position) =>
         record && record.done && items[position][0][0] !== "!" && isDueNow(items[position][0], record);
+      // A prediction is not graded; one that was given up is none.
+      const graded = done.filter((record) => record.kind !== "predict");
       const counts = {
-        n: done.length,
+        n: done.filter((record) => graded.includes(record) || last(record).answer !== null).length,
         m: items.length,
         due: records.filter(isDue).length,
-        right: done.filter(isRight).length,
+        right: graded.filter((record) => last(record).is_right).length,
+        graded: graded.length,
       };
       const isRecall = /\/recall$/.test(holder.dataset.page);
       holder.dataset.due = counts.due;
       const isAll = counts.n === counts.m && !isRecall;
       place.textContent = "";
-      if (isAll && counts.right === counts.m) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
+      if (isAll && counts.right === counts.graded) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
       else if (isAll) place.append(" ", say("all_right", counts));
       else if (counts.n && !holder.dataset.page) place.append(say("answered", counts));
       const mark = place.hasChildNodes() ? ", " : " ";
@@ -159,8 +162,7 @@
     return links;
   }
 
-  // Whether the last answer was right; a prediction is not graded.
-  const isRight = ({ kind, attempts }) => kind === "predict" || attempts[attempts.length - 1].is_right;
+  const last = ({ attempts }) => attempts[attempts.length - 1];
 
   Object.assign(book, { store, say, filled, mark, made, all, queue, isDueNow });
   window.addEventListener("storage", mark);

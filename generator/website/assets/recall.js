@@ -98,7 +98,7 @@
 
   function bringBack(those) {
     putOff(those, 0);
-    offer("");
+    offer(say("brought_back", { n: those.length }));
   }
 
   // Questions that wait until a time; what was kept of them before.
@@ -110,28 +110,31 @@
   }
 
   // One question of a sitting; what is due again at once comes back at its end. `undo` takes back the
-  // step that led here.
-  function ask(queue, at, undo) {
-    if (at >= queue.length) return offer(words.sitting_done, undo);
+  // step that led here, which `told` tells.
+  function ask(queue, at, undo, told = "") {
+    if (at >= queue.length) return offer(`${told} ${words.sitting_done}`.trim(), undo);
     const question = inTurn(queue[at]);
     show(question);
     if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words.seen_before;
-    said.textContent = say("n_of_m", { n: at + 1, m: queue.length });
+    said.textContent = `${told} ${say("n_of_m", { n: at + 1, m: queue.length })}`.trim();
     question.box.tabIndex = -1;
     question.box.focus();
     const before = JSON.stringify(store.get(question.id));
     const again = () => ask(queue, at);
-    const wait = (until) => () => {
+    const wait = (name, until) => {
       const others = queue.filter((one, position) => position < at || one.id !== question.id);
-      const later = putOff([question], until);
-      ask(others, at, () => {
-        store.set("later", later);
-        again();
+      return button(words[name], () => {
+        const later = putOff([question], until);
+        const back = () => {
+          store.set("later", later);
+          again();
+        };
+        ask(others, at, back, words[`${name}_told`]);
       });
     };
     question.box.after(actions);
     actions.textContent = "";
-    actions.append(button(words.not_today, wait(inDays(1, now()))), button(words.never, wait(store.NEVER)));
+    actions.append(wait("not_today", inDays(1, now())), wait("never", store.NEVER));
     if (undo) actions.append(button(words.undo, undo));
     question.form.addEventListener("answered", () => {
       const rest = record(question).due <= now() ? queue.concat(queue[at]) : queue;

@@ -10,6 +10,7 @@
   const box = document.createElement("div");
   let opener = null; // what the popover belongs to
   let wasOpen = false; // when the pointer went down on it
+  const close = Object.assign(made("button", "✕"), { ariaLabel: words.close, onclick: () => box.hidePopover() });
 
   function made(name, content, href) {
     const element = document.createElement(name);
@@ -73,7 +74,7 @@
     const head = made("p", made("b", value[0] || shown));
     head.append(`: ${words.kinds[value[1]]}`);
     rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
-    box.replaceChildren(head, list);
+    box.replaceChildren(close, head, list);
     box.setAttribute("aria-label", head.textContent);
   }
 
@@ -81,6 +82,8 @@
   function put(at) {
     const place = at.getClientRects()[0];
     const gap = 5;
+    const covered = place.bottom + gap - innerHeight + box.offsetHeight;
+    if (getComputedStyle(box).position === "fixed") return scrollBy(0, Math.max(covered, 0));
     const isBelow = place.bottom + gap + box.offsetHeight < innerHeight || place.top < box.offsetHeight;
     const top = isBelow ? place.bottom + gap : place.top - gap - box.offsetHeight;
     const left = Math.max(gap, Math.min(place.left, innerWidth - box.offsetWidth - 4 * gap));

@@ -31,6 +31,8 @@
     const [given, asked] = [unified(typed), unified(unit)];
     if (!given || given === asked) return scale;
     if (!asked || COUNTS[asked]) return COUNTS[given] || NaN;
+    const [, many, rest] = /^(k$|thousand|million|billion|trillion)(.*)/.exec(given) || [];
+    if (many) return rest || asked === "b" ? COUNTS[many] * scaleOf(rest, { unit, scale }) : NaN;
     const [one, other] = [given, asked].map((text) => /^([kmgt]i?|[mun])?([sb])(\/s)?$/.exec(text) || []);
     const isAlike = other[2] && one[2] === other[2] && one[3] === other[3];
     const meant = one[1] ? one[1] + (isLoose ? "i" : "") : "";
@@ -38,9 +40,14 @@
   }
 
   // The numbers that a text may mean, in base units and likeliest first: a point or a comma may part
-  // decimals, and the other one thousands, which come by three.
+  // decimals, and the other one thousands, which come by three. `× 10⁻⁶` is `e-6`.
   function numbers(text, q) {
-    const found = /^([+-]?[\d.,\s'’_]*\d[.,]?(?:e[+-]?\d+)?)\s*(\D.*)?$/i.exec(text.replace(/[−–]/, "-"));
+    const plain = text
+      .replace(/^\s*[~≈]|\.\s*$/g, "")
+      .replace(/[⁰¹²³⁴-⁹⁻]+/, (power) => `^${power.normalize("NFKC")}`)
+      .replace(/[−–]/g, "-")
+      .replace(/\s*[×x*·]\s*10(?:\^|\*\*)/, "e");
+    const found = /^\s*([+-]?[\d.,\s'’_]*\d[.,]?(?:e[+-]?\d+)?)\s*(\D.*)?$/i.exec(plain);
     if (!found) return [];
     const bare = found[1].replace(/[\s'’_]/g, "");
     const read = (thousands, decimals) =>

@@ -118,6 +118,12 @@
         this.status.textContent = answer !== null ? words.which_unit : field && field.value ? unread : words.pick;
         return;
       }
+      const given = JSON.stringify(answer);
+      if (this.tries && given === this.given) {
+        this.status.textContent = words.same_again;
+        return;
+      }
+      this.given = given;
       if (how.judge(this, answer).isRight || this.tries + 1 >= this.numAttempts) return this.end(answer);
       this.keep(answer, false, false);
       this.tries += 1;
