@@ -1,5 +1,5 @@
-// Recall: the questions that are due, one at a time; the coming days; and how often the reader was
-// right when sure. quiz.js asks, and says when it is answered; answers.js takes all answers out and in.
+// Recall: the questions that are due, one at a time. quiz.js asks, and says when it is answered;
+// progress.js tells the coming days, and answers.js takes all answers out and in.
 (function () {
   "use strict";
 
@@ -9,7 +9,6 @@
   const section = part("");
   const words = Object.assign(book.words, JSON.parse(section.dataset.words));
   const said = part("-said");
-  const DAYS = 7; // of the forecast
   const MOST_NEW = 10; // of a sitting
 
   function button(text, act) {
@@ -152,7 +151,7 @@
     });
   }
 
-  // ——— The coming days ———
+  // ——— The coming days; how often right, by what the reader said before ———
 
   const daysTo = (time) => daysBetween(now(), time);
 
@@ -161,67 +160,16 @@
     return n < 1 ? words.today : n === 1 ? words.tomorrow : say("in_days", { n });
   }
 
-  function table(head, rows) {
-    const line = (cells, isHead) => {
-      const row = made("tr");
-      cells.forEach((cell, position) => {
-        const isTitle = cell && (isHead || !position);
-        const one = made(isTitle ? "th" : "td", position ? "pb-label" : "");
-        if (isTitle) one.scope = isHead ? "col" : "row";
-        one.append(cell);
-        row.append(one);
-      });
-      return row;
-    };
-    const whole = made("table", "pb-table");
-    const top = made("thead");
-    const body = made("tbody");
-    top.append(line(head, true));
-    body.append(...rows.map((cells) => line(cells, false)));
-    whole.append(top, body);
-    return whole;
-  }
-
-  function forecast() {
-    const counts = new Array(DAYS + 1).fill(0);
-    known().forEach((one) => (counts[Math.min(Math.max(daysTo(comesBack(one)), 0), DAYS)] += 1));
-    const rows = counts.map((count, position) => {
-      const bar = made("span", "pb-bar");
-      bar.style.width = `${(100 * count) / Math.max(...counts, 1)}%`;
-      return [position < DAYS ? day(inDays(position, now())) : words.later, String(count), bar];
-    });
-    return table([words.day, words.questions, ""], rows);
-  }
-
-  // ——— How often right, by what the reader said before ———
-
-  function calibration(tries) {
-    const counts = [0, 1, 2].map((level) => {
-      const those = tries.filter((one) => one.confidence === level);
-      return [those.filter((one) => one.is_right).length, those.length];
-    });
-    const rows = counts.map(([n, m], level) => [
-      words.levels[level],
-      m ? say("right_of", { n, m }) : "–",
-      m ? `${Math.round((100 * n) / m)}%` : "–",
-    ]);
-    const [[luck, guesses], , [right, sure]] = counts;
-    const worth = sure < 5 ? "calibration_few" : right / sure < 0.8 ? "calibration_over" : "calibration_fits";
-    const told = made("p", "", words[worth]);
-    if (guesses > 4 && luck / guesses > 0.7) told.append(" ", words.calibration_under);
-    return [table([words.you_were, words.were_right, words.share], rows.reverse()), told];
-  }
-
+  // The tables of both stand in a file of their own, for readers who have answered something.
   function sum() {
-    const fill = (place, parts, n) => {
-      place.textContent = "";
-      place.append(...parts);
-      place.parentElement.hidden = !n;
-    };
     const tries = [].concat(...store.ids().map((id) => store.get(id).attempts));
-    const first = tries.filter((one) => one.nth === 1 && Number.isInteger(one.confidence));
-    fill(part("-forecast"), [forecast()], known().length);
-    fill(part("-calibration"), calibration(first), first.length);
+    const told = {
+      forecast: known().map((one) => daysTo(comesBack(one))),
+      calibration: tries.filter((one) => one.nth === 1 && Number.isInteger(one.confidence)),
+    };
+    const names = Object.keys(told).filter((name) => !(part(`-${name}`).parentElement.hidden = !told[name].length));
+    const fill = (name) => part(`-${name}`).replaceChildren(...book.progress[name](told[name], day));
+    if (names.length) book.load("progress", () => names.forEach(fill));
     book.mark();
   }
 

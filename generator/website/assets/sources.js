@@ -78,12 +78,11 @@
     box.setAttribute("aria-label", head.textContent);
   }
 
-  // Below its number where the window allows; on a phone, a sheet at its foot (values.css).
+  // Below its number where the window allows; on a phone, a sheet at its foot (values.css), above which
+  // the number stays in view.
   function put(at) {
     const place = at.getClientRects()[0];
     const gap = 5;
-    const covered = place.bottom + gap - innerHeight + box.offsetHeight;
-    if (getComputedStyle(box).position === "fixed") return scrollBy(0, Math.max(covered, 0));
     const isBelow = place.bottom + gap + box.offsetHeight < innerHeight || place.top < box.offsetHeight;
     const top = isBelow ? place.bottom + gap : place.top - gap - box.offsetHeight;
     const left = Math.max(gap, Math.min(place.left, innerWidth - box.offsetWidth - 4 * gap));
@@ -98,6 +97,7 @@
     (at.closest("figure, table, dl, ul, ol, p, label, blockquote, details") || at).after(box);
     box.showPopover();
     put(at);
+    at.scrollIntoView({ block: "nearest" });
     opener = at;
     box.focus();
   }
