@@ -283,8 +283,14 @@ def test_every_section_of_a_deep_lesson_stands_on_its_page_in_order(deep):
 def test_a_step_that_asks_before_reading_on_tells_only_after(deep):
     asked = deep.index('data-as="before"')
     waits = deep.index('<div data-after="who-fits">', asked)
-    for told in ("Concept</dt>", "Result</dt>", 'class="pb-eyebrow">Insight', "pb-waits"):
+    for told in ("Explanation</dt>", "Result</dt>", 'class="pb-eyebrow">Insight', "pb-waits"):
         assert waits < deep.index(told, asked) <= deep.index("pb-waits", asked)
+
+
+def test_what_a_step_is_about_stands_before_its_question(deep):
+    asked = deep.index('data-as="before"')
+    heading = deep.rindex("\n### ", 0, asked)
+    assert "Concept</dt>" in deep[heading:asked]
 
 
 def test_a_myth_is_revealed_after_the_commit_it_belongs_to(deep):

@@ -11,10 +11,12 @@ from generator.content.words import ClaimId, Id, Line, Naming, Prose
 class Section(Naming):
     """A titled stretch of prose with what backs it; `commit` asks before it tells.
 
-    A `program` follows the text: a mechanism in full, with its output beside it.
+    `opening` stands before the question, and says what the section is about. A `program` follows
+    the text: a mechanism in full, with its output beside it.
     """
 
     title: Line
+    opening: Line | None = None
     commit: Id | None = None
     text: Prose
     figure: Id | None = None
