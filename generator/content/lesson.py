@@ -42,6 +42,7 @@ class TopicFile(Written):
         modes: mode → the question that its page answers.
         key_laws: the claims that the topic's summary on one page shows, where it has one. Its
             other parts are Learn's figure and takeaway, and the takeaways of Why, Deep and Cost.
+        symbols: what the letters in the summary's formulas stand for.
     """
 
     title: Line
@@ -49,6 +50,7 @@ class TopicFile(Written):
     order: int
     modes: dict[Mode, Line]
     key_laws: list[ClaimId] = []
+    symbols: Prose | None = None
 
 
 class HomeFile(Written):

@@ -1,4 +1,4 @@
-"""Paper: pages as the browser prints them on A4, read again from the PDF."""
+"""Paper: pages as the browser prints them on A4 and on Letter, read again from the PDF."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRINTED = [
     f"{TOPICS[1]}/deep",
     f"{TOPICS[1]}/experiment",
 ]
-A4 = (595.3, 841.9)  # points
+SIZES_OF = {"A4": (595.3, 841.9), "Letter": (612, 792)}  # points
 WIDEST, HIGHEST = 151, 71  # millimetres of a chart
 PAPER = {"width": 673, "height": 1017}  # what A4 leaves between our margins, in CSS pixels
 SHOW_ALL = "localStorage.setItem('proofbook:show-all', 'true')"
@@ -56,10 +56,10 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s+", "", unicodedata.normalize("NFKC", text))
 
 
-def _printed(page: Page) -> Paper:
+def _printed(page: Page, size: str) -> Paper:
     headings = page.locator(":is(h1, h2, h3, h4, .pb-figure-title):visible").evaluate_all(TEXTS)
     buttons = page.locator("article button").evaluate_all(TEXTS)
-    reader = PdfReader(io.BytesIO(page.pdf(format="A4")))
+    reader = PdfReader(io.BytesIO(page.pdf(format=size)))
     page.set_viewport_size(PAPER)
     page.emulate_media(media="print")
     return Paper(
@@ -75,20 +75,21 @@ def _printed(page: Page) -> Paper:
 @pytest.fixture(scope="module")
 def paper(built_site: Path, browser: Browser) -> Callable[..., Paper]:
     """Prints a page as a reader sees it who has answered nothing, or who shows everything."""
-    known: dict[tuple[str, bool], Paper] = {}
+    known: dict[tuple[str, bool, str], Paper] = {}
 
-    def printed(name: str, *, everything: bool = True) -> Paper:
-        if (name, everything) not in known:
+    def printed(name: str, *, everything: bool = True, size: str = "A4") -> Paper:
+        key = (name, everything, size)
+        if key not in known:
             context = browser.new_context(viewport={"width": 1280, "height": 900})
             page, complaints = context.new_page(), list[str]()
             listen(page, complaints)
             if everything:
                 page.add_init_script(SHOW_ALL)
             page.goto((built_site / "topics" / f"{name}.html").as_uri())
-            known[name, everything] = _printed(page)
+            known[key] = _printed(page, size)
             context.close()
             assert complaints == []
-        return known[name, everything]
+        return known[key]
 
     return printed
 
@@ -98,11 +99,12 @@ def test_learn_takes_at_most_six_sheets_with_everything_shown(paper, topic):
     assert len(paper(f"{topic}/learn").sheets) <= 6
 
 
+@pytest.mark.parametrize("size", SIZES_OF)
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_summary_takes_exactly_one_sheet_of_a4(paper, topic):
-    summary = paper(f"{topic}/summary")
+def test_a_summary_takes_exactly_one_sheet(paper, topic, size):
+    summary = paper(f"{topic}/summary", size=size)
     assert len(summary.sizes) == 1
-    assert summary.sizes[0] == pytest.approx(A4, abs=1)
+    assert summary.sizes[0] == pytest.approx(SIZES_OF[size], abs=1)
     assert all(squeezed(one) in squeezed(summary.sheets[0]) for one in summary.headings)
     assert summary.sheets[0].count("holds") >= 4  # the verdicts of its laws
 
