@@ -211,7 +211,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     # What a trace says is text: no expression, no Markdown.
     says = escape if sheet.experiment or sheet.machine else folio.line
     found = frame.origins(folio, depth)
-    minutes = frame.minutes(body, len(folio.items))
+    # A sitting of Recall takes as long as what is due that day.
+    minutes = 0 if sheet.mode == "recall" else frame.minutes(body, len(folio.items))
     lead, rest = _led(body) if sheet.text else ("", body)
     content = _rendered(
         "page.md.j2",
