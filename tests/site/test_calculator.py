@@ -154,12 +154,12 @@ def test_what_no_training_could_have_is_said_and_comes_to_nothing(page):
 def test_a_count_is_a_whole_number_and_no_part_is_larger_than_its_whole(built_site, open_page):
     page = open_page(built_site / "topics/sharding/cost.html")
     page.get_by_role("checkbox", name="show everything at once").check()
-    whole = page.locator("[name=parameters][type=number]").input_value()
     for name, typed, words in (
         ("ranks", "2.5", "a whole number"),
-        ("unit", str(2 * float(whole)), "at most"),
-        ("unit", str(float(whole) / 2), ""),
-        ("next", whole, "at most"),
+        ("unit", "101", "at most 100 %"),
+        ("unit", "50", ""),
+        ("next", "50", "at most"),  # no other unit is larger than the largest
+        ("gathered", "9", "at most"),  # a parameter and its gradient are stored
     ):
         field = page.locator(f"[name={name}][type=number]")
         before = field.input_value()
@@ -168,6 +168,19 @@ def test_a_count_is_a_whole_number_and_no_part_is_larger_than_its_whole(built_si
         assert words in said, (name, typed)
         assert (_shown(page, "peak")[0] == "–") == bool(words)
         field.fill(before)
+
+
+@pytest.mark.parametrize(("millions", "ranks"), [("0.01", "1"), ("56", "3"), ("7000", "8")])
+def test_all_ranks_together_hold_at_least_the_model(built_site, open_page, millions, ranks):
+    page = open_page(built_site / "topics/large-models/cost.html")
+    page.get_by_role("checkbox", name="show everything at once").check()
+    page.locator("[name=parameters][type=number]").fill(millions)
+    page.locator("[name=ranks][type=number]").fill(ranks)
+    single, *others = (
+        float(_shown(page, name)[1])
+        for name in ("single", "ddp", "zero1", "stages", "fsdp", "tensor_parallel")
+    )
+    assert all(held * float(ranks) >= single * (1 - 1e-9) for held in others)
 
 
 def test_a_value_that_no_run_had_keeps_its_result_and_says_so(built_site, open_page):
