@@ -36,6 +36,22 @@ class Slip(Written):
     why: Line | None = None  # beyond what the name says
 
 
+class Variant(Written):
+    """What to replace in an item, so that it asks the same elsewhere.
+
+    Attributes:
+        runs: runs that it reads, as in `{growth.ddp_ranks_2: growth.ddp_ranks_4}`.
+        ranks: ranks that it names or reads, as in `{3: 1}`.
+        claims: claims whose ids say no run.
+        words: what would be untrue elsewhere, as in `{The deep model: The wide model}`.
+    """
+
+    runs: dict[RunPath, RunPath] = {}
+    ranks: dict[int, int] = {}
+    claims: dict[ClaimId, ClaimId] = {}
+    words: dict[str, Line] = {}
+
+
 class Option(Written):
     """One answer: a text that explains itself, or a slip, which is computed and explains itself.
 
@@ -101,9 +117,8 @@ class _Item(Written):
         explains: the mechanism, shown with the answer.
         claims: evidence shown with the answer, beside what options name.
         misconceptions: what a wrong answer shows, where no option or slip names it.
-        variants: the same question on other runs, which Recall asks in turn: each maps runs that it
-            reads to others, as in `{growth.ddp_ranks_2: growth.ddp_ranks_4}`. Without it, the laws
-            that the item names say on which other runs it may be asked.
+        variants: the same question on other runs or of another rank, which Recall asks in turn.
+            Without it, the laws that the item names say on which other runs it may be asked.
         accepts: rules of item writing that this item breaks knowingly, each with the reason.
         this_table: values that the question is about, shown below the stem. A graded item may hang
             on a difference of times only if it shows them here: on another machine both the times
@@ -118,7 +133,7 @@ class _Item(Written):
     explains: Prose | None = None
     claims: list[ClaimId] = []
     misconceptions: list[Id] = []
-    variants: list[Annotated[dict[RunPath, RunPath], Field(min_length=1)]] = []
+    variants: list[Variant] = []
     accepts: dict[str, str] = {}
     this_table: Table | None = None
 

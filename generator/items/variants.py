@@ -1,14 +1,14 @@
 """A question on other runs: Recall asks the concept again, and not the same numbers.
 
-In: an item that maps runs which it reads to other ones, as its author says (`variants:`) or as its
-laws allow (`siblings.py`). Out: for each mapping the same item on those runs, and what is wrong
+In: an item, and what is replaced in it, as its author says (`variants:`) or as its laws allow
+(`siblings.py`). Out: each time the same item on other runs or of another rank, and what is wrong
 with it. Each has a key of its own, worked out from its runs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -16,7 +16,16 @@ from pydantic import BaseModel
 from generator.content import names, prose
 from generator.content.documents import fields_of
 from generator.content.errors import ContentError
-from generator.content.quiz import Choice, Complete, Item, Number, Order, Predict, Several
+from generator.content.quiz import (
+    Choice,
+    Complete,
+    Item,
+    Number,
+    Order,
+    Predict,
+    Several,
+    Variant,
+)
 from generator.content.words import marks
 from generator.content.yaml_source import Path
 from generator.evidence.value import AbsentError, ExpressionError, Value
@@ -41,13 +50,15 @@ _RANKS = re.compile(
 )
 # What there are as many of, however many ranks there are.
 _OF_NO_RANKS = re.compile(
-    r" (?:copies that|directions|layers|missing|moments|numbers for each parameter|passes|payloads|"
-    r"quantities|schedules|tensors)\b"
+    r" (?:copies that|directions|layers|missing|moments|numbers for (?:each|every) parameter|"
+    r"passes|payloads|quantities|schedules|tensors)\b"
 )
 _CODE = re.compile(
     r"`(?![^`]*\b[np]\b)[^`]*`"
 )  # a formula of `n` or `p` ranks says no number of them
 _DIGITS = re.compile(r"(?<![\w.])\d+(?![\w.])")
+_RANK = re.compile(r"((?:\branks|by_rank|num_samples|losses)\[|\b[Rr]ank\(|\brank_)(\d+)")
+_PRINTED = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _NO_KEY = "this variant has no single answer on the runs shown"
 
 
@@ -75,19 +86,22 @@ def variants_of(item: Item, evidence: Evidence) -> list[Item]:
 def _variants_of(item: Item, evidence: Evidence) -> list[Item]:
     if item.variants:
         return [
-            _variant(item, runs, number, evidence) for number, runs in enumerate(item.variants, 1)
+            _variant(item, written, number, evidence)
+            for number, written in enumerate(item.variants, 1)
         ]
     found: list[Item] = []
     for runs in siblings.mappings(item, evidence):
-        variant = _variant(item, runs, len(found) + 1, evidence)
-        if not any(_wrong(item, runs, variant, evidence)):
+        written = Variant(runs=runs)
+        variant = _variant(item, written, len(found) + 1, evidence)
+        if not any(_wrong(item, written, variant, evidence)):
             found.append(variant)
     return found
 
 
-def _variant(item: Item, runs: Mapping[str, str], number: int, evidence: Evidence) -> Item:
+def _variant(item: Item, written: Variant, number: int, evidence: Evidence) -> Item:
     named = {"id": f"{item.id}-variant-{number}", "variants": []}
-    variant = _on(item, runs, _ranks(runs, evidence)).model_copy(update=named)
+    runs = written.runs
+    variant = _on(_reworded(item, written), runs, _ranks(runs, evidence)).model_copy(update=named)
     return _without_clashes(siblings.without_stale_claims(variant, runs, evidence), evidence)
 
 
@@ -128,21 +142,24 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     """Everything for which a variant that an author wrote is no question of its own."""
     if not item.variants:
         return
-    for number, (runs, variant) in enumerate(
+    for number, (written, variant) in enumerate(
         zip(item.variants, variants_of(item, evidence), strict=True)
     ):
         place: Path = ("variants", number)
-        yield from ((place, message) for message in _wrong(item, runs, variant, evidence))
+        yield from ((place, message) for message in _wrong(item, written, variant, evidence))
 
 
-def _wrong(item: Item, runs: Mapping[str, str], variant: Item, evidence: Evidence) -> list[str]:
+def _wrong(item: Item, written: Variant, variant: Item, evidence: Evidence) -> list[str]:
     """Everything for which a variant is no question of its own with one right answer."""
+    reworded, runs = _reworded(item, written), written.runs
     found = [
-        *_unread(item, runs), *_unknown(runs, evidence), *_foreign(item, runs, evidence),
-        *_counted(item, runs, evidence),
+        *_unread(item, written), *_unknown(runs, evidence), *_foreign(reworded, runs, evidence),
+        *_counted(reworded, written, evidence),
     ]  # fmt: skip
     if not found:
         found = [message for _, message in evidence_checks.mistakes(variant, evidence)]
+    if not found and evidence.book.is_reference:
+        found = list(_unprintable(variant, evidence))
     has_key = not found and _is_answerable(variant, evidence)
     if has_key:
         found = [*_told_apart(variant, evidence), *_reordered(item, variant, evidence)]
@@ -166,44 +183,80 @@ def _ranks(runs: Mapping[str, str], evidence: Evidence) -> Ranks | None:
     return Ranks(num, next(iter(runs.values()))) if there not in (1, num) else None
 
 
-def _on(model: ModelT, runs: Mapping[str, str], ranks: Ranks | None = None) -> ModelT:
-    """A part of an item with its runs replaced, in texts, expressions and the names of claims."""
+def _reworded(item: Item, written: Variant) -> Item:
+    """An item of other ranks, claims and words, on its own runs."""
+
+    def said(text: str, mark: str | None) -> str:
+        if mark is None:
+            return written.claims.get(text, text)
+        for old, new in written.words.items():
+            text = text.replace(old, new)
+        if mark == "expression":
+            return read(text)
+        return _PRINTED.sub(lambda at: read(at[0]), text)
+
+    def read(expression: str) -> str:
+        for old, new in written.claims.items():
+            expression = expression.replace(f"'{old}'", f"'{new}'")
+        return _RANK.sub(lambda at: f"{at[1]}{written.ranks.get(int(at[2]), at[2])}", expression)
+
+    return _mapped(item, said).model_copy(update={"variants": []})
+
+
+def _on(item: Item, runs: Mapping[str, str], ranks: Ranks | None = None) -> Item:
+    """An item with its runs replaced, in texts, expressions and the names of claims."""
+
+    def there(text: str, mark: str | None) -> str:
+        if mark in ("line", "prose"):
+            text = _claims_on(names.of_text(text, runs), runs)
+            return ranks.said(text) if ranks else text
+        if mark == "expression":
+            return _claims_on(names.of_expression(text, runs), runs)
+        return runs.get(text, _claims_on(text, runs))
+
+    return _mapped(item, there)
+
+
+def _mapped(model: ModelT, said: Callable[[str, str | None], str]) -> ModelT:
+    """A part of an item whose texts, each with its mark, become other ones."""
     changed = {
-        name: _replaced(getattr(model, name), mark, runs, ranks)
+        name: _each(getattr(model, name), mark, said)
         for name, _, mark in marks(type(model))
         if name != "variants"
     }
     return model.model_copy(update=changed)
 
 
-def _replaced(
-    value: Any,  # noqa: ANN401
-    mark: str | None,
-    runs: Mapping[str, str],
-    ranks: Ranks | None,
-) -> Any:  # noqa: ANN401
+def _each(value: Any, mark: str | None, said: Callable[[str, str | None], str]) -> Any:  # noqa: ANN401
     if isinstance(value, BaseModel):
-        return _on(value, runs, ranks)
+        return _mapped(value, said)
     if isinstance(value, list):
-        return [_replaced(one, mark, runs, ranks) for one in value]
-    if not isinstance(value, str):
-        return value
-    if mark in ("line", "prose"):
-        text = _claims_on(names.of_text(value, runs), runs)
-        return ranks.said(text) if ranks else text
-    if mark == "expression":
-        return _claims_on(names.of_expression(value, runs), runs)
-    return runs.get(value, _claims_on(value, runs))
+        return [_each(one, mark, said) for one in value]
+    return said(value, mark) if isinstance(value, str) else value
 
 
 def _claims_on(text: str, runs: Mapping[str, str]) -> str:
     return re.sub(r"@([a-z_][a-z0-9_]*\.[a-z0-9_]+)", lambda at: f"@{runs.get(at[1], at[1])}", text)
 
 
-def _unread(item: Item, runs: Mapping[str, str]) -> Iterator[str]:
-    for run in runs:
-        if _on(item, {run: "experiment.run"}) == _on(item, {}):
+def _unread(item: Item, written: Variant) -> Iterator[str]:
+    same = _reworded(item, Variant())
+    for run in written.runs:
+        if _on(same, {run: "experiment.run"}) == _on(same, {}):
             yield f"the question reads nothing of {run!r}"
+    for kind in ("ranks", "claims", "words"):
+        for old, new in getattr(written, kind).items():
+            if _reworded(item, Variant(**{kind: {old: new}})) == same:
+                yield f"the question has nothing to replace for {old!r} of {kind}:"
+
+
+def _unprintable(variant: Item, evidence: Evidence) -> Iterator[str]:
+    """A text of a variant that reads what its runs did not record."""
+    for one in fields_of(variant):
+        for found in prose.expressions(one.text) if one.mark in ("line", "prose") else ():
+            problem = evidence.unprintable(evidence.evaluate(found.text))
+            if problem:
+                yield f"{found.text}: {problem}"
 
 
 def _unknown(runs: Mapping[str, str], evidence: Evidence) -> Iterator[str]:
@@ -223,26 +276,31 @@ def _foreign(item: Item, runs: Mapping[str, str], evidence: Evidence) -> Iterato
                 yield f"{message}; write it over several runs (`for:`)"
 
 
-def _counted(item: Item, runs: Mapping[str, str], evidence: Evidence) -> Iterator[str]:
+def _counted(item: Item, written: Variant, evidence: Evidence) -> Iterator[str]:
     """A number that the text spells, where the variant has another one.
 
     With another number of ranks, a spelled number may be theirs unless it counts something else,
     as in *two moments*. Where it is theirs by its words, as in *four ranks*, a variant prints them.
+    An author who replaces words has read the others: what only equals a setting is let stand.
     """
-    ranks = _ranks(runs, evidence)
-    for old, new in runs.items():
+    ranks = _ranks(written.runs, evidence)
+    for old, new in written.runs.items():
         before, after = evidence.book.run(old), evidence.book.run(new)
         if before is None or after is None:
             continue
-        changed = {value for name, value in before.settings.items()
-                   if isinstance(value, int) and value != after.settings.get(name)}  # fmt: skip
         is_other = before.world_size != after.world_size
+        changed = set() if written.words else {
+            value for name, value in before.settings.items()
+            if isinstance(value, int) and value != after.settings.get(name)
+        }  # fmt: skip
+        in_code = changed | ({before.world_size} if is_other and not written.words else set())
         for field in fields_of(item):
             if field.mark not in ("line", "prose"):
                 continue
             text = ranks.said(field.text) if ranks else field.text
-            written = {int(one) for code in _CODE.findall(text) for one in _DIGITS.findall(code)}
-            if written & ({before.world_size} if is_other else set()) | written & changed:
+            if in_code & {
+                int(one) for code in _CODE.findall(text) for one in _DIGITS.findall(code)
+            }:
                 yield f"a number in code stands in {field.name}:, and {new} has another one"
             for found in _COUNT.finditer(plain := prose.around(text)):
                 spelled, noun = found[0], plain[found.end() :]
@@ -280,4 +338,5 @@ def _seen(item: Item, evidence: Evidence) -> tuple[str, ...]:
     texts = [option_text(one) for one in getattr(item, "options", ())]
     texts += [f"{one.left} {one.right}" for one in getattr(item, "pairs", ())]
     texts += [one.text for one in getattr(item, "pieces", ())]
+    texts += [one.title for one in getattr(item, "rows", ())]
     return tuple(evidence.plain(text) for text in (item.stem, *texts))
