@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated
@@ -12,6 +13,7 @@ from generator.content.documents import Document
 from generator.content.errors import ContentError
 from generator.content.words import Id, Prose, RunPath, Written
 
+_STAGE = re.compile(r"-\d$")
 Word = Annotated[str, StringConstraints(min_length=2, max_length=60, strip_whitespace=True)]
 
 
@@ -36,6 +38,11 @@ class Term(Written):
     def spellings(self) -> tuple[str, ...]:
         """Every way in which lessons write it."""
         return (self.term, *self.also)
+
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Those that the search takes for one another; ZeRO-1 and ZeRO-3 are two stages."""
+        return tuple(one for one in self.spellings if not _STAGE.search(one))
 
 
 class GlossaryFile(Written):

@@ -20,12 +20,15 @@ _BY_TEMPLATE = {
     "topic.md.j2": 0.2,
     "recall.md.j2": 0.1,
     "summary.md.j2": 0.1,
-    "retracted.md.j2": 0.1,
-    "planned.md.j2": 0.3,
-    "evidence.md.j2": 0.02,
-    "runs.md.j2": 0.02,
-    "machines.md.j2": 0.02,
-    "machine.md.j2": 0.02,
+    "plan.md.j2": 0.3,
+    "planned.md.j2": 0.05,
+    "published.md.j2": 0.05,
+    "sealed.md.j2": 0.05,
+    "retracted.md.j2": 0.002,  # from here on, below whatever a lesson says of a word
+    "evidence.md.j2": 0.0005,
+    "runs.md.j2": 0.0005,
+    "machines.md.j2": 0.0005,
+    "machine.md.j2": 0.0005,
 }
 
 

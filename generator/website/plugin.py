@@ -208,7 +208,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             with_tries=self.is_serving,
             only=committed.machines(self.content) if self._is_published() else None,
         )
-        self.synonyms = book.synonyms
+        self.synonyms = (*book.synonyms, *(one.alike for one in book.terms))
         self.topics = [f"topics/{topic.id}/index.md" for topic in book.topics]
         for lost in book.lost_tries:
             log.warning(lost)
