@@ -79,8 +79,8 @@ class Folio:
     once: tuple[set[str], ...] = ()
 
     def __post_init__(self) -> None:
-        """The runs whose values the text prints are used as well."""
-        self.text.runs = self.runs
+        """The runs whose values the text prints are used as well; it links claims as the page."""
+        self.text.runs, self.text.claim_place = self.runs, self.claim_place
 
     def section(self, caller: Callable[[], Markup]) -> Markup:
         """A stretch of a page, all of it from one machine.
@@ -162,9 +162,9 @@ class Folio:
         """An author's prose, as paragraphs."""
         return self.text.prose(text)
 
-    def show(self, value: Value) -> Markup:
-        """A value with its provenance."""
-        return self.text.show(value)
+    def show(self, value: Value, claim: str = "") -> Markup:
+        """A value with its provenance; what a claim itself states leads to the claim."""
+        return self.text.show(value, self.claim_place(claim) if claim else "")
 
     def value(self, expression: str) -> Value | None:
         """A value for a table or a figure; None where this machine has none."""

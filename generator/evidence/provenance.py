@@ -8,7 +8,8 @@ block once, and so do values that others are computed from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from generator.evidence.value import Kind, Value
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
+_SIDE = re.compile(r"\b(?:predicted|observed)\(['\"]([^'\"]+)['\"]\)")
 LONG = 24  # letters that fit any line; what has more may break
 
 
@@ -41,6 +43,7 @@ class PageText:
         self.sources = Sources(evidence, "../" * depth)
         self.claims: set[str] = set()  # whose sentences the page prints
         self.told: set[str] = set()  # whose numbers the section under way has shown
+        self.claim_place: Callable[[str], str] = str  # from the site's root; of a claim
         self.unmarked = ""  # the word that the page says once, of all its numbers
         self.runs: set[str] = set()  # of the machine shown, whose values it prints
 
@@ -66,12 +69,13 @@ class PageText:
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""
-        return self._shown(self._evidence.printable(expression), self._evidence)
+        return self._shown(self._evidence.printable(expression), self._evidence, expression)
 
-    def show(self, value: Value) -> Markup:
-        """A value made in Python, printed with its provenance."""
+    def show(self, value: Value, stated_at: str = "") -> Markup:
+        """A value made in Python, printed with its provenance; `sources.place` says what it is."""
         self.runs.update(self._runs_of(value))
-        return self._link(value, self.sources.number(value), self.sources.place(value))
+        place = self.sources.place(value, stated_at)
+        return self._link(value, self.sources.number(value), place)
 
     def shown_alike(self, value: Value, name: str, says: str) -> Markup:
         """A computed value that is shown with its inputs; all of one name share a formula."""
@@ -104,13 +108,14 @@ class PageText:
         by = evidence or self._evidence
 
         def fill(expression: str) -> str:
-            return str(self._shown(by.printable(expression, text), by))
+            return str(self._shown(by.printable(expression, text), by, expression))
 
         return fill
 
-    def _shown(self, thing: Value | Label | Showed, by: Evidence) -> Markup:
+    def _shown(self, thing: Value | Label | Showed, by: Evidence, expression: str) -> Markup:
         if isinstance(thing, Value):
-            return self.show(thing)
+            of_claim = _SIDE.search(expression)
+            return self.show(thing, self.claim_place(of_claim[1]) if of_claim else "")
         if isinstance(thing, Showed):
             self.claims.add(thing.claim)
             self.told.add(thing.claim)

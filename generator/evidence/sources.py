@@ -87,10 +87,17 @@ class Sources:
             self._values.append(name)
         return self._numbers[name]
 
-    def place(self, value: Value) -> str:
-        """Where the source of a value stands in the book."""
+    def place(self, value: Value, stated_at: str = "") -> str:
+        """Where the source of a value stands in the book.
+
+        Args:
+            value: what is printed.
+            stated_at: where it stands if no run and no citation is its source.
+        """
         origins = [leaf.origin for leaf in value.leaves if leaf.origin]
         first = next((one for one in origins if one.experiment), origins[0] if origins else None)
+        if first is None and stated_at:
+            return str(escape(self._root + stated_at))
         key = first and (first.machine, first.experiment, first.run, first.reference)
         if key not in self._places:
             self._places[key] = str(escape(self._root + self._place(first)))

@@ -83,6 +83,18 @@ def test_every_value_opens_to_its_provenance(readings):
     assert num_opened > 100
 
 
+def test_no_value_leads_to_all_of_the_evidence(readings):
+    """A value leads to a run or an experiment, a claim, a citation, a machine, or a formula."""
+    links = {
+        (page.name, tag.attributes["href"])
+        for page, reading in readings.items()
+        for tag in reading.tags
+        if "data-v" in tag.attributes and tag.name == "a"
+    }
+    assert sum("#claim-" in link for _, link in links) > 3
+    assert [one for one in links if one[1].endswith("evidence.html")] == []
+
+
 def test_no_two_claims_of_a_page_read_alike(readings):
     said = [
         (page.name, text)

@@ -60,11 +60,12 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
     is_told = name in folio.text.told
     relation = RELATIONS[claim.relation] if not _is_of_digests(outcome) else ""
     predicted, observed = readable(outcome, folio)
+    stated = Markup("{}{}").format(relation, side(predicted, folio, name)) if not is_told else _TOLD
     return VerdictRow(
         claim=claim,
         outcome=outcome,
         says=folio.line(claim.says),
-        predicted=Markup("{}{}").format(relation, side(predicted, folio)) if not is_told else _TOLD,
+        predicted=stated,
         observed=observed_of(outcome, observed, folio) if not is_told else _TOLD,
         words=folio.ui["verdicts"][outcome.verdict],
         css=css_of(outcome),
@@ -95,10 +96,10 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
 
 def observed_of(outcome: Outcome, observed: Value | None, folio: Folio) -> Markup:
     """What was observed; of a rule with a quantifier also for how many ranks, steps or values."""
-    shown = side(observed, folio)
+    shown = side(observed, folio, outcome.claim.id)
     if outcome.scope is None or outcome.scope.num.number == 1:
         return shown
-    num = folio.show(outcome.scope.num)
+    num = folio.show(outcome.scope.num, outcome.claim.id)
     return Markup('{} <span class="pb-said">for each of {} {}</span>').format(
         shown, num, outcome.scope.several
     )
@@ -152,13 +153,13 @@ def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
     return predicted, observed
 
 
-def side(value: Value | None, folio: Folio) -> Markup:
+def side(value: Value | None, folio: Folio, claim: str) -> Markup:
     """What a claim predicts or observes, printed; words without their underscores."""
     if value is None:
         return Markup("–")
     if isinstance(value.number, str):
         value = replace(value, number=value.number.replace("_", " "))
-    return folio.show(value)
+    return folio.show(value, claim)
 
 
 def points(share: float) -> str:

@@ -58,5 +58,8 @@ def _compared(name: str, folio: Folio) -> ComparedClaim:
 def _said(machine: str, outcome: Outcome, folio: Folio) -> Said:
     _, observed = readable(outcome, folio)
     return Said(
-        machine, side(observed, folio), folio.ui["verdicts"][outcome.verdict], css_of(outcome)
+        machine,
+        side(observed, folio, outcome.claim.id),
+        folio.ui["verdicts"][outcome.verdict],
+        css_of(outcome),
     )

@@ -178,7 +178,7 @@ def _judgement(
     relation = folio.ui["relations"][claim.relation]
     return Judgement(
         machine=machine,
-        predicted=Markup("{}{}").format(relation, side(predicted, folio)),
+        predicted=Markup("{}{}").format(relation, side(predicted, folio, claim.id)),
         observed=observed_of(outcome, observed, folio),
         off=_off(claim, off_by(claim, outcome.predicted, outcome.observed), folio),
         words=folio.ui["verdicts"][outcome.verdict],
