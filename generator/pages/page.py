@@ -204,6 +204,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         **_tools(folio, topic, lesson, sheet.minutes), **_of_the_book(folio, sheet),
         "prose": lambda written: links.linked(folio.prose(written)),
         "line": lambda written: links.read(folio.line(written)),
+        "linked": links.linked,
     }  # fmt: skip
     body = _kept_together(_unnested(environment().get_template(sheet.template).render(context)))
     # A summary is made for paper, and ticks off nothing.

@@ -1,8 +1,9 @@
 """Links from lessons to the glossary: each term where a page's prose uses it first.
 
-In: the HTML of a paragraph, in the order in which a page prints its paragraphs. Out: the same with
-links. Text in links, values and code stays as it is; a term that only code spells counts as used.
-So does a term in a heading. Options, questions and captions do not come here.
+In: the HTML of a paragraph, an item of a list, an explanation of a line or a cell of prose, in the
+order in which a page prints them. Out: the same with links. Text in links, values and code stays as
+it is, and so does a heading; a term in code or a heading counts as used, and is linked where prose
+uses it first. Options, questions and captions do not come here.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from generator.content.errors import ContentErrors
 from generator.content.glossary import Term
 from generator.pages import rendering
 from generator.pages.term_links import TermLinks
+from tests.site.html_reading import read
 
 FILE = "glossary.yml"
 ENTRY = """\
@@ -92,6 +93,42 @@ def test_a_term_that_only_code_or_a_heading_spells_counts_as_used():
     page.linked(Markup("<p><code>all_reduce</code></p>"))
     assert page.read(Markup("Hooks, bucket, overlap")) == "Hooks, bucket, overlap"
     assert page.used == {"all-reduce", "bucket"}
+    first = linked(page, "<p>A bucket, <code>rank</code>.</p>")
+    assert first == [("../../glossary.html#term-bucket", "bucket")]
+    assert linked(page, "<p>A bucket of a rank.</p>") == [("../../glossary.html#term-rank", "rank")]
+
+
+def test_a_page_links_each_term_that_its_prose_uses(built_site):
+    """Paragraphs, explanations of programs and stages, decisions: whatever an author wrote."""
+    content = Path(__file__).parents[2] / "content"
+    terms = yaml.safe_load((content / FILE).read_text(encoding="utf-8"))["terms"]
+    spelled = {
+        one["id"]: re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])")
+        for one in terms
+        for names in [(one["term"], *one.get("also", []))]
+    }
+    missing, num_linked = [], 0
+    for path in sorted(built_site.glob("topics/*/*.html")):
+        if path.stem in ("index", "recall", "summary"):
+            continue
+        page = read(path)
+        linked = {
+            t.attributes["href"].split("-", 1)[1] for t in page.tags if "pb-term" in t.classes
+        }
+        num_linked += len(linked)
+        said = " ".join(text for text, within in page.texts if _is_prose(within))
+        unlinked = [id for id, form in spelled.items() if id not in linked and form.search(said)]
+        missing += [(path.parent.name, path.stem, id) for id in unlinked]
+    assert missing == []
+    assert num_linked > 500
+
+
+def _is_prose(within):
+    names, classes = {tag.name for tag in within}, set().union(*(tag.classes for tag in within))
+    is_set_apart = names & {"a", "button", "code", "h2", "h3", "form", "th", "dl", "svg", "figure"}
+    explains = {"pb-notes", "pb-stage", "pb-lede", "pb-insight"} & classes
+    is_decision = "pb-decisions" in classes and names.isdisjoint({"small", "br"})
+    return not is_set_apart and bool(explains or is_decision)
 
 
 def test_the_page_of_the_glossary_links_the_run_and_the_lessons_that_use_a_term(book):
