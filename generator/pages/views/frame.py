@@ -40,6 +40,7 @@ STYLES = {
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
+_WORD = re.compile(r"\S*\w\S*")
 _NOT_READ = re.compile(
     r"<(?:(pre|svg|style|script)\b.*?</\1>"
     r'|p class="pb-(?:paper|waits).*?</p>'
@@ -75,7 +76,8 @@ class Notice:
 def minutes(body: str, num_items: int) -> int:
     """Minutes to read a page: its words, and a moment for each question."""
     text = re.sub(r"<[^>]+>", " ", _NOT_READ.sub(" ", body.replace("<wbr>", "")))
-    return max(1, round(len(text.split()) / WORDS_PER_MINUTE + num_items * MINUTES_PER_ITEM))
+    words = _WORD.findall(text)  # a comma behind a link is none
+    return max(1, round(len(words) / WORDS_PER_MINUTE + num_items * MINUTES_PER_ITEM))
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
