@@ -19,6 +19,7 @@ _OPENING = re.compile(r"<(?:(svg|table|pre)\b|(\w+)\b[^<>]*\sdata-search-exclude
 _HEADING = re.compile(r"(?<=\n\n)(#{1,6} [^\n]*)\n")
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
 _SKIP = re.compile(r'<a href="[^"]*" class="md-skip">')
+_CODE = re.compile(r"<pre><code(?![^>]*\btabindex=)")
 _TITLE = re.compile(r'<h1 id="([^"]+)"')
 _MARK = re.compile(r"<!--pb-aside-(\d+)-->")  # no author can write one: their HTML is escaped
 
@@ -96,3 +97,8 @@ def skipped_to_title(html: str) -> str:
     """A page whose skip link leads to its title; the theme's own leads past the first section."""
     title = _TITLE.search(html)
     return _SKIP.sub(f'<a href="#{title[1]}" class="md-skip">', html, count=1) if title else html
+
+
+def code_within_reach(html: str) -> str:
+    """A page whose code blocks all take the focus, so that a keyboard scrolls them."""
+    return _CODE.sub('<pre><code tabindex="0"', html)

@@ -352,7 +352,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
         """Put back what was set aside."""
         blocks = self.asides.pop(page.file.src_uri, None)
-        return html_blocks.skipped_to_title(html_blocks.put_back(output, blocks or ()))
+        html = html_blocks.put_back(output, blocks or ())
+        return html_blocks.skipped_to_title(html_blocks.code_within_reach(html))
 
     @event_priority(50)
     def _before_the_index(self, *, config: MkDocsConfig) -> None:
