@@ -38,11 +38,12 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
 
 @dataclass(frozen=True)
 class FigureOnPage:
-    """A figure as its template wants it."""
+    """A figure as its template wants it; its caption ends with the natures of its runs."""
 
     id: str
     title: Markup
     caption: Markup
+    natures: Markup
     picture: Picture
     missing: list[str] = field(default_factory=list)
 
@@ -62,7 +63,8 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     return FigureOnPage(
         id=figure.id,
         title=folio.line(figure.title),
-        caption=folio.line(figure.caption) + _natures(figure, folio),
+        caption=folio.line(figure.caption),
+        natures=_natures(figure, folio),
         picture=KINDS[figure.kind](figure, folio),
         missing=missing,
     )

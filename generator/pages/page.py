@@ -69,6 +69,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 VARIANTS = "assets/variants"
 SUMMARY = "summary.md.j2"
+OF_MACHINES = ("runs.md.j2", "machine.md.j2")  # these name each machine above its numbers
 PLANNED = "planned.md.j2"
 _VALUE_AND_MARK = re.compile(
     r'<a class="pb-value[^>]*>[^<]*(?:<small[^<]*</small>)?</a>(?:[.,;:!?)\]”%]|’s)+'
@@ -229,7 +230,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         minutes=minutes,
         scripts=frame.scripts(body, has_ways=bool(row)),
         origins=found,
-        machines=frame.machines(found, book),
+        machines=None if sheet.template in OF_MACHINES else frame.machines(found, book),
         notices=frame.notices(folio, found, body),
         boost=search_rank.boost(sheet.template),
         title=plans.title(sheet.experiment, folio)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_letters
 
 from generator.figures.drawing import LINE, Drawing, Layout, fitting, text_width, wrapped
 
@@ -85,8 +86,10 @@ def _lane(
     for piece in lane.pieces:
         width = max(piece.size * scale, 1.5)
         drawing.box(x, y, width, BAR, "layer shard" if piece.is_shard else "layer", radius=1)
-        if text_width(piece.name) <= width - 6:
-            drawing.word(x + width / 2, y + BAR / 2, piece.name, anchor="middle")
+        names = (piece.name, piece.name.lstrip(ascii_letters))  # `layer3`, or 3 where that is all
+        fits = [name for name in names if text_width(name) <= width - 6]
+        if fits:
+            drawing.word(x + width / 2, y + BAR / 2, fits[0], anchor="middle")
         x += width
     if lane.held:
         drawing.word(x + 8, y + BAR / 2, lane.held, "soft")
