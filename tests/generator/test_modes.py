@@ -153,7 +153,7 @@ solution:
     copy.change_run("tiny_training.averaged", printed=["the mean is 1.5"])
     page = rendering.render(copy.load())["topics/sharding/experiment.md"]
     shown = page[page.index("## Solution") : page.index("## What changed")]
-    order = ['<ol class="pb-notes">', "The gradients of all ranks are added", "the mean is 1.5"]
+    order = ['<ol class="pb-notes">', "are added", "the mean is 1.5"]
     places = [shown.index(one) for one in order]
     assert places == sorted(places)
 
@@ -182,11 +182,11 @@ def test_every_decision_cites_the_run_that_shows_it_and_how_its_claim_stands(
 
 
 def test_a_decision_tells_how_its_run_ended(copy, rendered):
-    assert "tiny_memory.halves_budget, completed" in plain(rendered[WHY])
+    assert "tiny_memory.halves_budget (completed)" in plain(rendered[WHY])
     copy.edit("topics/averaging/why.yml", "run: tiny_memory.halves_budget",
               "run: tiny_memory.whole_budget")  # fmt: skip
     text = rendering.render(copy.load())[WHY]
-    assert "tiny_memory.whole_budget, out of memory" in plain(text)
+    assert "tiny_memory.whole_budget (out of memory)" in plain(text)
 
 
 def test_a_section_that_asks_first_tells_only_after(rendered, lessons):
