@@ -36,7 +36,7 @@ site: .venv/.run  ## run the experiments this machine lacks, build the book, say
 test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some, WORKERS=0 runs them in one process)
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
-quick: .venv/.test  ## the tests without ranks, browser and builds: under a minute (ARGS='-k word')
+quick: .venv/.test  ## the tests without ranks, browser and builds (ARGS='-k word')
 	@$(PY) -m pytest -n $(WORKERS) -m "not ranks and not browser and not builds" $(ARGS)
 
 browser: .venv/.test  ## find Chromium or Chrome for the tests, or install it

@@ -87,10 +87,19 @@ def strange(folder: Path) -> Iterator[tuple[Path, str]]:
             found = _linked_folder(Path(where) / name, folder)
             if found:
                 yield Path(where) / name, found
-        for name in sorted(files):
-            found = None if name.startswith(".") else problem(Path(where) / name, folder)
+        for name in sorted(name for name in files if not name.startswith(".")):
+            path = Path(where) / name
+            found = None if _is_plain(path) else problem(path, folder)
             if found:
-                yield Path(where) / name, found
+                yield path, found
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether a path is a file itself, no link; the walk that found it followed none either."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _linked_folder(path: Path, folder: Path) -> str | None:

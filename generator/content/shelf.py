@@ -19,6 +19,7 @@ from generator.content import content_files, prose
 from generator.content.claim import Reference
 from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
+from generator.content.once import once
 from generator.content.words import MAX_LINE
 from runners.plans.declarations import difference
 from runners.traces import files as traces
@@ -231,18 +232,18 @@ class Shelf:
         for path in content_files.found_in(self.content / "plans", "*.json"):
             grid = self._trying(traces.read_grid, path)
             if grid is not None:
-                trace = as_trace(grid)
+                trace = once(as_trace, grid)
                 stale = self.is_stale(trace)
                 found[grid.experiment] = TraceOnPage(trace, machine, is_stale=stale, grid=grid)
         published = self._trying(traces.read_published, self.content / PUBLISHED)
         if published is not None:
-            trace = published_plans.as_trace(published)
+            trace = once(published_plans.as_trace, published)
             stale = self.is_stale(trace)
             found[trace.experiment] = TraceOnPage(
                 trace, machine, is_stale=stale, published=published
             )
         if self.sealed is not None:
-            trace = sealed_forecasts.as_trace(self.sealed.forecasts)
+            trace = once(sealed_forecasts.as_trace, self.sealed.forecasts)
             found[trace.experiment] = TraceOnPage(trace, machine, sealed=self.sealed)
         return found
 

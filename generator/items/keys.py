@@ -11,6 +11,7 @@ import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -303,10 +304,16 @@ def faulty_line(item: FaultyLine, evidence: Evidence) -> int:
         problem = misplaced(wrong, line.code)
         if problem:
             raise ItemError(("lines", position, "code"), problem)
-    before, after = ([line.strip() for line in text.splitlines()] for text in (wrong, right))
-    gone = {line[2:] for line in difflib.ndiff(before, after) if line.startswith("- ")}
+    gone = _corrected(wrong, right)
     found = [i for i, line in enumerate(item.lines) if line.code.strip() in gone]
     if len(found) != 1:
         differ = f"{len(found)} of its lines differ in the corrected program, not one"
         raise ItemError(("lines",), f"item {item.id!r}: {differ}")
     return found[0]
+
+
+@lru_cache(maxsize=256)
+def _corrected(wrong: str, right: str) -> frozenset[str]:
+    """The lines of a program, without their indents, that the corrected one lacks there."""
+    before, after = ([line.strip() for line in text.splitlines()] for text in (wrong, right))
+    return frozenset(line[2:] for line in difflib.ndiff(before, after) if line.startswith("- "))

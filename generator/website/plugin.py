@@ -137,7 +137,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.seen: dict[str, publish.Seen] = {}
         self.synonyms: tuple[tuple[str, ...], ...] = ()
         self.topics: list[str] = []
-        self.code: dict[Path, bytes] = {}
+        self.code: dict[Path, tuple[int, int]] = {}
         self.compiled = CompiledTemplates()
         self.asides: dict[str, tuple[str, ...]] = {}
         self.between: dict[str, tuple[str, ...]] = {}  # the same of what stands between headings
@@ -150,11 +150,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.is_serving = command == "serve"
         self.is_deploying = command == "gh-deploy"
 
+    @event_priority(50)  # before the search, which asks the theme for its language
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Find the project's root, where mkdocs.yml stands, and what edit links begin with.
 
         Where none is given, MkDocs takes it for granted that sources stand in `docs/`. Also, spare
-        it a look through the theme's icons.
+        it a look through the theme's icons, and keep the theme's compiled templates.
         """
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         if config.edit_uri in EDIT_URIS_OF_HOSTS:
@@ -164,6 +165,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         def get_env() -> Environment:
             env = made()
             env.loader = ThemeFiles(config.theme.dirs)
+            env.bytecode_cache = self.compiled
             return env
 
         config.theme.get_env = get_env  # type: ignore[method-assign] # MkDocs has no event for it
@@ -233,8 +235,14 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Read again what somebody may have edited while serving: words, and experiments' code."""
         interface_words.cache_clear()
         folders = (GENERATOR.parent / "runners", GENERATOR.parent / "content")
-        found = (path for one in folders for path in sorted(one.rglob("*.py")))
-        code = {path: path.read_bytes() for path in found if path.is_file()}  # no pipe
+        states = {
+            path: path.stat()
+            for one in folders
+            for where, _, files in os.walk(one)
+            for path in (Path(where, name) for name in files if name.endswith(".py"))
+            if path.exists()  # not a link that leads nowhere, as editors leave beside a file
+        }
+        code = {path: (state.st_mtime_ns, state.st_size) for path, state in states.items()}
         if code != self.code:
             forget_code()
             self.code = code
@@ -255,11 +263,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Keep the theme's compiled templates from one build to the next; note what is copied.
+        """Note what is copied.
 
         The page for wrong addresses takes its words and the topics from here.
         """
-        env.bytecode_cache = self.compiled
         env.globals.update(not_found=interface_words()["not_found"], topics=self.topics)
         self.copied = {file.abs_dest_path for file in files if not file.is_documentation_page()}
         return env

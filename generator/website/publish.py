@@ -22,6 +22,7 @@ from generator.content import content_files, handwritten
 from generator.content.book import Book
 from generator.content.content_files import FileError
 from generator.content.errors import ContentError, ContentErrors
+from generator.content.once import once
 from generator.evidence import trace_events
 from generator.evidence.folio import interface_words
 from generator.pages import sifting
@@ -29,6 +30,7 @@ from generator.pages.press import TAKEN, Press
 from generator.pages.views.claims import STANDINGS
 from generator.pages.views.frame import JOINT, SIFT
 from generator.website import manifest, rerun
+from runners.traces.records import Trace
 from runners.traces.sealed_forecasts import OUTCOMES
 
 ASSETS = Path(__file__).resolve().parent / "assets"
@@ -211,12 +213,17 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
 def timelines(book: Book) -> dict[str, bytes]:
     """Every timeline that pages link, for Perfetto, by its path under the site's root."""
     return {
-        f"timelines/{folder}/{experiment}.{name}.json": trace_events.exported(trace, name)
+        f"timelines/{folder}/{experiment}.{name}.json": exported
         for folder, one in sorted(book.machines.items())
         for experiment, trace in sorted(one.traces.items())
-        for name, run in sorted(trace.runs.items())
-        if run.timing.timeline
+        for name, exported in once(_timelines_of, trace).items()
     }
+
+
+def _timelines_of(trace: Trace) -> dict[str, bytes]:
+    """The exported timelines of a trace, by run."""
+    recorded = (name for name, run in sorted(trace.runs.items()) if run.timing.timeline)
+    return {name: trace_events.exported(trace, name) for name in recorded}
 
 
 def _asset(path: Path) -> bytes:

@@ -276,7 +276,12 @@ def read_record(path: Path, model: type[RecordT]) -> RecordT:
     Raises:
         TraceError: as `read`.
     """
-    text = _text(path)
+    record: RecordT = _parsed_record(path, _text(path), model)
+    return record
+
+
+@lru_cache(maxsize=512)
+def _parsed_record(path: Path, text: str, model: type[RecordT]) -> RecordT:
     return _validated(path, text, _object_in(path, text), model)
 
 
@@ -322,7 +327,12 @@ def read_grid(path: Path) -> Grid:
     Raises:
         TraceError: as `read`, and where its rows are not those that were simulated.
     """
-    grid: Grid = _parsed(path, _text(path), Grid)[0]
+    return _parsed_grid(path, _text(path))
+
+
+@lru_cache(maxsize=64)
+def _parsed_grid(path: Path, text: str) -> Grid:
+    grid: Grid = _parsed(path, text, Grid)[0]
     if grid.preset != path.stem:
         raise TraceError(f"{path}: preset: is {grid.preset!r}, the file says {path.stem!r}")
     if grid.values != values_digest(grid.rows):
