@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from generator.content.book import Book
-from generator.content.claim import Claim, Verdict
+from generator.content.claim import Claim
 from generator.content.shelf import Measured, on_page
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import Value
@@ -22,7 +22,6 @@ from runners.traces.machine_records import Machine
 from runners.traces.tolerance import tolerance
 
 SHARED_CORES = "ranks share cores, so these times say nothing about devices"
-_SILENT: frozenset[Verdict] = frozenset({"no_evidence", "too_few_samples"})
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,8 @@ class OtherOutcomes:
 
 
 def parts(here: Outcome, there: Outcome) -> bool:
-    """Whether two machines say something else of a claim, where both have something to say."""
-    if SHARED_CORES in (here.explanation, there.explanation):
-        return False
-    return here.verdict != there.verdict and _SILENT.isdisjoint({here.verdict, there.verdict})
+    """Whether two machines decide a claim otherwise; one that skipped its runs decides nothing."""
+    return here.verdict != there.verdict and UNDECIDED.isdisjoint({here.verdict, there.verdict})
 
 
 def differs(here: Outcome, there: Outcome, page: Book, other: Book) -> bool:
@@ -56,10 +53,10 @@ def differs(here: Outcome, there: Outcome, page: Book, other: Book) -> bool:
         page: the book as the first machine has it.
         other: the book as the second has it.
     """
-    if not UNDECIDED.isdisjoint({here.verdict, there.verdict}):
-        return False
-    if here.verdict != there.verdict:
+    if parts(here, there):
         return True
+    if here.verdict != there.verdict or here.verdict in UNDECIDED:
+        return False
     one, two = here.observed, there.observed
     if one is None or two is None or str(one) == str(two) or _within(here.claim, one, two):
         return False

@@ -100,8 +100,15 @@ def environment() -> Environment:
     made.filters["breakable"] = breakable
     made.filters["moment"] = moment
     made.filters["coded"] = coded
+    made.filters["kept_at"] = kept_at
     made.globals["ui"] = interface_words()
     return made
+
+
+def kept_at(name: str, mark: str) -> Markup:
+    """A name that breaks behind a mark alone, not at the hyphens of its parts."""
+    parts = (Markup('<span class="pb-keep">{}</span>').format(part) for part in name.split(mark))
+    return Markup("{}<wbr>").format(mark).join(parts)
 
 
 def coded(reason: str) -> Markup:

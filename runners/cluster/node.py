@@ -48,7 +48,7 @@ from runners.measuring.gather import skipped
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import BusyError, alone, code_of, measure_run, now, trace_of
 from runners.measuring.not_measured import NotMeasuredError
-from runners.measuring.pending import needs_full, part_of, staleness
+from runners.measuring.pending import part_of, staleness
 from runners.plans.experiment import Experiment, RunPlan, find, on_device
 from runners.system.errors import LaunchError
 from runners.system.links import interface_of
@@ -57,6 +57,7 @@ from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, read, read_part, write, write_machine, write_part
 from runners.traces.machine_records import Machine
 from runners.traces.records import Run, Trace
+from runners.traces.skips import needs_full
 from runners.traces.summary import how_it_ended
 from runners.traces.values import edited, list_values
 

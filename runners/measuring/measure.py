@@ -19,7 +19,7 @@ from types import MappingProxyType
 from runners.measuring.gather import gather, skipped
 from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
-from runners.measuring.pending import Pending, needs_full, part_of
+from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Reading, Watch
 from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
@@ -30,6 +30,7 @@ from runners.traces.files import sweep_torn, write, write_machine, write_part
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quiet, least_quiet
 from runners.traces.records import Circumstances, Code, Run, Trace
+from runners.traces.skips import needs_full
 from runners.traces.values import list_values
 
 

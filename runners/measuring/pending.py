@@ -23,15 +23,9 @@ from runners.traces.files import TraceError, outdated_programs, read, read_part
 from runners.traces.machine import name_of
 from runners.traces.quiet_record import Quiet
 from runners.traces.records import Run, Trace
+from runners.traces.skips import is_heavier
 from runners.traces.upgrade import TRACE_VERSION
 from runners.traces.values import edited
-
-NEEDS_FULL = "a heavier run, left out here; "
-
-
-def needs_full(experiment: str) -> str:
-    """Why a run was left out that only `--full` measures."""
-    return f"{NEEDS_FULL}`python -m runners run {experiment} --full` measures it"
 
 
 def part_of(name: str, where: Path) -> Path:
@@ -195,7 +189,7 @@ def _with_circumstances(source: Trace) -> dict[str, Run]:
 
 
 def _was_left_out(run: Run) -> bool:
-    return run.status == "skipped" and (run.reason or "").startswith(NEEDS_FULL)
+    return run.status == "skipped" and is_heavier(run.reason or "")
 
 
 def _had(traces: list[Trace], name: str) -> bool:

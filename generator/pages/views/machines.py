@@ -22,6 +22,7 @@ from generator.pages.views.claims import css_of, side
 from generator.pages.views.proof import measured_by
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quietness, quietness
+from runners.traces.skips import is_heavier
 
 PER_SECOND, BYTES_PER_SECOND = Unit(0, -1), Unit(1, -1)
 PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
@@ -42,8 +43,18 @@ class ExperimentRow:
     torch: str
     num_runs: int
     surprises: tuple[str, ...]
-    skipped: tuple[tuple[str, str], ...]
+    skipped: tuple[str, ...]  # why, for each run that was
     is_stale: bool
+
+    @property
+    def num_heavier(self) -> int:
+        """How many runs were left out because they are heavier."""
+        return sum(map(is_heavier, self.skipped))
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the others were skipped."""
+        return sorted({one for one in self.skipped if not is_heavier(one)})
 
 
 _UNDECIDED = {"too_few_samples", "does_not_apply", "no_evidence"}
@@ -91,9 +102,7 @@ def experiments(measured: Measured) -> list[ExperimentRow]:
             num_runs=sum(run.status != "skipped" for run in trace.runs.values()),
             surprises=tuple(one for one, run in trace.runs.items() if run.is_surprise),
             skipped=tuple(
-                (one, run.reason or "")
-                for one, run in trace.runs.items()
-                if run.status == "skipped"
+                run.reason or "" for run in trace.runs.values() if run.status == "skipped"
             ),
             is_stale=name in measured.stale,
         )

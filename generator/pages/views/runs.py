@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -16,6 +17,7 @@ from generator.evidence.regime import is_crowded
 from generator.evidence.trace_events import worst_clock
 from generator.evidence.value import Kind, Origin, Value, computed
 from runners.traces.records import Run, Trace
+from runners.traces.skips import is_heavier
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
             expected=words["statuses"][run.expected_status],
             ended=words["statuses"][run.status],
             is_surprise=run.is_surprise,
-            reason=run.reason if run.status == "skipped" else None,
+            reason=_reason(run, trace.experiment, words),
             measured={
                 words["figure"]["peak"]: _cell(most, units.BYTES, at, trace, name, folio),
                 words["runs"]["step"]: _cell(
@@ -137,6 +139,14 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
             else None,
             clock_error=_clock_error(trace, name, folio),
         )
+
+
+def _reason(run: Run, experiment: str, words: Mapping[str, Any]) -> str | None:
+    """Why a run was skipped; None where it was not."""
+    if run.status != "skipped" or not run.reason:
+        return None
+    heavier: str = words["runs"]["heavier"]
+    return heavier.format(experiment=experiment) if is_heavier(run.reason) else run.reason
 
 
 def _in_order(name: str) -> list[str | int]:
