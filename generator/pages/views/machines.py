@@ -132,7 +132,7 @@ def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
         found.append((words["accelerator"], one.name, units.TEXT, f"{field}.name"))
         found.append((words["its_memory"], one.memory_bytes, units.BYTES, f"{field}.memory_bytes"))
     found += [*_topology(measured, words)]
-    found += [(name, version, units.TEXT, f"libraries.{name}")
+    found += [(words["libraries"].get(name, name), version, units.TEXT, f"libraries.{name}")
               for name, version in machine.libraries.items()]  # fmt: skip
     return [
         (name, folio.show(Value(thing, unit, "measured", f"machine.{field}",
