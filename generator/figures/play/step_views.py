@@ -132,14 +132,20 @@ def _bars(one: ShownRun, rank: RankRecord, size: int, folio: Folio) -> list[Bar]
             group=one.path,
             label=" · ".join(filter(None, (one.label, c.operation))),
             size=c.bytes / size,
-            words=f"{said_bytes(c.bytes)}, ×{c.count}",
+            words=f"{said_bytes(c.bytes)} {_in_calls(c.count, folio)}",
             tone="sent",
-            say=f"{c.operation}, ×{c.count}: {said_bytes(c.bytes)}",
+            say=f"{c.operation}: {said_bytes(c.bytes)} {_in_calls(c.count, folio)}",
         )
         for c in rank.collectives
     ]
     nothing = Bar(one.path, one.label, 0, folio.ui["play"]["nothing_sent"], "sent")
     return bars or [nothing]
+
+
+def _in_calls(count: int, folio: Folio) -> str:
+    """In how many calls a payload was passed, as words for a drawing."""
+    words: str = folio.ui["play"]["in_one_call" if count == 1 else "in_calls"]
+    return words.format(n=f"{count:,}")
 
 
 def _payload_cells(one: ShownRun, rank: RankRecord, folio: Folio) -> dict[str, Markup]:
