@@ -19,8 +19,8 @@ class Ratio:
 
     def __str__(self) -> str:
         above, below = map(statistics.median, (self.of_seconds, self.against_seconds))
-        count = min(len(self.of_seconds), len(self.against_seconds))
-        samples = "one sample each" if count == 1 else f"{count} samples each"
+        num, num_against = len(self.of_seconds), len(self.against_seconds)
+        samples = f"samples: {num}" if num == num_against else f"samples: {num} and {num_against}"
         detail = f"{self.of} {_readable(above)}, {self.against} {_readable(below)}, {samples}"
         return f"{above / below:6.2f} times  {detail}"
 
