@@ -20,7 +20,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import parts
 from generator.evidence.value import Value, numeric
-from generator.evidence.verdicts import Outcome, sentence
+from generator.evidence.verdicts import UNDECIDED, Outcome, sentence
 from generator.figures.picture import plain
 from generator.pages.views.claims import (
     css_of,
@@ -51,6 +51,7 @@ class Judgement:
         off: how far it lies off, or None where the two are words.
         says: for an observation what this machine showed; else why the claim does not hold.
         differs: whether the machine shown first says otherwise.
+        is_decided: whether its runs decide the claim.
     """
 
     machine: str
@@ -61,6 +62,7 @@ class Judgement:
     css: str
     says: Markup
     differs: bool
+    is_decided: bool
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,7 @@ def _judgement(
         css=css_of(outcome),
         says=folio.text.line(text, evidence) if is_told else Markup(""),
         differs=differs,
+        is_decided=outcome.verdict not in UNDECIDED,
     )
 
 
