@@ -309,7 +309,7 @@ def test_the_calculator_stands_as_a_form_and_as_a_table(rendered, runs):
     start = next(row for row in table if row[0] == "Peak of a rank")
     expected = units.printed(measured["model_bytes"] * measured["copies"], units.BYTES, AS_RULED)
     assert start[2] == expected.replace("\u00a0", " ")
-    assert "Compared with 2 runs; largest error −2.44%, in tiny_memory.whole" in start[3]
+    assert start[3].startswith("2 runs; largest error −2.44%, in tiny_memory.whole")
 
 
 def test_labels_of_fields_and_results_lead_to_them(rendered):
@@ -383,6 +383,19 @@ def test_parts_of_a_trace_that_answer_the_first_question_wait_for_it(copy):
     assert text.count('data-after="is-it-equal"') == 2
     assert '<div class="pb-insight" data-after="is-it-equal">' in text
     assert text.index('<div data-after="is-it-equal">') < text.index("data-stepper")
+
+
+def test_the_verdicts_of_a_trace_wait_for_the_question_of_its_timeline(copy):
+    timeline = (
+        "timeline:\n  title: Rank by rank\n  commit: is-it-faster\n  text: Both wait.\nmore:\n"
+    )
+    copy.edit("topics/averaging/trace.yml", "more:\n", timeline)
+    text = rendering.render(copy.load())["topics/averaging/trace.md"]
+    verdicts = text.split("## What holds here")[1].split("## Questions")[0]
+    waits, table, line = (
+        verdicts.index(one) for one in ('data-after="is-it-faster"', "<table", "#item-is-it-faster")
+    )
+    assert waits < table < line
 
 
 def test_stages_wait_for_the_question_right_above_them_and_then_for_the_first(copy):

@@ -15,6 +15,7 @@ from generator.pages.press import Press
 from generator.pages.views import claim_index
 from generator.website import publish
 from runners.traces.measured import SampledSeconds
+from runners.traces.skips import needs_full
 
 
 def there(copy, name="desk"):
@@ -155,6 +156,30 @@ def test_a_skipped_run_names_the_command_that_measures_it_as_code(desk):
     for page in ("evidence/tiny_memory.md", "machines/desk.md"):
         code = "too heavy; <code>python -m runners run x --full</code> measures &lt;it&gt;"
         assert code in re.sub(r'<span class="pb-keep">(.*?)</span>', r"\1", pages[page]), page
+
+
+def test_a_run_left_to_the_full_measurement_names_the_command_once(desk):
+    reason = needs_full("tiny_memory")
+    for run in ("halves", "halves_budget"):
+        desk.change_run(
+            f"tiny_memory.{run}", machine="desk", status="skipped", reason=reason, ranks=[]
+        )
+    pages = rendering.render(desk.load("reference-frozen"))
+    assert pages["evidence/tiny_memory.md"].count("make traces FULL=1 NAMES=tiny_memory") == 1
+    assert pages["machines/desk.md"].count("make traces FULL=1") == 1
+
+
+def test_a_claim_shows_the_first_verdict_that_runs_decide_and_its_machine(desk):
+    desk.change_run(
+        "tiny_memory.halves", machine="desk", status="skipped", reason="one core", ranks=[]
+    )
+    text = rendering.render(desk.load("desk"))["evidence/tiny_memory.md"]
+    claims = re.findall(r"<summary>(.*?)</summary>", text)
+    lacking = [one for one in claims if "(reference-frozen)" in one]
+    assert lacking
+    assert all("does not apply" not in one and "holds" in one for one in lacking)
+    assert not any("differs between machines" in one for one in lacking), "one skipped its runs"
+    assert any("reference-frozen" not in one and "holds" in one for one in claims)
 
 
 def test_a_book_of_one_machine_compares_with_nothing(book):

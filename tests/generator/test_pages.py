@@ -296,7 +296,7 @@ def test_what_a_step_is_about_stands_before_its_question(deep):
 def test_a_myth_is_revealed_after_the_commit_it_belongs_to(deep):
     myth = deep[deep.index("## Myths") :]
     assert myth.index('data-item="who-fits"') < myth.index('data-after="who-fits"')
-    assert myth.index("What many believe") < myth.index("What a run showed</dt>")
+    assert myth.index("### “") < myth.index("What a run showed</dt>")
     assert myth.index("The mechanism") < myth.index("Why it matters</dt>")
 
 
