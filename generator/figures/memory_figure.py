@@ -102,8 +102,7 @@ def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list
     if run is None:
         return []
     tried = folio.run(budgeted) if budgeted else None
-    name = _name(path, run, figure, folio)
-    group = name + _ranks_where_they_differ(path, run, figure, folio)
+    group = _name(path, run, figure, folio) + _ranks_where_they_differ(path, run, figure, folio)
     rows: list[_Row] = []
     for position, record in enumerate(run.ranks):
         peak = folio.value(f"{path}.ranks[{position}].memory.peak_bytes")
@@ -111,7 +110,7 @@ def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list
             continue
         tone, outcome = _outcome(tried, position, folio)
         rank = f"{folio.ui['figure']['rank']} {record.rank}" if len(run.ranks) > 1 else ""
-        label = rank if rows else " · ".join(filter(None, [name, rank]))
+        label = rank if rows else " · ".join(filter(None, [group, rank]))
         budget = folio.value(f"{budgeted}.budget_bytes") if budgeted else None
         rows.append(_Row(group, label, rank, path, peak, budget, tone, outcome))
     return rows

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from generator.content import content_files, handwritten
+from generator.checks import repeats
+from generator.content import content_files, handwritten, listed_code
 from generator.content.book import Book
 from generator.content.content_files import FileError
 from generator.content.errors import ContentError, ContentErrors
@@ -160,6 +161,7 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
     files.update(timelines(book))
+    files.update(_programs(book))
     folder = content / "pages"
     for path in handwritten.files(folder):
         name = path.relative_to(folder).as_posix()
@@ -208,6 +210,13 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
         **{one.raw: content / one.file for one in plans},
         **{f"plans/{file}": content / file for file in outcomes},
     }
+
+
+def _programs(book: Book) -> dict[str, bytes]:
+    """Every program that pages offer for download, by its path under the site's root."""
+    names = {one.program for one in book.retractions.values() if one.program}
+    texts = {name: listed_code.text(book.root, repeats.path_of(name)) for name in sorted(names)}
+    return {repeats.file_of(name): text.encode() for name, text in texts.items() if text}
 
 
 def timelines(book: Book) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ import pytest
 from generator.checks.retraction_checks import bears_out
 from generator.content.claim import SentenceVerdict
 from generator.pages import rendering
+from generator.website import publish
 
 PROGRAM = '"""torchrun --nproc-per-node 2 shown.py"""\n\nprint("what <it> showed")\n'
 
@@ -42,6 +43,12 @@ def name_program(copy, name):
 def sections(copy):
     text = rendering.render(copy.load())["retracted.md"]
     return [one.split("</section>")[0] for one in text.split("<section")[1:]]
+
+
+def test_a_program_is_published_whole_and_its_link_downloads_it(repeated):
+    files = publish.site_files(repeated.load(), repeated.content)
+    assert files["programs/shown.py"].decode() == PROGRAM
+    assert 'href="programs/shown.py" download' in files["retracted.md"].decode()
 
 
 def test_a_program_stands_with_its_text_its_output_and_the_command_that_repeats_it(repeated):

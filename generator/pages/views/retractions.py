@@ -42,6 +42,7 @@ class ProgramOnPage:
     """The program that repeats what refutes or confirms a sentence."""
 
     path: str
+    file: str  # to download, under the site's root
     command: str
     code: Markup
     run: str
@@ -144,6 +145,7 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
     said = [*run.printed, *([raised(run.error)] if run.error else [])]
     return ProgramOnPage(
         path=path,
+        file=repeats.file_of(name),
         command=f"torchrun --nproc-per-node {run.world_size} {path}",
         code=highlighted(code),
         run=f"{repeats.EXPERIMENT}.{name}",
