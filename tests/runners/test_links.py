@@ -116,8 +116,8 @@ def test_links_of_a_stopped_launcher_do_not_stay(ending: signal.Signals, tmp_pat
     finally:
         launcher.send_signal(ending)
         launcher.wait()
-    if ending == signal.SIGKILL:  # nobody was left to remove them: the next launcher does
-        assert any(name.startswith(start) for name in links.sweep())
+    if ending == signal.SIGKILL:  # nobody was left to remove them: the next launcher does,
+        links.sweep()  # be it this one or that of a test beside it
     assert not [name for name in names() if name.startswith(start)]
 
 

@@ -6,10 +6,12 @@ import gzip
 import json
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
 SCRIPT = "assets/all-claims.js"
+PATIENCE = 30_000  # milliseconds, on a busy machine
 MOST_BYTES = 40_000  # gzipped: what the index loads of all claims of the real book
 
 
@@ -29,8 +31,10 @@ def chosen(page, name, value):
     page.locator("[role=status]", has_text=" of ").wait_for()
 
 
-def rows(page):
-    return page.locator(".pb-claims .pb-on").locator("xpath=ancestor::tr").count()
+def lists(page, wanted):
+    """The list follows the choice when the claims are there and the rows are made."""
+    rows = page.locator(".pb-claims .pb-on").locator("xpath=ancestor::tr")
+    expect(rows).to_have_count(wanted, timeout=PATIENCE)
 
 
 def test_no_claim_is_loaded_before_a_reader_chooses(page):
@@ -49,10 +53,10 @@ def test_every_choice_lists_what_belongs_to_it_and_nothing_else(page, frozen_sit
         for value in filter(None, values):
             chosen(page, name, value)
             wanted = sum(value in marks[claim[1]].split() for claim in claims)
-            assert rows(page) == wanted, value
+            lists(page, wanted)
             assert page.locator("[role=status]").inner_text().startswith(f"{wanted} of ")
         chosen(page, name, "")
-    assert rows(page) == len(claims)
+    lists(page, len(claims))
 
 
 def test_two_choices_list_what_belongs_to_both(page, frozen_site):
@@ -60,7 +64,7 @@ def test_two_choices_list_what_belongs_to_both(page, frozen_site):
     chosen(page, "kind", "k-law")
     verdict = page.locator("#sift-verdict option").nth(1).get_attribute("value")
     chosen(page, "verdict", verdict)
-    assert rows(page) == sum({"k-law", verdict} <= {*marks[claim[1]].split()} for claim in claims)
+    lists(page, sum({"k-law", verdict} <= {*marks[claim[1]].split()} for claim in claims))
 
 
 def test_show_all_lists_every_claim_with_a_link_to_its_numbers(page, frozen_site):

@@ -15,7 +15,8 @@ from tests.site.visits import SCHEMES, Visit, Visitor
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = pytest.mark.browser
+# All pages are visited before the first test; a busy machine needs more than ten minutes for that.
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
