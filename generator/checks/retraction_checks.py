@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from generator.content.claim import Retraction, SentenceVerdict
 from generator.content.documents import Document
 from generator.content.errors import ContentError
-from generator.evidence.verdicts import Outcome
+from generator.evidence.verdicts import UNDECIDED, Outcome
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -25,12 +25,11 @@ BORNE_OUT_BY: dict[SentenceVerdict, tuple[Shown, ...]] = {
     "true": ("confirmed",),
     "depends": ("refuted", "confirmed"),
 }
-_UNDECIDED = ("does_not_apply", "no_evidence", "too_few_samples")
 
 
 def shown(sentence: Retraction, outcome: Outcome) -> Shown:
     """What the runs of one machine show of a sentence."""
-    if outcome.verdict in _UNDECIDED:
+    if outcome.verdict in UNDECIDED:
         return "untested"
     if sentence.confirmed_if is not None:
         return "confirmed" if outcome.verdict == sentence.confirmed_if else "refuted"

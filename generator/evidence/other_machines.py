@@ -44,6 +44,14 @@ def parts(here: Outcome, there: Outcome) -> bool:
     return here.verdict != there.verdict and UNDECIDED.isdisjoint({here.verdict, there.verdict})
 
 
+def applies_to_one(here: Outcome, there: Outcome) -> bool:
+    """Whether one of two machines decides a claim that does not apply on the other."""
+    if SHARED_CORES in (here.explanation, there.explanation):
+        return False
+    both = {here.verdict, there.verdict}
+    return "does_not_apply" in both and len(both & UNDECIDED) == 1 < len(both)
+
+
 def differs(here: Outcome, there: Outcome, page: Book, other: Book) -> bool:
     """Whether two machines decide a claim otherwise, or observe a value beyond its spread.
 

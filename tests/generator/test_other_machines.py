@@ -158,6 +158,16 @@ def test_a_skipped_run_names_the_command_that_measures_it_as_code(desk):
         assert code in re.sub(r'<span class="pb-keep">(.*?)</span>', r"\1", pages[page]), page
 
 
+def test_a_machines_page_lists_apart_what_applies_to_one_of_two_machines(desk):
+    desk.change_run(
+        "tiny_memory.halves", machine="desk", status="skipped", reason="one core", ranks=[]
+    )
+    text = rendering.render(desk.load("reference-frozen"))["machines/desk.md"]
+    title, beyond = text.split("These claims apply to only one of the two machines:")
+    assert "does not apply" in beyond.split("</details>")[0]
+    assert "These claims have another verdict there:" not in title
+
+
 def test_a_run_left_to_the_full_measurement_names_the_command_once(desk):
     reason = needs_full("tiny_memory")
     for run in ("halves", "halves_budget"):

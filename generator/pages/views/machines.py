@@ -14,7 +14,7 @@ from markupsafe import Markup
 from generator.content.shelf import Measured
 from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.evidence.other_machines import parts
+from generator.evidence.other_machines import applies_to_one, parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
 from generator.evidence.verdicts import Outcome
@@ -55,9 +55,6 @@ class ExperimentRow:
     def reasons(self) -> list[str]:
         """Why the others were skipped."""
         return sorted({one for one in self.skipped if not is_heavier(one)})
-
-
-_UNDECIDED = {"too_few_samples", "does_not_apply", "no_evidence"}
 
 
 @dataclass(frozen=True)
@@ -210,13 +207,15 @@ def beside(name: str, folio: Folio) -> list[Beside]:
         there = {} if other == name else judged_on(other, folio)
         shared = [claim for claim in here if claim in there]
         if shared:
-            rows: dict[bool, list[OtherVerdict]] = {True: [], False: []}
-            for claim in shared:
-                if parts(here[claim], there[claim]):
-                    both = {here[claim].verdict, there[claim].verdict}
-                    row = _other_verdict(claim, here[claim], there[claim], folio)
-                    rows[not both & _UNDECIDED].append(row)
-            found.append(Beside(other, len(shared), tuple(rows[True]), tuple(rows[False])))
+            contrary, beyond = (
+                tuple(
+                    _other_verdict(claim, here[claim], there[claim], folio)
+                    for claim in shared
+                    if of_both(here[claim], there[claim])
+                )
+                for of_both in (parts, applies_to_one)
+            )
+            found.append(Beside(other, len(shared), contrary, beyond))
     return found
 
 
