@@ -63,9 +63,12 @@ def pythons() -> dict[Version, Path]:
 
 
 def environment(version: Version) -> Path:
-    """The environment of a Python: `.venv` where it is of the same minor version."""
-    own = version_of(ROOT / ".venv" / "bin" / "python")
-    if own and own[:2] == version[:2]:
+    """The environment of a Python: `.venv` where it is of the same minor version.
+
+    A `.venv` that is still being made will be of the Python that runs this.
+    """
+    own = version_of(ROOT / ".venv" / "bin" / "python") or sys.version_info
+    if own[:2] == version[:2]:
         return ROOT / ".venv"
     return ROOT / ".pythons" / f"{version[0]}.{version[1]}"
 
