@@ -23,7 +23,7 @@ LOOKS = (
     ("series-c hollow", ""),
     ("series-e hollow shard", ""),
 )
-THICK, ROW, APART, SWATCH = 18, 27, 9, 14
+THICK, ROW, APART, SWATCH = 18, 27, 9, 16
 BESIDE = 14  # from the end of the axis to the words
 LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
 OVER = 4  # how far the line stands out of a bar, but not into words above it
@@ -106,9 +106,13 @@ def _bar(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
         if width < LEAST:
             continue
         drawing.box(left, y, width, THICK, f"span {look}", say=part.say)
-        fits = part.name if text_width(part.name) + 6 < width else part.name[:1].upper()
+        fits = part.name if text_width(part.name) + 6 < width else _initial(part.name)
         if text_width(fits) + 4 < width:
             drawing.word(left + width / 2, y + THICK / 2, fits, letters, "middle")
+
+
+def _initial(name: str) -> str:
+    return name[:1].upper()
 
 
 def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> None:
@@ -133,14 +137,19 @@ def _line(drawing: Drawing, uppers: Sequence[float], x: Scale, budget: float, ab
 
 
 def _legend(drawing: Drawing, rows: Sequence[Stack], names: Sequence[str]) -> float:
-    """Swatches of the parts that any row has, in as many lines as they need; returns their end."""
+    """Swatches of the parts that any row has, in as many lines as they need; returns their end.
+
+    Each holds the letter that stands on a bar which is too narrow for the part's name.
+    """
     used = sorted({part.kind for row in rows for part in row.parts})
     x, y = 0.0, 10.0
     for kind in used:
         width = SWATCH + GAP + text_width(names[kind]) + 2 * GAP
         if x and x + width > drawing.width:
             x, y = 0.0, y + LINE
-        drawing.box(x, y - 6, SWATCH, 12, f"span {LOOKS[kind][0]}")
+        look, letters = LOOKS[kind]
+        drawing.box(x, y - SWATCH / 2, SWATCH, SWATCH, f"span {look}")
+        drawing.word(x + SWATCH / 2, y, _initial(names[kind]), letters, "middle")
         drawing.word(x + SWATCH + GAP, y, names[kind])
         x += width
     return y + LINE
