@@ -70,6 +70,7 @@ QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kind
 VENDORED = "iframe-worker"
 _SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_AROUND = re.compile(r"\s*([{};,])\s*")  # space that a style sheet does not need
 OCCUPIED = (
     "a page of the book belongs here, and this file was written or edited by hand; move it to "
     "content/pages under another name, or delete it"
@@ -238,7 +239,7 @@ def _timelines_of(trace: Trace) -> dict[str, bytes]:
 def _asset(path: Path) -> bytes:
     """A file as pages load it: scripts and style sheets without comments and idle space."""
     if path.suffix == ".css":
-        return _without_comments(path.read_text(encoding="utf-8"))
+        return _lean_style(path.read_text(encoding="utf-8"))
     if path.suffix != ".js":
         return path.read_bytes()
     return _lean(path.read_text(encoding="utf-8"))
@@ -252,12 +253,13 @@ def _lean(script: str) -> bytes:
 def style() -> bytes:
     """The components as one style sheet, without comments and idle space."""
     sheets = [(STYLES / f"{name}.css").read_text(encoding="utf-8") for name in COMPONENTS]
-    return _without_comments("".join(sheets))
+    return _lean_style("".join(sheets))
 
 
-def _without_comments(sheet: str) -> bytes:
-    lines = _COMMENT.sub("", sheet).splitlines()
-    return "".join(f"{line.strip()}\n" for line in lines if line.strip()).encode()
+def _lean_style(sheet: str) -> bytes:
+    """A style sheet in which no quoted text holds a brace, a semicolon, a comma or a colon."""
+    text = _AROUND.sub(r"\1", _COMMENT.sub("", sheet)).replace(";}", "}").replace(": ", ":")
+    return " ".join(text.split()).encode()
 
 
 def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:

@@ -511,6 +511,20 @@ def test_both_ends_of_a_slider_are_in_the_unit_that_is_asked_for(built_site):
     assert all(len(ends) == 2 for ends, _ in found)
 
 
+def test_an_answer_names_the_ends_of_its_slider_as_they_were_asked(built_site):
+    found = [
+        [" ".join(re.sub(r"<[^>]+>", " ", one).split()) for one in texts]
+        for path in built_site.glob("topics/*/*.html")
+        for texts in re.findall(
+            r'class="pb-ends">(.*?)</p>.*?The slider runs from (.*?)\.\s*(?:</span>)?</p>',
+            path.read_text(encoding="utf-8"),
+            re.DOTALL,
+        )
+    ]
+    assert len(found) > 10
+    assert [one for one in found if one[0].split() != one[1].replace(" to ", " ").split()] == []
+
+
 def test_a_slider_goes_where_a_number_was_typed(built_site, open_page):
     page = open_page(built_site / "topics/ddp/learn.html")
     box = page.locator("#item-ddp-learn-gradient")

@@ -323,10 +323,16 @@ def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
     while _shown(page) != "say-the-peak":
         _press(page, "Never ask this again")
     day = datetime.fromisoformat(EVENING)
-    for suffix, ranks, peak in (("", 2, "82"), ("-variant-1", 1, "160"), ("", 2, "82")):
+    for suffix, ranks, peak, label in (
+        ("", 2, "82", "question"),
+        ("-variant-1", 1, "160", "once more, with another run or rank"),
+        ("", 2, "82", "once more"),
+    ):
         assert _shown(page) == f"say-the-peak{suffix}"
         box = page.locator(f"#item-say-the-peak{suffix}")
         assert f"trains on {ranks} ranks" in box.inner_text()
+        lead = box.locator(".pb-eyebrow").inner_text().lower().partition(" · ")[0]
+        assert lead == label
         box.locator(".pb-number-field").fill(peak)
         box.get_by_role("button", name="Check", exact=True).click()
         assert RIGHT in box.inner_text()
@@ -454,3 +460,5 @@ def test_home_asks_again_what_is_due_and_shows_its_answer_otherwise(built_site, 
         page.reload()
         assert due.is_visible() == is_due
         assert again.is_visible() == answer.is_visible() == (not is_due)
+        said = box.locator(".pb-status").inner_text()
+        assert ("You answered this before, and it is due again." in said) == is_due

@@ -63,3 +63,21 @@ def test_no_heading_stands_above_an_empty_list(built_site, open_page):
     assert page.locator(".pb-shown").is_visible()
     page.locator(".pb-sift [type=reset]").click()
     assert headings.filter(visible=True).count() == 2
+
+
+def test_a_program_and_its_command_stand_outside_the_fold_and_no_option_is_divided(
+    built_site, open_page
+):
+    page = open_page(built_site / "retracted.html", viewport={"width": 390, "height": 844})
+    with_program = page.locator(".pb-retraction:has(.pb-repeat .pb-listing)")
+    assert with_program.count() > 20
+    assert not page.locator(".pb-repeat[open]").count()
+    for one in with_program.all():
+        link = one.locator("a[download]").filter(visible=True)
+        href = str(link.get_attribute("href"))
+        assert (built_site / href).is_file()
+        command = one.locator("code", has_text="torchrun").filter(visible=True)
+        assert command.inner_text().endswith(f" {href.partition('/')[2]}")
+        option = command.locator("span").evaluate("one => one.getClientRects().length")
+        assert option == 1
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

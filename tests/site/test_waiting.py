@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.site.asking import CHALLENGE, RECALL
-from tests.site.html_reading import read
+from tests.site.html_reading import pages, read
 
 pytestmark = pytest.mark.browser
 
@@ -27,6 +27,78 @@ def test_each_line_that_waits_leads_to_the_question_that_opens_it(frozen_site, o
             seen += 1
         page.close()
     assert seen >= 3
+
+
+# The lines that one can see on a page, the parts for which each stands, and what follows it.
+LINES = """() => {
+    const seen = one => one.checkVisibility() && one.getBoundingClientRect().height > 0;
+    const parts = [...document.querySelectorAll('[data-after][hidden]')].filter(
+        one => one.parentElement.checkVisibility() && one.matches(':has(+ .pb-waits)'));
+    const lines = [...document.querySelectorAll('.pb-waits')].filter(seen);
+    return {
+        parts: parts.map(one => one.dataset.after),
+        told: lines.map(one => one.querySelector('a').hash.replace('#item-', '')),
+        names: lines.map(one => one.querySelector('span').textContent.split(' · ')),
+        own: parts.map(one => one.nextElementSibling.dataset.what),
+        after: lines.map(one => {
+            while ((one = one.nextElementSibling) && !seen(one));
+            return one ? one.className : '';
+        }),
+    };
+}"""
+
+
+def test_one_line_stands_for_all_parts_side_by_side_and_says_what_they_are(built_site, open_page):
+    page = open_page("about:blank")
+    num_parts = num_lines = 0
+    for path in pages(built_site):
+        page.goto(path.as_uri())
+        found = page.evaluate(LINES)
+        told = [
+            (question, name)
+            for question, names in zip(found["told"], found["names"], strict=True)
+            for name in names
+        ]
+        assert told == list(zip(found["parts"], found["own"], strict=True)), path
+        assert all(name.strip() for _, name in told), path
+        assert not [one for one in found["after"] if "pb-waits" in one], path
+        num_parts += len(told)
+        num_lines += len(found["told"])
+    assert num_parts > num_lines + 20 > 80
+
+
+def test_the_button_of_a_line_shows_its_parts_and_no_others(frozen_site, open_page):
+    page = open_page(frozen_site / LEARN)
+    waiting = page.locator("[data-after]")
+    line = page.locator(".pb-waits").filter(visible=True)
+    page.keyboard.press("Tab")
+    line.get_by_role("button", name="Show it").focus()
+    page.keyboard.press("Enter")
+    shown = waiting.filter(visible=True)
+    assert shown.count() == line.count() + page.locator(".pb-waits").count() > 1
+    assert page.evaluate("document.activeElement.matches('[data-after]')")
+    assert not line.count()
+    assert not page.get_by_role("checkbox", name="show everything at once").is_checked()
+    page.reload()
+    assert line.count() == 1  # it was for this time
+
+
+def test_what_a_link_opened_is_named_by_no_line(frozen_site, open_page):
+    page = open_page("about:blank")
+    page.goto(f"{(frozen_site / LEARN).as_uri()}#check-yourself")
+    names = page.locator(".pb-waits > span").filter(visible=True).all_inner_texts()
+    assert names == ["The idea · The smallest real program", "Takeaway"]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_switch_looks_like_a_control(frozen_site, open_page, width):
+    page = open_page(frozen_site / LEARN, viewport={"width": width, "height": 844})
+    box = page.locator(".pb-show-all").bounding_box()
+    assert box["height"] >= 24
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    page.mouse.click(box["x"] + box["width"] - 8, box["y"] + 8)  # anywhere on it
+    assert page.locator("[data-after]").first.is_visible()
 
 
 def test_a_reader_can_show_everything_and_the_browser_keeps_that(frozen_site, open_page):

@@ -38,7 +38,7 @@ from generator.pages.views.highlighting import highlighted_lines
 from generator.pages.views.listing import ListingOnPage, listing
 
 Rows = tuple[tuple[Markup, tuple[Markup, ...]], ...]  # titles, each with its cells
-_OPENS = re.compile(r'<a class="pb-value[^>]*>(.*?)</a>', re.DOTALL)
+_OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
 _IN_SHORT = 80  # characters
@@ -203,7 +203,7 @@ def in_short(item: Item, folio: Folio) -> str:
 
 def unopened(markup: Markup) -> Markup:
     """A text whose values open nothing."""
-    return Markup(_OPENS.sub(r'<span class="pb-label">\1</span>', str(markup)))
+    return Markup(_OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
 
 
 def _num_attempts(item: Item, asked_as: str) -> int:
@@ -252,19 +252,20 @@ def _ends(item: Item, key: Key, folio: Folio) -> Ends | None:
     if not isinstance(item, Predict) or key.ends is None:
         return None
     low, high = key.ends
-    opened = (folio.show(low), folio.show(high))
     assert key.value is not None
     unit = unit_of(key.value)
-    says_low, says_high = (_in_unit(one, unit, folio) for one in key.ends)
-    return Ends(numeric(low), numeric(high), says_low, says_high, item.logarithmic, opened)
+    opened = (_in_unit(low, unit, folio), _in_unit(high, unit, folio))
+    said = (unopened(opened[0]), unopened(opened[1]))
+    return Ends(numeric(low), numeric(high), *said, item.logarithmic, opened)
 
 
 def _in_unit(value: Value, unit: Unit, folio: Folio) -> Markup:
     """An end of a slider in the unit that the question asks in."""
+    shown = folio.show(value)
     if unit_of(value).label == unit.label:
-        return unopened(folio.show(value))
+        return shown
     number = units.significant(float(numeric(value)) / unit.scale, 3)
-    return Markup('<span class="pb-label">{}{}{}</span>').format(number, units.NBSP, unit.label)
+    return Markup(_OPENS.sub(rf"\g<1>{number}{units.NBSP}{unit.label}\g<3>", str(shown)))
 
 
 def _places(item: Item, folio: Folio) -> tuple[Markup, Markup] | None:

@@ -39,10 +39,18 @@ class OnMachines:
 
 @dataclass(frozen=True)
 class ProgramOnPage:
-    """The program that repeats what refutes or confirms a sentence."""
+    """The program that repeats what refutes or confirms a sentence.
 
-    path: str
-    file: str  # to download, under the site's root
+    Attributes:
+        file: to download, under the site's root; it is saved under `name`.
+        here: the command beside the downloaded file; `command` is that of the project's folder.
+        uses: the model and the data of the program.
+        first: the sentence beside which the same program stands already.
+    """
+
+    file: str
+    name: str
+    here: str
     command: str
     code: Markup
     run: str
@@ -50,7 +58,7 @@ class ProgramOnPage:
     printed: str
     machine: str
     uses: Markup
-    first: str | None  # the sentence beside which the same program stands already
+    first: str | None
 
 
 @dataclass(frozen=True)
@@ -143,10 +151,14 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
     shown = folio.book.traces[repeats.EXPERIMENT]
     code = listed_code.listed(folio.book.root, path, None)
     said = [*run.printed, *([raised(run.error)] if run.error else [])]
+    file = repeats.file_of(name)
+    saved = file.rpartition("/")[2]
+    start = f"torchrun --nproc-per-node {run.world_size}"
     return ProgramOnPage(
-        path=path,
-        file=repeats.file_of(name),
-        command=f"torchrun --nproc-per-node {run.world_size} {path}",
+        file=file,
+        name=saved,
+        here=f"{start} {saved}",
+        command=f"{start} {path}",
         code=highlighted(code),
         run=f"{repeats.EXPERIMENT}.{name}",
         status=folio.ui["statuses"][run.status],

@@ -42,7 +42,7 @@
   function nearest(marks, x, y) {
     var best = null;
     var least = NEAR * NEAR;
-    marks.forEach(function (mark) {
+    marks.forEach((mark) => {
       var box = mark.getBoundingClientRect();
       var dx = Math.max(box.left - x, 0, x - box.right);
       var dy = Math.max(box.top - y, 0, y - box.bottom);
@@ -69,39 +69,40 @@
     marks.forEach(function (mark, position) {
       mark.setAttribute("role", mark.dataset.opens ? "button" : "img");
       mark.setAttribute("aria-label", mark.dataset.say);
-      mark.setAttribute("tabindex", position ? "-1" : "0");
+      mark.tabIndex = position ? -1 : 0;
     });
-    svg.addEventListener("pointermove", function (event) {
+    svg.addEventListener("pointermove", (event) => {
       tell(nearest(marks, event.clientX, event.clientY));
     });
-    svg.addEventListener("pointerleave", function (event) {
+    svg.addEventListener("pointerleave", (event) => {
       if (event.relatedTarget !== tip) hide();
     });
-    svg.addEventListener("focusin", function (event) {
+    svg.addEventListener("focusin", (event) => {
       putAway = null;
       tell(event.target);
     });
     svg.addEventListener("focusout", hide);
-    svg.addEventListener("click", function (event) {
+    svg.addEventListener("click", (event) => {
       open(nearest(marks, event.clientX, event.clientY));
     });
-    svg.addEventListener("keydown", function (event) {
+    svg.addEventListener("keydown", (event) => {
       if ((event.key === "Enter" || event.key === " ") && open(event.target)) event.preventDefault();
-      var at = marks.indexOf(event.target);
-      var to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1 };
+      const at = marks.indexOf(event.target);
+      const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1 };
       to.Home = 0;
       to.End = marks.length - 1;
-      if (!marks[to[event.key]] || event.altKey || event.ctrlKey || event.metaKey) return;
+      const next = at < 0 || event.altKey || event.ctrlKey || event.metaKey ? null : marks[to[event.key]];
+      if (!next) return;
       event.preventDefault();
-      marks[at].setAttribute("tabindex", "-1");
-      marks[to[event.key]].setAttribute("tabindex", "0");
-      marks[to[event.key]].focus();
+      marks[at].tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
     });
   }
 
   window.proofbook.chart = chart;
   all(document, ".pb-figure svg").forEach(chart);
-  document.addEventListener("keydown", function (event) {
+  document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !told) return;
     putAway = told;
     hide();

@@ -114,7 +114,7 @@
     if (at >= queue.length) return offer(`${told} ${words.sitting_done}`.trim(), undo);
     const question = inTurn(queue[at]);
     show(question);
-    if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words.seen_before;
+    if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words[question.variant ? "seen_varied" : "seen_before"];
     said.textContent = `${told} ${say("n_of_m", { n: at + 1, m: queue.length })}`.trim();
     question.box.tabIndex = -1;
     question.box.focus();

@@ -122,7 +122,7 @@
 
   // A link into a fold opens it.
   function arrive() {
-    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const fold = target && target.closest("details");
     if (fold) fold.open = true;
   }
@@ -133,8 +133,8 @@
   function stop(table) {
     if (table.parentElement.closest("table")) return;
     const links = Array.from(table.querySelectorAll("a[href]"));
-    const frame = table.closest(".pb-scroll");
-    if (frame && links.length) frame.removeAttribute("tabindex");
+    const frame = links.length && table.closest(".pb-scroll");
+    if (frame) frame.removeAttribute("tabindex");
     links.forEach((link, at) => (link.tabIndex = at ? -1 : 0));
     table.addEventListener("keydown", (event) => {
       const at = links.indexOf(event.target);

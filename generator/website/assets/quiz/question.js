@@ -75,24 +75,12 @@
       this.retry = button("retry", () => this.renew().form.querySelector("input, select, button").focus());
       this.report = button("report", () => load("report", () => book.report(this)));
       [this.retry, this.report, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
-      if (this.form.matches("[data-sure]")) this.status.before(this.sureness());
+      if (this.form.matches("[data-sure]")) this.status.before(document.querySelector("[data-asking] template").content.cloneNode(true));
       this.status.before(actions);
       this.form.addEventListener("submit", (event) => {
         event.preventDefault();
         if (!this.isDone) this.commit();
       });
-    }
-
-    sureness() {
-      const asked = made("fieldset", "pb-sure");
-      asked.append(made("legend", "", words.how_sure));
-      words.levels.forEach((level, at) => {
-        const [label, input] = [made("label"), made("input")];
-        Object.assign(input, { type: "radio", name: "sure", value: at });
-        label.append(input, ` ${level}`);
-        asked.append(label);
-      });
-      return asked;
     }
 
     option(at) {
@@ -242,11 +230,11 @@
     // As it was answered before, unless it reads otherwise now or cannot hold such an answer.
     restore() {
       const before = store.of(this.id, this.digests);
-      if (!before && store.get(this.id)) this.status.textContent = words.changed;
       // Where a link from Recall leads to it, or beside the line that says how much is due, a question
       // that is due is asked again.
       const isAsked = location.hash === `#item-${this.id}` || document.querySelector("[data-queue]");
-      const isAgain = before && isAsked && book.isDueNow(this.id, before);
+      const isAgain = before && before.done && isAsked && book.isDueNow(this.id, before);
+      if (isAgain || (!before && store.get(this.id))) this.status.textContent = words[isAgain ? "due_again" : "changed"];
       const own = before && before.done && !isAgain ? before.attempts.filter((one) => !one.variant) : [];
       if (own.length) {
         const { answer } = own[own.length - 1];
@@ -273,18 +261,36 @@
   }
 
   // Shows what waits for an answer: once it is there, where the reader wants to see everything, or
-  // where a link leads into it or to its heading.
+  // where a link leads into it or to its heading. One line stands for all parts side by side that
+  // wait, all of them for one answer; it says what they are, and its button shows them.
   function open() {
     const aim = document.getElementById(location.hash.slice(1));
+    let parts, shown, before;
     all(document, "[data-after]").forEach((one) => {
-      const form = `form[data-item="${one.dataset.after}"]`;
-      const isAsked = document.querySelector(`${form}:not([data-open])`);
-      const isDone = document.querySelector(`[data-done] ${form}`);
-      const isMeant = aim && (one.contains(aim) || one.previousElementSibling === aim);
-      if (isMeant) one.dataset.meant = ""; // stays open, wherever the next link leads
-      const waits = Boolean(isAsked) && !isDone && !store.chosen("show-all") && !("meant" in one.dataset);
+      const line = one.nextElementSibling;
+      const above = one.previousElementSibling || one;
+      if (aim && (one.contains(aim) || above === aim)) one.dataset.meant = ""; // wherever the next link leads
+      const isAsked = document.querySelector(`:not([data-done]) > form[data-item="${one.dataset.after}"]:not([data-open])`);
+      const waits = Boolean(isAsked) && !store.chosen("show-all") && !("meant" in one.dataset);
       if (waits !== one.hidden) one.open = !waits;
       one.hidden = waits;
+      if (!line || !line.dataset.what) return;
+      line.hidden = !waits || above.previousElementSibling === before;
+      if (!waits) return;
+      if (!line.hidden) {
+        const own = (parts = []);
+        shown = line.querySelector("span");
+        shown.textContent = "";
+        line.lastElementChild.onclick = () => {
+          own.forEach((part) => (part.dataset.meant = ""));
+          open();
+          one.tabIndex = -1;
+          one.focus();
+        };
+      }
+      parts.push(one, ...all(one, "[data-after]"));
+      shown.append(shown.textContent && " · ", line.dataset.what);
+      before = line;
     });
     // A heading that waits is not listed among the page's contents either.
     all(document, ".md-nav--secondary li, .pb-contents li").forEach((one) => {
