@@ -231,6 +231,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         ways=row,
         has_toc=sheet.has_toc,
         contents=headings.contents(body) if sheet.has_toc or sheet.mode else [],
+        places=headings.anchors(body.encode()) if sheet.mode else {},
         under=sheet.under,
         styles=frame.styles(body),
         compared_claims=other_machines.compared(folio) if sheet.mode else [],

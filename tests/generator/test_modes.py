@@ -16,6 +16,7 @@ from generator.evidence import law_sides, units, verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.units import AS_RULED
 from generator.pages import rendering
+from generator.pages.headings import anchors
 from tests.generator.explained_program import PROGRAM
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
@@ -310,6 +311,17 @@ def test_the_calculator_stands_as_a_form_and_as_a_table(rendered, runs):
     expected = units.printed(measured["model_bytes"] * measured["copies"], units.BYTES, AS_RULED)
     assert start[2] == expected.replace("\u00a0", " ")
     assert start[3].startswith("2 runs; largest error −2.44%, in tiny_memory.whole")
+
+
+def test_the_top_leads_to_the_calculator_whose_fields_stand_before_its_afterword(rendered):
+    (anchor,) = re.findall(r'<a href="#([^"]+)">With your own numbers', rendered[COST])
+    assert anchors(rendered[COST].encode())["A calculator"] == anchor
+    before, rest = rendered[COST].split("data-calculator")
+    form, after = rest.split("</form>", 1)
+    assert "Set a model and its copies." in before
+    afterword = "The copies are those that a rank holds."
+    assert afterword not in before + form
+    assert after.index(afterword) < after.index("<table")
 
 
 def test_labels_of_fields_and_results_lead_to_them(rendered):

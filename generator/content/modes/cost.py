@@ -138,9 +138,15 @@ class CalculatorOutput(Written):
 
 
 class Calculator(Written):
-    """A small calculator whose formulas are compared with runs at every build."""
+    """A small calculator whose formulas are compared with runs at every build.
+
+    Attributes:
+        introduction: what it works out, in a few lines, so that fields and results follow at once.
+        afterword: below the fields, what to enter and where the formulas apply.
+    """
 
     introduction: Prose
+    afterword: Prose | None = None
     inputs: Annotated[list[CalculatorInput], Field(min_length=1, max_length=7)]
     outputs: Annotated[list[CalculatorOutput], Field(min_length=1, max_length=6)]
 
