@@ -127,6 +127,89 @@ def test_without_scripts_the_formulas_stand_with_their_results_and_no_dead_form(
     assert inputs.count() == page.locator("[data-calculator] .pb-field").count() > 0
 
 
+SCREENS = [{"width": 1280, "height": 800}, {"width": 390, "height": 844}]
+# Whether all of an element is on the screen, and nothing else lies on it.
+IN_VIEW = """one => {
+  const box = one.getBoundingClientRect()
+  const at = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)
+  return box.top >= 0 && box.bottom <= innerHeight && (at === one || one.contains(at))
+}"""
+
+
+def _in_view(page: Page, selector: str) -> list[bool]:
+    return [one.evaluate(IN_VIEW) for one in page.locator(selector).all()]
+
+
+@pytest.mark.parametrize("screen", SCREENS, ids=lambda one: str(one["width"]))
+def test_one_click_from_the_top_of_a_cost_page_shows_a_field_and_all_results(
+    built_site, open_page, screen
+):
+    pages = sorted(built_site.glob("topics/*/cost.html"))
+    assert len(pages) > 3
+    for path in pages:
+        page = open_page(path, viewport=screen)
+        page.get_by_role("link", name="With your own numbers").click(timeout=5_000)
+        assert page.evaluate("scrollY") > screen["height"], path
+        assert _in_view(page, "[data-calculator] [type=number]")[0], path
+        assert all(_in_view(page, "[data-calculator] output")), path
+        page.close()
+
+
+@pytest.mark.parametrize("screen", SCREENS, ids=lambda one: str(one["width"]))
+def test_each_field_that_has_the_focus_is_in_view_with_all_results(built_site, open_page, screen):
+    for path in sorted(built_site.glob("topics/*/cost.html")):
+        page = open_page(path, viewport=screen)
+        names = [
+            one.get_attribute("name")
+            for one in page.locator("[data-calculator] [type=number]").all()
+        ]
+        page.locator(f"[name={names[0]}][type=number]").focus()
+        reached = []
+        for key in ("Tab", "Shift+Tab"):
+            while page.evaluate("document.activeElement.matches('[data-calculator] form *')"):
+                if page.evaluate("document.activeElement.type") == "number":
+                    reached.append(page.evaluate("document.activeElement.name"))
+                    assert _in_view(page, ":focus") == [True], (path, reached)
+                    assert all(_in_view(page, "[data-calculator] output")), (path, reached)
+                page.keyboard.press(key)
+            page.keyboard.press("Shift+Tab")
+        assert reached == [*names, *reversed(names)]
+        page.close()
+
+
+def _sent_around_a_ring(ranks: int) -> float:
+    """What a rank sends in an all-reduce, as a share of its payload: rank by rank, part by part."""
+    held = [[{rank} for _ in range(ranks)] for rank in range(ranks)]  # whose values a part sums
+    num_sent = 0
+    for turn in range(2 * (ranks - 1)):
+        parts = [(rank - turn) % ranks for rank in range(ranks)]
+        passed = [held[rank][part] for rank, part in enumerate(parts)]
+        for rank, part in enumerate(parts):
+            held[(rank + 1) % ranks][part] = held[(rank + 1) % ranks][part] | passed[rank]
+        num_sent += 1
+    assert all(part == set(range(ranks)) for rank in held for part in rank)
+    return num_sent / ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5, 8])
+@pytest.mark.parametrize(
+    ("topic", "payload", "per_payload"),
+    [("ddp", "payload", 1), ("multi-gpu", "gradients", 1), ("sharding", "payload", 0.5)],
+)
+def test_a_rank_sends_over_a_ring_what_passing_parts_on_comes_to(
+    built_site, open_page, topic, payload, per_payload, ranks
+):
+    """An all-gather or a reduce-scatter goes around the ring once, an all-reduce twice."""
+    page = open_page(built_site / f"topics/{topic}/cost.html")
+    size = _sizes(page)["parameters"]
+    page.locator("[name=parameters][type=number]").fill(str(100e6 / size))
+    page.locator("[name=ranks][type=number]").fill(str(ranks))
+    bytes_passed = float(_shown(page, payload)[1])
+    assert bytes_passed >= 4 * 100e6
+    expected = per_payload * _sent_around_a_ring(ranks) * bytes_passed
+    assert float(_shown(page, "sent")[1]) == pytest.approx(expected, rel=1e-12)
+
+
 NAMED = "e => e.labels[0]?.textContent || e.ariaLabelledByElements?.[0]?.textContent"
 
 
