@@ -72,11 +72,15 @@ def test_the_button_of_a_line_shows_its_parts_and_no_others(frozen_site, open_pa
     waiting = page.locator("[data-after]")
     line = page.locator(".pb-waits").filter(visible=True)
     page.keyboard.press("Tab")
-    line.get_by_role("button", name="Show it").focus()
+    button = line.get_by_role("button", name="Show it")
+    button.focus()
+    assert button.bounding_box()["height"] >= 24
+    top = page.locator("h2", has_text="The idea")
     page.keyboard.press("Enter")
     shown = waiting.filter(visible=True)
     assert shown.count() == line.count() + page.locator(".pb-waits").count() > 1
     assert page.evaluate("document.activeElement.matches('[data-after]')")
+    assert 48 <= top.bounding_box()["y"] < page.viewport_size["height"]  # in view, below the header
     assert not line.count()
     assert not page.get_by_role("checkbox", name="show everything at once").is_checked()
     page.reload()

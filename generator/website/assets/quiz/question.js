@@ -285,7 +285,7 @@
           own.forEach((part) => (part.dataset.meant = ""));
           open();
           one.tabIndex = -1;
-          one.focus();
+          one.focus({ preventScroll: true }); // its heading may stand above
         };
       }
       parts.push(one, ...all(one, "[data-after]"));
