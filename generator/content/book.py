@@ -6,7 +6,7 @@ Whether its expressions make sense is asked later, by `evidence.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -96,6 +96,7 @@ class Book:
         claim_readings: who found that rules entail their claims' sentences.
         terms: those of the glossary, in the order of the alphabet.
         synonyms: groups of words that the search takes for one another.
+        leads: words that lead a search to an address of the site.
         guide: from symptoms to techniques; None where the book has none.
         plan: what the pages of plans say; None where the book has none.
     """
@@ -121,6 +122,7 @@ class Book:
     claim_readings: ClaimReadingsFile = field(default_factory=ClaimReadingsFile, repr=False)
     terms: tuple[Term, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
+    leads: Mapping[str, Sequence[str]] = field(default_factory=dict)
     guide: GuideFile | None = None
     plan: PlanFile | None = None
 
@@ -297,9 +299,9 @@ class _Loader:
         )
         return tuple(sorted(found.values(), key=lambda one: one.term.lower()))
 
-    def synonyms(self) -> tuple[tuple[str, ...], ...]:
+    def synonyms(self) -> SynonymsFile:
         document = self.if_there(self.content / "synonyms.yml", SynonymsFile)
-        return tuple(map(tuple, document.model.synonyms)) if document else ()
+        return document.model if document else SynonymsFile(synonyms=[])
 
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
@@ -377,7 +379,8 @@ def load(
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
         lost_tries=lost, former_digests=former.model.items if former else {},
-        item_readings=loader.item_readings, terms=terms, synonyms=synonyms,
+        item_readings=loader.item_readings, terms=terms, leads=synonyms.leads,
+        synonyms=tuple(map(tuple, synonyms.synonyms)),
         plan=plan.model if plan else None,
         claim_readings=read_claims.model if read_claims else ClaimReadingsFile(),
         guide=guide.model if guide else None,

@@ -52,9 +52,16 @@ class GlossaryFile(Written):
 
 
 class SynonymsFile(Written):
-    """content/synonyms.yml: groups of words and phrases that the search takes for one another."""
+    """content/synonyms.yml: other words for the search.
+
+    Attributes:
+        synonyms: groups of words and phrases that the search takes for one another.
+        leads: by the address of a page or a section, such as `plan.html`: words, all of which in
+            a search bring it to the first place.
+    """
 
     synonyms: list[Annotated[list[Word], Field(min_length=2)]]
+    leads: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
 
 
 def mistakes(document: Document[GlossaryFile]) -> Iterator[ContentError]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -136,6 +136,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.press = Press()
         self.seen: dict[str, publish.Seen] = {}
         self.synonyms: tuple[tuple[str, ...], ...] = ()
+        self.leads: Mapping[str, Iterable[str]] = {}
         self.topics: list[str] = []
         self.code: dict[Path, tuple[int, int]] = {}
         self.compiled = CompiledTemplates()
@@ -211,6 +212,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             only=committed.machines(self.content) if self._is_published() else None,
         )
         self.synonyms = (*book.synonyms, *(one.alike for one in book.terms))
+        self.leads = book.leads
         self.topics = [f"topics/{topic.id}/index.md" for topic in book.topics]
         for lost in book.lost_tries:
             log.warning(lost)
@@ -370,6 +372,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             entries = of_material.search_index.entries
             search.take_out(entries, frozenset().union(*self.waiting.values()))
             search.add_words(entries, self.synonyms)
+            search.add_places(entries, _sections(config), interface_words()["modes"])
+            for lost in search.add_leads(entries, self.leads):
+                log.warning(f"synonyms.yml leads to {lost!r}, which the site does not have")
 
     @event_priority(-200)
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:
@@ -393,3 +398,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             path.write_text(csp.with_policy(path.read_text(encoding="utf-8")), encoding="utf-8")
 
     on_post_build = CombinedEvent(_before_the_index, _after_the_pages)
+
+
+def _sections(config: MkDocsConfig) -> dict[str, str]:
+    """What the navigation calls each page that it names, by the page's address."""
+    named = ((path, label) for one in config.nav or () for label, path in one.items())
+    return {f"{str(path).removesuffix('.md')}.html": label for path, label in named}

@@ -7,6 +7,7 @@ the rest in the browser, over http and from disk alike. How pages rank among eac
 
 Material's search has no synonyms of its own. It searches every field that `mkdocs.yml` gives it,
 and shows only title and text; so synonyms are fields of the index beside those two.
+`assets/search-results.js` puts what it finds in order once more, and knows leads and places.
 """
 
 from __future__ import annotations
@@ -111,6 +112,39 @@ def add_words(entries: Sequence[dict[str, Any]], groups: Sequence[Sequence[str]]
             entry.pop(f"{name}_synonyms", None)
             if found:
                 entry[f"{name}_synonyms"] = " ".join(found)
+
+
+def add_leads(
+    entries: Iterable[dict[str, Any]], leads: Mapping[str, Iterable[str]]
+) -> Iterator[str]:
+    """Give entries the words that lead to them; the addresses that no entry has come back."""
+    by_place = {entry["location"]: entry for entry in entries}
+    for location, searches in leads.items():
+        if location in by_place:
+            by_place[location]["leads"] = list(searches)
+        else:
+            yield location
+
+
+def add_places(
+    entries: Sequence[dict[str, Any]], sections: Mapping[str, str], modes: Mapping[str, str]
+) -> None:
+    """Give the entry of each page what its title does not say: a lesson's topic and kind.
+
+    Args:
+        entries: of Material's index.
+        sections: what the navigation calls a page, by its address.
+        modes: what readers call each kind of lesson.
+    """
+    titles = {entry["location"]: entry["title"] for entry in entries}
+    for entry in entries:
+        folder, _, page = entry["location"].rpartition("/")
+        topic = titles.get(f"{folder}/index.html") if folder.startswith("topics/") else None
+        mode = modes.get(page.removesuffix(".html"))
+        if topic and mode:
+            entry["place"] = f"{topic} · {mode}"
+        elif sections.get(entry["location"], entry["title"]) != entry["title"]:
+            entry["place"] = sections[entry["location"]]
 
 
 def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:

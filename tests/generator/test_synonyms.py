@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+import yaml
 
 from generator.website import search
+
+ROOT = Path(__file__).parents[2]
 
 OOM = ("OOM", "out of memory")
 
@@ -61,3 +67,34 @@ def test_words_are_added_once_however_often_a_page_is_built():
 def test_a_group_of_one_word_is_refused(copy):
     copy.append("synonyms.yml", "  - [alone]\n")
     assert "synonyms.yml:3" in str(copy.errors())
+
+
+def test_words_lead_to_an_address_and_one_that_is_not_there_comes_back():
+    entries = [{"location": "plan.html", "title": "Plan", "text": ""}]
+    leads = {"plan.html": ["will it fit", "7B"], "gone.html": ["fits"]}
+    assert list(search.add_leads(entries, leads)) == ["gone.html"]
+    assert entries[0]["leads"] == ["will it fit", "7B"]
+
+
+def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none():
+    locations = ("topics/ddp/index.html", "topics/ddp/deep.html", "topics/ddp/deep.html#all-reduce")
+    entries = [{"location": one, "title": f"<b>{one[7:]}</b>", "text": ""} for one in locations]
+    entries += [
+        {"location": "guide.html", "title": "From what fails", "text": ""},
+        {"location": "plan.html", "title": "Plan", "text": ""},
+    ]
+    search.add_places(entries, {"guide.html": "Guide", "plan.html": "Plan"}, {"deep": "Deep"})
+    places = {one["location"]: one["place"] for one in entries if "place" in one}
+    assert places == {
+        "topics/ddp/deep.html": "<b>ddp/index.html</b> · Deep",
+        "guide.html": "Guide",
+    }
+
+
+def test_every_word_that_leads_somewhere_leads_to_a_page_of_the_book(built_site):
+    text = (built_site / "search" / "search_index.json").read_text(encoding="utf-8")
+    led = {one["location"]: one["leads"] for one in json.loads(text)["docs"] if "leads" in one}
+    written = yaml.safe_load((ROOT / "content" / "synonyms.yml").read_text(encoding="utf-8"))
+    assert led == written["leads"]
+    all_leads = [lead.lower() for leads in led.values() for lead in leads]
+    assert len(all_leads) == len(set(all_leads))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import yaml
 
+from generator.website import publish
 from tests.conftest import BROWSER_SECONDS, listen, slowness, wait_until
 from tests.site.test_search_hides import hidden_in, sentences_of
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.browser
 
 GLOSSARY = Path(__file__).parents[2] / "content" / "glossary.yml"
 SEARCHES = yaml.safe_load(Path(__file__).with_name("searches.yml").read_text(encoding="utf-8"))
+RESULTS = publish.ASSETS / "search-results.js"
 BEHIND = {"evidence", "machines", "retracted"}  # pages that stand behind every lesson
 NUM_TYPED = 40  # hidden answers that are typed into the search
 FORGET = """() => {
@@ -111,6 +113,49 @@ def test_enter_opens_the_first_hit(searching):
     page.wait_for_url(f"{searching.address}{opened}")
     page.go_back()
     page.locator(".md-search__input").click()
+
+
+def test_a_result_says_the_topic_and_the_kind_of_its_lesson(searching):
+    searching.types("local sgd")
+    first = searching.page.locator(".md-search-result__item:first-child h1")
+    assert first.locator(".pb-eyebrow").text_content() == "DistributedDataParallel · Experiment"
+
+
+def test_words_side_by_side_come_before_words_apart(searching):
+    searching.types("flight recorder")
+    texts = searching.page.locator(".md-search-result__item").evaluate_all(
+        "items => items.map(one => one.textContent.toLowerCase().replace(/\\s+/g, ' '))"
+    )
+    together = ["flight recorder" in one for one in texts]
+    assert 1 < sum(together) < len(together)
+    assert together == sorted(together, reverse=True)
+
+
+def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser):
+    """The words of the longest lead decide, however the theme ranks what it found."""
+    page = browser.new_page()
+    page.add_script_tag(path=RESULTS)
+    entries = [
+        {"location": "deep.html", "title": "Deep", "text": "out of memory in backward"},
+        {"location": "guide.html", "title": "Guide", "text": "help", "leads": ["out of memory"]},
+        {"location": "guide.html#b", "title": "B", "text": "-", "leads": ["Memory in backward"]},
+    ]
+    found = page.evaluate(
+        """entries => ["out of memory", "memory in backward, out of", "memory of"].map(typed => {
+          proofbookSearch.asks({type: 0, data: {config: {separator: " |,"}, docs: entries}});
+          proofbookSearch.asks({type: 2, data: typed});
+          const data = {items: [[{...entries[0], score: 9, terms: {}}]]};
+          proofbookSearch.finds({type: 3, data});
+          return data.items.map(group => group.map(one => one.location));
+        })""",
+        entries,
+    )
+    page.close()
+    assert found == [
+        [["guide.html"], ["deep.html"]],
+        [["guide.html#b", "guide.html"], ["deep.html"]],
+        [["deep.html"]],
+    ]
 
 
 def test_no_result_shows_an_answer_that_a_reader_types(searching, built_site):

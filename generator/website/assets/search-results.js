@@ -1,0 +1,73 @@
+// What the theme's search found, put in order once more. First comes a place that the typed words
+// lead to by content/synonyms.yml; after it, an entry that has the words side by side outranks one
+// that has them apart. The results also say where a page belongs whose title does not. Loaded with
+// the search, on the first focus of its field.
+window.proofbookSearch = (() => {
+  "use strict";
+  const SETUP = 0; // the kinds of message that the theme and its worker send each other
+  const QUERY = 2;
+  const RESULT = 3;
+  const SIDE_BY_SIDE = 3; // what a score grows by where every typed word stands so
+  const entries = new Map();
+  const leads = [];
+  let between;
+  let typed = "";
+
+  const spelled = (text) => text.toLowerCase().match(/\w+/g) || [];
+  const words = (text) => text.replace(/<[^>]*>/g, " ").split(between).filter(Boolean).join(" ").toLowerCase();
+
+  const learn = ({ config, docs }) => {
+    between = new RegExp(config.separator);
+    for (const entry of docs) {
+      entries.set(entry.location, { ...entry });
+      for (const lead of entry.leads || []) leads.push([spelled(lead), entry.location]);
+    }
+    leads.sort(([one], [other]) => one.length - other.length); // the longest comes to stand first
+  };
+
+  // The words of an entry as one text; made when they are first asked for.
+  const said = (location) => {
+    const entry = entries.get(location);
+    entry.said = entry.said || ` ${words(entry.title)} | ${words(entry.text)} `;
+    return entry.said;
+  };
+
+  // The share of the typed pairs of words that stand side by side; the last word may be unfinished.
+  const together = (location) => {
+    const all = words(typed).split(" ");
+    const pairs = all.slice(1).map((word, index) => ` ${all[index]} ${word}`);
+    return pairs.length && pairs.filter((pair) => said(location).includes(pair)).length / pairs.length;
+  };
+
+  const byScore = (one, other) => other.score - one.score;
+
+  const lead = (items, location) => {
+    const [page] = location.split("#");
+    let group = items.find((one) => one.some((found) => found.location.split("#")[0] === page));
+    if (!group) items.push((group = [{ ...entries.get(page), score: 0, terms: {} }]));
+    let led = group.find((found) => found.location === location);
+    if (!led) group.push((led = { ...entries.get(location), terms: {} }));
+    led.score = 1 + Math.max(...items.flat().map((found) => found.score || 0));
+  };
+
+  const arrange = ({ items }) => {
+    for (const found of items.flat()) found.score *= 1 + SIDE_BY_SIDE * together(found.location);
+    const all = new Set(spelled(typed));
+    for (const [needed, location] of leads) if (needed.every((word) => all.has(word))) lead(items, location);
+    for (const found of items.flat()) {
+      if (found.place) found.title = `<span class="pb-eyebrow">${found.place}</span><br>${found.title}`;
+    }
+    for (const group of items) group.sort(byScore);
+    items.sort(([one], [other]) => byScore(one, other));
+  };
+
+  return {
+    asks({ type, data }) {
+      if (type === SETUP) learn(data);
+      if (type === QUERY) typed = data;
+    },
+    finds({ type, data }) {
+      if (type === RESULT) arrange(data);
+    },
+  };
+})();
