@@ -162,7 +162,7 @@ class Sheet:
     claim_groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     claim_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     claim_lessons: Mapping[str, tuple[Lesson, ...]] = field(default_factory=dict)
-    used_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    used_in: Mapping[str, tuple[glossary.Use, ...]] = field(default_factory=dict)
     anchors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     machine: str | None = None
     experiment: str | None = None

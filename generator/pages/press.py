@@ -39,6 +39,7 @@ from generator.items import given_away
 from generator.pages import hands, headings
 from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment
 from generator.pages.views import summary
+from generator.pages.views.glossary import Use
 from runners.traces import published_plans, sealed_forecasts
 
 _SHARED = (
@@ -148,7 +149,8 @@ class Press:
     def _print_all(self, files: _Files, judged: Judged) -> dict[str, Printed]:
         pages: dict[str, Printed] = {}
         minutes: dict[str, int] = {}
-        used_in: dict[str, tuple[str, ...]] = {}
+        used_in: dict[str, tuple[Use, ...]] = {}
+        terms = {term.id: term for term in files.book.terms}
         anchors: dict[str, dict[str, str]] = {}
         errors: list[ContentError] = []
         looks = dict(_looks(files, judged.evidence))
@@ -165,7 +167,8 @@ class Press:
             anchors |= _anchors(files.book, pages)
             for path in wanted:
                 for term in pages[path].terms if path in pages else ():
-                    used_in[term] = (*used_in.get(term, ()), path)
+                    use = Use.of(path, pages[path].content, terms[term])
+                    used_in[term] = (*used_in.get(term, ()), use)
         _raise_any(errors)
         self._pages = {path: kept for path, kept in self._pages.items() if path in pages}
         return pages
@@ -305,13 +308,12 @@ def _bare(book: Book) -> Book:
     return replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
         handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(), synonyms=(),
-        guide=None,
-        plan=None,
+        leads={}, guide=None, plan=None,
     )  # fmt: skip
 
 
 def _indexes(
-    files: _Files, minutes: Mapping[str, int], used_in: Mapping[str, tuple[str, ...]],
+    files: _Files, minutes: Mapping[str, int], used_in: Mapping[str, tuple[Use, ...]],
     anchors: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Sheet]:  # fmt: skip
     """The index of each topic, home, the list of topics, the glossary, the guide; pages by hand.

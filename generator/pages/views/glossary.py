@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -10,19 +11,48 @@ from markupsafe import Markup
 from generator.content.glossary import Term
 from generator.evidence.folio import Folio
 
+MOST_SHOWN = 2  # lessons that are named beside the run of a term
 
-class UsedIn(NamedTuple):
-    """A topic whose lessons use a term: the mode of each, with a link."""
 
-    title: Markup
-    lessons: tuple[tuple[str, str], ...]
+class Use(NamedTuple):
+    """A lesson that uses a term, by its path such as `topics/ddp/learn.md`.
+
+    Attributes:
+        shows: whether it also links the run that shows the term.
+    """
+
+    path: str
+    shows: bool
+
+    @classmethod
+    def of(cls, path: str, content: bytes, term: Term) -> Use:
+        """The use in a printed lesson."""
+        if not term.run:
+            return cls(path, shows=False)
+        place = f"#run-{term.run.replace('.', '-')}"
+        ends = ('"', "-on-")  # the second where the run is another machine's
+        return cls(path, any(f"{place}{end}".encode() in content for end in ends))
+
+
+class Lesson(NamedTuple):
+    """A link to a lesson: the title of its topic, and what its kind is called."""
+
+    href: str
+    topic: Markup
+    mode: str
 
 
 class Entry(NamedTuple):
-    """A term as its page shows it."""
+    """A term as its page shows it.
+
+    Attributes:
+        shown_in: the first lessons that link the run of the term.
+        lessons: all that use it, topic by topic.
+    """
 
     term: Term
-    topics: tuple[UsedIn, ...]
+    shown_in: list[Lesson]
+    lessons: list[Lesson]
 
     @property
     def letter(self) -> str:
@@ -32,28 +62,33 @@ class Entry(NamedTuple):
     @property
     def num_lessons(self) -> int:
         """How many lessons use the term."""
-        return sum(len(one.lessons) for one in self.topics)
+        return len(self.lessons)
+
+    @property
+    def by_topic(self) -> list[tuple[Markup, list[Lesson]]]:
+        """The lessons under the title of their topic."""
+        grouped = groupby(self.lessons, key=lambda one: one.topic)
+        return [(title, list(lessons)) for title, lessons in grouped]
 
 
-def entries(used_in: Mapping[str, tuple[str, ...]], folio: Folio) -> Iterator[Entry]:
+def entries(used_in: Mapping[str, tuple[Use, ...]], folio: Folio) -> Iterator[Entry]:
     """The terms of the book with the lessons that use each.
 
     Args:
-        used_in: paths of lessons, such as `topics/ddp/learn.md`, by the term's id.
+        used_in: the lessons by the term's id.
         folio: the page of the glossary.
     """
     for term in folio.book.terms:
-        yield Entry(term, tuple(_topics(used_in.get(term.id, ()), folio)))
+        uses = used_in.get(term.id, ())
+        showing = [one for one in uses if one.shows][:MOST_SHOWN]
+        yield Entry(term, list(_lessons(showing, folio)), list(_lessons(uses, folio)))
 
 
-def _topics(paths: Sequence[str], folio: Folio) -> Iterator[UsedIn]:
-    """The lessons by topic, in the order of the topics."""
+def _lessons(uses: Iterable[Use], folio: Folio) -> Iterator[Lesson]:
+    """Links to lessons, in the order of the topics."""
     for topic in folio.book.topics:
-        own = [path for path in paths if path.split("/")[1] == topic.id]
-        if own:
-            lessons = ((f"{path.removesuffix('.md')}.html", _mode(path, folio)) for path in own)
-            yield UsedIn(folio.line(topic.file.title), tuple(lessons))
-
-
-def _mode(path: str, folio: Folio) -> str:
-    return str(folio.ui["modes"][path.split("/")[2].removesuffix(".md")])
+        for address in (one.path.removesuffix(".md") for one in uses):
+            _, folder, mode = address.split("/")
+            if folder == topic.id:
+                title = folio.line(topic.file.title)
+                yield Lesson(f"{address}.html", title, str(folio.ui["modes"][mode]))
