@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import yaml
 
-from generator.website import publish
 from tests.conftest import BROWSER_SECONDS, listen, slowness, wait_until
 from tests.site.test_search_hides import hidden_in, sentences_of
 
@@ -24,7 +23,6 @@ pytestmark = pytest.mark.browser
 
 GLOSSARY = Path(__file__).parents[2] / "content" / "glossary.yml"
 SEARCHES = yaml.safe_load(Path(__file__).with_name("searches.yml").read_text(encoding="utf-8"))
-RESULTS = publish.ASSETS / "search-results.js"
 BEHIND = {"evidence", "machines", "retracted"}  # pages that stand behind every lesson
 NUM_TYPED = 40  # hidden answers that are typed into the search
 FORGET = """() => {
@@ -131,23 +129,33 @@ def test_words_side_by_side_come_before_words_apart(searching):
     assert together == sorted(together, reverse=True)
 
 
-def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser):
+def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser, served: str):
     """The words of the longest lead decide, however the theme ranks what it found."""
     page = browser.new_page()
-    page.add_script_tag(path=RESULTS)
+    page.goto(f"{served}404.html")
+    page.add_script_tag(url=f"{served}assets/search-results.js")
     entries = [
         {"location": "deep.html", "title": "Deep", "text": "out of memory in backward"},
         {"location": "guide.html", "title": "Guide", "text": "help", "leads": ["out of memory"]},
         {"location": "guide.html#b", "title": "B", "text": "-", "leads": ["Memory in backward"]},
     ]
     found = page.evaluate(
-        """entries => ["out of memory", "memory in backward, out of", "memory of"].map(typed => {
-          proofbookSearch.asks({type: 0, data: {config: {separator: " |,"}, docs: entries}});
-          proofbookSearch.asks({type: 2, data: typed});
-          const data = {items: [[{...entries[0], score: 9, terms: {}}]]};
-          proofbookSearch.finds({type: 3, data});
-          return data.items.map(group => group.map(one => one.location));
-        })""",
+        """async entries => {
+          class Theme extends EventTarget {
+            postMessage({type}) {
+              if (type !== 2) return;
+              const data = {type: 3, data: {items: [[{...entries[0], score: 9, terms: {}}]]}};
+              this.dispatchEvent(new MessageEvent("message", {data}));
+            }
+          }
+          const told = [];
+          const ask = await proofbookSearch(Theme, "", ({data}) => told.push(data.items));
+          ask({type: 0, data: {config: {separator: " |,"}, docs: entries}});
+          for (const typed of ["out of memory", "memory in backward, out of", "memory of"]) {
+            ask({type: 2, data: typed});
+          }
+          return told.map(items => items.map(group => group.map(one => one.location)));
+        }""",
         entries,
     )
     page.close()

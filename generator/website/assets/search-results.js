@@ -2,8 +2,10 @@
 // lead to by content/synonyms.yml; after it, an entry that has the words side by side outranks one
 // that has them apart. The results also say where a page belongs whose title does not. Loaded with
 // the search, on the first focus of its field.
-window.proofbookSearch = (() => {
+(function () {
   "use strict";
+
+  const standIn = new URL("iframe-worker.js", document.currentScript.src).href;
   const SETUP = 0; // the kinds of message that the theme and its worker send each other
   const QUERY = 2;
   const RESULT = 3;
@@ -61,13 +63,27 @@ window.proofbookSearch = (() => {
     items.sort(([one], [other]) => byScore(one, other));
   };
 
-  return {
-    asks({ type, data }) {
-      if (type === SETUP) learn(data);
-      if (type === QUERY) typed = data;
-    },
-    finds({ type, data }) {
-      if (type === RESULT) arrange(data);
-    },
+  // From disk, browsers refuse workers to pages; the script that stands in takes the name of Worker.
+  const standingIn = () =>
+    new Promise((resolve) => {
+      const script = document.createElement("script");
+      script.src = standIn;
+      script.onload = () => resolve(window.Worker);
+      document.head.appendChild(script);
+    });
+
+  // Makes the theme's worker; `tell` gets its messages, and what comes back takes those to it.
+  window.proofbookSearch = async (Native, url, tell) => {
+    const Real = location.protocol === "file:" ? await standingIn() : Native;
+    const worker = new Real(url);
+    worker.addEventListener("message", ({ data: message }) => {
+      if (message.type === RESULT) arrange(message.data);
+      tell(message);
+    });
+    return (message) => {
+      if (message.type === SETUP) learn(message.data);
+      if (message.type === QUERY) typed = message.data;
+      worker.postMessage(message);
+    };
   };
 })();

@@ -1,6 +1,6 @@
 // Where a number comes from. Each value is a link to its run; with this file it opens its source in
-// the one popover of the page, filled from the data at the page's end. And a table is one stop of the
-// Tab key: arrow keys go from link to link in it.
+// the one popover of the page, filled from the data at the page's end. And a table, or a line of
+// links in the guide, is one stop of the Tab key: arrow keys go from link to link in it.
 (function () {
   "use strict";
 
@@ -149,6 +149,6 @@
       next.focus();
     });
   }
-  document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts, .pb-terms").forEach(stop);
+  document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts, .pb-terms, .pb-stop").forEach(stop);
   window.proofbook.stop = stop;
 })();
