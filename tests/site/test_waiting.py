@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.site.asking import CHALLENGE, RECALL
@@ -196,3 +198,22 @@ def test_headings_that_wait_keep_their_order_and_are_in_no_list_of_contents(froz
     assert entries.filter(visible=True).count() == len(places)
     page.set_viewport_size({"width": 1280, "height": 844})
     assert not contents.is_visible()
+
+
+def test_a_search_result_that_waits_is_opened_with_what_stands_under_it(built_site, open_page):
+    index = json.loads((built_site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    hits = [one["location"] for one in index["docs"] if one["location"].startswith("topics/ddp/")]
+    page = open_page("about:blank")
+    num = 0
+    for path in sorted((built_site / "topics" / "ddp").glob("*.html")):
+        page.goto(path.as_uri())
+        waiting = page.locator(":is(h2, h3):has(+ [data-after][hidden])")
+        for name in waiting.evaluate_all("all => all.map(one => one.id)"):
+            assert f"topics/ddp/{path.name}#{name}" in hits
+            page.goto("about:blank")
+            page.goto(f"{path.as_uri()}#{name}")
+            heading = page.locator(f"#{name}")
+            assert heading.locator("xpath=following-sibling::*[1]").is_visible()
+            assert 0 <= heading.bounding_box()["y"] < page.viewport_size["height"]
+            num += 1
+    assert num > 10
