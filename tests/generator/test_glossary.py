@@ -146,6 +146,15 @@ def test_the_page_of_the_glossary_links_the_run_and_the_lessons_that_use_a_term(
         assert re.search(r"\bgradient", pages[path], re.IGNORECASE), path
 
 
+def test_a_term_names_first_the_lessons_that_link_its_run(book):
+    pages = rendering.render(book)
+    (aside,) = re.findall(r"Shown by the run .*?</p>", pages["glossary.md"])
+    shown = re.findall(r'<a href="(topics/[^"]+)">([^<]+: [^<]+)</a>', aside)
+    run = "evidence/tiny_training.html#run-tiny_training-averaged"
+    linking = [path for path, text in pages.items() if run in text and path.startswith("topics/")]
+    assert [href.replace(".html", ".md") for href, _ in shown] == linking[:2] != []
+
+
 def test_no_question_heading_or_recall_page_links_a_term(book):
     for path, text in rendering.render(book).items():
         assert not re.search(r"^#.*pb-term", text, re.MULTILINE), path

@@ -157,6 +157,16 @@ def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, o
     assert links.last.evaluate("one => one === document.activeElement")
 
 
+def test_a_line_of_links_in_the_guide_is_one_stop_of_the_tab_key(frozen_site, open_page):
+    page = open_page(frozen_site / "guide.html")
+    lines = page.locator(".pb-stop")
+    assert lines.count() > 1
+    for line in lines.all():
+        stops = line.locator("a[href]").evaluate_all("all => all.map(one => one.tabIndex)")
+        assert len(stops) > 1
+        assert stops == [0] + [-1] * (len(stops) - 1)
+
+
 def test_the_search_is_loaded_on_the_first_focus_of_its_field(frozen_site, open_page):
     page = open_page(frozen_site / TRACE)
     loaded = "performance.getEntriesByType('resource').map(one => one.name).join()"
