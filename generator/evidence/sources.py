@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +116,19 @@ class Sources:
         shown = self._evidence.book.traces.get(origin.experiment or "")
         is_shown = shown is None or not origin.machine or shown.machine.name == origin.machine
         return "" if is_shown else f"-on-{origin.machine}"
+
+    @property
+    def of_runs(self) -> Mapping[str, tuple[Value, ...]]:
+        """What the page prints of runs, with all that it is computed from, by experiment."""
+        printed = [one for one in self._values if isinstance(one, Value) and not one.absent]
+        found: dict[str, dict[object, Value]] = {}
+        for value in (*printed, *(leaf for one in printed for leaf in one.leaves)):
+            origins = (leaf.origin for leaf in value.leaves)
+            first = next((one for one in origins if one and one.experiment), None)
+            if first is not None and first.experiment and first.run:
+                key = value.origin or value.formula, str(value)
+                found.setdefault(first.experiment, {}).setdefault(key, value)
+        return {experiment: tuple(values.values()) for experiment, values in found.items()}
 
     @property
     def has_crowded(self) -> bool:

@@ -121,6 +121,11 @@ class Value:
             one.origin is not None and "digest" in one.origin.field for one in self.leaves
         )
 
+    @property
+    def is_arithmetic(self) -> bool:
+        """Whether a sum, a difference, a product or a quotient made it."""
+        return self.binding != _ATOM
+
     @cached_property
     def nature(self) -> Nature:
         """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""

@@ -10,6 +10,7 @@ from generator.content.exhibit import Figure, Growth
 from generator.evidence import units
 from generator.evidence.difference import relative_difference
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.found_by import heading
 from generator.evidence.growth import GrowthRun, ruled, runs_by_series
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, numeric
@@ -45,7 +46,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     axes = Axes(
         x_title=_titled(written.x_label, x_unit, written, folio),
         y_title=_titled(written.y_label, y_unit, written, folio),
-        measured=folio.ui["figure"]["measured"].lower(),
+        measured=_heading(found, folio).lower(),
         formula=folio.ui["figure"]["by_formula"],
         is_logarithmic=written.logarithmic,
         x_digits=3 if x_size > 1 else 4,
@@ -97,9 +98,15 @@ def _described(name: str, runs: Sequence[GrowthRun], folio: Folio) -> str:
     return f"{name}: {', '.join(described)}"
 
 
+def _heading(found: dict[str, list[GrowthRun]], folio: Folio) -> str:
+    """How the numbers of all its runs were found."""
+    values = (row.measured for runs in found.values() for row in runs)
+    return heading(values, folio.ui["found_by"])
+
+
 def _table(found: dict[str, list[GrowthRun]], written: Growth, folio: Folio) -> Table:
     words = folio.ui["figure"]
-    head = [words["run"], plain(folio.line(written.x_label)), words["measured"]]
+    head = [words["run"], plain(folio.line(written.x_label)), _heading(found, folio)]
     table = Table(head)
     if written.predicted:
         head += [words["by_formula"], folio.ui["cost"]["differs_by"]]

@@ -24,7 +24,7 @@ from generator.evidence.paths import Evaluation
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.pages.page import Judged, Sheet
-from generator.pages.press import Look, Press
+from generator.pages.press import OF_EVIDENCE, Look, Press
 from generator.pages.watched_traces import Watch, watched
 from runners.traces.records import Trace
 from runners.traces.schema import Record
@@ -32,7 +32,6 @@ from runners.traces.schema import Record
 KINDS = ("topic pages", "claims", "evidence pages")
 NOBODY = "nobody"
 CLAIM = "claim "
-_OF_EVIDENCE = ("evidence", "machines/")
 _POSITION = re.compile(r"\[\d+\]")
 Readers = Mapping[str, tuple[str, ...]]
 
@@ -146,7 +145,7 @@ def kind_of(reader: str) -> str:
     """Which kind of reader it is; the home page and pages written by hand count as topic pages."""
     if reader.startswith(CLAIM):
         return "claims"
-    return "evidence pages" if reader.startswith(_OF_EVIDENCE) else "topic pages"
+    return "evidence pages" if reader.startswith(OF_EVIDENCE) else "topic pages"
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
+from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.figures.picture import plain
@@ -144,6 +145,7 @@ class Sheet:
         anchors: for the guide: the anchor of each heading, by lesson.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
+        shown: for the page of one experiment's runs: their values that other pages print.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
     """
@@ -166,6 +168,7 @@ class Sheet:
     anchors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     machine: str | None = None
     experiment: str | None = None
+    shown: tuple[Value, ...] = ()
     has_toc: bool = False
     under: str | None = None
 
@@ -175,7 +178,8 @@ class Printed:
     """A page: its bytes, the minutes that it takes, the items whose answer it gives away.
 
     `terms` are those of the glossary that its prose uses, and `assets` the files that only this
-    page loads, by their path under the site's root.
+    page loads, by their path under the site's root. `values` are what it prints of runs, with what
+    that is computed from, by experiment.
     """
 
     content: bytes
@@ -183,6 +187,7 @@ class Printed:
     messages: Mapping[str, str]
     terms: frozenset[str] = frozenset()
     assets: Mapping[str, bytes] = field(default_factory=dict)
+    values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -251,7 +256,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     terms = frozenset(links.used)
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}
-    return Printed(content.encode(), minutes, messages, terms, loaded)
+    values = folio.text.sources.of_runs
+    return Printed(content.encode(), minutes, messages, terms, loaded, values)
 
 
 def _tools(
@@ -280,7 +286,7 @@ def _tools(
         "decisions": lambda written: decisions.decisions(written, folio),
         "trial": lambda written, whole: trials.trial(written, whole, folio),
         "output": lambda path: listing.printed(path, folio),
-        "cost_rows": lambda table: costs.cost_rows(table, folio),
+        "cost_of": lambda table: costs.cost_table(table, folio),
         "calculator": lambda written: calculator_form.calculator(written, folio),
         "again": folio.evidence.again,
         "cell": folio.cell,
@@ -312,7 +318,7 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "shared_sources": lambda: retractions.shared_sources(folio.book),
         "retraction": lambda one: retractions.retraction(one, topics, folio),
         "run_anchor": folio.place_of,
-        "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", folio),
+        "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", sheet.shown, folio),
         "predicted_of": lambda name: machine_forecasts.predicted_of(
             sheet.experiment or "", folio.book.machines[name], folio
         ),

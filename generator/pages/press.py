@@ -34,6 +34,7 @@ from generator.evidence.claim_topics import Lesson, lessons_by_claim, topics_by_
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
+from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.items import given_away
 from generator.pages import hands, headings
@@ -49,6 +50,7 @@ _SHARED = (
 _NO_HOME = HomeFile.model_construct()  # what a page holds that has nothing of the home page
 TAKEN = "the book has a page of this name already; choose another"
 EVIDENCE = "evidence.md"
+OF_EVIDENCE = ("evidence", "machines/")  # how the paths of pages begin that list what runs left
 PLAN = "plan.md"
 Code = tuple[tuple[str, str | None], ...]
 Look = tuple[object, hands.Task]
@@ -152,9 +154,13 @@ class Press:
         used_in: dict[str, tuple[Use, ...]] = {}
         terms = {term.id: term for term in files.book.terms}
         anchors: dict[str, dict[str, str]] = {}
+        values: dict[str, dict[object, Value]] = {}
         errors: list[ContentError] = []
         looks = dict(_looks(files, judged.evidence))
-        for sheets in (_sheets(files, judged), _indexes(files, minutes, used_in, anchors)):
+        for sheets in (
+            _sheets(files, judged), _indexes(files, minutes, used_in, anchors),
+            _of_experiments(files, judged, values),
+        ):  # fmt: skip
             wanted: dict[str, Sheet] = {}
             for sheet in sheets:
                 if sheet.path in pages or sheet.path in wanted:
@@ -169,6 +175,7 @@ class Press:
                 for term in pages[path].terms if path in pages else ():
                     use = Use.of(path, pages[path].content, terms[term])
                     used_in[term] = (*used_in.get(term, ()), use)
+            _gather(values, (pages[path] for path in wanted if path in pages and _teaches(path)))
         _raise_any(errors)
         self._pages = {path: kept for path, kept in self._pages.items() if path in pages}
         return pages
@@ -312,6 +319,12 @@ def _bare(book: Book) -> Book:
     )  # fmt: skip
 
 
+def _named(book: Book) -> Book:
+    """A book without what only some of its pages draw upon, but with the names of its topics."""
+    topics = (replace(one, lessons={}, items={}, items_by_mode={}) for one in book.topics)
+    return replace(_bare(book), topics=tuple(topics))
+
+
 def _indexes(
     files: _Files, minutes: Mapping[str, int], used_in: Mapping[str, tuple[Use, ...]],
     anchors: Mapping[str, Mapping[str, str]],
@@ -367,12 +380,9 @@ def _indexes(
 
 
 def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
-    """The pages of claims, of experiments' runs, of retracted sentences and of machines."""
+    """The pages of claims, of retracted sentences and of machines."""
     book, words, claim_topics = files.book, interface_words(), topics_by_claim(files.book)
-    named = replace(
-        bare,
-        topics=tuple(replace(one, lessons={}, items={}, items_by_mode={}) for one in book.topics),
-    )
+    named = _named(book)
     yield Sheet(
         EVIDENCE, "evidence.md.j2", named, words["evidence"]["title"],
         words["evidence"]["lede"], "content/claims", claim_groups=_by_experiment(judged.outcomes),
@@ -389,15 +399,6 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
     resting = dict(_by_experiment(judged.outcomes))
     if book.plan:
         yield from _of_plans(files, named, book.plan, resting, lessons)
-    for name, shown in book.traces.items():
-        if shown.is_plan:
-            continue
-        yield Sheet(
-            f"evidence/{name}.md", "runs.md.j2", named,
-            words["runs"]["title"].format(experiment=name.replace("_", " ")),
-            shown.trace.question, None, experiment=name, under=EVIDENCE,
-            claim_lessons={one: lessons[one] for one in resting.get(name, ()) if one in lessons},
-        )  # fmt: skip
     yield Sheet(
         "machines/index.md", "machines.md.j2", bare, words["machines"]["title"],
         words["machines"]["lede"], None, under=EVIDENCE,
@@ -408,6 +409,45 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
             words["machines"]["one"].format(name=name), words["machines"]["about"], None,
             machine=name, under=EVIDENCE,
         )  # fmt: skip
+
+
+def _of_experiments(
+    files: _Files, judged: Judged, values: Mapping[str, Mapping[object, Value]]
+) -> Iterator[Sheet]:
+    """The pages of experiments' runs, which list what all other pages print of them.
+
+    Args:
+        files: the book's.
+        judged: says which claims rest on each experiment.
+        values: by experiment.
+    """
+    book, words = files.book, interface_words()
+    lessons, resting = lessons_by_claim(book), dict(_by_experiment(judged.outcomes))
+    for name, shown in book.traces.items():
+        if not shown.is_plan:
+            yield Sheet(
+                f"evidence/{name}.md", "runs.md.j2", _named(book),
+                words["runs"]["title"].format(experiment=name.replace("_", " ")),
+                shown.trace.question, None, experiment=name, under=EVIDENCE,
+                claim_lessons={
+                    one: lessons[one] for one in resting.get(name, ()) if one in lessons
+                },
+                shown=tuple(values.get(name, {}).values()),
+            )  # fmt: skip
+
+
+def _teaches(path: str) -> bool:
+    """Whether a page tells of runs; those of evidence and machines list all runs alike."""
+    return not path.startswith(OF_EVIDENCE)
+
+
+def _gather(values: dict[str, dict[object, Value]], pages: Iterable[Printed]) -> None:
+    """Add what pages print of runs, each value once in each form."""
+    for page in pages:
+        for experiment, printed in page.values.items():
+            found = values.setdefault(experiment, {})
+            for one in printed:
+                found.setdefault((one.origin or one.formula, str(one)), one)
 
 
 def _of_plans(

@@ -272,7 +272,7 @@ def test_a_state_of_simulated_runs_says_that_it_is_simulated(folio):
     assert "at its peak, simulated" in shown.drawn
     assert {row.nature for row in shown.rows} == {"simulated"}
     real = frame.play(written(), folio).play
-    assert "Payload of one step, measured" in real.drawn
+    assert "Payload of one step, counted" in real.drawn
 
 
 def test_a_run_that_ran_out_of_memory_is_no_state_and_a_view_without_its_data_is_left_out(folio):

@@ -54,6 +54,7 @@ def test_a_site_loads_the_components_as_one_file(book, root):
         "assets/guide.css",
         "assets/indexes.css",
         "assets/play.css",
+        "assets/runs.css",
         "assets/sift.css",
         "assets/proofbook.css",
     ]

@@ -74,8 +74,10 @@ def _drawn(
     """Each view of one state below the other, titled by what it shows and how it is known."""
     words, parts = folio.ui["play"], []
     is_simulated = any(one.run.nature == "simulated" for one in state.runs)
-    kind = words["kinds"]["simulated" if is_simulated else "measured"]
     for view, found in seen.items():
+        kind = words["kinds"][
+            "simulated" if is_simulated else "counted" if view == "payload" else "measured"
+        ]
         one, title = found[position], words["views"][view].format(kind=kind)
         drawings = [
             drawing.svg(

@@ -14,6 +14,7 @@ from generator.evidence import calculator as calculators
 from generator.evidence import units
 from generator.evidence.calculator import Checked
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.found_by import heading
 from generator.evidence.value import Value, numeric
 
 _BYTES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
@@ -95,19 +96,27 @@ class OutputOnPage:
 
 @dataclass(frozen=True)
 class CalculatorOnPage:
-    """Fields and outputs; without fields, this machine has no numbers to start from."""
+    """Fields and outputs; without fields, this machine has no numbers to start from.
+
+    Attributes:
+        heading: what the numbers of all checks are called.
+    """
 
     fields: list[Field]
     outputs: list[OutputOnPage]
+    heading: str
 
 
 def calculator(written: Calculator, folio: Folio) -> CalculatorOnPage:
     """The calculator of a lesson, compared with this book's runs."""
     inputs = calculators.start(written, folio.evidence)
     fields = [_field(one, inputs.get(one.name), written, folio) for one in written.inputs]
+    checked = (calculators.checks(one, written, folio.evidence) for one in written.outputs)
+    measured = (check.measured for found in checked for check in found)
     return CalculatorOnPage(
         fields=[field for field in fields if field] if all(fields) else [],
         outputs=[_output(one, written, inputs, folio) for one in written.outputs],
+        heading=heading(measured, folio.ui["found_by"]),
     )
 
 

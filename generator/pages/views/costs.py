@@ -10,10 +10,20 @@ from markupsafe import Markup
 from generator.content.modes.cost import CostTable
 from generator.evidence.difference import in_one_form, relative_difference
 from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.found_by import heading
 from generator.evidence.law_formula import shown
 from generator.evidence.law_sides import on_run
+from generator.evidence.value import Value
 
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
+
+
+@dataclass(frozen=True)
+class CostTableOnPage:
+    """The rows of a table, and what the column beside the formula's is called."""
+
+    rows: list[CostOnPage]
+    heading: str
 
 
 @dataclass(frozen=True)
@@ -28,14 +38,16 @@ class CostOnPage:
     off: Markup
 
 
-def cost_rows(table: CostTable, folio: Folio) -> list[CostOnPage]:
-    """The rows of a table of costs; the first of several with one law explains its formula."""
+def cost_table(table: CostTable, folio: Folio) -> CostTableOnPage:
+    """A table of costs; the first of several with one law explains its formula."""
     rows: list[CostOnPage] = []
+    all_found: list[Value | None] = []
     told: set[str] = set()
     for one in table.rows:
         claim = folio.book.claims[one.law]
         found = on_run(claim, folio.evidence)
         folio.run(found.run)
+        all_found.append(found.measured)
         folio.text.told.add(one.law)
         off = relative_difference(found.predicted, found.measured)
         values = (*in_one_form(found.predicted, found.measured), off)
@@ -55,4 +67,4 @@ def cost_rows(table: CostTable, folio: Folio) -> list[CostOnPage]:
                 off=off_by,
             )
         )
-    return rows
+    return CostTableOnPage(rows, heading(all_found, folio.ui["found_by"]))

@@ -16,6 +16,8 @@ from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.regime import is_crowded
 from generator.evidence.trace_events import worst_clock
 from generator.evidence.value import Kind, Origin, Value, computed
+from generator.pages.views import shown_values
+from generator.pages.views.shown_values import ShownOnPages, ShownValues
 from runners.traces.records import Run, Trace
 from runners.traces.skips import is_heavier
 
@@ -34,7 +36,8 @@ class RunRow:
     ended: str
     is_surprise: bool
     reason: str | None
-    measured: Mapping[str, Markup]  # its peak and its times, by their words
+    measured: Mapping[str, Markup]  # its peak, its payload and its times, by their words
+    shown: Sequence[ShownValues]  # what pages print of it
     timeline: str | None  # its timeline for Perfetto, under the site's root
     clock_error: Markup | None  # of that timeline
 
@@ -56,20 +59,23 @@ class RunsOnMachine:
     rows: tuple[RunRow, ...]
 
 
-def by_machine(experiment: str, folio: Folio) -> list[RunsOnMachine]:
-    """Every machine's runs of an experiment; those that pages show first."""
+def by_machine(experiment: str, values: Sequence[Value], folio: Folio) -> list[RunsOnMachine]:
+    """Every machine's runs of an experiment, with these values; those that pages show first."""
+    on_pages = ShownOnPages(values, folio)
     shown = folio.book.traces[experiment].machine.name
     having = [name for name, one in folio.book.machines.items() if experiment in one.traces]
     return [
-        _on_machine(experiment, name, name == shown, folio)
+        _on_machine(experiment, name, name == shown, on_pages, folio)
         for name in sorted(having, key=lambda name: name != shown)
     ]
 
 
-def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> RunsOnMachine:
+def _on_machine(
+    experiment: str, name: str, is_shown: bool, on_pages: ShownOnPages, folio: Folio
+) -> RunsOnMachine:
     measured = folio.book.machines[name]
     trace = measured.traces[experiment]
-    rows = tuple(_rows(trace, name, is_shown, folio))
+    rows = tuple(_rows(trace, name, is_shown, on_pages, folio))
     return RunsOnMachine(
         machine=name,
         is_reference=name == folio.book.reference.name,
@@ -103,12 +109,17 @@ def _backends(trace: Trace) -> tuple[str, ...]:
     return tuple(f"{backend}: {', '.join(names)}" for backend, names in several)
 
 
-def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[RunRow]:
+def _rows(
+    trace: Trace, folder: str, is_shown: bool, on_pages: ShownOnPages, folio: Folio
+) -> Iterator[RunRow]:
     words = folio.ui
     for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
         place = f"run-{trace.experiment}-{name}"
         most, at = outcome_of(run, "peak_bytes")
         step = run.timing.step.median_seconds if run.timing.step else None
+        origin = _origin(trace, name, "")
+        of_ranks = shown_values.payloads(run, origin, _kind("", run))
+        payload = shown_values.largest_payload(run, of_ranks)
         yield RunRow(
             name=name,
             id=place if is_shown else f"{place}-on-{trace.machine}",
@@ -122,6 +133,7 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
             reason=_reason(run, trace.experiment, words),
             measured={
                 words["figure"]["peak"]: _cell(most, units.BYTES, at, trace, name, folio),
+                words["runs"]["payload"]: ABSENT if payload is None else folio.show(payload),
                 words["runs"]["step"]: _cell(
                     step, units.SECONDS, "timing.step.median_seconds", trace, name, folio
                 ),
@@ -134,6 +146,7 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[R
                     folio,
                 ),
             },
+            shown=on_pages.of_run(run, origin, of_ranks),
             timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
             if run.timing.timeline
             else None,
@@ -166,13 +179,17 @@ def _cell(
 
 def _value(number: float, unit: units.Unit, field: str, trace: Trace, name: str) -> Value:
     """A number of a run, read off its trace."""
+    run, origin = trace.runs[name], _origin(trace, name, field)
+    formula = f"{trace.experiment}.{name}.{field}"
+    return Value(number, unit, _kind(field, run), formula, origin=origin)
+
+
+def _origin(trace: Trace, name: str, field: str) -> Origin:
     run = trace.runs[name]
-    origin = Origin(
+    return Origin(
         trace.machine, trace.experiment, name, field, trace.recorded_at, trace.circumstances.torch,
         nature=run.nature, is_crowded=is_crowded(run),
     )  # fmt: skip
-    formula = f"{trace.experiment}.{name}.{field}"
-    return Value(number, unit, _kind(field, run), formula, origin=origin)
 
 
 def _clock_error(trace: Trace, name: str, folio: Folio) -> Markup | None:

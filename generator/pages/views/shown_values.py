@@ -1,0 +1,192 @@
+"""What pages print of a run, beside the run itself: read off it, and computed from it.
+
+In: a run, the values that other pages print of it, and the claims that say what a computed value
+is. Out: lists of names and texts, one for each way in which values are found. The positions of a
+list share a line, and neighbours that hold the same share one text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from generator.evidence import units
+from generator.evidence.folio import Folio
+from generator.evidence.found_by import found_by
+from generator.evidence.value import Kind, Origin, Value, computed
+from generator.figures.picture import plain
+from runners.traces.records import Run
+
+LONGEST = 200  # letters of a formula that a line may show; its inputs are listed in any case
+ORDER = ("counted", "measured", "simulated", "given")
+_STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
+_NAMES = ("name", "operation")  # by which people call an element, rather than by its position
+_BY_NAME = re.compile(r"\['(\w+)'\]")
+_EACH = re.compile(r"([\w.]+)\[\d+\]([\w.]+)(?:, \1\[\d+\]\2)+")  # one field of several ranks
+_SIGNS = {" * ": " × ", " - ": " − "}
+Positions = tuple[int, ...]
+Row = tuple[str, str]  # what a value is called, and how it is printed
+Place = tuple[str, str | None, str | None]  # machine, experiment, run
+
+
+@dataclass(frozen=True)
+class ShownValues:
+    """The values that were found in one way: what each is called, and how it is printed."""
+
+    found_by: str
+    rows: tuple[Row, ...]
+
+
+def payloads(run: Run, origin: Origin, kind: Kind) -> list[Value]:
+    """What each rank passes to each kind of collective in one step."""
+    path = f"{origin.experiment}.{origin.run}"
+    return [
+        Value(one.bytes, units.BYTES, kind, f"{path}.{field}", origin=origin._replace(field=field))
+        for place, rank in enumerate(run.ranks)
+        for position, one in enumerate(rank.collectives)
+        for field in [f"ranks[{place}].collectives[{position}].bytes"]
+    ]
+
+
+def largest_payload(run: Run, of_ranks: Sequence[Value]) -> Value | None:
+    """What the rank with the largest payload passes to all collectives of one step together."""
+    by_rank = [
+        [one for one in of_ranks if one.origin and one.origin.field.startswith(f"ranks[{place}].")]
+        for place in range(len(run.ranks))
+    ]
+    place, most = max(enumerate(by_rank), key=lambda one: _total(one[1]), default=(0, []))
+    if not most or not most[0].origin:
+        return None
+    path = f"{most[0].origin.experiment}.{most[0].origin.run}"
+    formula = f"{path}.ranks[{place}].collectives | each('bytes') | total"
+    return computed(_total(most), units.BYTES, formula, tuple(most))
+
+
+def _total(values: Iterable[Value]) -> int:
+    return sum(int(one.number) for one in values)
+
+
+class ShownOnPages:
+    """What pages print of the runs of one experiment."""
+
+    def __init__(self, values: Iterable[Value], folio: Folio) -> None:
+        """Sort values by the run that their link leads to.
+
+        Args:
+            values: that pages print; a computed one belongs to the run of its first input.
+            folio: the page that lists them, with the claims that say what a computed value is.
+        """
+        self._folio = folio
+        self._claims = {
+            outcome.observed.formula: outcome.claim
+            for outcome in reversed(folio.outcomes.values())
+            if outcome.observed is not None
+        }
+        self._by_run: dict[Place, list[Value]] = {}
+        for value in values:
+            origins = (leaf.origin for leaf in value.leaves)
+            first = next((one for one in origins if one and one.experiment), None)
+            if first is not None:
+                self._by_run.setdefault(first[:3], []).append(value)
+
+    def of_run(self, run: Run, origin: Origin, more: Iterable[Value]) -> list[ShownValues]:
+        """The values of one run on one machine, by how they were found; none where there are none.
+
+        Args:
+            run: as its trace holds it.
+            origin: where its values were read off.
+            more: what is listed in any case.
+        """
+        words: dict[str, str] = self._folio.ui["runs"]["found_by"]
+        values = [*self._by_run.get(origin[:3], ()), *more]
+        rows = {"computed": self._computed([one for one in values if not one.origin], origin)}
+        for way in ORDER:
+            own = [one for one in values if one.origin and _way(one) == way]
+            rows[way] = _read_off(own, run)
+        listed = ((words[way], tuple(found)) for way, found in rows.items())
+        return [ShownValues(way, found) for way, found in listed if found]
+
+    def _computed(self, values: Iterable[Value], origin: Origin) -> Iterator[Row]:
+        """A line for each formula, or for the claim that observes what it gives."""
+        told: set[Row] = set()
+        for one in values:
+            claim = self._claims.get(one.formula)
+            label = plain(self._folio.line(claim.says)) if claim else _formula(one.formula, origin)
+            row = (label, str(one))
+            if row not in told and (claim or len(label) <= LONGEST):
+                told.add(row)
+                yield row
+
+
+def _way(value: Value) -> str:
+    """How a value that was read off a run came about."""
+    return "given" if value.kind == "given" else found_by(value)
+
+
+def _formula(formula: str, origin: Origin) -> str:
+    """A formula over one run, without what its page says already, in printed signs."""
+    text = formula.replace(f"{origin.experiment}.{origin.run}.", "")
+    text = _BY_NAME.sub(r".\1", text.replace(f"{origin.experiment}.", ""))
+    text = _EACH.sub(r"\1[]\2", text)
+    for sign, printed in _SIGNS.items():
+        text = text.replace(sign, printed)
+    return text
+
+
+def _read_off(values: Iterable[Value], run: Run) -> Iterator[Row]:
+    """A line for each field, with all its positions."""
+    by_name: dict[str, dict[Positions, dict[str, None]]] = {}
+    for one in values:
+        if one.origin is None:
+            continue
+        name, at = _called(one.origin.field, run)
+        by_name.setdefault(name, {}).setdefault(at, {})[str(one)] = None
+    for name, printed in sorted(by_name.items()):
+        places = sorted((at, _also(list(forms))) for at, forms in printed.items())
+        if len(places) == 1:
+            (at, said), *_ = places
+            yield name.replace("[]", "[{}]").format(*at) if at else name, said
+        else:
+            yield name, " ".join(_alike(places))
+
+
+def _also(forms: list[str]) -> str:
+    first, *others = forms
+    return f"{first} ({', '.join(others)})" if others else first
+
+
+def _alike(places: list[tuple[Positions, str]]) -> Iterator[str]:
+    """Each position with what it holds; neighbours in one list that hold the same as one."""
+    for said, group in groupby(places, key=lambda one: one[1]):
+        found = [at for at, _ in group]
+        ends = found[0], found[-1]
+        if len(found[0]) == 1 and found == [(at,) for at in range(ends[0][0], ends[1][0] + 1)]:
+            yield (
+                f"[{ends[0][0]}–{ends[1][0]}] {said}"
+                if len(found) > 1
+                else f"[{ends[0][0]}] {said}"
+            )
+        else:
+            yield from (f"{''.join(f'[{one}]' for one in at)} {said}" for at in found)
+
+
+def _called(field: str, run: Run) -> tuple[str, Positions]:
+    """A field with its elements by their names, and the positions of those that have none."""
+    name, at = "", []
+    thing: object = run
+    for found in _STEP.finditer(field):
+        if found[1] is None:
+            name += f".{found[0]}"
+            if isinstance(thing, dict):
+                thing = thing.get(found[0])
+            else:
+                thing = getattr(thing, found[0], None)
+            continue
+        thing = thing[int(found[1])] if isinstance(thing, list) else None
+        own = next((str(getattr(thing, one)) for one in _NAMES if hasattr(thing, one)), None)
+        if own is None:
+            at.append(int(found[1]))
+        name += "[]" if own is None else f".{own}"
+    return name.removeprefix("."), tuple(at)

@@ -1,0 +1,146 @@
+"""The page of an experiment lists what other pages print of its runs, so that links show it."""
+
+import html
+import json
+import re
+
+import pytest
+
+from generator.evidence import units
+from generator.evidence.found_by import heading
+from generator.evidence.value import Origin, Value
+from generator.pages import rendering
+from generator.pages.press import Press
+
+LINK = re.compile(r'href="(?:\.\./)*evidence/(\w+)\.html#(?!claim-)([^"]+)" data-v="\d+">(.*?)</a>')
+FOLD = re.compile(r'<summary>([^\n]*?)</summary><div [^>]*id="run-([^"]+)">(.*?)</details>')
+WORDS = {
+    "measured": "Measured",
+    "counted": "Counted",
+    "simulated": "Simulated",
+    "from_measured": "Computed from measurements",
+    "from_counted": "Computed from counts",
+}
+
+
+@pytest.fixture(scope="module")
+def rendered(book):
+    return rendering.render(book)
+
+
+def text_of(markup):
+    return html.unescape(re.sub(r"<[^>]+>", " ", markup)).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def folds(page):
+    """By the run: what the fold says before it opens, and what it holds."""
+    return {run: (text_of(says), text_of(held)) for says, run, held in FOLD.findall(page)}
+
+
+def field(name, number=1, unit=units.BYTES, kind="measured"):
+    return Value(
+        number, unit, kind, f"study.one.{name}", origin=Origin("desk", "study", "one", name)
+    )
+
+
+def test_each_value_of_a_lesson_stands_in_the_fold_of_the_run_that_it_leads_to(rendered):
+    found = 0
+    for path, page in rendered.items():
+        if path.startswith(("evidence", "machines/")):
+            continue
+        for experiment, run, shown in LINK.findall(page):
+            value = text_of(shown.partition("<small")[0]).strip()
+            held = folds(rendered[f"evidence/{experiment}.md"])[f"{experiment}-{run}"][1]
+            assert value in held, (path, value)
+            found += 1
+    assert found > 50
+
+
+def test_the_row_of_a_run_has_its_payload_and_the_fold_each_collective(copy):
+    trace = json.loads(copy.trace("tiny_training").read_text())
+    of_ranks = [rank["collectives"] for rank in trace["runs"]["averaged"]["ranks"]]
+    assert [[one["bytes"] for one in rank] for rank in of_ranks] == [[144], [144]]
+    page = rendering.render(copy.load())["evidence/tiny_training.md"]
+    row = text_of(page.partition("<code>averaged</code>")[2].partition("</tr>")[0])
+    assert "144 B" in row
+    held = folds(page)["tiny_training-averaged"][1]
+    assert re.search(r"Counted\s+ranks\[\]\.collectives\.all_reduce\.bytes\s+\[0–1\] 144 B", held)
+
+
+def test_the_payload_of_a_row_is_that_of_the_rank_that_passes_on_most(rendered):
+    page = rendered["evidence/tiny_memory.md"]
+    row = page.partition("<code>halves</code>")[2].partition("</tr>")[0]
+    assert "3.91 KiB" in text_of(row)
+    assert "ranks[1].collectives.recv.bytes" in folds(page)["tiny_memory-halves"][1]
+
+
+def test_a_value_stands_in_the_row_of_the_machine_that_measured_it_and_the_fold_names_it(copy):
+    copy.add_machine("desk", "tiny_training")
+    copy.change_run("tiny_training.averaged", "desk", seed=987654)
+    copy.edit(
+        "topics/averaging/learn.yml", "The averaged run ended",
+        "The seed was {{ tiny_training.averaged.seed }}. The averaged run ended",
+    )  # fmt: skip
+    pages = rendering.render(copy.load("desk"))
+    assert 'evidence/tiny_training.html#averaged"' in pages["topics/averaging/learn.md"]
+    found = folds(pages["evidence/tiny_training.md"])
+    own, other = (
+        found["tiny_training-averaged"],
+        found["tiny_training-averaged-on-reference-frozen"],
+    )
+    assert ("desk" in own[0], "987654" in own[1]) == (True, True)
+    assert ("desk" in other[0], "987654" in other[1]) == (False, False)
+    assert "reference-frozen" in other[0]
+
+
+def test_a_value_that_a_lesson_newly_prints_is_listed_without_printing_all_again(copy):
+    press = Press()
+    before = press.printed(copy.load())["evidence/tiny_training.md"].decode()
+    copy.edit(
+        "topics/averaging/learn.yml", "The averaged run ended",
+        "It had {{ tiny_training.averaged.device }}. The averaged run ended",
+    )  # fmt: skip
+    again = press.printed(copy.load())
+    assert again == Press().printed(copy.load())
+    lists = [folds(page)["tiny_training-averaged"][1] for page in
+             (before, again["evidence/tiny_training.md"].decode())]  # fmt: skip
+    assert ["device" in one for one in lists] == [False, True]
+
+
+def test_a_computed_value_is_called_by_its_formula_or_by_the_claim_that_observes_it(copy):
+    received = "tiny_memory.halves.ranks[1].collectives['recv'].bytes"
+    copy.edit(
+        "claims/tiny_memory.yml", f"observed: {received}", f"observed: {received} + {received}"
+    )
+    copy.edit(
+        "topics/averaging/learn.yml", "The averaged run ended",
+        f"There were {{{{ {received} + {received} }}}} and {{{{ 2 * {received} }}}}. "
+        "The averaged run ended",
+    )  # fmt: skip
+    held = folds(rendering.render(copy.load())["evidence/tiny_memory.md"])["tiny_memory-halves"][1]
+    assert re.search(r"what the first one makes of the rows\.\s+7\.81\sKiB", held)
+    assert re.search(r"2 × ranks\[1\]\.collectives\.recv\.bytes\s+7\.81\sKiB", held)
+
+
+PAYLOAD = field("ranks[0].collectives[0].bytes")
+PEAK = field("ranks[0].memory.peak_bytes")
+RANKS = field("world_size", 4, units.COUNT, "given")
+
+
+@pytest.mark.parametrize(
+    ("values", "called"),
+    [
+        ([PEAK, None], "Measured"),
+        ([field("ranks[0].memory.largest.activations_bytes")], "Measured"),
+        ([field("timing.step.median_seconds", 0.1, units.SECONDS)], "Measured"),
+        ([PAYLOAD, field("ranks[1].measures.pipeline_send_bytes")], "Counted"),
+        ([field("ranks[1].measures.num_in_flight", 3, units.COUNT)], "Counted"),
+        ([PAYLOAD * 3 / RANKS], "Computed from counts"),
+        ([PEAK / RANKS, PAYLOAD + PEAK], "Computed from measurements"),
+        ([PEAK, field("ranks[0].memory.peak_bytes", kind="simulated")], "Measured or simulated"),
+        ([PEAK - PEAK, PEAK, PAYLOAD], "Measured, counted or computed from measurements"),
+        ([], "Measured"),
+    ],
+)
+def test_a_column_is_called_by_how_its_values_were_found(values, called):
+    assert heading(values, WORDS) == called
