@@ -11,8 +11,9 @@ from generator.evidence.found_by import heading
 from generator.evidence.value import Origin, Value
 from generator.pages import rendering
 from generator.pages.press import Press
+from tests.popovers import popovers_of
 
-LINK = re.compile(r'href="(?:\.\./)*evidence/(\w+)\.html#(?!claim-)([^"]+)" data-v="\d+">(.*?)</a>')
+LINK = re.compile(r'href="(?:\.\./)*evidence/(\w+)\.html#(?!claim-)([^"]+)" data-v="(\d+)">')
 FOLD = re.compile(r'<summary>([^\n]*?)</summary><div [^>]*id="run-([^"]+)">(.*?)</details>')
 WORDS = {
     "measured": "Measured",
@@ -48,8 +49,9 @@ def test_each_value_of_a_lesson_stands_in_the_fold_of_the_run_that_it_leads_to(r
     for path, page in rendered.items():
         if path.startswith(("evidence", "machines/")):
             continue
-        for experiment, run, shown in LINK.findall(page):
-            value = text_of(shown.partition("<small")[0]).strip()
+        values = popovers_of(page)
+        for experiment, run, number in LINK.findall(page):
+            value = text_of(values[int(number)].shown)
             held = folds(rendered[f"evidence/{experiment}.md"])[f"{experiment}-{run}"][1]
             assert value in held, (path, value)
             found += 1
@@ -64,7 +66,7 @@ def test_the_row_of_a_run_has_its_payload_and_the_fold_each_collective(copy):
     row = text_of(page.partition("<code>averaged</code>")[2].partition("</tr>")[0])
     assert "144 B" in row
     held = folds(page)["tiny_training-averaged"][1]
-    assert re.search(r"Counted\s+ranks\[\]\.collectives\.all_reduce\.bytes\s+\[0–1\] 144 B", held)
+    assert re.search(r"Counted\s+ranks\[\]\.collectives\.all_reduce\.bytes = \[0–1\] 144 B", held)
 
 
 def test_the_payload_of_a_row_is_that_of_the_rank_that_passes_on_most(rendered):
@@ -118,8 +120,8 @@ def test_a_computed_value_is_called_by_its_formula_or_by_the_claim_that_observes
         "The averaged run ended",
     )  # fmt: skip
     held = folds(rendering.render(copy.load())["evidence/tiny_memory.md"])["tiny_memory-halves"][1]
-    assert re.search(r"what the first one makes of the rows\.\s+7\.81\sKiB", held)
-    assert re.search(r"2 × ranks\[1\]\.collectives\.recv\.bytes\s+7\.81\sKiB", held)
+    assert re.search(r"what the first one makes of the rows: 7\.81\sKiB", held)
+    assert re.search(r"2 × ranks\[1\]\.collectives\.recv\.bytes = 7\.81\sKiB", held)
 
 
 PAYLOAD = field("ranks[0].collectives[0].bytes")

@@ -36,7 +36,7 @@ STYLES = {
     "assets/guide.css": ('class="pb-edges"',),
     "assets/indexes.css": ('class="pb-ways', 'class="pb-topics'),
     "assets/play.css": ("pb-states",),
-    "assets/runs.css": ("pb-shown",),
+    "assets/runs.css": ("pb-of-run",),
     SIFT: ('class="pb-sift"',),
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file

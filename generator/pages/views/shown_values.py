@@ -20,23 +20,22 @@ from generator.figures.picture import plain
 from runners.traces.records import Run
 
 LONGEST = 200  # letters of a formula that a line may show; its inputs are listed in any case
-ORDER = ("counted", "measured", "simulated", "given")
+ORDER = ("counted", "computed", "measured", "simulated", "given")
 _STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
 _NAMES = ("name", "operation")  # by which people call an element, rather than by its position
 _BY_NAME = re.compile(r"\['(\w+)'\]")
 _EACH = re.compile(r"([\w.]+)\[\d+\]([\w.]+)(?:, \1\[\d+\]\2)+")  # one field of several ranks
 _SIGNS = {" * ": " × ", " - ": " − "}
 Positions = tuple[int, ...]
-Row = tuple[str, str]  # what a value is called, and how it is printed
 Place = tuple[str, str | None, str | None]  # machine, experiment, run
 
 
 @dataclass(frozen=True)
 class ShownValues:
-    """The values that were found in one way: what each is called, and how it is printed."""
+    """The values that were found in one way: a line for each, its name and how it is printed."""
 
     found_by: str
-    rows: tuple[Row, ...]
+    lines: tuple[str, ...]
 
 
 def payloads(run: Run, origin: Origin, kind: Kind) -> list[Value]:
@@ -92,36 +91,41 @@ class ShownOnPages:
                 self._by_run.setdefault(first[:3], []).append(value)
 
     def of_run(self, run: Run, origin: Origin, more: Iterable[Value]) -> list[ShownValues]:
-        """The values of one run on one machine, by how they were found; none where there are none.
+        """The values of one run on one machine, and how found; none where pages print none.
 
         Args:
             run: as its trace holds it.
             origin: where its values were read off.
-            more: what is listed in any case.
+            more: what is listed beside them.
         """
         words: dict[str, str] = self._folio.ui["runs"]["found_by"]
-        values = [*self._by_run.get(origin[:3], ()), *more]
-        rows = {"computed": self._computed([one for one in values if not one.origin], origin)}
+        printed = self._by_run.get(origin[:3])
+        values = [*printed, *more] if printed else []
+        rows: dict[str, Iterator[str]] = {}
         for way in ORDER:
-            own = [one for one in values if one.origin and _way(one) == way]
-            rows[way] = _read_off(own, run)
+            found = [one for one in values if _way(one) == way]
+            is_computed = way == "computed"
+            rows[way] = self._computed(found, origin) if is_computed else _read_off(found, run)
         listed = ((words[way], tuple(found)) for way, found in rows.items())
         return [ShownValues(way, found) for way, found in listed if found]
 
-    def _computed(self, values: Iterable[Value], origin: Origin) -> Iterator[Row]:
+    def _computed(self, values: Iterable[Value], origin: Origin) -> Iterator[str]:
         """A line for each formula, or for the claim that observes what it gives."""
-        told: set[Row] = set()
+        lines: dict[str, None] = {}
         for one in values:
             claim = self._claims.get(one.formula)
-            label = plain(self._folio.line(claim.says)) if claim else _formula(one.formula, origin)
-            row = (label, str(one))
-            if row not in told and (claim or len(label) <= LONGEST):
-                told.add(row)
-                yield row
+            if claim:
+                says = plain(self._folio.line(claim.says)).rstrip(".")
+                lines[f"{says}: {one}"] = None
+            elif len(formula := _formula(one.formula, origin)) <= LONGEST:
+                lines[f"{formula} = {one}"] = None
+        yield from lines
 
 
 def _way(value: Value) -> str:
-    """How a value that was read off a run came about."""
+    """How a value of a run was found; what is computed is listed apart from what is read off."""
+    if value.origin is None:
+        return "computed"
     return "given" if value.kind == "given" else found_by(value)
 
 
@@ -135,7 +139,7 @@ def _formula(formula: str, origin: Origin) -> str:
     return text
 
 
-def _read_off(values: Iterable[Value], run: Run) -> Iterator[Row]:
+def _read_off(values: Iterable[Value], run: Run) -> Iterator[str]:
     """A line for each field, with all its positions."""
     by_name: dict[str, dict[Positions, dict[str, None]]] = {}
     for one in values:
@@ -147,9 +151,10 @@ def _read_off(values: Iterable[Value], run: Run) -> Iterator[Row]:
         places = sorted((at, _also(list(forms))) for at, forms in printed.items())
         if len(places) == 1:
             (at, said), *_ = places
-            yield name.replace("[]", "[{}]").format(*at) if at else name, said
+            called = name.replace("[]", "[{}]").format(*at) if at else name
+            yield f"{called} = {said}"
         else:
-            yield name, " ".join(_alike(places))
+            yield f"{name} = {' '.join(_alike(places))}"
 
 
 def _also(forms: list[str]) -> str:
