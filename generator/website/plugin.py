@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import BytecodeCache, Environment, FileSystemLoader
 from jinja2.bccache import Bucket
@@ -372,7 +372,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             entries = of_material.search_index.entries
             search.take_out(entries, frozenset().union(*self.waiting.values()))
             search.add_words(entries, self.synonyms)
-            search.add_places(entries, _sections(config), interface_words()["modes"])
+            search.add_places(entries, dict(_sections(config.nav)), interface_words()["modes"])
             for lost in search.add_leads(entries, self.leads):
                 log.warning(f"synonyms.yml leads to {lost!r}, which the site does not have")
 
@@ -400,7 +400,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     on_post_build = CombinedEvent(_before_the_index, _after_the_pages)
 
 
-def _sections(config: MkDocsConfig) -> dict[str, str]:
-    """What the navigation calls each page that it names, by the page's address."""
-    named = ((path, label) for one in config.nav or () for label, path in one.items())
-    return {f"{str(path).removesuffix('.md')}.html": label for path, label in named}
+def _sections(nav: Iterable[Any] | None) -> Iterator[tuple[str, str]]:
+    """The address of each page that the navigation names, at whatever depth, and its name there."""
+    for one in nav or ():
+        for label, target in one.items() if isinstance(one, dict) else ():
+            if isinstance(target, str):
+                yield f"{target.removesuffix('.md')}.html", label
+            else:
+                yield from _sections(target)
