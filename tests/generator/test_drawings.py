@@ -310,7 +310,7 @@ def test_series_differ_by_dash_as_well_as_by_colour():
         lines([Series(str(n), ((1.0, n), (2.0, n))) for n in range(4)], "x", is_share=True)
     )
     style = publish.style().decode()
-    dashes = dict(re.findall(r"\.(pb-[a-z-]+) \{\s*stroke-dasharray: ([\d ]+);", style))
+    dashes = dict(re.findall(r"\.(pb-[a-z-]+)\{stroke-dasharray:([\d ]+)", style))
     looks = [set(one.attrib["class"].split()) for one in drawn.marks("polyline")]
     assert [sorted(dashes[look] for look in one if look in dashes) for one in looks] == [
         [], ["6 3"], ["2 3"], ["9 3 2 3"],

@@ -66,7 +66,7 @@ def test_the_row_of_a_run_has_its_payload_and_the_fold_each_collective(copy):
     row = text_of(page.partition("<code>averaged</code>")[2].partition("</tr>")[0])
     assert "144 B" in row
     held = folds(page)["tiny_training-averaged"][1]
-    assert re.search(r"Counted\s+ranks\[\]\.collectives\.all_reduce\.bytes = \[0–1\] 144 B", held)
+    assert re.search(r"Counted\s+payload of all_reduce in one step, ranks 0–1: 144 B", held)
 
 
 def test_the_payload_of_a_row_is_that_of_the_rank_that_passes_on_most(rendered):

@@ -76,7 +76,7 @@ def test_without_scripts_answers_and_provenance_are_still_within_reach(frozen_si
     value = page.locator(".pb-value").first
     run = value.get_attribute("href").partition("#")[2]
     value.click()
-    assert page.locator(f"tr > th#{run}").is_visible()
+    assert page.locator(f"#{run}").is_visible()
     assert page.url.endswith(f"#{run}")
 
 

@@ -24,6 +24,8 @@ ORDER = ("counted", "computed", "measured", "simulated", "given")
 _STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
 _NAMES = ("name", "operation")  # by which people call an element, rather than by its position
 _BY_NAME = re.compile(r"\['(\w+)'\]")
+_OF_RANKS = "ranks[]."
+_PAYLOAD = re.compile(r"collectives\.(\w+)\.bytes")
 _EACH = re.compile(r"([\w.]+)\[\d+\]([\w.]+)(?:, \1\[\d+\]\2)+")  # one field of several ranks
 _SIGNS = {" * ": " × ", " - ": " − "}
 Positions = tuple[int, ...]
@@ -105,7 +107,7 @@ class ShownOnPages:
         for way in ORDER:
             found = [one for one in values if _way(one) == way]
             is_computed = way == "computed"
-            rows[way] = self._computed(found, origin) if is_computed else _read_off(found, run)
+            rows[way] = self._computed(found, origin) if is_computed else self._read_off(found, run)
         listed = ((words[way], tuple(found)) for way, found in rows.items())
         return [ShownValues(way, found) for way, found in listed if found]
 
@@ -120,6 +122,38 @@ class ShownOnPages:
             elif len(formula := _formula(one.formula, origin)) <= LONGEST:
                 lines[f"{formula} = {one}"] = None
         yield from lines
+
+    def _read_off(self, values: Iterable[Value], run: Run) -> Iterator[str]:
+        """A line for each field, with all its positions."""
+        by_name: dict[str, dict[Positions, dict[str, None]]] = {}
+        for one in values:
+            if one.origin is None:
+                continue
+            name, at = _called(one.origin.field, run)
+            by_name.setdefault(name, {}).setdefault(at, {})[str(one)] = None
+        for name, printed in sorted(by_name.items()):
+            places = sorted((at, _also(list(forms))) for at, forms in printed.items())
+            if name.startswith(_OF_RANKS) and name.count("[]") == 1:
+                yield self._by_rank(name.removeprefix(_OF_RANKS), places)
+            elif len(places) == 1:
+                (at, said), *_ = places
+                called = name.replace("[]", "[{}]").format(*at) if at else name
+                yield f"{called} = {said}"
+            else:
+                held = (f"{_place(ends)} {said}" for ends, said in _alike(places))
+                yield f"{name} = {' '.join(held)}"
+
+    def _by_rank(self, name: str, places: list[tuple[Positions, str]]) -> str:
+        """A field of ranks, in words where it is a payload."""
+        words = self._folio.ui
+        payload = _PAYLOAD.fullmatch(name)
+        called = words["runs"]["payload_of"].format(collective=payload[1]) if payload else name
+        held = []
+        for ((first,), (last,)), said in _alike(places):
+            is_one = first == last
+            rank = words["figure"]["rank" if is_one else "ranks"]
+            held.append(f"{rank} {first if is_one else f'{first}–{last}'}: {said}")
+        return f"{called}, {'; '.join(held)}"
 
 
 def _way(value: Value) -> str:
@@ -139,42 +173,29 @@ def _formula(formula: str, origin: Origin) -> str:
     return text
 
 
-def _read_off(values: Iterable[Value], run: Run) -> Iterator[str]:
-    """A line for each field, with all its positions."""
-    by_name: dict[str, dict[Positions, dict[str, None]]] = {}
-    for one in values:
-        if one.origin is None:
-            continue
-        name, at = _called(one.origin.field, run)
-        by_name.setdefault(name, {}).setdefault(at, {})[str(one)] = None
-    for name, printed in sorted(by_name.items()):
-        places = sorted((at, _also(list(forms))) for at, forms in printed.items())
-        if len(places) == 1:
-            (at, said), *_ = places
-            called = name.replace("[]", "[{}]").format(*at) if at else name
-            yield f"{called} = {said}"
-        else:
-            yield f"{name} = {' '.join(_alike(places))}"
-
-
 def _also(forms: list[str]) -> str:
     first, *others = forms
     return f"{first} ({', '.join(others)})" if others else first
 
 
-def _alike(places: list[tuple[Positions, str]]) -> Iterator[str]:
-    """Each position with what it holds; neighbours in one list that hold the same as one."""
+def _alike(
+    places: list[tuple[Positions, str]],
+) -> Iterator[tuple[tuple[Positions, Positions], str]]:
+    """The first and the last of neighbours in one list that hold the same, and what they hold."""
     for said, group in groupby(places, key=lambda one: one[1]):
         found = [at for at, _ in group]
-        ends = found[0], found[-1]
-        if len(found[0]) == 1 and found == [(at,) for at in range(ends[0][0], ends[1][0] + 1)]:
-            yield (
-                f"[{ends[0][0]}–{ends[1][0]}] {said}"
-                if len(found) > 1
-                else f"[{ends[0][0]}] {said}"
-            )
+        first, last = found[0], found[-1]
+        if len(first) == 1 and found == [(at,) for at in range(first[0], last[0] + 1)]:
+            yield (first, last), said
         else:
-            yield from (f"{''.join(f'[{one}]' for one in at)} {said}" for at in found)
+            yield from (((at, at), said) for at in found)
+
+
+def _place(ends: tuple[Positions, Positions]) -> str:
+    first, last = ends
+    if first != last:
+        return f"[{first[0]}–{last[0]}]"
+    return "".join(f"[{one}]" for one in first)
 
 
 def _called(field: str, run: Run) -> tuple[str, Positions]:
