@@ -8,7 +8,7 @@ REFERENCE := $(notdir $(firstword $(wildcard content/traces/reference-*)))
 NAMES ?=
 FULL ?=
 ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 SITE_URL ?=
 
 # Material announces its end of life at each build; CONTRIBUTING.md says what follows for us.
