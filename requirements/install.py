@@ -91,6 +91,8 @@ def pip(python: Path, *arguments: str) -> float:
     """Run pip; return the megabytes fetched. Its complaints are shown only where it fails."""
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
     command += ["--progress-bar", "off", *arguments]
+    if not sys.dont_write_bytecode:  # half of the time; what is imported is compiled then, once
+        command.append("--no-compile")
     with tempfile.TemporaryFile("w+") as complaints:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True)
         with process:

@@ -274,7 +274,7 @@ def test_a_value_that_no_run_had_keeps_its_result_and_says_so(built_site, open_p
     covered = [float(end) for end in str(field.get_attribute("data-covered")).split()]
     for ranks in (*covered, covered[1] + 1):
         field.fill(str(ranks))
-        assert ("outside the range of the runs" in said.inner_text()) == (ranks not in covered)
+        assert ("No run had such a value" in said.inner_text()) == (ranks not in covered)
         assert field.get_attribute("aria-invalid") == "false"
         assert _shown(page, "peak")[0] != "–"
 
