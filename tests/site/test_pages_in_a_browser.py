@@ -201,3 +201,14 @@ def test_paper_is_light_whatever_the_screen_is(frozen_site, open_page):
     assert page.evaluate(ink) == "rgb(230, 228, 223)"
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate(ink) == "rgb(31, 35, 40)"
+
+
+def test_an_input_of_a_computed_value_leads_to_its_run(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE)
+    value = page.locator(".pb-value.pb-computed:visible").first
+    value.click()
+    told = page.locator(".pb-source dd code a").first
+    experiment, run = told.inner_text().split(".")[:2]
+    told.click()
+    assert page.url.endswith(f"evidence/{experiment}.html#{run}")
+    page.locator(f"#{run}").wait_for(state="visible")

@@ -23,6 +23,10 @@
   const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
 
   const pathOf = (at) => path(data.values[at][3], data.values[at][2], ".");
+  const placeOf = (of) => {
+    const [machine, experiment, name, , , suffix] = data.runs[of];
+    return `${data.root}${machine ? `evidence/${experiment}` : experiment.replace("_", "/")}.html#${name}${suffix || ""}`;
+  };
 
   // The rows of a value: a name and what it says. Columns as generator/evidence/sources.py has them.
   function rowsOf([text, kind, formula, of, again, exact, absent, marks]) {
@@ -38,12 +42,10 @@
     (marks || "").split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
     add(words.exactly, exact === 1 ? text : exact);
     if (isRun(of) && kind < 4) {
-      const [machine, experiment, name, recorded, torch, suffix] = data.runs[of];
-      const page = machine ? `evidence/${experiment}` : experiment.replace("_", "/");
-      const place = `${data.root}${page}.html#${name}${suffix || ""}`;
+      const [machine, experiment, name, recorded, torch] = data.runs[of];
       add(words.from, made("code", path(of, formula, " · ")));
       add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
-      add(words.run, name && made("a", name, place));
+      add(words.run, name && made("a", name, placeOf(of)));
     } else if (kind === 4 || (kind === 1 && !of)) { // cited, or measured in no trace of the book
       add(words.source, formula);
     } else {
@@ -52,6 +54,7 @@
       (of || []).forEach((at) => {
         const [shown, one, field, run] = data.values[at];
         const row = made("span", made("code", isRun(run) ? pathOf(at) : field));
+        if (isRun(run) && data.runs[run][2]) row.firstChild.replaceChildren(made("a", pathOf(at), placeOf(run)));
         row.append(` = ${shown} (${words.kinds[one].split(/\W/)[0]})`);
         add(words.from, row);
         if (isRun(run)) machines.add(from(run));
