@@ -15,12 +15,16 @@ from packaging.utils import canonicalize_name
 PURPOSES = ("pages", "run", "test")
 
 
-@pytest.fixture
-def install(root):
-    spec = importlib.util.spec_from_file_location("install", root / "requirements" / "install.py")
+def _script(root, name):
+    spec = importlib.util.spec_from_file_location(name, root / "requirements" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def install(root):
+    return _script(root, "install")
 
 
 def _pins(root, purpose: str) -> dict[str, str]:
@@ -69,6 +73,17 @@ def test_every_direct_dependency_is_pinned_within_its_range(root):
         pins |= _pins(root, purpose)
         for needed in map(Requirement, direct):
             assert needed.specifier.contains(pins[canonicalize_name(needed.name)]), needed
+
+
+def test_the_oldest_python_installs_every_pin(root, capsys):
+    lock = _script(root, "lock")
+    lock.refuse_newer(
+        {name: pin for of in PURPOSES for name, pin in _pins(root, of).items()}, "3.11.0"
+    )
+    with pytest.raises(SystemExit) as stopped:
+        lock.refuse_newer({"mkdocs-material": "9.8.1"}, "3.9.0")
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("proofbook: mkdocs-material 9.8.1 needs Python >=3.1")
 
 
 def test_pins_are_exact_and_leave_the_machine_and_the_index_to_pip(root):

@@ -94,8 +94,7 @@ class Sources:
             value: what is printed.
             stated_at: where it stands if no run and no citation is its source.
         """
-        origins = [leaf.origin for leaf in value.leaves if leaf.origin]
-        first = next((one for one in origins if one.experiment), origins[0] if origins else None)
+        first = value.leads_to
         if first is None and stated_at:
             return str(escape(self._root + stated_at))
         key = first and (first.machine, first.experiment, first.run, first.reference)
@@ -123,8 +122,7 @@ class Sources:
         printed = [one for one in self._values if isinstance(one, Value) and not one.absent]
         found: dict[str, dict[object, Value]] = {}
         for value in (*printed, *(leaf for one in printed for leaf in one.leaves)):
-            origins = (leaf.origin for leaf in value.leaves)
-            first = next((one for one in origins if one and one.experiment), None)
+            first = value.leads_to
             if first is not None and first.experiment and first.run:
                 key = value.origin or value.formula, str(value)
                 found.setdefault(first.experiment, {}).setdefault(key, value)

@@ -114,6 +114,12 @@ class Value:
             return (self,) if self.origin else ()
         return tuple(dict.fromkeys(leaf for one in self.inputs for leaf in one.leaves))
 
+    @cached_property
+    def leads_to(self) -> Origin | None:
+        """Where its link leads: the first of its origins that an experiment has, else the first."""
+        origins = [leaf.origin for leaf in self.leaves if leaf.origin]
+        return next((one for one in origins if one.experiment), origins[0] if origins else None)
+
     @property
     def is_digest(self) -> bool:
         """Whether it was read off a digest, which says nothing but whether two are equal."""

@@ -173,7 +173,7 @@ class Press:
             anchors |= _anchors(files.book, pages)
             for path in wanted:
                 for term in pages[path].terms if path in pages else ():
-                    use = Use.of(path, pages[path].content, terms[term])
+                    use = Use.of(path, pages[path].content, pages[path].values, terms[term])
                     used_in[term] = (*used_in.get(term, ()), use)
             _gather(values, (pages[path] for path in wanted if path in pages and _teaches(path)))
         _raise_any(errors)

@@ -12,8 +12,11 @@ from markupsafe import Markup
 
 from generator.content.errors import ContentErrors
 from generator.content.glossary import Term
+from generator.evidence.units import COUNT
+from generator.evidence.value import Origin, Value
 from generator.pages import rendering
 from generator.pages.term_links import TermLinks
+from generator.pages.views.glossary import Use
 from tests.site.html_reading import read
 
 FILE = "glossary.yml"
@@ -153,6 +156,22 @@ def test_a_term_names_first_the_lessons_that_link_its_run(book):
     run = "evidence/tiny_training.html#run-tiny_training-averaged"
     linking = [path for path, text in pages.items() if run in text and path.startswith("topics/")]
     assert [href.replace(".html", ".md") for href, _ in shown] == linking[:2] != []
+
+
+def test_a_lesson_that_prints_a_value_of_a_terms_run_shows_it():
+    term = Term(id="rank", term="rank", definition="It.", run="study.one")
+
+    def use(run, content=b""):
+        origin = Origin("desk", "study", run, "steps")
+        leaf = Value(1, COUNT, "measured", f"study.{run}.steps", origin=origin)
+        return Use.of("topics/a/learn.md", content, {"study": [leaf + leaf]}, term)
+
+    assert use("one").shows
+    assert not use("two").shows
+    assert use("two", b'href="../../evidence/study.html#run-study-one"').shows
+    assert not use("two", b'href="../../evidence/study.html#run-study-one-more"').shows
+    without = Term(id="rank", term="rank", definition="It.")
+    assert not Use.of("topics/a/learn.md", b"", {}, without).shows
 
 
 def test_no_question_heading_or_recall_page_links_a_term(book):

@@ -45,6 +45,14 @@ def test_whole_numbers_are_exact_and_the_formula_means_what_was_computed(a, b, c
         assert value.kind == "computed"
 
 
+def test_a_value_leads_to_its_first_origin_in_an_experiment():
+    plan = Value(4, COUNT, "given", "devices", origin=Origin("desk", field="devices"))
+    run, later = read_off(2, name="study.one.steps"), read_off(3, name="study.two.steps")
+    assert (plan * run + later).leads_to == run.origin
+    assert (plan * plan).leads_to == plan.origin
+    assert constant(4).leads_to is None
+
+
 @given(whole, whole.filter(bool), whole.filter(bool))
 def test_quotients_agree_with_fractions(a, b, c):
     x, y, z = read_off(a, name="e.r.x"), read_off(b, name="e.r.y"), read_off(c, name="e.r.z")

@@ -111,11 +111,14 @@ def calculator(written: Calculator, folio: Folio) -> CalculatorOnPage:
     """The calculator of a lesson, compared with this book's runs."""
     inputs = calculators.start(written, folio.evidence)
     fields = [_field(one, inputs.get(one.name), written, folio) for one in written.inputs]
-    checked = (calculators.checks(one, written, folio.evidence) for one in written.outputs)
+    checked = [calculators.checks(one, written, folio.evidence) for one in written.outputs]
     measured = (check.measured for found in checked for check in found)
     return CalculatorOnPage(
         fields=[field for field in fields if field] if all(fields) else [],
-        outputs=[_output(one, written, inputs, folio) for one in written.outputs],
+        outputs=[
+            _output(one, found, written, inputs, folio)
+            for one, found in zip(written.outputs, checked, strict=True)
+        ],
         heading=heading(measured, folio.ui["found_by"]),
     )
 
@@ -164,10 +167,10 @@ def _typed(number: float) -> str:
 
 
 def _output(
-    one: CalculatorOutput, written: Calculator, inputs: dict[str, Value], folio: Folio
-) -> OutputOnPage:
+    one: CalculatorOutput, found: list[Checked], written: Calculator,
+    inputs: dict[str, Value], folio: Folio,
+) -> OutputOnPage:  # fmt: skip
     start = calculators.at_start(one, inputs)
-    found = calculators.checks(one, written, folio.evidence)
     for check in calculators.checks_of(one, written, folio.evidence):
         folio.run(check.run)
     worst = calculators.worst(found)

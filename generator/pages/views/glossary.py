@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from generator.content.glossary import Term
 from generator.evidence.folio import Folio
+from generator.evidence.value import Value
 
 MOST_SHOWN = 2  # lessons that are named beside the run of a term
 
@@ -18,20 +19,25 @@ class Use(NamedTuple):
     """A lesson that uses a term, by its path such as `topics/ddp/learn.md`.
 
     Attributes:
-        shows: whether it also links the run that shows the term.
+        shows: whether it also links the run that shows the term, or prints a value of it.
     """
 
     path: str
     shows: bool
 
     @classmethod
-    def of(cls, path: str, content: bytes, term: Term) -> Use:
-        """The use in a printed lesson."""
+    def of(
+        cls, path: str, content: bytes, values: Mapping[str, Sequence[Value]], term: Term
+    ) -> Use:
+        """The use in a lesson, by its text and by what it prints of each experiment."""
         if not term.run:
             return cls(path, shows=False)
-        place = f"#run-{term.run.replace('.', '-')}"
+        experiment, run = term.run.split(".")
+        place = f"#run-{experiment}-{run}"
         ends = ('"', "-on-")  # the second where the run is another machine's
-        return cls(path, any(f"{place}{end}".encode() in content for end in ends))
+        is_linked = any(f"{place}{end}".encode() in content for end in ends)
+        leaves = (leaf.origin for one in values.get(experiment, ()) for leaf in one.leaves)
+        return cls(path, is_linked or any(one and one[1:3] == (experiment, run) for one in leaves))
 
 
 class Lesson(NamedTuple):

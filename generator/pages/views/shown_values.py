@@ -87,10 +87,8 @@ class ShownOnPages:
         }
         self._by_run: dict[Place, list[Value]] = {}
         for value in values:
-            origins = (leaf.origin for leaf in value.leaves)
-            first = next((one for one in origins if one and one.experiment), None)
-            if first is not None:
-                self._by_run.setdefault(first[:3], []).append(value)
+            if value.leads_to is not None:
+                self._by_run.setdefault(value.leads_to[:3], []).append(value)
 
     def of_run(self, run: Run, origin: Origin, more: Iterable[Value]) -> list[ShownValues]:
         """The values of one run on one machine, and how found; none where pages print none.
