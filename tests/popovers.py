@@ -14,7 +14,7 @@ from pathlib import Path
 BLOCK = re.compile(
     r'<script type="application/json" id="pb-sources"[^>]*>(.*?)</script>', re.DOTALL
 )
-KINDS = ("given", "measured", "computed", "simulated", "cited")
+KINDS = ("given", "measured", "computed", "simulated", "cited", "counted")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _read(page: str, row: list, data: dict) -> Popover:
     assert len(row) > 3 or KINDS[kind] in ("computed", "cited"), row
     run = None if isinstance(of, list) or KINDS[kind] in ("computed", "cited") else data["runs"][of]
     names = [part for part in run[1:3] if part] if run else []
-    decided = [one for one in inputs if KINDS[one[1]] in ("measured", "simulated")]
+    decided = [one for one in inputs if KINDS[one[1]] in ("measured", "simulated", "counted")]
     paths = [_path(one, data) for one in ([row] if run else decided)]
     named = " ".join(map(shlex.quote, paths)) if again == 1 else again
     return Popover(

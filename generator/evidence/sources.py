@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 
 from generator.content.shelf import page_of
 from generator.content.typesetting import moment
+from generator.evidence.found_by import found_by
 from generator.evidence.regime import CROWDED
 from generator.evidence.reproduce_command import (
     COMMAND,
@@ -166,8 +167,7 @@ class Sources:
         marks = [str(value.nature)] if value.nature != "real" else []
         marks += [CROWDED] if value.is_crowded else []
         made = self._made(value, runs)
-        kind = KINDS.index(value.kind)
-        return _short([str(value), kind, *made, value.absent, " ".join(marks)])
+        return _short([str(value), _kind(value), *made, value.absent, " ".join(marks)])
 
     def _made(self, value: Value, runs: _Runs) -> Row:
         """Formula or field; run, or inputs; what measures it again; the number exactly."""
@@ -180,6 +180,12 @@ class Sources:
         if origin is None:
             return [says, [self.number(leaf) for leaf in value.leaves], again, exact]
         return [says, runs.number(origin), again, exact]
+
+
+def _kind(value: Value) -> int:
+    """The place of its kind in the words of the interface, where `counted` comes last."""
+    is_counted = value.origin is not None and found_by(value) == "counted"
+    return len(KINDS) if is_counted else KINDS.index(value.kind)
 
 
 def _on_every_page(value: Value, reference: str) -> tuple[str, str | int | None, str | int | None]:

@@ -58,6 +58,20 @@ def test_each_value_of_a_lesson_stands_in_the_fold_of_the_run_that_it_leads_to(r
     assert found > 50
 
 
+def test_a_popover_and_the_row_of_its_run_say_alike_whether_a_value_is_counted(rendered):
+    found = [
+        (one.kind, one.source.rpartition(" · ")[2])
+        for page in rendered.values()
+        for one in popovers_of(page)
+        if one.source and one.kind != "simulated"
+    ]
+    by_field = {field: {kind for kind, of in found if of == field} for _, field in found}
+    payloads = [field for field in by_field if re.search(r"collectives.*bytes", field)]
+    times_and_peaks = [field for field in by_field if re.search(r"second|peak", field)]
+    assert {kind for one in payloads for kind in by_field[one]} == {"counted"}
+    assert {kind for one in times_and_peaks for kind in by_field[one]} == {"measured"}
+
+
 def test_the_row_of_a_run_has_its_payload_and_the_fold_each_collective(copy):
     trace = json.loads(copy.trace("tiny_training").read_text())
     of_ranks = [rank["collectives"] for rank in trace["runs"]["averaged"]["ranks"]]

@@ -86,8 +86,9 @@ def _lane(
     for piece in lane.pieces:
         width = max(piece.size * scale, 1.5)
         drawing.box(x, y, width, BAR, "layer shard" if piece.is_shard else "layer", radius=1)
-        names = (piece.name, piece.name.lstrip(ascii_letters))  # `layer3`, or 3 where that is all
-        fits = [name for name in names if text_width(name) <= width - 6]
+        number = piece.name.lstrip(ascii_letters)  # 3 of `layer3`, where that is all that fits
+        fits = [name for name, margin in ((piece.name, 6), (number, 2))
+                if text_width(name) <= width - margin]  # fmt: skip
         if fits:
             drawing.word(x + width / 2, y + BAR / 2, fits[0], anchor="middle")
         x += width

@@ -41,7 +41,7 @@
     add(words.why, absent);
     (marks || "").split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
     add(words.exactly, exact === 1 ? text : exact);
-    if (isRun(of) && kind < 4) {
+    if (isRun(of)) {
       const [machine, experiment, name, recorded, torch] = data.runs[of];
       add(words.from, made("code", path(of, formula, " · ")));
       add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
