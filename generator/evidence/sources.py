@@ -125,8 +125,7 @@ class Sources:
         for value in (*printed, *(leaf for one in printed for leaf in one.leaves)):
             first = value.leads_to
             if first is not None and first.experiment and first.run:
-                key = value.origin or value.formula, str(value)
-                found.setdefault(first.experiment, {}).setdefault(key, value)
+                found.setdefault(first.experiment, {}).setdefault(value.printed_as, value)
         return {experiment: tuple(values.values()) for experiment, values in found.items()}
 
     @property

@@ -121,6 +121,11 @@ class Value:
         return next((one for one in origins if one.experiment), origins[0] if origins else None)
 
     @property
+    def printed_as(self) -> tuple[object, ...]:
+        """What tells it from others in lists of what pages print; machines may print alike."""
+        return (self.origin or (self.formula, self.machines), str(self))
+
+    @property
     def is_digest(self) -> bool:
         """Whether it was read off a digest, which says nothing but whether two are equal."""
         return isinstance(self.number, str) and any(

@@ -447,7 +447,7 @@ def _gather(values: dict[str, dict[object, Value]], pages: Iterable[Printed]) ->
         for experiment, printed in page.values.items():
             found = values.setdefault(experiment, {})
             for one in printed:
-                found.setdefault((one.origin or one.formula, str(one)), one)
+                found.setdefault(one.printed_as, one)
 
 
 def _of_plans(

@@ -3,12 +3,14 @@
 import html
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from generator.evidence import units
 from generator.evidence.found_by import heading
-from generator.evidence.value import Origin, Value
+from generator.evidence.sources import Sources
+from generator.evidence.value import Origin, Value, computed
 from generator.pages import rendering
 from generator.pages.press import Press
 from tests.popovers import popovers_of
@@ -107,6 +109,17 @@ def test_a_value_stands_in_the_row_of_the_machine_that_measured_it_and_the_fold_
     assert ("desk" in own[0], "987654" in own[1]) == (True, True)
     assert ("desk" in other[0], "987654" in other[1]) == (False, False)
     assert "reference-frozen" in other[0]
+
+
+def test_a_formula_that_gives_the_same_on_two_machines_stands_in_the_row_of_each(copy):
+    here = field("bytes", 144)
+    other = replace(here, origin=here.origin._replace(machine="other"))
+    sources = Sources(copy.load(), "")
+    for read in (here, other, here):
+        sources.number(computed(288, units.BYTES, "2 * study.one.bytes", (read,)))
+    (listed,) = sources.of_runs.values()
+    assert {one.leads_to.machine for one in listed if one.origin is None} == {"desk", "other"}
+    assert len(listed) == 4
 
 
 def test_a_value_that_a_lesson_newly_prints_is_listed_without_printing_all_again(copy):
