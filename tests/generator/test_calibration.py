@@ -8,6 +8,7 @@ from generator.evidence.calibration import calibrations, floor_of, predicted
 from generator.evidence.choices import chosen, rule_scores, score_of
 from generator.pages import rendering
 from generator.pages.page import moment
+from generator.pages.views import machine_forecasts
 from tests.recorded import as_recorded
 
 
@@ -107,6 +108,7 @@ def test_a_run_that_was_skipped_or_measured_nothing_says_why_and_is_not_counted(
     (one,) = predicted(measured)
     assert one.left_out == "no room here"
     assert not one.counts
+    assert machine_forecasts.predicted(measured) == [], "its page lists no forecast of it"
 
 
 @pytest.mark.parametrize("nature", ["simulated", "paced"])

@@ -25,6 +25,7 @@ from generator.figures.drawings import predicted as drawing
 from generator.figures.drawings.predicted import Dot
 from runners.traces.backtest import MOST_FLOORS, Aim
 from runners.traces.backtest import NEAR_SHARE as NEAR
+from runners.traces.records import Run
 from runners.traces.reruns import NEAR_SHARE, QUANTITIES, Floor, Quantity
 
 UNITS: dict[Quantity, Unit] = {"peak_bytes": units.BYTES, "step_seconds": units.SECONDS}
@@ -276,9 +277,11 @@ def floors(measured: Measured, folio: Folio) -> list[tuple[str, FloorInPrint]]:
 
 
 def predicted(measured: Measured) -> list[PredictedGroup]:
-    """What a machine predicted, by experiment, and how much of it lay within its interval."""
+    """What a machine predicted of the runs that it did not skip, and how much was within."""
     groups: dict[str, list[Predicted]] = {}
     for one in calibrating.predicted(measured):
+        if _run_of(one, measured).status == "skipped":
+            continue
         groups.setdefault(one.path.partition(".")[0], []).append(one)
     return [
         PredictedGroup(
@@ -333,10 +336,14 @@ def expected_value(one: Predicted, measured: Measured, between: str) -> Value:
     )
 
 
+def _run_of(one: Predicted, measured: Measured) -> Run:
+    experiment, _, run = one.path.partition(".")
+    return measured.traces[experiment].runs[run]
+
+
 def _outcome(one: Predicted, measured: Measured) -> Value:
     experiment, _, run = one.path.partition(".")
-    trace = measured.traces[experiment]
-    measured_run = trace.runs[run]
+    trace, measured_run = measured.traces[experiment], _run_of(one, measured)
     nature = measured_run.nature
     origin = Origin(
         measured.machine.name, experiment, run, one.field, trace.recorded_at,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +34,6 @@ class RunRow:
     expected: str
     ended: str
     is_surprise: bool
-    reason: str | None
     measured: Mapping[str, Markup]  # its peak, its payload and its times, by their words
     shown: Sequence[ShownValues]  # what pages print of it
     timeline: str | None  # its timeline for Perfetto, under the site's root
@@ -43,8 +41,16 @@ class RunRow:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """The runs that a machine skipped for one reason."""
+
+    reason: str
+    rows: tuple[RunRow, ...]
+
+
+@dataclass(frozen=True)
 class RunsOnMachine:
-    """An experiment on one machine."""
+    """An experiment on one machine: the runs that it measured, and those that it skipped."""
 
     machine: str
     is_reference: bool
@@ -55,19 +61,25 @@ class RunsOnMachine:
     digest: str
     backends: tuple[str, ...]  # over which runs communicate, where there are several
     measures: tuple[str, ...]  # the words of what any of its runs has measured
-    shared_reason: str | None  # why several of its runs were skipped
     rows: tuple[RunRow, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def num_skipped(self) -> int:
+        """How many runs were skipped, for whatever reason."""
+        return sum(len(one.rows) for one in self.skipped)
 
 
 def by_machine(experiment: str, values: Sequence[Value], folio: Folio) -> list[RunsOnMachine]:
-    """Every machine's runs of an experiment, with these values; those that pages show first."""
+    """Every machine's runs of an experiment, with these values; those that pages show first.
+
+    A machine that skipped all of them comes last.
+    """
     on_pages = ShownOnPages(values, folio)
     shown = folio.book.traces[experiment].machine.name
     having = [name for name, one in folio.book.machines.items() if experiment in one.traces]
-    return [
-        _on_machine(experiment, name, name == shown, on_pages, folio)
-        for name in sorted(having, key=lambda name: name != shown)
-    ]
+    found = [_on_machine(experiment, name, name == shown, on_pages, folio) for name in having]
+    return sorted(found, key=lambda one: (not one.rows, not one.is_shown))
 
 
 def _on_machine(
@@ -75,7 +87,8 @@ def _on_machine(
 ) -> RunsOnMachine:
     measured = folio.book.machines[name]
     trace = measured.traces[experiment]
-    rows = tuple(_rows(trace, name, is_shown, on_pages, folio))
+    by_name = {row.name: row for row in _rows(trace, name, is_shown, on_pages, folio)}
+    rows = tuple(row for name, row in by_name.items() if trace.runs[name].status != "skipped")
     return RunsOnMachine(
         machine=name,
         is_reference=name == folio.book.reference.name,
@@ -86,17 +99,26 @@ def _on_machine(
         digest=trace.code.digest,
         backends=_backends(trace),
         measures=tuple(
-            word for word in rows[0].measured if any(row.measured[word] != ABSENT for row in rows)
+            word
+            for word in (rows[0].measured if rows else ())
+            if any(row.measured[word] != ABSENT for row in rows)
         ),
-        shared_reason=_shared_reason(rows),
         rows=rows,
+        skipped=tuple(_skipped(trace, by_name, folio.ui)),
     )
 
 
-def _shared_reason(rows: Sequence[RunRow]) -> str | None:
-    """The reason for which most runs were skipped, where they are several."""
-    found = Counter(row.reason for row in rows if row.reason).most_common(1)
-    return found[0][0] if found and found[0][1] > 1 else None
+def _skipped(
+    trace: Trace, by_name: Mapping[str, RunRow], words: Mapping[str, Any]
+) -> Iterator[Skipped]:
+    """What a machine skipped, by the reason; the one of most runs first."""
+    by_reason: dict[str, list[RunRow]] = {}
+    for name, row in by_name.items():
+        if trace.runs[name].status == "skipped":
+            reason = _reason(trace.runs[name], trace.experiment, words)
+            by_reason.setdefault(reason, []).append(row)
+    for reason, rows in sorted(by_reason.items(), key=lambda one: -len(one[1])):
+        yield Skipped(reason, tuple(rows))
 
 
 def _backends(trace: Trace) -> tuple[str, ...]:
@@ -130,7 +152,6 @@ def _rows(
             expected=words["statuses"][run.expected_status],
             ended=words["statuses"][run.status],
             is_surprise=run.is_surprise,
-            reason=_reason(run, trace.experiment, words),
             measured={
                 words["figure"]["peak"]: _cell(most, units.BYTES, at, trace, name, folio),
                 words["runs"]["payload"]: ABSENT if payload is None else folio.show(payload),
@@ -154,12 +175,11 @@ def _rows(
         )
 
 
-def _reason(run: Run, experiment: str, words: Mapping[str, Any]) -> str | None:
-    """Why a run was skipped; None where it was not."""
-    if run.status != "skipped" or not run.reason:
-        return None
+def _reason(run: Run, experiment: str, words: Mapping[str, Any]) -> str:
+    """Why a run was skipped; empty where its trace does not say."""
     heavier: str = words["runs"]["heavier"]
-    return heavier.format(experiment=experiment) if is_heavier(run.reason) else run.reason
+    reason = run.reason or ""
+    return heavier.format(experiment=experiment) if is_heavier(reason) else reason
 
 
 def _in_order(name: str) -> list[str | int]:
@@ -172,7 +192,7 @@ def _cell(
 ) -> Markup:
     """A number of a run, with its provenance, whichever machine measured it."""
     run = trace.runs[name]
-    if number is None or (run.status == "skipped" and field != "world_size"):
+    if number is None or run.status == "skipped":
         return ABSENT
     return folio.show(_value(number, unit, field, trace, name))
 
