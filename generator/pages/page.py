@@ -330,6 +330,7 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "published": lambda: published.published(folio),
         "sealed": lambda: sealed.sealed(folio),
         "terms": lambda: glossary.entries(sheet.used_in, folio),
+        "helps_with": lambda technique: guide.helps_with(technique, folio),
         "guide_edges": lambda written: guide.edges(written, sheet.anchors, folio),
         "machines": machines,
         "forecasts": machine_forecasts,

@@ -372,7 +372,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             entries = of_material.search_index.entries
             search.take_out(entries, frozenset().union(*self.waiting.values()))
             search.add_words(entries, self.synonyms)
-            search.add_places(entries, dict(_sections(config.nav)), interface_words()["modes"])
+            words = interface_words()
+            quoted = words["search"]["quoted"]
+            search.add_places(entries, dict(_sections(config.nav)), words["modes"], quoted)
             for lost in search.add_leads(entries, self.leads):
                 log.warning(f"synonyms.yml leads to {lost!r}, which the site does not have")
 

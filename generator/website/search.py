@@ -127,14 +127,21 @@ def add_leads(
 
 
 def add_places(
-    entries: Sequence[dict[str, Any]], sections: Mapping[str, str], modes: Mapping[str, str]
+    entries: Sequence[dict[str, Any]],
+    sections: Mapping[str, str],
+    modes: Mapping[str, str],
+    of_quoted: str,
 ) -> None:
     """Give the entry of each page what its title does not say: a lesson's topic and kind.
+
+    A section whose title is quoted is about a sentence that others say. Among results it would
+    read as an answer of the book.
 
     Args:
         entries: of Material's index.
         sections: what the navigation calls a page, by its address.
         modes: what readers call each kind of lesson.
+        of_quoted: what such a sentence is called.
     """
     titles = {entry["location"]: entry["title"] for entry in entries}
     for entry in entries:
@@ -143,6 +150,10 @@ def add_places(
         mode = modes.get(page.removesuffix(".html"))
         if topic and mode:
             entry["place"] = f"{topic} · {mode}"
+        elif "#" in entry["location"] and entry["title"].startswith(
+            "\N{LEFT DOUBLE QUOTATION MARK}"
+        ):
+            entry["place"] = of_quoted
         elif sections.get(entry["location"], entry["title"]) != entry["title"]:
             entry["place"] = sections[entry["location"]]
 

@@ -119,6 +119,14 @@ def test_a_result_says_the_topic_and_the_kind_of_its_lesson(searching):
     assert first.locator(".pb-eyebrow").text_content() == "DistributedDataParallel · Experiment"
 
 
+def test_a_result_that_quotes_a_sentence_says_that_the_book_tests_it(searching):
+    searching.types("more microbatches send more bytes")
+    quoted = searching.page.locator(".md-search-result h1, .md-search-result h2").filter(
+        has_text="“More microbatches send more bytes.”"
+    )
+    assert quoted.first.locator(".pb-eyebrow").text_content() == "A statement, tested"
+
+
 def test_words_side_by_side_come_before_words_apart(searching):
     searching.types("flight recorder")
     texts = searching.page.locator(".md-search-result__item").evaluate_all(

@@ -58,6 +58,14 @@ def edges(written: Sequence[Edge], anchors: Anchors, folio: Folio) -> list[EdgeO
     ]
 
 
+def helps_with(technique: Technique, folio: Folio) -> list[Symptom]:
+    """The symptoms from which questions lead to a technique, in the order of the guide."""
+    guide = folio.book.guide
+    assert guide is not None
+    uses = {path[:4] for path, edge in guide.edges if edge.use == technique.id}
+    return [one for path, one in guide.symptoms if path in uses]
+
+
 def runs_behind(claim: str, folio: Folio) -> tuple[str, ...]:
     """The runs that a claim was judged on, each once."""
     found = tuple(dict.fromkeys(folio.outcome(claim).runs))
