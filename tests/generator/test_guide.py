@@ -92,6 +92,22 @@ def test_the_page_leads_from_each_symptom_to_claims_runs_and_lessons(book):
     assert "evidence/tiny_memory.html#claim-halves-complete" in page
 
 
+def test_a_technique_names_the_symptoms_whose_questions_lead_to_it(book):
+    page = rendering.render(book)["guide.md"]
+    leading: dict[str, list[str]] = {}
+    for section in page.split('<div id="symptom-')[1:]:
+        symptom = section.partition('"')[0]
+        for technique in dict.fromkeys(re.findall(r'href="#technique-([\w-]+)"', section)):
+            leading.setdefault(technique, []).append(symptom)
+    rows = re.findall(r'<tr id="technique-([\w-]+)">.*?</td>', page)
+    named = {
+        name: re.findall(r'href="#symptom-([\w-]+)"', row)
+        for name, row in re.findall(r'<tr id="technique-([\w-]+)">(.*?)</td>', page)
+    }
+    assert (named, len(rows)) == (leading, len(leading))
+    assert rows
+
+
 def test_a_technique_quotes_its_claims_and_repeats_no_verdict_that_holds(book):
     page = rendering.render(book)["guide.md"]
     row = re.search(r'<tr id="technique-split">.*?</tr>', page, re.DOTALL)[0]
