@@ -81,3 +81,8 @@ def test_a_program_and_its_command_stand_outside_the_fold_and_no_option_is_divid
         option = command.locator("span").evaluate("one => one.getClientRects().length")
         assert option == 1
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    about = page.locator("main h2 + p")
+    assert about.is_visible()
+    page.select_option("#sift-kind", "k-law")
+    assert headings.filter(visible=True).count() == 0
+    assert about.is_hidden()
