@@ -58,7 +58,7 @@ class HomeFile(Written):
 
     Attributes:
         title: the page's.
-        about: what the book is, for search engines and previews.
+        about: what the book is: its first sentence, also for search engines and previews.
         topic: the topic whose item the page asks first.
         commit: that item; the figure stays closed until the reader has answered.
         figure: the runs behind the answer.
