@@ -448,3 +448,16 @@ def test_a_part_that_cannot_wait_for_the_first_question_is_refused(copy, waits, 
     copy.edit(path, "commit: is-it-equal\n", f"commit: is-it-equal\nwaits: {waits}\n")
     with pytest.raises(ContentErrors, match=said):
         copy.load()
+
+
+def test_a_prediction_whose_steps_were_not_timed_has_no_column_of_times(copy):
+    path = "topics/averaging/trace.yml"
+
+    def columns():
+        page = rendering.render(copy.load())["topics/averaging/trace.md"]
+        table = page.rpartition("## Prediction")[2].partition("</table>")[0]
+        return re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table.partition("</thead>")[0])
+
+    timed = columns()
+    copy.edit(path, "prediction:\n", "prediction:\n  has_times: false\n")
+    assert columns() == [one for one in timed if one != "Time"] != timed

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
-from generator.evidence.folio import Folio
+from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.observations import Observation, observe
 from generator.pages.views.listing import raised
 from runners.traces.records import PredictionStep, Run, Stage
@@ -65,12 +65,18 @@ def prediction(written: Prediction, folio: Folio) -> list[StageRow]:
         found = next((s for s in run.prediction if s.name == step.step), None) if run else None
         base = f"{written.run}.prediction['{step.step}']"
         time = f"{written.run}.timing.prediction['{step.step}']"
-        rows.append(_row(found, base, time, step.title, step.note, folio))
+        timed = time if written.has_times else None
+        rows.append(_row(found, base, timed, step.title, step.note, folio))
     return rows
 
 
 def _row(
-    found: Stage | PredictionStep | None, base: str, time: str, title: str, note: str, folio: Folio
+    found: Stage | PredictionStep | None,
+    base: str,
+    time: str | None,
+    title: str,
+    note: str,
+    folio: Folio,
 ) -> StageRow:
     words = folio.ui["table"]
     rank = ""
@@ -85,7 +91,7 @@ def _row(
         shape_in=_shape(found.shape_in if found else [], f"{base}.shape_in", folio),
         shape_out=_shape(found.shape_out if found else [], f"{base}.shape_out", folio),
         num_bytes=folio.cell(f"{base}.bytes") if isinstance(found, Stage) else None,
-        seconds=folio.cell(time),
+        seconds=folio.cell(time) if time else ABSENT,
         rank=rank,
         values=_values(found, base, folio),
         facts=_facts(found, base, folio),
