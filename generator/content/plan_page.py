@@ -32,12 +32,14 @@ class PublishedPage(Written):
     Attributes:
         lede: what is compared.
         selection: which measurements qualify, and what a simulation of them lacks.
+        variants: what tells rows of the same model and strategy apart, by the id of a row.
     """
 
     title: Line
     about: Line
     lede: Prose
     selection: Prose
+    variants: dict[str, Line] = {}
 
 
 class SealedPage(Written):
@@ -69,7 +71,10 @@ class PlanFile(Written):
         lede: what the pages answer.
         model_title: of the page of one model; `{model}` stands for its name.
         models: the experiments that hold the plans, in the order of the page.
+        opening: of each model's page: what it shows, and how its numbers are found.
         figure_title, task, caption: of the figure that readers operate on each model's page.
+        task_of_one: of the figure of a model that was simulated with one choice of settings.
+        combinations: what the caption adds where there are several choices.
         devices: whose memory is a line in the figure; `line` is where it starts.
         words: what settings are called.
         compute, compute_fp32: what a device computes in a second, for the lower bound of the time.
@@ -87,9 +92,12 @@ class PlanFile(Written):
     lede: Prose
     model_title: Line
     models: Annotated[list[Name], Field(min_length=1)]
+    opening: Prose
     figure_title: Line
     task: Line
+    task_of_one: Line
     caption: Line
+    combinations: Line
     devices: Annotated[list[Device], Field(min_length=1)]
     line: Expression
     words: Words

@@ -17,7 +17,7 @@ from runners.traces.fields import as_written, exactly
 NBSP = "\u00a0"
 LEAST_ERROR = 1e-5  # of a formula: what is less is the rounding of small numbers
 Style = Literal["plain", "count", "ordinal", "share", "ratio", "loss", "text"]
-Way = Literal["percent", "times", "exact", "written", "error"]
+Way = Literal["percent", "times", "exact", "written", "error", "gib"]
 _FREE = frozenset({"plain", "count", "ordinal", "ratio"})
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -142,6 +142,8 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
         return _exact(number, unit)
     digits = form.digits or (4 if unit.style == "loss" else 3)
     powers = (unit.num_bytes, unit.num_seconds)
+    if powers == (1, 0) and form.way == "gib":  # for a column that must not mix its units
+        return f"{significant(number / 1024**3, digits)}{NBSP}GiB"
     if powers == (1, 0):
         return _bytes(number, digits)
     if powers == (0, 1):

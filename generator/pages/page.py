@@ -327,6 +327,7 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "claim_place": folio.claim_place,
         "planned": lambda: plans.planned(sheet.experiment or "", folio),
         "models": lambda: plans.models(folio),
+        "model_tabs": lambda: plans.tabs(folio),
         "published": lambda: published.published(folio),
         "sealed": lambda: sealed.sealed(folio),
         "terms": lambda: glossary.entries(sheet.used_in, folio),

@@ -141,7 +141,7 @@ def test_a_device_moves_the_line_and_counts_the_strategies_that_fit(opened):
         float(one.get_attribute("data-need"))
         for one in plan.root.locator("svg.pb-wide [data-need]").all()
     ]
-    for name, gib in (("A10", 22.5), ("A100", 40), ("H100", 80), ("H200", 141)):
+    for name, gib in (("A10", 22.5), ("A100", 40), ("H100", 79.6), ("H200", 140)):
         plan.device(name).click()
         fitting = sum(need <= gib for need in needs)
         assert f"{gib} GiB: {fitting} of {len(needs)} fit" in plan.said()
@@ -167,7 +167,7 @@ def test_a_choice_shows_its_state_and_its_rows_and_keeps_the_line(opened):
 @pytest.mark.browser
 def test_a_number_opens_to_its_simulation_and_the_command_that_repeats_it(opened):
     plan = opened()
-    plan.page.locator("#fsdp_on_8 a[data-v]").first.click()
+    plan.page.locator("#fsdp_on_8 a[data-v]").nth(1).click()  # the first is the device's memory
     box = plan.page.locator(".pb-source")
     assert "simulated, not run at this size" in box.text_content()
     assert f"runners reproduce '{RUN}.ranks[0].measures.reserved_bytes'" in box.text_content()
@@ -219,6 +219,33 @@ def test_published_numbers_lead_to_their_source_and_misses_say_why(built_site):
     assert (kinds.count(3), kinds.count(4)) == (len(rows) + again, len(rows))  # simulated, cited
 
 
+def test_no_two_configurations_have_the_same_title_and_no_two_notes_the_same_words(built_site):
+    html = (built_site / "plan" / "published.html").read_text()
+    firsts = re.findall(r'id="run-plan_published-[^"]+">(.*?)<br>', html)
+    plans = json.loads((built_site / "plans" / "plan_published.json").read_text())
+    assert len(set(firsts)) == len(firsts) == len(plans["rows"])
+    explained = [peak["explained"] for row in plans["rows"] for peak in row["peaks"]]
+    for words in filter(None, explained):
+        assert html.count(words[:30]) == 1
+
+
+def test_a_plan_opens_with_words_and_names_its_own_simulations_alone(built_site):
+    for path in _models(built_site):
+        html = path.read_text()
+        assert 0 < html.index('<div class="pb-lede">') < html.index('id="figure-plan"')
+        [named] = re.findall(r"<summary>Where this page comes from:(.*?)</summary>", html)
+        assert re.findall(r"<code>(.*?)</code>", named) == [f"plan_{path.stem}"]
+
+
+def test_what_fits_and_the_payload_come_first_in_the_table_of_a_plan(built_site):
+    html = (built_site / PAGE).read_text()
+    head = re.search(r'<table class="pb-table pb-states">(.*?)</thead>', html, re.DOTALL)[1]
+    names = re.findall(r"<th[^>]*>([^<]+)</th>", head)
+    at = names.index("Strategy")
+    assert names[at : at + 4] == ["Strategy", "Fits in", "Would reserve", "Payload in a step"]
+    assert "&lt;br" not in html
+
+
 def test_sealed_forecasts_stand_on_their_page_with_the_hash_of_the_file_beside_it(built_site):
     html = (built_site / "plan" / "sealed.html").read_text()
     file = built_site / "plans" / "plan_sealed.json"
@@ -233,9 +260,12 @@ def test_sealed_forecasts_stand_on_their_page_with_the_hash_of_the_file_beside_i
     for one in forecasts["near_limit"]:
         row = rows[f"near_{re.sub('[^a-z0-9]', '_', one['id'])}"]
         assert ("<span>fits</span>" in row) == one["fits"]
-    said = html.count("not yet measured")
+    said = html.count("No accelerator has run these forecasts yet")
     has_outcomes = (ROOT / "content" / "sealed_outcomes").is_dir()
-    assert said == (0 if has_outcomes else len(forecasts["near_limit"]) + 2)
+    assert said == (0 if has_outcomes else 1)
+    margins = re.findall(r'data-label="Margin"><span>.*?>([^<]+)</a>', html)
+    assert len(margins) == len(forecasts["near_limit"])
+    assert all(one.endswith("GiB") for one in margins)
 
 
 def test_the_command_that_checks_the_seal_finds_it_whole(built_site):

@@ -7,7 +7,7 @@ the figure that readers operate, over all runs of a grid.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
@@ -30,18 +30,28 @@ class ModelRow:
     """A model in the list of them.
 
     Attributes:
-        state: the state that its page opens with, in words.
+        devices: on how many of them it was simulated.
+        first_devices, state: the state that its page opens with, in words.
         num_fitting: strategies of that state that fit where the line starts.
     """
 
     title: str
     page: str
-    is_here: bool
     parameters: Markup
     devices: str
+    first_devices: int
     state: Markup
     num_fitting: int
     num_strategies: int
+
+
+@dataclass(frozen=True)
+class Tab:
+    """A model in the line of links above each model's page."""
+
+    title: str
+    page: str
+    is_here: bool
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,15 @@ def models(folio: Folio) -> Iterator[ModelRow]:
             yield _row(name, shown, shown.grid, folio)
 
 
+def tabs(folio: Folio) -> Iterator[Tab]:
+    """The same models by name alone, so that a page uses no value of another model."""
+    for name in _plan(folio).models:
+        shown = folio.book.traces.get(name)
+        if shown is not None and shown.grid is not None:
+            is_here = folio.path == shown.page.replace(".html", ".md")
+            yield Tab(shown.grid.title, shown.page, is_here)
+
+
 def _plan(folio: Folio) -> PlanFile:
     assert folio.book.plan is not None
     return folio.book.plan
@@ -91,9 +110,9 @@ def _row(name: str, shown: TraceOnPage, grid: Grid, folio: Folio) -> ModelRow:
     return ModelRow(
         title=grid.title,
         page=shown.page,
-        is_here=folio.path == shown.page.replace(".html", ".md"),
         parameters=folio.cell(f"{name}.{first}.settings.num_parameters"),
         devices=", ".join(map(str, sorted({one.state.devices for one in grid.rows}))),
+        first_devices=grid.rows[0].state.devices,
         state=_in_words(grid.rows[0], folio),
         num_fitting=sum(max(map(reserved, run.ranks)) <= memory for run in usual),
         num_strategies=len(usual),
@@ -139,12 +158,32 @@ def planned(name: str, folio: Folio) -> Planned:
         parameters=folio.cell(f"{name}.{first}.settings.num_parameters"),
         microbatch=folio.cell(f"{name}.{first}.settings.microbatch"),
         fixed=tuple(_fixed(shown, folio)),
-        figure=figures.draw(_figure(shown, folio), folio),
+        figure=_in_order(figures.draw(_figure(shown, folio), folio), folio),
         left_out=tuple(
             LeftOutRow(folio.line(words.get(strategy, strategy)), devices, reason)
             for strategy, devices, reason in sorted(rows)
         ),
     )
+
+
+def _in_order(figure: FigureOnPage, folio: Folio) -> FigureOnPage:
+    """The figure with the columns of its table in the order in which readers need them."""
+    play, words = figure.picture.play, folio.ui["plan"]
+    if play is None:
+        return figure
+    first = [words[name] for name in ("fits_in", "reserved", "sends", "at_least", "flops")]
+    head = [*first, *(name for name in play.head if name not in first)]
+    places = [play.head.index(name) for name in head]
+    rows = [
+        replace(row, cells=tuple(_stacked(row.cells[at]) for at in places)) for row in play.rows
+    ]
+    shown = replace(play, head=head, rows=rows)
+    return replace(figure, picture=replace(figure.picture, play=shown))
+
+
+def _stacked(cell: Markup | str) -> Markup | str:
+    """A cell with several amounts has one in each line, so that the column stays narrow."""
+    return Markup(str(cell).replace(" · ", "<br>")) if isinstance(cell, Markup) else cell
 
 
 def _varies(setting: str, shown: TraceOnPage) -> bool:
@@ -170,14 +209,15 @@ def _figure(shown: TraceOnPage, folio: Folio) -> Figure:
     plan, name = _plan(folio), shown.trace.experiment
     words = plan.words.model_dump()
     varied = [setting for setting in SETTINGS if _varies(setting, shown)]
+    caption = f"{plan.caption} {plan.combinations}" if varied else plan.caption
     return Figure(
         id="plan",
         kind="play",
         title=plan.figure_title,
-        caption=plan.caption,
+        caption=caption,
         runs=[f"{name}.{run}" for run in shown.trace.runs],
         play=Play(
-            task=plan.task,
+            task=plan.task if varied else plan.task_of_one,
             controls=[
                 PlayControl(
                     label=folio.ui["plan"]["controls"][setting],

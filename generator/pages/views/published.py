@@ -6,6 +6,7 @@ each number was published at, and the medians, allocated and reserved apart.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -25,6 +26,8 @@ from runners.traces.published_plans import (
 ALLOCATED, RESERVED = ("allocated", "active"), ("reserved",)
 OFF, OFF_SAYS = "published-error", "(simulated − published) / published"
 SAYS = "the median of |simulated − published| / published"
+# How the list of measurements calls a model that has no name of its own: `GPT of 64 M`.
+SIZED = re.compile(r"^(\w+) of (\d+) ([MB])$")
 AXES = ("data", "tensor", "pipeline", "context")
 
 
@@ -33,7 +36,9 @@ class PublishedRow:
     """One published number.
 
     Attributes:
+        variant: what tells it apart from other rows of the same model and strategy.
         is_first: of its configuration, which then stands before it.
+        is_same_note: whether the row above has the same explanation.
         misses: whether it is further off than a row may be without an explanation.
         with_term: simulated once more with what explains the miss, and how far that is off.
     """
@@ -44,6 +49,7 @@ class PublishedRow:
     source: str
     model: str
     mesh: str
+    variant: Markup | None
     kind: str
     published: Markup
     simulated: Markup
@@ -52,6 +58,7 @@ class PublishedRow:
     note: str | None
     with_term: tuple[Markup, Markup] | None
     is_first: bool
+    is_same_note: bool
 
 
 @dataclass(frozen=True)
@@ -86,27 +93,35 @@ def published(folio: Folio) -> PublishedPage:
 
 
 def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
+    assert folio.book.plan is not None
+    assert folio.book.plan.published is not None
+    variants = folio.book.plan.published.variants
     for row in plans.rows:
+        noted: str | None = None
         for position, peak in enumerate(row.peaks):
             off = _off(row, peak.kind, _simulated(row.id, peak.kind), folio)
             misses = off is None or abs(numeric(off)) > plans.most_error
+            note = (row.reason or peak.explained) if misses else None
             folio.run(f"{EXPERIMENT}.{run_of(row.id)}")
             yield PublishedRow(
                 run=run_of(row.id),
                 case=row.case,
                 url=folio.book.references[reference_of(row.id, peak.kind)].url,
                 source=row.repository,
-                model=str(row.settings["model"]),
+                model=SIZED.sub(r"\1 \2\3", str(row.settings["model"])),
                 mesh=_mesh(row, folio),
+                variant=folio.line(variants[row.id]) if row.id in variants else None,
                 kind=folio.ui["published"][peak.kind],
                 published=folio.cell(_cited(row.id, peak.kind)),
                 simulated=folio.cell(_simulated(row.id, peak.kind)),
                 error=Markup("–") if off is None else _printed(off, folio),
                 misses=misses,
-                note=(row.reason or peak.explained) if misses else None,
+                note=note,
                 with_term=_with_term(row, peak.kind, folio) if peak.with_term_bytes else None,
                 is_first=position == 0,
+                is_same_note=note is not None and note == noted,
             )
+            noted = note
 
 
 def _cited(row: str, kind: str) -> str:
@@ -156,7 +171,7 @@ def _score(kinds: Sequence[str], plans: PublishedPlans, folio: Folio) -> Score:
     value = computed(median(errors), offs[0].unit, SAYS, tuple(offs)).shown(way="percent")
     words = folio.ui["published"]
     return Score(
-        kinds=words[kinds[0]],
+        kinds=f" {words['together']} ".join(words[kind] for kind in kinds),
         median=folio.text.shown_alike(value, f"median-{kinds[0]}", SAYS),
         count=len(errors),
         num_missing=sum(error > plans.most_error for error in errors),

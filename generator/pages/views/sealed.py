@@ -268,7 +268,9 @@ class _Comparison:
             allocated=self._measure(one.id, "allocated_bytes"),
             reserved=self._measure(one.id, "reserved_bytes"),
             least=self._folio.show(least),
-            margin=self._folio.text.shown_alike(limit - least, MARGIN, MARGIN_SAYS),
+            margin=self._folio.text.shown_alike(
+                (limit - least).shown(way="gib"), MARGIN, MARGIN_SAYS
+            ),
             fits=one.fits,
             outcomes=tuple(self._near_outcome(one, own) for own in self._own.outcomes),
         )
