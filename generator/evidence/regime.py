@@ -1,8 +1,9 @@
 """The regime of a claim: under which conditions its runs were measured.
 
-In: a claim and its runs. Out: a Line such as "DDP over four ranks, more than cores; gloo on cpu;
-float32; SGD; fixed: the global batch". Strategy, ranks, backend, device, nature and, where a run's
-settings have them, dtype and optimizer are read off the runs; the rest stands in the claim's file.
+In: a claim and its runs. Out: a Line such as "GPipe and 1F1B over four ranks (more than cores);
+gloo on cpu; float32; SGD; fixed: the global batch". Strategy, ranks, backend, device, nature and,
+where a run's settings have them, dtype and optimizer are read off the runs; the rest stands in the
+claim's file.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
     kinds: dict[tuple[str, int, bool], str] = {}
     for name, run in runs.items():
         kinds.setdefault((strategy(run), _num_ranks(run), is_crowded(run)), name)
-    yield _joined(f"{kind[0]} {_ranks(one, runs[one])}" for kind, one in kinds.items())
+    yield _together((kind[0], _ranks(one, runs[one])) for kind, one in kinds.items())
     places = {run.device for run in runs.values() if run.world_size > 1}
     yield _joined(
         _where(run) for run in runs.values() if run.world_size > 1 or run.device not in places
@@ -92,7 +93,7 @@ def _ranks(name: str, run: Run) -> str:
     words = SPELLED.get(num, f"{{{{ {name}.{field} }}}}")
     if run.nature == "simulated":
         return f"on one of {words} ranks"
-    crowd = ", more than cores" if is_crowded(run) else ""
+    crowd = " (more than cores)" if is_crowded(run) else ""
     return f"over {words} ranks{crowd}"
 
 
@@ -120,6 +121,20 @@ def _where(run: Run) -> str:
     return f"{run.backend} on {run.device}" if run.world_size > 1 else run.device
 
 
+def _together(kinds: Iterable[tuple[str, str]]) -> str:
+    """Strategies with their ranks; what several share stands once."""
+    by_ranks: dict[str, list[str]] = {}
+    for strategy, ranks in kinds:
+        by_ranks.setdefault(ranks, []).append(strategy)
+    by_names: dict[str, list[str]] = {}
+    for ranks, strategies in by_ranks.items():
+        by_names.setdefault(_joined(strategies), []).append(ranks)
+    found = [f"{names} {_joined(ranks)}" for names, ranks in by_names.items()]
+    has_lists = any(" and " in one for one in found)
+    return (", and " if has_lists else " and ").join(found)
+
+
 def _joined(parts: Iterable[str]) -> str:
     """Different parts, each once, as a list in a sentence; runs of one kind differ in settings."""
-    return " and ".join(dict.fromkeys(parts))
+    *before, last = dict.fromkeys(parts) or [""]
+    return f"{', '.join(before)} and {last}" if before else last

@@ -326,7 +326,7 @@ def test_a_shortfall_is_told_in_words_and_in_red_on_both_pages(copy):
         text = rendering.render(copy.load())[page]
         told = text.split('<strong class="pb-does-not-hold">short by')[1].split("</strong>")[0]
         assert told.endswith("percentage points")
-        assert ">90<" in told
+        assert ">90.0<" in told
     assert "reaches the nominal coverage" not in text
 
 
@@ -406,7 +406,7 @@ def test_a_machines_page_says_where_the_constants_come_from_and_scores_them_on_o
     copy.trace("constants").write_text(json.dumps(document))
     table = page_of(copy).split("scored on its own")[1].split("</table>")[0]
     assert "2 January 2026, 03:04:05 UTC" in table
-    assert ">20<" in table.split("short by")[1].split("</strong>")[0]  # seven of ten
+    assert ">20.0<" in table.split("short by")[1].split("</strong>")[0]  # seven of ten
     assert table.count("short by") == 1
     file = copy.trace("prediction")
     document = json.loads(file.read_text()) | {"fit": "reference-frozen, 2026-01-02T03:04:05Z"}

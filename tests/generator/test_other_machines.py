@@ -183,7 +183,7 @@ def test_a_machines_page_lists_apart_what_applies_to_one_of_two_machines(desk):
         "tiny_memory.halves", machine="desk", status="skipped", reason="one core", ranks=[]
     )
     text = rendering.render(desk.load("reference-frozen"))["machines/desk.md"]
-    title, beyond = text.split("These claims apply to only one of the two machines:")
+    title, beyond = text.split("Claims that apply only here or only on reference-frozen:")
     assert "does not apply" in beyond.split("</details>")[0]
     assert "These claims have another verdict there:" not in title
 

@@ -182,7 +182,7 @@ def measured_on(text):
 def test_an_experiment_without_a_trace_here_comes_from_the_reference_and_the_foot_says_so(copy):
     copy.add_machine("cpu-mine", "tiny_memory")
     rendered = rendering.render(copy.load())
-    assert measured_on(rendered[EXPERIMENT]) == "Measured on cpu-mine, this machine."
+    assert measured_on(rendered[EXPERIMENT]) == "Measured on cpu-mine."
     assert measured_on(rendered[TRACE]) == "Measured on reference-frozen, the reference machine."
     assert "traces/reference-frozen/tiny_training.json" in rendered[TRACE]
 

@@ -44,11 +44,30 @@ def test_runs_of_one_strategy_that_readers_know_by_two_names_are_both_named(book
     runs = {name: run.model_copy(update={"strategy": "train"}) for name, run in runs.items()}
     names = {id(run): name.partition(".")[2] for name, run in runs.items()}
     found = line(book.claims["averaging-is-equal"], runs, lambda run: names[id(run)])
-    assert found.startswith("averaged over two ranks and drifting over two ranks; ")
+    assert found.startswith("averaged and drifting over two ranks; ")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ([("GPipe", 4), ("1F1B", 4)], "GPipe and 1F1B over four ranks; "),
+        ([("GPipe", 4), ("1F1B", 4), ("single", 1)],
+         "GPipe and 1F1B over four ranks, and single on one rank; "),
+        ([("a", 2), ("b", 2), ("c", 2)], "a, b and c over two ranks; "),
+        ([("a", 2), ("a", 4)], "a over two ranks and over four ranks; "),
+    ],
+)  # fmt: skip
+def test_what_several_runs_of_a_regime_share_stands_once(book, kinds, said):
+    one = book.run(AVERAGED)
+    runs = {
+        f"{AVERAGED}{place}": one.model_copy(update={"strategy": name, "world_size": num})
+        for place, (name, num) in enumerate(kinds)
+    }
+    assert line(book.claims["averaging-is-equal"], runs, lambda run: run.strategy).startswith(said)
 
 
 def test_a_regime_says_where_ranks_outnumber_cores(crowded):
-    assert "ddp over two ranks, more than cores;" in regime(crowded.load(), "averaging-is-slower")
+    assert "ddp over two ranks (more than cores);" in regime(crowded.load(), "averaging-is-slower")
 
 
 def test_what_a_run_has_recorded_goes_over_what_its_file_states(copy):

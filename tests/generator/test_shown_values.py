@@ -148,6 +148,7 @@ def test_a_computed_value_is_called_by_its_formula_or_by_the_claim_that_observes
     )  # fmt: skip
     held = folds(rendering.render(copy.load())["evidence/tiny_memory.md"])["tiny_memory-halves"][1]
     assert re.search(r"what the first one makes of the rows: 7\.81\sKiB", held)
+    assert held.index("makes of the rows") < held.index("Formulas that pages evaluate")
     assert re.search(r"2 × ranks\[1\]\.collectives\.recv\.bytes = 7\.81\sKiB", held)
 
 

@@ -167,8 +167,8 @@ class ScoreTable:
     rows: tuple[ScoreRow, ...]
 
 
-def _percent(number: float, name: str, says: str, folio: Folio) -> Markup:
-    value = Value(number, units.RATIO, "computed", says).shown(digits=2, way="percent")
+def _percent(number: float, name: str, says: str, folio: Folio, digits: int = 2) -> Markup:
+    value = Value(number, units.RATIO, "computed", says).shown(digits=digits, way="percent")
     return folio.text.shown_alike(value, name, says)
 
 
@@ -184,7 +184,7 @@ def left_out(measured: Measured, folio: Folio) -> list[LeftOutRow]:
             quantity=folio.ui["machines"][quantity],
             num_outcomes=one.num_outcomes,
             promised=_promise(folio),
-            within=_percent(one.share, LEFT_OUT, LEFT_OUT_SAYS, folio),
+            within=_within(one, LEFT_OUT, LEFT_OUT_SAYS, folio),
             shortfall=_shortfall(one, folio),
         )
         for quantity, one in calibrating.left_out(measured).items()
@@ -202,18 +202,29 @@ def _calibration(one: Calibration, folio: Folio) -> CalibrationRow:
         quantity=folio.ui["machines"][one.quantity],
         num_outcomes=one.coverage.num_outcomes,
         promised=_promise(folio),
-        within=_percent(one.coverage.share, SHARED, SHARED_SAYS, folio),
+        within=_within(one.coverage, SHARED, SHARED_SAYS, folio),
         shortfall=_shortfall(one.coverage, folio),
         median_error=None if error is None else _percent(error, SHARED, SHARED_SAYS, folio),
         floor=_floor(one.floor, folio),
     )
 
 
+def _within(coverage: Coverage, name: str, says: str, folio: Folio) -> Markup:
+    """The share of outcomes within their intervals, to a tenth of a percent."""
+    return _percent(coverage.share, name, says, folio, _to_tenths(100 * coverage.share))
+
+
+def _to_tenths(number: float) -> int:
+    """How many significant digits show a number up to 100 to its tenths; 100 is whole."""
+    return min(3, 1 + len(str(int(number)))) if number >= 1 else 1
+
+
 def _shortfall(coverage: Coverage, folio: Folio) -> Markup | None:
-    """In percentage points; None where the promise is kept."""
+    """In percentage points, to a tenth as the share is; None where the promise is kept."""
     if not coverage.shortfall:
         return None
-    value = Value(100 * coverage.shortfall, units.PLAIN, "computed", SHARED_SAYS).shown(digits=2)
+    points = round(100 * coverage.shortfall, 1)
+    value = Value(points, units.PLAIN, "computed", SHARED_SAYS).shown(digits=_to_tenths(points))
     return folio.text.shown_alike(value, SHARED, SHARED_SAYS)
 
 

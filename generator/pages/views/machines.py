@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -18,7 +19,7 @@ from generator.evidence.other_machines import applies_to_one, parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
 from generator.evidence.verdicts import Outcome
-from generator.pages.views.claims import css_of, side
+from generator.pages.views.claims import beside_predicted, css_of, side
 from generator.pages.views.proof import measured_by
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quietness, quietness
@@ -65,9 +66,11 @@ class OtherVerdict:
     kind: str
     says: Markup
     here: Markup
+    here_beside: Markup  # what that was compared with
     here_words: str
     here_css: str
     there: Markup
+    there_beside: Markup
     there_words: str
     there_css: str
     why: Markup
@@ -129,8 +132,7 @@ def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
         found.append((words["accelerator"], one.name, units.TEXT, f"{field}.name"))
         found.append((words["its_memory"], one.memory_bytes, units.BYTES, f"{field}.memory_bytes"))
     found += [*_topology(measured, words)]
-    found += [(words["libraries"].get(name, name), version, units.TEXT, f"libraries.{name}")
-              for name, version in machine.libraries.items()]  # fmt: skip
+    found += [_library(name, version, words) for name, version in machine.libraries.items()]
     return [
         (name, folio.show(Value(thing, unit, "measured", f"machine.{field}",
                                 origin=Origin(machine.name, field=f"machine.{field}"))))
@@ -139,13 +141,21 @@ def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
     ]  # fmt: skip
 
 
+def _library(name: str, version: str, words: dict[str, Any]) -> tuple[str, str, Unit, str]:
+    """A library with its version, or with that of the library which brings it along."""
+    called, bringing = words["libraries"].get(name, name), version.removeprefix("of ")
+    if bringing != version:
+        called = words["bundled"].format(name=called)
+    return called, bringing, units.TEXT, f"libraries.{name}"
+
+
 def _more_cores(machine: Machine) -> int | None:
     """Installed cores, where ranks may not use all of them."""
     return machine.num_installed_cores if machine.num_installed_cores != machine.num_cores else None
 
 
 def _topology(
-    measured: Measured, words: dict[str, str]
+    measured: Measured, words: dict[str, Any]
 ) -> Iterator[tuple[str, int | str | None, Unit, str]]:
     topology = measured.machine.topology
     if topology is None:
@@ -227,9 +237,11 @@ def _other_verdict(name: str, here: Outcome, there: Outcome, folio: Folio) -> Ot
         kind=here.claim.kind,
         says=folio.line(here.claim.says),
         here=side(here.observed, folio, here.claim.id),
+        here_beside=beside_predicted(here, folio),
         here_words=words[here.verdict],
         here_css=css_of(here),
         there=side(there.observed, folio, here.claim.id),
+        there_beside=beside_predicted(there, folio),
         there_words=words[there.verdict],
         there_css=css_of(there),
         why=folio.line(told.explanation),

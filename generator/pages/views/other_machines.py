@@ -9,7 +9,7 @@ from markupsafe import Markup
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import differs
 from generator.evidence.verdicts import UNDECIDED, Outcome
-from generator.pages.views.claims import css_of, readable, side
+from generator.pages.views.claims import beside_predicted, css_of, readable, side
 from generator.pages.views.proof import measured_by
 
 
@@ -19,6 +19,7 @@ class Said:
 
     machine: str
     observed: Markup
+    beside: Markup  # what that was compared with
     words: str
     css: str
 
@@ -60,6 +61,7 @@ def _said(machine: str, outcome: Outcome, folio: Folio) -> Said:
     return Said(
         machine,
         side(observed, folio, outcome.claim.id),
+        beside_predicted(outcome, folio),
         folio.ui["verdicts"][outcome.verdict],
         css_of(outcome),
     )

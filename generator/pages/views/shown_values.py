@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from generator.content.claim import Claim
 from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.found_by import found_by
@@ -20,7 +21,7 @@ from generator.figures.picture import plain
 from runners.traces.records import Run
 
 LONGEST = 200  # letters of a formula that a line may show; its inputs are listed in any case
-ORDER = ("counted", "computed", "measured", "simulated", "given")
+ORDER = ("counted", "computed", "formula", "measured", "simulated", "given")
 _STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
 _NAMES = ("name", "operation")  # by which people call an element, rather than by its position
 _BY_NAME = re.compile(r"\['(\w+)'\]")
@@ -80,10 +81,12 @@ class ShownOnPages:
             folio: the page that lists them, with the claims that say what a computed value is.
         """
         self._folio = folio
-        self._claims = {
-            outcome.observed.formula: outcome.claim
-            for outcome in reversed(folio.outcomes.values())
-            if outcome.observed is not None
+        outcomes = list(reversed(folio.outcomes.values()))
+        self._observed = {
+            one.observed.formula: one.claim for one in outcomes if one.observed is not None
+        }
+        self._predicted = {
+            one.predicted.formula: one.claim for one in outcomes if one.predicted is not None
         }
         self._by_run: dict[Place, list[Value]] = {}
         for value in values:
@@ -104,22 +107,36 @@ class ShownOnPages:
         rows: dict[str, Iterator[str]] = {}
         for way in ORDER:
             found = [one for one in values if _way(one) == way]
-            is_computed = way == "computed"
-            rows[way] = self._computed(found, origin) if is_computed else self._read_off(found, run)
+            rows[way] = self._read_off(found, run)
+        computed_ones = [one for one in values if _way(one) == "computed"]
+        rows["computed"] = self._by_claim(computed_ones)
+        rows["formula"] = self._by_formula(computed_ones, origin)
         listed = ((words[way], tuple(found)) for way, found in rows.items())
         return [ShownValues(way, found) for way, found in listed if found]
 
-    def _computed(self, values: Iterable[Value], origin: Origin) -> Iterator[str]:
-        """A line for each formula, or for the claim that observes what it gives."""
+    def _by_claim(self, values: Iterable[Value]) -> Iterator[str]:
+        """A line for each side of a claim that gives a value; both sides are neighbours."""
+        predicted = self._folio.ui["runs"]["predicted"]
         lines: dict[str, None] = {}
         for one in values:
-            claim = self._claims.get(one.formula)
-            if claim:
-                says = plain(self._folio.line(claim.says)).rstrip(".")
-                lines[f"{says}: {one}"] = None
-            elif len(formula := _formula(one.formula, origin)) <= LONGEST:
+            if one.formula in self._observed:
+                lines[f"{self._says(self._observed[one.formula])}: {one}"] = None
+            elif one.formula in self._predicted:
+                lines[f"{self._says(self._predicted[one.formula])}, {predicted}: {one}"] = None
+        yield from sorted(lines)
+
+    def _by_formula(self, values: Iterable[Value], origin: Origin) -> Iterator[str]:
+        """A line for each formula that no claim says in words."""
+        lines: dict[str, None] = {}
+        for one in values:
+            if one.formula in self._observed or one.formula in self._predicted:
+                continue
+            if len(formula := _formula(one.formula, origin)) <= LONGEST:
                 lines[f"{formula} = {one}"] = None
         yield from lines
+
+    def _says(self, claim: Claim) -> str:
+        return plain(self._folio.line(claim.says)).rstrip(".")
 
     def _read_off(self, values: Iterable[Value], run: Run) -> Iterator[str]:
         """A line for each field, with all its positions."""
