@@ -21,6 +21,7 @@ from typing import Literal
 from markupsafe import Markup
 
 SIZE = 13  # of all text, in pixels; `drawings.css` says it once for every drawing
+SMALL = 10  # of a name that has little room; `.pb-small` says the same
 LINE = 20  # from one line of text to the next
 BOLD = 1.13  # a line in bold letters is at most this much wider
 # Letters by their width, in thousandths of the size; every other letter counts as `OTHER`.
@@ -62,6 +63,16 @@ def text_width(text: str, *, bold: bool = False) -> float:
     """The width of a line of text, in pixels."""
     width = sum(_WIDTH_OF.get(letter, OTHER) for letter in text) * SIZE / 1000
     return width * BOLD if bold else width
+
+
+def letters(text: str, width: float, look: str = "", margin: float = 2.5) -> str | None:
+    """The look of a text in a box of that width: small where only that fits, None where neither."""
+    plain_width = text_width(text)
+    if plain_width + 2 * margin <= width:
+        return look
+    if plain_width * SMALL / SIZE + 2 <= width:
+        return f"{look} small".strip()
+    return None
 
 
 def fitting(text: str, width: float) -> str:

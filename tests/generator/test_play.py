@@ -20,7 +20,8 @@ from generator.evidence.folio import Folio
 from generator.evidence.play_states import faults, first_alone, states
 from generator.evidence.provenance import PageText
 from generator.figures import schedule_rule
-from generator.figures.drawing import NARROW, WIDE
+from generator.figures.drawing import NARROW, SIZE, SMALL, WIDE, text_width
+from generator.figures.drawings import schedule as schedule_drawing
 from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.play import frame, ring_view
 from generator.pages.page import environment
@@ -243,6 +244,18 @@ def test_bars_and_budget_lie_where_the_axis_says(layout):
     assert at(bars[1], "x") == pytest.approx(place(30), abs=0.1)
     assert at(bars[1], "x") + at(bars[1], "width") == pytest.approx(place(55), abs=0.1)
     (line,) = seen.marks("line", "budget")
+    (halo,) = seen.marks("line", "halo")
+    drawn = list(seen.tree.iter())
+    assert drawn.index(bars[-1]) < drawn.index(halo) < drawn.index(line)  # over every bar
+    assert at(line, "y1") < at(bars[0], "y")
+    assert at(line, "y2") >= at(bars[-1], "y") + at(bars[-1], "height")
+    (named,) = (one for one in drawn if one.tag == "text" and one.text in ("optimizer state", "O")
+                and at(one, "y") > at(bars[0], "y"))  # fmt: skip
+    under = drawn[drawn.index(named) - 1]  # hides the line behind the word
+    half = text_width(named.text) / 2
+    assert at(under, "x") <= at(named, "x") - half
+    assert at(under, "x") + at(under, "width") >= at(named, "x") + half
+    assert drawn.index(line) < drawn.index(under)
     assert at(line, "x1") == at(line, "x2") == pytest.approx(place(40), abs=0.1)
     (group,) = (one for one in seen.tree.iter("g"))
     start, end, top = map(float, group.attrib["data-scale"].split())
@@ -322,6 +335,33 @@ def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
         rows = schedule_rule.rows(rule, ranks, num, run["settings"]["backward_ratio"])
         counted = [rank["measures"]["num_in_flight"] for rank in run["ranks"]]
         assert [_in_flight(row) for row in rows] == counted, path
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+@pytest.mark.parametrize("num", [4, 8, 16])
+def test_all_boxes_of_a_kind_are_numbered_inside_their_sides_or_none_is(layout, num):
+    actions = schedule_rule.rows("one_f_one_b", 4, num, 2.0)
+    words = {"forward": "forward", "backward": "backward", "idle": "idle"}
+    seen = Drawn(schedule_drawing.schedule(actions, "rank", "time", words, layout))
+    assert seen.across()(max(one.end for row in actions for one in row)) <= layout.width
+    boxes = [one for one in seen.marks("rect", "span") if "data-say" in one.attrib]
+    assert max(at(one, "x") + at(one, "width") for one in boxes) >= layout.width - 2
+    numbered: dict[str, set[bool]] = {"forward": set(), "backward": set()}
+    for box in boxes:
+        kind, number = box.attrib["data-say"].split(", ")[1].split()
+        middle = at(box, "x") + at(box, "width") / 2, at(box, "y") + at(box, "height") / 2
+        inside = [
+            one for one in seen.tree.iter("text")
+            if one.text == number and at(one, "y") == middle[1]
+            and abs(at(one, "x") - middle[0]) < 0.2
+        ]  # fmt: skip
+        numbered[kind].add(bool(inside))
+        for one in inside:
+            is_small = "pb-small" in one.get("class", "")
+            width = text_width(number) * (SMALL / SIZE if is_small else 1)
+            assert width + 2 <= at(box, "width") + 0.1
+    assert all(len(kinds) == 1 for kinds in numbered.values())
+    assert num == 16 or numbered == {"forward": {True}, "backward": {True}}
 
 
 def test_a_schedule_without_a_rule_is_refused():

@@ -144,7 +144,7 @@ def test_a_device_moves_the_line_and_counts_the_strategies_that_fit(opened):
     for name, gib in (("A10", 22.5), ("A100", 40), ("H100", 79.6), ("H200", 140)):
         plan.device(name).click()
         fitting = sum(need <= gib for need in needs)
-        assert f"{gib} GiB: {fitting} of {len(needs)} fit" in plan.said()
+        assert f"{gib} GiB: {fitting} of {len(needs)} bars fit" in plan.said()
         assert plan.over() == len(needs) - fitting
     plan.root.locator("[data-lines] input").first.focus()
     plan.page.keyboard.press("ArrowRight")

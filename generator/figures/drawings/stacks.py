@@ -1,13 +1,13 @@
 """Bars of several parts under a budget line that readers move: what a rank holds at its peak.
 
-The line runs behind the bars, one stroke for each, and every look of a part hides it, so that it
-crosses no words: these stand on the bars, at the side or above. The group around the strokes says
-how far they may go; play.js moves them.
+The line runs over all bars, between two strokes of the ground, which part it from every look. It
+passes behind words: each has a piece of what lies under it as its own ground. The group around the
+line says how far it may go; play.js moves it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from generator.figures.axes import BELOW, GAP, Scale, across
@@ -26,7 +26,9 @@ LOOKS = (
 THICK, ROW, APART, SWATCH = 18, 27, 9, 16
 BESIDE = 14  # from the end of the axis to the words
 LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
-OVER = 4  # how far the line stands out of a bar, but not into words above it
+SEEN = 1.5  # what is narrower is there for the keyboard only, and not in the legend
+OVER = 4  # how far the line stands out of the bars
+WORDS = 14  # the height of what is under words
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,9 @@ def stacks(
     left, room = 1.0, 1.0
     if not layout.labels_above:
         left = max(text_width(row.label) for row in rows) + GAP
-        said = [f"{row.words} · {word}" for row in rows for word in ("fits", "over")]
-        room = max(map(text_width, said)) + BESIDE + GAP
+        room = max(map(_said_width, rows)) + BESIDE + GAP
     x = Scale(0, top, left, layout.width - room)
-    y = _legend(drawing, rows, names)
+    y = _legend(drawing, rows, names, x)
     uppers: list[float] = []
     group = rows[0].group
     for row in rows:
@@ -87,28 +88,52 @@ def stacks(
         y += LINE if layout.labels_above else 0
         uppers.append(y)
         y += THICK + GAP if layout.labels_above else ROW
-    _line(drawing, uppers, x, budget, 0 if layout.labels_above else OVER)
+    bottom = uppers[-1] + THICK + 8
     for row, upper in zip(rows, uppers, strict=True):
         _bar(drawing, row, upper, x)
+    _line(drawing, x, budget, uppers[0] - OVER, bottom)
+    for row, upper in zip(rows, uppers, strict=True):
+        _names(drawing, row, upper, x)
         _words(drawing, row, upper, x, layout)
-    bottom = uppers[-1] + THICK + 8
     across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
     drawing.height = bottom + BELOW
     return drawing
 
 
-def _bar(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
+def _drawn(row: Stack, x: Scale) -> Iterator[tuple[Part, float, float]]:
+    """The parts that are drawn, each with its left side and its width."""
     start = 0.0
     for part in row.parts:
-        look, letters = LOOKS[part.kind]
         left, width = x(start), x(start + part.size) - x(start)
         start += part.size
-        if width < LEAST:
-            continue
-        drawing.box(left, y, width, THICK, f"span {look}", say=part.say)
+        if width >= LEAST:
+            yield part, left, width
+
+
+def _bar(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
+    for part, left, width in _drawn(row, x):
+        look = LOOKS[part.kind][0]
+        seen = look if width >= SEEN else look.partition(" ")[0]
+        drawing.box(left, y, width, THICK, f"span {seen}", say=part.say)
+
+
+def _names(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
+    """The names of parts, or their first letters, where they have room."""
+    for part, left, width in _drawn(row, x):
+        look, letters = LOOKS[part.kind]
         fits = part.name if text_width(part.name) + 6 < width else _initial(part.name)
         if text_width(fits) + 4 < width:
-            drawing.word(left + width / 2, y + THICK / 2, fits, letters, "middle")
+            ground = "ground" if "hollow" in look else look
+            _word_on(drawing, left + width / 2, y + THICK / 2, fits, letters, ground)
+
+
+def _word_on(
+    drawing: Drawing, x: float, y: float, text: str, look: str, ground: str
+) -> None:  # fmt: skip
+    """A word in the middle of what hides the line behind it."""
+    width = text_width(text) + 2
+    drawing.box(x - width / 2, y - WORDS / 2, width, WORDS, ground)
+    drawing.word(x, y, text, look, "middle")
 
 
 def _initial(name: str) -> str:
@@ -120,6 +145,9 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     middle, place, side = y + THICK / 2, x.end + BESIDE, ""
     if layout.labels_above:
         middle, place, side = y - LINE / 2, layout.width - 1.0, ' text-anchor="end"'
+        for start, width in ((0.0, text_width(row.label)), (place, -_said_width(row))):
+            hidden = min(start, start + width), abs(width) + 2
+            drawing.box(hidden[0] - 1, middle - WORDS / 2, hidden[1], WORDS, "ground")
         drawing.word(0, middle, row.label)
     else:
         drawing.word(x.start - GAP, middle, row.label, anchor="end")
@@ -127,21 +155,29 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     drawing.parts.append(f'<text data-need="{row.size:.3f}" {at}>{row.words}</text>')
 
 
-def _line(drawing: Drawing, uppers: Sequence[float], x: Scale, budget: float, above: float) -> None:
-    """The line, a stroke for each bar, which begins that far above it."""
+def _said_width(row: Stack) -> float:
+    """What the sum of a bar takes, with what play.js adds."""
+    return max(text_width(f"{row.words} · {word}") for word in ("fits", "over"))
+
+
+def _line(drawing: Drawing, x: Scale, budget: float, upper: float, lower: float) -> None:
+    """The line, over a wider one in the colour of the ground."""
     places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
     drawing.parts.append(f'<g data-scale="{places}">')
-    for upper in uppers:
-        drawing.line(x(budget), upper - above, x(budget), upper + THICK + OVER, "budget")
+    for look in ("ground halo", "budget"):
+        drawing.line(x(budget), upper, x(budget), lower, look)
     drawing.parts.append("</g>")
 
 
-def _legend(drawing: Drawing, rows: Sequence[Stack], names: Sequence[str]) -> float:
-    """Swatches of the parts that any row has, in as many lines as they need; returns their end.
+def _legend(
+    drawing: Drawing, rows: Sequence[Stack], names: Sequence[str], x_of: Scale
+) -> float:  # fmt: skip
+    """Swatches of the parts that any row shows, in as many lines as they need; returns their end.
 
     Each holds the letter that stands on a bar which is too narrow for the part's name.
     """
-    used = sorted({part.kind for row in rows for part in row.parts})
+    drawn = (one for row in rows for one in _drawn(row, x_of))
+    used = sorted({part.kind for part, _, width in drawn if width >= SEEN})
     x, y = 0.0, 10.0
     for kind in used:
         width = SWATCH + GAP + text_width(names[kind]) + 2 * GAP

@@ -71,7 +71,10 @@ def _waiting(one: ShownRun, folio: Folio) -> dict[str, Markup]:
 
 
 def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The schedule that each state's first run declares, computed by its rule."""
+    """The schedule that each state's first run declares, computed by its rule.
+
+    Each has an axis of its own: forward passes of another number of microbatches last another time.
+    """
     words, rank = folio.ui["play"], folio.ui["figure"]["rank"]
     found, all_rows = [], []
     for state in states:
@@ -82,7 +85,6 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         assert isinstance(microbatches, int)
         rule = "gpipe" if microbatches == 1 else run.strategy
         all_rows.append(schedule_rule.rows(rule, run.world_size, microbatches, ratio))
-    longest = max(one.end for rows in all_rows for row in rows for one in row)
     for rows in all_rows:
         idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
         found.append(
@@ -94,7 +96,6 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
                         rank,
                         words["forwards"],
                         words["actions"],
-                        longest,
                     )
                 ),
                 f"{words['idle_by_rule']}: {idle}",
