@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from generator.figures.drawing import LINE, Drawing, text_width
 
@@ -93,14 +94,27 @@ def across(
     """An axis at `y`: ticks, the labels that have room from the right on, a title below."""
     drawing.line(scale.start, y, scale.end, y, "axis")
     free = drawing.width
+    labelled = _labelled(values, scale, says)
     for value in sorted(values, reverse=True):
         x, half = scale(value), text_width(says(value)) / 2
         drawing.line(x, y, x, y + TICK, "axis")
         middle = max(min(x, drawing.width - half), half)
-        if middle + half <= free:
+        if value in labelled and middle + half <= free:
             drawing.word(middle, y + TICK + 11, says(value), "soft", "middle")
             free = middle - half - GAP
     drawing.word(scale.end, y + TICK + 30, title, "soft", "end")
+
+
+def _labelled(
+    values: Sequence[float], scale: Scale, says: Callable[[float], str]
+) -> Sequence[float]:  # fmt: skip
+    """The values to label: all, or tens alone where a logarithmic axis has no room for all."""
+    places = [(scale(value), text_width(says(value)) / 2) for value in sorted(values)]
+    has_room = all(x + a + GAP <= y - b for (x, a), (y, b) in pairwise(places))
+    if has_room or not scale.is_logarithmic:
+        return values
+    tens = [value for value in values if math.log10(value) % 1 in (0, 1)]
+    return tens if len(tens) > 1 else values
 
 
 def up(

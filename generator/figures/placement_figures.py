@@ -46,11 +46,17 @@ def _travels(path: str, run: Run, folio: Folio) -> tuple[str, ...]:
             if value is not None:
                 sent.setdefault(operation, []).append(str(value))
     lines = []
-    for operation, sizes in sorted(sent.items()):
+    for operation, sizes in sorted(sent.items(), key=lambda one: _first_call(run, one[0])):
         distinct = list(dict.fromkeys(sizes))
         words = folio.ui["figure"]
         lines.append(f"{operation} {' / '.join(distinct)} {words['per_rank']}")
     return tuple(lines)
+
+
+def _first_call(run: Run, operation: str) -> tuple[float, str]:
+    """When ranks first call an operation in the recorded step; without a record, by its name."""
+    spans = (one for one in run.timing.timeline if one.name == operation)
+    return min((one.start_seconds for one in spans), default=float("inf")), operation
 
 
 def _placed(figure: Figure, folio: Folio) -> list[_Placed]:

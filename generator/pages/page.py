@@ -269,6 +269,7 @@ def _tools(
     return {
         "one_machine": folio.section,
         "figure": lambda name: figures.draw(drawn[name], folio),
+        "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
         "in_short": lambda name: question.in_short(items[name], folio),
         "variants": lambda name, kind: question.variants(items[name], folio, kind),

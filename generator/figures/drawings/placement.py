@@ -65,8 +65,11 @@ def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Drawing:
         drawing.word(0, y + 10, run.title, "strong")
         y += 26
         top = y
+        unnamed: list[str] = []
         for lane in run.lanes:
-            y = _lane(drawing, lane, y, left, room / widest, layout)
+            y = _lane(drawing, lane, y, left, room / widest, layout, unnamed)
+        if unnamed:
+            y = _legend(drawing, unnamed, y, left)
         if travel and run.travels:
             y = _travels(drawing, run, top, y, layout)
         y += 14
@@ -74,9 +77,19 @@ def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Drawing:
     return drawing
 
 
+def _legend(drawing: Drawing, unnamed: Sequence[str], y: float, left: float) -> float:
+    """What boxes stand for that have no room for a name, in the order in which they stand."""
+    for part in wrapped(" · ".join(dict.fromkeys(unnamed)), drawing.width - left):
+        drawing.word(left, y + 8, part, "soft")
+        y += LINE
+    return y
+
+
 def _lane(
-    drawing: Drawing, lane: Lane, y: float, left: float, scale: float, layout: Layout
-) -> float:
+    drawing: Drawing, lane: Lane, y: float, left: float, scale: float, layout: Layout,
+    unnamed: list[str],
+) -> float:  # fmt: skip
+    """A rank and its pieces; what the legend has to say of them is added to `unnamed`."""
     if layout.labels_above:
         drawing.word(left, y + 7, lane.name, "soft")
         y += 18
@@ -88,9 +101,15 @@ def _lane(
         drawing.box(x, y, width, BAR, "layer shard" if piece.is_shard else "layer", radius=1)
         number = piece.name.lstrip(ascii_letters)  # 3 of `layer3`, where that is all that fits
         fits = [name for name, margin in ((piece.name, 6), (number, 2))
-                if text_width(name) <= width - margin]  # fmt: skip
+                if name and text_width(name) <= width - margin]  # fmt: skip
+        letter = piece.name[:1].upper()
         if fits:
             drawing.word(x + width / 2, y + BAR / 2, fits[0], anchor="middle")
+        elif not number and text_width(letter) + 2 <= width:
+            drawing.word(x + width / 2, y + BAR / 2, letter, anchor="middle")
+            unnamed.append(f"{letter}: {piece.name}")
+        else:
+            unnamed.append(f"narrow box of {lane.name}: {piece.name}")
         x += width
     if lane.held:
         drawing.word(x + 8, y + BAR / 2, lane.held, "soft")

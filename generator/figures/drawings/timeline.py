@@ -1,13 +1,16 @@
-"""Who did what when: a row a rank, a box an activity with its name, a thin line for waiting."""
+"""Who did what when: a row a rank, a box an activity with its name, a thin line for waiting.
+
+A box that is too narrow for its name has the first letter, which stands below with the name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from generator.figures.axes import BELOW, GAP, Scale, across
-from generator.figures.drawing import LINE, Drawing, Layout, text_width
+from generator.figures.drawing import LINE, Drawing, Layout, letters, text_width, wrapped
 
 HALF = {"compute": 10.0, "communication": 10.0, "waiting": 1.5}  # of a box's height, in pixels
 ROW = 32
@@ -54,10 +57,7 @@ def timeline(
         half, width = HALF[one.activity], x(one.end) - x(one.start)
         upper, say = middles[one.row] - half, one.say or one.name
         drawing.box(x(one.start), upper, width, 2 * half, f"span {one.activity}", say=say)
-    for one in spans:
-        if one.activity != "waiting" and text_width(one.name) + 6 < x(one.end) - x(one.start):
-            middle = (x(one.start) + x(one.end)) / 2
-            drawing.word(middle, middles[one.row], one.name, "ground", "middle")
+    short = _names(drawing, spans, middles, x)
     for name, said in rows:
         drawing.word(left - GAP, middles[name], name, anchor="end")
         if ends and said:
@@ -66,7 +66,30 @@ def timeline(
     across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
     _legend(drawing, words, left, bottom + BELOW + LINE / 2)
     drawing.height = bottom + BELOW + LINE + 2
+    said = " · ".join(f"{letter}: {name}" for letter, name in short.items())
+    for line in wrapped(said, layout.width) if said else ():
+        drawing.word(0, drawing.height + LINE / 2 - 2, line, "soft")
+        drawing.height += LINE
     return drawing
+
+
+def _names(
+    drawing: Drawing, spans: Sequence[Activity], middles: Mapping[str, float], x: Scale
+) -> dict[str, str]:
+    """Write the names that have room; returns what the letters stand for that are written instead.
+
+    A letter stands for the first name that needs it.
+    """
+    short: dict[str, str] = {}
+    for one in (one for one in spans if one.activity != "waiting"):
+        room, middle = x(one.end) - x(one.start), (x(one.start) + x(one.end)) / 2
+        has_room = text_width(one.name) + 6 < room
+        name = one.name if has_room else one.name[:1].upper()
+        look = letters(name, room, "ground", margin=0.5)
+        if look is None or (not has_room and short.setdefault(name, one.name) != one.name):
+            continue
+        drawing.word(middle, middles[one.row], name, look, "middle")
+    return short
 
 
 def _legend(drawing: Drawing, words: dict[str, str], x: float, y: float) -> None:
