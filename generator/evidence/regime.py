@@ -85,10 +85,13 @@ def _num_ranks(run: Run) -> int:
 
 
 def _ranks(name: str, run: Run) -> str:
-    """Over how many ranks a run went, in a word, or as the run's own setting where it has none."""
+    """Over how many ranks a run went, in a word, or as the run's own setting where it has none.
+
+    Nothing of a run whose name says that it had one device.
+    """
     num = _num_ranks(run)
     if num == 1:
-        return "on one rank"
+        return "" if run.strategy == "single" else "on one rank"
     field = "world_size" if run.world_size > 1 else "settings.num_ranks"
     words = SPELLED.get(num, f"{{{{ {name}.{field} }}}}")
     if run.nature == "simulated":
@@ -129,7 +132,7 @@ def _together(kinds: Iterable[tuple[str, str]]) -> str:
     by_names: dict[str, list[str]] = {}
     for ranks, strategies in by_ranks.items():
         by_names.setdefault(_joined(strategies), []).append(ranks)
-    found = [f"{names} {_joined(ranks)}" for names, ranks in by_names.items()]
+    found = [f"{names} {_joined(ranks)}".rstrip() for names, ranks in by_names.items()]
     has_lists = any(" and " in one for one in found)
     return (", and " if has_lists else " and ").join(found)
 

@@ -158,6 +158,11 @@ class Drawing:
         place = f' x="{number(x)}" y="{number(y)}"'
         self.parts.append(f"<text{_classes(look)}{place}{side}>{escape(text, quote=False)}</text>")
 
+    def middles(self, places: Sequence[tuple[float, float, int]], look: str) -> None:
+        """Add numbers of one look, each in the middle of its place."""
+        words = (f'<text x="{number(x)}" y="{number(y)}">{said}</text>' for x, y, said in places)
+        self.parts.append(f'<g{_classes(look)} text-anchor="middle">{"".join(words)}</g>')
+
     def _add(self, kind: str, look: str, say: str, opens: str = "", **places: float) -> None:
         numbers = "".join(f' {name}="{number(value)}"' for name, value in places.items())
         self.parts.append(f"<{kind}{_classes(look)}{numbers}{_told(say, opens)}/>")

@@ -142,11 +142,11 @@ def test_one_number_changed_in_a_trace_changes_the_page(copy, rendered):
 def test_runs_of_one_strategy_are_told_apart_by_their_ranks_beside_a_figure_of_peaks(
     copy, rendered
 ):
-    assert "single, 2 ranks" not in rendered[EXPERIMENT]
+    assert "one device, 2 ranks" not in rendered[EXPERIMENT]
     copy.change_run("tiny_memory.halves", strategy="single")
     text = rendering.render(copy.load())[EXPERIMENT]
-    assert text.count("single, 2 ranks · rank 0<") == 2, "in the table and beside the bar"
-    assert text.count("single, 2 ranks · rank 1<") == 1, "in the table alone"
+    assert text.count("one device, 2 ranks · rank 0<") == 2, "in the table and beside the bar"
+    assert text.count("one device, 2 ranks · rank 1<") == 1, "in the table alone"
 
 
 def test_a_law_that_breaks_with_its_run_is_red_on_every_page_that_uses_it(copy):

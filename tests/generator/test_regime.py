@@ -35,7 +35,7 @@ def regime(book, name):
 
 def test_a_regime_is_read_off_the_runs_and_the_file(book):
     assert regime(book, "averaging-is-slower") == (
-        "single on one rank and ddp over two ranks; gloo on cpu; float32; SGD; fixed: the samples"
+        "single and ddp over two ranks; gloo on cpu; float32; SGD; fixed: the samples"
     )
 
 
@@ -52,7 +52,7 @@ def test_runs_of_one_strategy_that_readers_know_by_two_names_are_both_named(book
     [
         ([("GPipe", 4), ("1F1B", 4)], "GPipe and 1F1B over four ranks; "),
         ([("GPipe", 4), ("1F1B", 4), ("single", 1)],
-         "GPipe and 1F1B over four ranks, and single on one rank; "),
+         "GPipe and 1F1B over four ranks, and single; "),
         ([("a", 2), ("b", 2), ("c", 2)], "a, b and c over two ranks; "),
         ([("a", 2), ("a", 4)], "a over two ranks and over four ranks; "),
     ],
@@ -88,7 +88,7 @@ def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
         "ddp on one of {{ tiny_memory.whole.settings.num_ranks }} ranks; cpu; simulated;"
     )
     copy.change_run("tiny_memory.whole", **of_many, strategy="single")
-    assert regime(copy.load(), "whole-peak").startswith("single on one rank; cpu; simulated;")
+    assert regime(copy.load(), "whole-peak").startswith("single; cpu; simulated;")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_dominates_memory_follows_from_the_classes_at_the_peak(book, classe
 def test_pages_show_the_regime_of_claims_and_of_rows_about_times(book):
     pages = rendering.render(book)
     claims = "".join(text for path, text in pages.items() if path.startswith("evidence/"))
-    assert "Regime: single on one rank and DDP over two ranks;" in claims
+    assert "Regime: one device and DDP over two ranks;" in claims
     rows = re.findall(r"<tr><td>.*?</td>", pages["topics/averaging/trace.md"])
     assert any("takes longer" in row and "Regime: " in row for row in rows)
 

@@ -39,6 +39,7 @@ def schedule(
     end = max(one.end for row in rows for one in row)
     x = Scale(0, end, left, layout.width - 1)
     looks = {kind: _numbers(rows, kind, x) for kind in LOOKS}
+    numbered: dict[str, list[tuple[float, float, int]]] = {}
     for rank, actions in enumerate(rows):
         middle = 2 + ROW * (rank + 0.5)
         drawing.word(left - GAP, middle, f"{label} {rank}", anchor="end")
@@ -50,8 +51,9 @@ def schedule(
             say = f"{label} {rank}, {words[one.kind]} {one.microbatch}"
             drawing.box(start, middle - HALF, width, 2 * HALF, f"span {look}", say=say)
             if numbers is not None:
-                name = str(one.microbatch)
-                drawing.word(start + width / 2, middle, name, numbers, "middle")
+                numbered.setdefault(numbers, []).append((start + width / 2, middle, one.microbatch))
+    for look, places in numbered.items():
+        drawing.middles(places, look)
     bottom = 2 + ROW * len(rows)
     across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
     _legend(drawing, words, bottom + BELOW + LINE / 2)

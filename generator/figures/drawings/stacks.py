@@ -1,8 +1,8 @@
 """Bars of several parts under a budget line that readers move: what a rank holds at its peak.
 
 The line runs over all bars, between two strokes of the ground, which part it from every look. It
-passes behind words: each has a piece of what lies under it as its own ground. The group around the
-line says how far it may go; play.js moves it.
+passes behind words: play.css gives them an edge in the colour of what they stand on. The group
+around the line says how far it may go; play.js moves it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from generator.figures.axes import BELOW, GAP, Scale, across
 from generator.figures.drawing import LINE, Drawing, Layout, number, text_width
 
-# Parts in their order, each with its look and the colour of a letter on it.
+# Parts in their order, each with its look and that of words on it.
 LOOKS = (
-    ("series-a", "ground"),
-    ("series-e", "ground"),
-    ("series-a faint", ""),
-    ("series-e faint", ""),
-    ("series-b", "ground"),
+    ("series-a", "ground on-a"),
+    ("series-e", "ground on-e"),
+    ("series-a faint", "on-a-faint"),
+    ("series-e faint", "on-e-faint"),
+    ("series-b", "ground on-b"),
     ("series-c hollow", ""),
     ("series-e hollow shard", ""),
 )
@@ -28,7 +28,6 @@ BESIDE = 14  # from the end of the axis to the words
 LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
 SEEN = 1.5  # what is narrower is there for the keyboard only, and not in the legend
 OVER = 4  # how far the line stands out of the bars
-WORDS = 14  # the height of what is under words
 
 
 @dataclass(frozen=True)
@@ -120,20 +119,10 @@ def _bar(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
 def _names(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
     """The names of parts, or their first letters, where they have room."""
     for part, left, width in _drawn(row, x):
-        look, letters = LOOKS[part.kind]
+        letters = LOOKS[part.kind][1]
         fits = part.name if text_width(part.name) + 6 < width else _initial(part.name)
         if text_width(fits) + 4 < width:
-            ground = "ground" if "hollow" in look else look
-            _word_on(drawing, left + width / 2, y + THICK / 2, fits, letters, ground)
-
-
-def _word_on(
-    drawing: Drawing, x: float, y: float, text: str, look: str, ground: str
-) -> None:  # fmt: skip
-    """A word in the middle of what hides the line behind it."""
-    width = text_width(text) + 2
-    drawing.box(x - width / 2, y - WORDS / 2, width, WORDS, ground)
-    drawing.word(x, y, text, look, "middle")
+            drawing.word(left + width / 2, y + THICK / 2, fits, letters, "middle")
 
 
 def _initial(name: str) -> str:
@@ -145,9 +134,6 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     middle, place, side = y + THICK / 2, x.end + BESIDE, ""
     if layout.labels_above:
         middle, place, side = y - LINE / 2, layout.width - 1.0, ' text-anchor="end"'
-        for start, width in ((0.0, text_width(row.label)), (place, -_said_width(row))):
-            hidden = min(start, start + width), abs(width) + 2
-            drawing.box(hidden[0] - 1, middle - WORDS / 2, hidden[1], WORDS, "ground")
         drawing.word(0, middle, row.label)
     else:
         drawing.word(x.start - GAP, middle, row.label, anchor="end")

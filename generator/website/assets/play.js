@@ -47,9 +47,21 @@
         this.memory = null;
         this.limit(true);
       });
+    this.stack();
     this.list();
     this.limit(false);
   }
+
+  // A phone stacks the cells of a row, each with its head.
+  Figure.prototype.stack = function () {
+    const heads = all(this.root, "thead th").map((cell) => cell.textContent);
+    this.root.querySelector("table").classList.add("pb-stack", "pb-rows");
+    this.rows.forEach((row) =>
+      Array.from(row.children).forEach((cell, n) => {
+        if (cell.textContent) cell.dataset.label = heads[n];
+      })
+    );
+  };
 
   Figure.prototype.isWhole = function () {
     return this.button.getAttribute("aria-pressed") === "true";
