@@ -251,8 +251,8 @@ def test_bars_and_budget_lie_where_the_axis_says(layout):
     assert at(line, "y2") >= at(bars[-1], "y") + at(bars[-1], "height")
     (named,) = (one for one in drawn if one.tag == "text" and one.text in ("optimizer state", "O")
                 and at(one, "y") > at(bars[0], "y"))  # fmt: skip
-    assert named.attrib["class"] == "pb-on-a-faint"  # its edge hides the line behind it
-    assert ".pb-on-a-faint" in (ROOT / "generator/website/assets/play.css").read_text()
+    assert named.attrib["class"] == "pb-on-a pb-on-faint"  # its edge hides the line behind it
+    assert ".pb-on-faint" in (ROOT / "generator/website/assets/play.css").read_text()
     assert drawn.index(line) < drawn.index(named)
     assert at(line, "x1") == at(line, "x2") == pytest.approx(place(40), abs=0.1)
     (group,) = (one for one in seen.tree.iter("g"))

@@ -17,8 +17,8 @@ from generator.figures.drawing import LINE, Drawing, Layout, number, text_width
 LOOKS = (
     ("series-a", "ground on-a"),
     ("series-e", "ground on-e"),
-    ("series-a faint", "on-a-faint"),
-    ("series-e faint", "on-e-faint"),
+    ("series-a faint", "on-a on-faint"),
+    ("series-e faint", "on-e on-faint"),
     ("series-b", "ground on-b"),
     ("series-c hollow", ""),
     ("series-e hollow shard", ""),

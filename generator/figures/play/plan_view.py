@@ -108,7 +108,7 @@ def _least_device(needed: int, folio: Folio) -> Markup:
         nothing = folio.ui["plan"]["none_fits"]
         return Markup('<span class="pb-does-not-hold">{}</span>').format(nothing)
     _, memory, name = fitting[0]
-    return Markup("{} {}").format(folio.line(name), folio.show(memory))
+    return Markup("<span>{} {}</span>").format(folio.line(name), folio.show(memory))
 
 
 def _sent(one: ShownRun, folio: Folio) -> Markup:
@@ -121,7 +121,7 @@ def _sent(one: ShownRun, folio: Folio) -> Markup:
         value = folio.cell(f"{path}.collectives['{call.operation}'].bytes")
         name = Markup("<code>{}</code> {}").format(operation, words.get(axis, axis))
         found.append(Markup("{} {}").format(name, value))
-    return Markup(" · ").join(found) if found else ABSENT
+    return Markup("<span>{}</span>").format(Markup(" · ").join(found)) if found else ABSENT
 
 
 def _seconds_at_least(one: ShownRun, folio: Folio) -> Markup:

@@ -6,7 +6,7 @@ adds what it receives; in the all-gather it sends chunk r + 1 - s and keeps what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -71,7 +71,7 @@ def chunks(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
         ]
         names = [f"{ranks_words['rank']} {rank}" for rank in range(len(rows))]
         table = {
-            name: Markup(", ").join(folio.show(held.value) for held in row)
+            name: _in_one(folio.show(held.value) for held in row)
             for name, row in zip(names, rows, strict=True)
         }
         found.append(
@@ -99,6 +99,11 @@ def _start(chunk: str, path: str, num: int, folio: Folio) -> list[list[Value]]:
             row.append(value)
         rows.append(row)
     return rows
+
+
+def _in_one(values: Iterable[Markup]) -> Markup:
+    """Values in one element, which stands beside its label where cells are stacked."""
+    return Markup("<span>{}</span>").format(Markup(", ").join(values))
 
 
 def _cell(held: Held, rank: int, chunk: int, num: int, folio: Folio) -> Cell:
