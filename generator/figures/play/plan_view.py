@@ -80,7 +80,7 @@ def _stack(one: ShownRun, size: int, names: Sequence[str]) -> Stack:
 
 
 def _cells(one: ShownRun, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """What the busiest rank reserves and holds, and the most that any rank computes and sends."""
+    """What the fullest rank reserves and holds, and the most that any rank computes and sends."""
     position, rank = _busiest(one)
     path, words = f"{one.path}.ranks[{position}]", folio.ui["plan"]
     yield words["reserved"], folio.cell(f"{path}.{RESERVED}")
