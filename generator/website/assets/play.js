@@ -58,7 +58,7 @@
     this.root.querySelector("table").classList.add("pb-stack", "pb-rows");
     this.rows.forEach((row) =>
       Array.from(row.children).forEach((cell, n) => {
-        if (cell.textContent) cell.dataset.label = heads[n];
+        if (cell.textContent && cell.matches("td, .pb-choice")) cell.dataset.label = heads[n];
       })
     );
   };
