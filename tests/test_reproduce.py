@@ -178,7 +178,7 @@ def test_thirty_popovers_pasted_in_a_fresh_clone_print_the_pages_value(shown, wa
     """A few as they stand, the others as one line; `make soak` pastes each of them alone."""
     chosen = sample(shown, wanted, NUM_SAMPLED)
     assert len(chosen) == NUM_SAMPLED
-    assert {one.kind for one in chosen} == {"measured", "computed", "simulated"}
+    assert {one.kind for one in chosen} == {"measured", "counted", "computed", "simulated"}
     alone, together = chosen[:NUM_ALONE], chosen[NUM_ALONE:]
     before, faults = _state(clone), []
     for line, ones in (*((one.command, [one]) for one in alone), (_together(together), together)):

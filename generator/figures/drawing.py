@@ -21,7 +21,7 @@ from typing import Literal
 from markupsafe import Markup
 
 SIZE = 13  # of all text, in pixels; `drawings.css` says it once for every drawing
-SMALL = 10  # of a name that has little room; `.pb-small` says the same
+SMALL = 11  # of a name that has little room; `.pb-small` says the same
 LINE = 20  # from one line of text to the next
 BOLD = 1.13  # a line in bold letters is at most this much wider
 # Letters by their width, in thousandths of the size; every other letter counts as `OTHER`.

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 MOST_BYTES = 60_000  # of a figure: its part of the page, the drawings of its states, the code
-BUDGET, SCHEDULE, RING = (
+BUDGET, SCHEDULE, RING, RESHARDING = (
     ("topics/large-models/experiment.html", "wide-bars"),
     ("topics/pipeline-parallelism/learn.html", "schedule"),
     ("topics/ddp/deep.html", "ring"),
+    ("topics/sharding/why.html", "resharding"),
 )
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
 
@@ -203,6 +204,23 @@ def test_a_new_drawing_is_one_stop_with_arrow_keys_inside(operated):
         " && (one.type !== 'radio' || one.checked)).length"
     )
     assert stops <= 8  # three choices, a drawing, a table, a button
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("figure", [BUDGET, SCHEDULE, RING, RESHARDING])
+def test_the_links_of_any_state_are_one_stop_in_sight_with_arrow_keys_inside(operated, figure):
+    one = operated(figure)
+    links = one.root.locator("table a[href]:visible")
+    stops = "links => links.map((link) => link.tabIndex)"
+    states = one.root.locator("fieldset").first.locator("label")
+    for n in range(states.count()):
+        states.nth(n).click()
+        one.page.wait_for_timeout(100)
+        tab_indices = links.evaluate_all(stops)
+        assert tab_indices == [0] + [-1] * (len(tab_indices) - 1)
+    links.first.focus()
+    one.page.keyboard.press("End")
+    assert links.last.evaluate("link => link === document.activeElement && link.tabIndex === 0")
 
 
 @pytest.mark.browser

@@ -26,7 +26,7 @@ from generator.figures.play.plan_view import plan, reserved
 from generator.figures.play.played import Budget, Line, Played, Row
 from generator.figures.play.ring_view import chunks
 from generator.figures.play.seen import Seen, byte_unit
-from generator.figures.play.step_views import EVERY, loss, payload, schedule, timeline
+from generator.figures.play.step_views import loss, payload, schedule, timeline
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
     "memory": memory, "timeline": timeline, "payload": payload, "loss": loss,
@@ -78,7 +78,7 @@ def _drawn(
         kind = words["kinds"][
             "simulated" if is_simulated else "counted" if view == "payload" else "measured"
         ]
-        one, title = found[position], words["views"][view].format(kind=kind, every=EVERY)
+        one, title = found[position], words["views"][view].format(kind=kind)
         drawings = [
             drawing.svg(
                 f"{figure.id}-{view}-{layout.name}",

@@ -129,6 +129,7 @@
     this.rows.forEach((row) => {
       row.classList.toggle("pb-other", row.dataset.state !== String(this.at));
     });
+    book.stop(this.root.querySelector("table")); // whose links are others now
   };
 
   // Put the line where a device's memory ends, which the slider rounds; values are in bytes.

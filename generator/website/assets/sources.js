@@ -6,10 +6,9 @@
 
   const words = window.proofbook.source;
   const block = document.getElementById("pb-sources");
-  const data = block ? JSON.parse(block.textContent) : null;
+  const data = block && JSON.parse(block.textContent);
   const box = document.createElement("div");
-  let opener = null; // what the popover belongs to
-  let wasOpen = false; // when the pointer went down on it
+  let opener, wasOpen; // what the popover belongs to; whether it was open when the pointer went down on it
   const close = Object.assign(made("button", "✕"), { ariaLabel: words.close, onclick: () => box.hidePopover() });
 
   function made(name, content, href) {
@@ -53,8 +52,8 @@
       add(words.formula, made("code", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
       (of || []).forEach((at) => {
         const [shown, one, field, run] = data.values[at];
-        const row = made("span", made("code", isRun(run) ? pathOf(at) : field));
-        if (isRun(run) && data.runs[run][2]) row.firstChild.replaceChildren(made("a", pathOf(at), placeOf(run)));
+        const name = !isRun(run) ? field : data.runs[run][2] ? made("a", pathOf(at), placeOf(run)) : pathOf(at);
+        const row = made("span", made("code", name));
         row.append(` = ${shown} (${words.kinds[one].split(/\W/)[0]})`);
         add(words.from, row);
         if (isRun(run)) machines.add(from(run));
@@ -78,7 +77,7 @@
     head.append(`: ${words.kinds[value[1]]}`);
     rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
     box.replaceChildren(close, head, list);
-    box.setAttribute("aria-label", head.textContent);
+    box.ariaLabel = head.textContent;
   }
 
   // Below its number where the window allows; on a phone, a sheet at its foot (values.css), above which
@@ -109,7 +108,7 @@
     box.className = "pb-source";
     box.popover = "auto";
     box.tabIndex = -1;
-    box.setAttribute("role", "dialog");
+    box.role = "dialog";
     window.proofbook.open = open;
     document.addEventListener("pointerdown", ({ target }) => {
       wasOpen = box.matches(":popover-open") && opener === target.closest("[data-v]");
@@ -135,22 +134,21 @@
   // The links of a table, of which one at a time is a stop of the Tab key.
   function stop(table) {
     if (table.parentElement.closest("table")) return;
-    const links = Array.from(table.querySelectorAll("a[href]"));
-    const frame = links.length && table.closest(".pb-scroll");
-    if (frame) frame.removeAttribute("tabindex");
+    const links = [...table.querySelectorAll("a[href]:not(.pb-one-state :is(.pb-choice, .pb-other) a)")];
+    if (links.length) (table.closest(".pb-scroll") || table).removeAttribute("tabindex");
     links.forEach((link, at) => (link.tabIndex = at ? -1 : 0));
-    table.addEventListener("keydown", (event) => {
+    table.onkeydown = (event) => {
       const at = links.indexOf(event.target);
       const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1 };
       to.Home = 0;
       to.End = links.length - 1;
-      const next = at < 0 || event.altKey || event.ctrlKey || event.metaKey ? null : links[to[event.key]];
-      if (!next) return;
+      const next = links[to[event.key]];
+      if (at < 0 || !next || event.altKey || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
-      links[at].tabIndex = -1;
+      event.target.tabIndex = -1;
       next.tabIndex = 0;
       next.focus();
-    });
+    };
   }
   document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts, .pb-terms, .pb-stop").forEach(stop);
   window.proofbook.stop = stop;
