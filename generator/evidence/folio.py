@@ -211,6 +211,10 @@ class Folio:
             kind = "averaged" if run.settings["averages"] == "parameters" else "ddp"
             return str(self.ui["strategies"][kind])
         words: dict[str, str] = self.ui["strategies"]
+        if run.strategy == "parts" and run.world_size == 1:  # of `batch_parts`, the whole batch
+            return words["single"]
+        if run.strategy == "split" and "num_microbatches" in run.settings:  # without a root
+            return words["parts"]
         axes = [
             part.partition(".")[0] for part in run.strategy.split("+")
         ]  # of a plan: fsdp.4+tp.2

@@ -38,12 +38,12 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
 
 @dataclass(frozen=True)
 class FigureOnPage:
-    """A figure as its template wants it; its caption ends with the natures of its runs."""
+    """A figure as its template wants it; its caption ends with the natures of its runs, if any."""
 
     id: str
     title: Markup
     caption: Markup
-    natures: Markup
+    natures: str
     picture: Picture
     missing: list[str] = field(default_factory=list)
 
@@ -70,14 +70,13 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     )
 
 
-def _natures(figure: Figure, folio: Folio) -> Markup:
+def _natures(figure: Figure, folio: Folio) -> str:
     """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
     runs = list(filter(None, map(folio.book.run, _named(figure))))
     found: list[str] = sorted({run.nature for run in runs} - {"real"})
     if _draws_times(figure) and any(map(is_crowded, runs)):
         found.append(CROWDED)
-    marks = (Markup(' <small class="pb-nature">({})</small>').format(one) for one in found)
-    return Markup("").join(marks)
+    return ", ".join(found)
 
 
 def _draws_times(figure: Figure) -> bool:

@@ -45,6 +45,7 @@ from generator.pages.views import (
     frame,
     glossary,
     guide,
+    highlighting,
     home,
     listing,
     machine_forecasts,
@@ -366,9 +367,8 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
 
 def _markdown(sheet: Sheet, folio: Folio) -> Markup:
     """The Markdown that somebody wrote by hand, with its values as HTML in it."""
-    return Markup(
-        handwritten.filled(sheet.text, lambda one: escaped_heading(folio.text.expression(one)))
-    )
+    filled = handwritten.filled(sheet.text, lambda one: escaped_heading(folio.text.expression(one)))
+    return Markup(highlighting.as_listings(filled))
 
 
 def _led(body: str) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from generator.content.errors import ContentErrors
@@ -53,7 +55,10 @@ def test_code_and_labels_may_hold_digits_and_braces(copy, write):
     write("about.md", "# On fp32\n\n`{{ 3 }}` of `3`\n\n```python\nx = {{ 3 }}\n```\n")
     assert copy.errors() == []
     page = Press().printed(copy.load())["about.md"].decode()
-    assert "`{{ 3 }}` of `3`\n\n```python\nx = {{ 3 }}\n```\n" in page
+    assert "`{{ 3 }}` of `3`\n" in page
+    listing = page[page.index('<div class="pb-listing"><div class="highlight">') :]
+    assert "x = {{ 3 }}\n" in re.sub(r"<[^>]*>", "", listing)
+    assert '<span class="mi">3</span>' in listing  # in colours, as in lessons
 
 
 def test_the_paragraph_that_opens_a_page_precedes_its_list_of_contents(copy, write):

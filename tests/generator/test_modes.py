@@ -245,6 +245,14 @@ def test_a_cost_whose_formula_is_right_is_off_by_nothing(rendered):
     assert row[2:] == ["144 B", "144 B", "0%"]
 
 
+def test_a_formula_that_is_a_bound_has_its_relation_and_its_verdict(copy):
+    copy.edit("claims/tiny_memory.yml", "relation: equals", "relation: at_least")
+    row = next(
+        row for row in rows(rendering.render(copy.load())[COST]) if row[0].startswith("Peak")
+    )
+    assert row[2:] == ["≥ 156 KiB", "160 KiB", "−2.44% bound, holds"]
+
+
 def test_a_law_of_a_row_that_compares_bytes_with_seconds_is_refused_once(copy):
     copy.edit(
         "claims/tiny_training.yml", "predicted: run.model.bytes\n",

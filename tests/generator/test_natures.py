@@ -80,7 +80,7 @@ def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy
     assert "as long as they were told" in notice
     captions = re.findall(r'<p class="pb-caption".*?</p>', text, re.DOTALL)
     assert captions
-    assert all(">(paced)</small>" in caption for caption in captions)
+    assert all(">Runs drawn here: paced.</small>" in caption for caption in captions)
 
 
 def test_a_page_that_only_links_such_a_run_says_nothing_of_the_word(copy):

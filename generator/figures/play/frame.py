@@ -59,7 +59,6 @@ def play(figure: Figure, folio: Folio) -> Picture:
         drawn=drawn[0],
         budget=_budget(figure, found, folio),
         lines=_lines(figure, folio),
-        is_computed=bool({"schedule", "chunks"} & set(figure.play.shows)),
     )
     return Picture(Table([]), play=played)
 

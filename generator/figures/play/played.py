@@ -59,4 +59,3 @@ class Played:
     drawn: Markup
     budget: Budget | None
     lines: Sequence[Line]
-    is_computed: bool

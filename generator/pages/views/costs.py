@@ -28,7 +28,10 @@ class CostTableOnPage:
 
 @dataclass(frozen=True)
 class CostOnPage:
-    """One row; `off` is the formula's distance from the measurement, as a share of that."""
+    """One row; `off` is the formula's distance from the measurement, as a share of that.
+
+    `bound` is the verdict on a formula that is a bound, and empty where it is a value.
+    """
 
     what: Markup
     run: str
@@ -36,6 +39,7 @@ class CostOnPage:
     predicted: Markup
     measured: Markup
     off: Markup
+    bound: str
 
 
 def cost_table(table: CostTable, folio: Folio) -> CostTableOnPage:
@@ -52,6 +56,10 @@ def cost_table(table: CostTable, folio: Folio) -> CostTableOnPage:
         off = relative_difference(found.predicted, found.measured)
         values = (*in_one_form(found.predicted, found.measured), off)
         predicted, measured, off_by = (ABSENT if v is None else folio.show(v) for v in values)
+        is_bound = claim.relation != "equals"
+        if is_bound:
+            predicted = Markup("{}{}").format(folio.ui["relations"][claim.relation], predicted)
+        verdict = folio.ui["verdicts"][folio.evidence.outcome(claim.id).verdict]
         formula = one.formula or shown(claim) or ""
         explained = _FORMULA.match(formula)
         if formula in told and explained:
@@ -65,6 +73,7 @@ def cost_table(table: CostTable, folio: Folio) -> CostTableOnPage:
                 predicted=predicted,
                 measured=measured,
                 off=off_by,
+                bound=folio.ui["cost"]["bound"].format(verdict=verdict) if is_bound else "",
             )
         )
     return CostTableOnPage(rows, heading(all_found, folio.ui["found_by"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
@@ -14,6 +15,7 @@ from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-unt
 # of the text: an element for each name and bracket made a third of a page.
 _COLOURED = ("k", "s", "c", "m")
 _NAMES = frozenset({"nf", "fm", "nc", "nd", "ne", "ow"})
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _css(kind: _TokenType) -> str:
@@ -36,6 +38,17 @@ def highlighted_lines(code: str) -> tuple[Markup, ...]:
         lines[-1] += _span(css, first)
         lines += [_span(css, other) for other in others]
     return tuple(lines)
+
+
+def as_listings(markdown: str) -> str:
+    """Markdown whose fenced code is a listing like those of lessons, in colours if it is Python."""
+
+    def listing(found: re.Match[str]) -> str:
+        code = highlighted(found[2]) if found[1] == "python" else escape(found[2])
+        box = Markup('<div class="highlight"><pre><code>{}</code></pre></div>').format(code)
+        return Markup('<div class="pb-listing">{}</div>').format(box)
+
+    return _FENCE.sub(listing, markdown)
 
 
 def _runs(code: str) -> Iterator[tuple[str, str]]:

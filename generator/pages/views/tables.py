@@ -228,6 +228,7 @@ def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]
                 "budget": folio.cell(f"{path}.budget_bytes") if run.budget_bytes else Markup("–"),
                 "epochs": folio.cell(f"{path}.epochs | count"),
                 "peak": _fullest_peak(path, run, folio),
+                "idle": _idle_share(path, run, folio),
                 "loss": folio.cell(f"{path}.epochs[-1].loss") if run.epochs else Markup("–"),
                 "validated": (
                     folio.cell(f"{path}.validation.accuracy") if run.validation else Markup("–")
@@ -243,6 +244,16 @@ def _fullest_peak(path: str, run: Run, folio: Folio) -> Markup:
     if any(rank.memory is None for rank in run.ranks):
         return Markup("–")
     return folio.cell(f"{path}.ranks | each('memory.peak_bytes') | largest")
+
+
+def _idle_share(path: str, run: Run, folio: Folio) -> Markup:
+    """The mean idle share of the ranks of a pipeline whose passes were timed, without sending."""
+    if any("idle_share" not in rank.measures for rank in run.ranks):
+        return Markup("–")
+    idle, sending = (
+        f"mean({path}.ranks | each('measures.{one}_share'))" for one in ("idle", "sending")
+    )
+    return folio.cell(f"({idle} - {sending}) | percent")
 
 
 def compared(written: Compared, folio: Folio) -> list[tuple[Markup, Markup, Markup]]:
