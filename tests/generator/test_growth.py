@@ -79,7 +79,7 @@ def test_points_and_formula_are_drawn_where_they_belong_each_line_with_its_own_m
     other = (Point(1, 5, None), Point(4, 5, None))
     found = drawn([Grown("first", runs), Grown("second", other)])
     x, y = found.across(), found.up()
-    one, formula, two = (list(points(curve)) for curve in found.marks("polyline"))
+    one, two, formula = (list(points(curve)) for curve in found.marks("polyline"))
     assert one == place(x, y, [(1, 10), (2, 20), (4, 40)])
     assert two == place(x, y, [(1, 5), (4, 5)])
     assert formula == place(x, y, [(1, 11), (2, 22)])

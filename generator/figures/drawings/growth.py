@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from generator.figures.axes import BELOW, Key, Scale, across, around, legend, plain, room_for, up
@@ -73,15 +73,30 @@ def growth(series: Sequence[Grown], axes: Axes, layout: Layout) -> Drawing:
     x = _across(xs, left, layout.width - RIGHT, axes)
     up(drawing, y, left, layout.width - RIGHT, ticks)
     across(drawing, x, top + plot, axes.x_title, sorted(set(xs)), lambda v: plain(v, axes.x_digits))
-    for line, look, (colour, shape) in marks:
+    for line, look, _ in marks:
         drawing.curve([(x(one.x), y(one.measured)) for one in line.points], look)
-        formula = [(x(p.x), y(p.predicted)) for p in line.points if p.predicted is not None]
-        if formula:
-            drawing.curve(formula, "formula")
+    for formula in _formulas(series, x, y):
+        drawing.curve(formula, "formula")
+    for line, _, (colour, shape) in marks:
         for one in line.points:
             drawing.point(x(one.x), y(one.measured), colour, shape, say=one.say)
     drawing.height = top + plot + BELOW
     return drawing
+
+
+def _formulas(
+    series: Sequence[Grown], x: Scale, y: Scale
+) -> Iterator[list[tuple[float, float]]]:  # fmt: skip
+    """What the formula says of each line, once: dashes upon dashes would look like a line."""
+    curves = [
+        [(round(x(p.x), 1), round(y(p.predicted), 1)) for p in line.points
+         if p.predicted is not None] for line in series
+    ]  # fmt: skip
+    drawn: set[tuple[float, float]] = set()
+    for curve in sorted(curves, key=len, reverse=True):
+        if not drawn.issuperset(curve):
+            yield curve
+            drawn.update(curve)
 
 
 def _keys(

@@ -23,6 +23,7 @@ from generator.figures.drawing import Drawing
 SERIES = ("series-a", "series-b dashed", "series-c dotted", "series-d dash-dot")
 WIDTH, PLOT = 336, 170  # half a column wide; the height between the axes
 RIGHT = 12
+NEAR = 2  # pixels: lines that are nowhere further apart look like one
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ def lines(
 ) -> Drawing:  # fmt: skip
     """Lines over a whole-numbered x; a legend row each names colour and dash.
 
+    A line is a wide band where a later one lies on it, so that both are seen.
+
     Args:
         series: the lines; a point that has something to say is marked, and so is each of a line
             whose points say nothing.
@@ -49,13 +52,19 @@ def lines(
         between: the lowest and the highest value, so that several drawings have the same axis.
     """
     drawing = Drawing(width)
-    looks = [f"{look} thick" for look in SERIES[: len(series)]]
-    names = [one.name for one in series]
-    top = legend(drawing, [Key(n, (look,)) for n, look in zip(names, looks, strict=True)]) + 8
     xs = sorted({x for one in series for x, _ in one.points})
     ys = [*(y for one in series for _, y in one.points), *(between or ())]
     space = 0 if max(ys) > min(ys) else abs(ys[0]) * 0.1 or 1.0
     ticks, says = around(min(ys) - space, max(ys) + space, 4), percent if is_share else plain
+    near = NEAR * (ticks[-1] - ticks[0]) / PLOT
+    looks = [
+        f"{look.partition(' ')[0]} band"
+        if any(_are_one(one, later, near) for later in series[position + 1 :])
+        else f"{look} thick"
+        for position, (one, look) in enumerate(zip(series, SERIES, strict=False))
+    ]
+    names = [one.name for one in series]
+    top = legend(drawing, [Key(n, (look,)) for n, look in zip(names, looks, strict=True)]) + 8
     y = Scale(ticks[0], ticks[-1], top + PLOT, top)
     left = room_for(ticks, says)
     x = Scale(xs[0], max(xs[-1], xs[0] + 1), left, width - RIGHT)
@@ -71,3 +80,10 @@ def lines(
                 drawing.point(x(at), y(value), colour, radius=3.3, say=say)
     drawing.height = top + PLOT + BELOW
     return drawing
+
+
+def _are_one(one: Series, other: Series, near: float) -> bool:
+    """Whether two lines have the same x, and everywhere nearly the same y."""
+    pairs = list(zip(one.points, other.points, strict=False))
+    has_same_x = [x for x, _ in one.points] == [x for x, _ in other.points]
+    return has_same_x and all(abs(a - b) <= near for (_, a), (_, b) in pairs)
