@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
@@ -11,6 +11,7 @@ from generator.figures.drawing import LINE, Drawing, Layout, fitting, text_width
 BAR = 26
 COLUMN_GAP = 14.0
 GAP = 8
+MARGIN = 6  # of a whole name in its box
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Drawing:
     right = 76
     room = layout.width - left - right
     widest = max(sum(p.size for p in lane.pieces) for run in runs for lane in run.lanes)
+    names = _labels(runs, room / widest)
     y = 4.0
     for run in runs:
         drawing.word(0, y + 10, run.title, "strong")
@@ -67,7 +69,7 @@ def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Drawing:
         top = y
         unnamed: list[str] = []
         for lane in run.lanes:
-            y = _lane(drawing, lane, y, left, room / widest, layout, unnamed)
+            y = _lane(drawing, lane, y, left, room / widest, layout, names, unnamed)
         if unnamed:
             y = _legend(drawing, unnamed, y, left)
         if travel and run.travels:
@@ -85,9 +87,25 @@ def _legend(drawing: Drawing, unnamed: Sequence[str], y: float, left: float) -> 
     return y
 
 
+def _labels(runs: Sequence[Panel], scale: float) -> dict[str, str]:
+    """What stands on the box of each name: for `layer3` its number, where one has room for no more.
+
+    All layers are called alike: beside `layer9`, a box with `10` would look like something else.
+    """
+    pieces = [piece for run in runs for lane in run.lanes for piece in lane.pieces]
+    short = {piece.name: piece.name.lstrip(ascii_letters) for piece in pieces}
+    is_short = any(
+        text_width(piece.name) > piece.size * scale - MARGIN
+        and text_width(short[piece.name]) <= piece.size * scale - 2
+        for piece in pieces
+        if short[piece.name]
+    )
+    return {name: number if is_short and number else name for name, number in short.items()}
+
+
 def _lane(
     drawing: Drawing, lane: Lane, y: float, left: float, scale: float, layout: Layout,
-    unnamed: list[str],
+    names: Mapping[str, str], unnamed: list[str],
 ) -> float:  # fmt: skip
     """A rank and its pieces; what the legend has to say of them is added to `unnamed`."""
     if layout.labels_above:
@@ -99,13 +117,13 @@ def _lane(
     for piece in lane.pieces:
         width = max(piece.size * scale, 1.5)
         drawing.box(x, y, width, BAR, "layer shard" if piece.is_shard else "layer", radius=1)
-        number = piece.name.lstrip(ascii_letters)  # 3 of `layer3`, where that is all that fits
-        fits = [name for name, margin in ((piece.name, 6), (number, 2))
-                if name and text_width(name) <= width - margin]  # fmt: skip
-        letter = piece.name[:1].upper()
-        if fits:
-            drawing.word(x + width / 2, y + BAR / 2, fits[0], anchor="middle")
-        elif not number and text_width(letter) + 2 <= width:
+        label, letter = names[piece.name], piece.name[:1].upper()
+        is_short = label != piece.name
+        if text_width(label) <= width - (2 if is_short else MARGIN):
+            drawing.word(x + width / 2, y + BAR / 2, label, anchor="middle")
+            if is_short:
+                unnamed += [f"{label}: {piece.name}"] * (not unnamed)
+        elif not piece.name.lstrip(ascii_letters) and text_width(letter) + 2 <= width:
             drawing.word(x + width / 2, y + BAR / 2, letter, anchor="middle")
             unnamed.append(f"{letter}: {piece.name}")
         else:
