@@ -70,7 +70,7 @@ def letters(text: str, width: float, look: str = "", margin: float = 2.5) -> str
     plain_width = text_width(text)
     if plain_width + 2 * margin <= width:
         return look
-    if plain_width * SMALL / SIZE + 2 <= width:
+    if plain_width * SMALL / SIZE + 3 <= width:
         return f"{look} small".strip()
     return None
 

@@ -1,16 +1,26 @@
 """Who did what when: a row a rank, a box an activity with its name, a thin line for waiting.
 
-A box that is too narrow for its name has the first letter, which stands below with the name.
+A box that is too narrow for its name has a letter. Below stands which names each colour has, and
+their letters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from generator.figures.axes import BELOW, GAP, Scale, across
-from generator.figures.drawing import LINE, Drawing, Layout, letters, text_width, wrapped
+from generator.figures.drawing import (
+    LINE,
+    SIZE,
+    SMALL,
+    Drawing,
+    Layout,
+    letters,
+    text_width,
+    wrapped,
+)
 
 HALF = {"compute": 10.0, "communication": 10.0, "waiting": 1.5}  # of a box's height, in pixels
 ROW = 32
@@ -43,61 +53,101 @@ def timeline(
         rows: names of the rows, from top to bottom, each with what stands at its end.
         spans: what each did, in `unit`.
         unit: title of the axis.
-        words: the activities' names in the legend.
-        layout: the room there is; on a narrow page what stands at a row's end is left out.
+        words: the activities' names in the legend, and what boxes without a letter are called.
+        layout: the room there is; on a narrow page what stands at a row's end is below its name.
         longest: where the axis ends at the least, so that several drawings have the same.
     """
     drawing = Drawing(layout.width)
     left = max(text_width(name) for name, _ in rows) + GAP
-    ends = [] if layout.labels_above else [text_width(said) + GAP for _, said in rows if said]
     end = max(longest, *(one.end for one in spans))
-    x = Scale(0, end, left, layout.width - max(ends, default=1))
+    beside = max(text_width(said) for _, said in rows) + GAP
+    if layout.labels_above:
+        left, beside = max(left, beside * SMALL / SIZE), 1
+    x = Scale(0, end, left, layout.width - max(beside, 1))
     middles = {name: 2 + ROW * (position + 0.5) for position, (name, _) in enumerate(rows)}
     for one in sorted(spans, key=lambda one: (middles[one.row], one.start)):
         half, width = HALF[one.activity], x(one.end) - x(one.start)
         upper, say = middles[one.row] - half, one.say or one.name
         drawing.box(x(one.start), upper, width, 2 * half, f"span {one.activity}", say=say)
-    short = _names(drawing, spans, middles, x)
+    named = _names(drawing, spans, middles, x)
     for name, said in rows:
+        if layout.labels_above and said:
+            drawing.word(left - GAP, middles[name] - 7, name, anchor="end")
+            drawing.word(left - GAP, middles[name] + 8, said, "soft small", "end")
+            continue
         drawing.word(left - GAP, middles[name], name, anchor="end")
-        if ends and said:
+        if said:
             drawing.word(x.end + GAP, middles[name], said, "soft")
     bottom = 2 + ROW * len(rows)
     across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
-    _legend(drawing, words, left, bottom + BELOW + LINE / 2)
-    drawing.height = bottom + BELOW + LINE + 2
-    said = " · ".join(f"{letter}: {name}" for letter, name in short.items())
-    for line in wrapped(said, layout.width) if said else ():
-        drawing.word(0, drawing.height + LINE / 2 - 2, line, "soft")
-        drawing.height += LINE
+    _legend(drawing, spans, named, words, bottom + BELOW + LINE / 2)
     return drawing
 
 
 def _names(
     drawing: Drawing, spans: Sequence[Activity], middles: Mapping[str, float], x: Scale
 ) -> dict[str, str]:
-    """Write the names that have room; returns what the letters stand for that are written instead.
+    """Write names, or their letters, where they have room; returns what the legend says of each.
 
-    A letter stands for the first name that needs it.
+    No two names have the same letter. A name is not in what is returned if no box shows it.
     """
-    short: dict[str, str] = {}
+    rooms: dict[str, list[float]] = {}
+    for one in spans:
+        if one.activity != "waiting":
+            rooms.setdefault(one.name, []).append(x(one.end) - x(one.start))
+    letter_of: dict[str, str] = {}
+    for name, widths in rooms.items():
+        free = _first_free(name, letter_of.values())
+        if any(width < _needed(name) and letters(free, width) is not None for width in widths):
+            letter_of[name] = free
+    named: dict[str, str] = {}
     for one in (one for one in spans if one.activity != "waiting"):
         room, middle = x(one.end) - x(one.start), (x(one.start) + x(one.end)) / 2
-        has_room = text_width(one.name) + 6 < room
-        name = one.name if has_room else one.name[:1].upper()
-        look = letters(name, room, "ground", margin=0.5)
-        if look is None or (not has_room and short.setdefault(name, one.name) != one.name):
-            continue
-        drawing.word(middle, middles[one.row], name, look, "middle")
-    return short
+        has_room = _needed(one.name) <= room
+        said = one.name if has_room else letter_of.get(one.name, "")
+        look = letters(said, room, "ground")
+        if said and look is not None:
+            drawing.word(middle, middles[one.row], said, look, "middle")
+            letter = letter_of.get(one.name)
+            named[one.name] = f"{letter}: {one.name}" if letter else one.name
+    return named
 
 
-def _legend(drawing: Drawing, words: dict[str, str], x: float, y: float) -> None:
-    """The activities in one row."""
-    if x + sum(SWATCH + 3 * GAP + text_width(words[one]) for one in HALF) > drawing.width:
-        x = 0
+def _needed(name: str) -> float:
+    """The width of a box that has its whole name."""
+    return text_width(name) + 6
+
+
+def _first_free(name: str, taken: Iterable[str]) -> str:
+    """The initial of the first word, or of a later one, or another letter that no name has."""
+    letters_of = [*(word[:1] for word in name.split("_")), *name]
+    return next((one.upper() for one in letters_of if one.upper() not in {*taken, "_"}), "")
+
+
+def _legend(
+    drawing: Drawing,
+    spans: Sequence[Activity],
+    named: Mapping[str, str],
+    words: dict[str, str],
+    y: float,
+) -> None:
+    """The activities that are drawn: for each its colour, and its names with their letters."""
+    x, left = 0.0, SWATCH + GAP
     for activity, half in HALF.items():
+        names = dict.fromkeys(one.name for one in spans if one.activity == activity)
+        if not names:
+            continue
+        seen = [named[name] for name in names if name in named]
+        unseen = ", ".join(name for name in names if name not in named)
+        said = ", ".join([*seen, *([f"{words['narrow']}: {unseen}"] if unseen else [])])
+        text = words[activity] + (f" ({said})" if activity != "waiting" else "")
+        lines = wrapped(text, drawing.width - left)
+        if x and (len(lines) > 1 or x + left + text_width(text) > drawing.width):
+            x, y = 0.0, y + LINE
         tall = min(2 * half, 11)
         drawing.box(x, y - tall / 2, SWATCH, tall, activity)
-        drawing.word(x + SWATCH + GAP, y, words[activity])
-        x += SWATCH + 3 * GAP + text_width(words[activity])
+        for position, line in enumerate(lines):
+            drawing.word(x + left, y + LINE * position, line)
+        y += LINE * (len(lines) - 1)
+        x += left + 2 * GAP + max(map(text_width, lines))
+    drawing.height = y + LINE / 2 + 2
