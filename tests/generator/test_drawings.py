@@ -35,7 +35,7 @@ SPANS = (
     Activity("rank 1", "communication", "recv", 0.0, 4.0),
 )
 ROWS = [("rank 0", "waits 67%"), ("rank 1", "")]
-ACTIVITIES = {"compute": "compute", "communication": "communication", "waiting": "waiting"}
+ACTIVITIES = {name: name for name in ("compute", "communication", "waiting", "narrow")}
 CURVES = (
     Series("training", ((1.0, 1.2), (2.0, 0.8))),
     Series("validation", ((1.0, 1.3), (2.0, 0.9))),
@@ -275,6 +275,32 @@ def test_names_stand_in_the_boxes_that_have_room_for_them():
     words = Drawn(timeline(ROWS[:1], spans, "ms", ACTIVITIES, WIDE)).words()
     assert "forward" in words
     assert "backward" not in words
+    assert "compute (forward, narrow: backward)" in words
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_names_with_one_initial_have_letters_of_their_own_and_each_stands_by_its_colour(layout):
+    names = ("all_gather", "all_reduce", "send")
+    spans = [
+        Activity("rank 0", "communication", name, at, at + size, name)
+        for name, at, size in zip(names, (0.0, 5.0, 20.0), (5.0, 6.0, 0.1), strict=True)
+    ]
+    spans.append(Activity("rank 0", "compute", "forward", 25.0, 100.0))
+    words = Drawn(timeline(ROWS, spans, "ms", ACTIVITIES, layout)).words()
+    assert words[:3] == ["A", "R", "forward"]
+    legend = " ".join(words[words.index("ms") + 1 :])
+    named = "A: all_gather, R: all_reduce, narrow: send"
+    assert legend == f"compute (forward) communication ({named})"
+    assert "waits 67%" in words
+
+
+@pytest.mark.parametrize("num", [2, 8, 12])
+def test_layers_of_a_figure_are_all_called_by_their_names_or_all_by_their_numbers(num):
+    pieces = tuple(Piece(f"layer{n}", 1.0, False) for n in range(num))
+    drawing = panels([Panel("split", (Lane("rank 0", "", pieces),), ())], WIDE, travel=False)
+    words = [word for word in Drawn(drawing).words() if word[-1].isdigit()][1:]
+    names = [piece.name for piece in pieces]
+    assert words in (names, [*(name[5:] for name in names), "0: layer0"])
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
@@ -316,6 +342,15 @@ def test_series_differ_by_dash_as_well_as_by_colour():
         [], ["6 3"], ["2 3"], ["9 3 2 3"],
     ]  # fmt: skip
     assert len({look.split()[0] for look in SERIES}) == 4
+
+
+def test_a_line_on_which_another_lies_is_a_band():
+    ys = {"a": (1.0, 0.2), "b": (0.5, 0.1), "c": (1.0, 0.201)}
+    curves = [Series(name, ((1.0, one), (2.0, two))) for name, (one, two) in ys.items()]
+    drawn = Drawn(lines(curves, "x", is_share=False))
+    looks = [set(one.attrib["class"].split()) for one in drawn.marks("polyline")]
+    assert ["pb-band" in look for look in looks] == [True, False, False]
+    assert len(drawn.marks("line", "band")) == 1  # in the legend as in the plot
 
 
 def test_the_order_of_series_pins_their_colour_whatever_their_names():

@@ -98,10 +98,7 @@ UNREADABLE = """() => {
         const frame = svg.getBoundingClientRect();
         const words = [...svg.querySelectorAll('text')]
             .map(text => [text.textContent, text.getBoundingClientRect()]);
-        const hidden = [...svg.querySelectorAll('rect')].every(bar =>
-            getComputedStyle(bar).fillOpacity === '1'); // a line behind bars shows through no word
-        const lines = [...svg.querySelectorAll(hidden ? 'line:not([data-scale] > line)' : 'line')]
-            .map(line => line.getBoundingClientRect());
+        const lines = [...svg.querySelectorAll('line')].map(line => line.getBoundingClientRect());
         words.forEach(([said, box], at) => {
             if (lines.some(line => line.left < box.right - 1 && line.right > box.left + 1 &&
                     line.top < box.bottom - 3 && line.bottom > box.top + 3))

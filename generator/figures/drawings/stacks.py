@@ -1,8 +1,9 @@
 """Bars of several parts under a budget line that readers move: what a rank holds at its peak.
 
-The line runs over all bars, between two strokes of the ground, which part it from every look. It
-passes behind words: play.css gives them an edge in the colour of what they stand on. The group
-around the line says how far it may go; play.js moves it.
+The line runs over the bars, between two strokes of the ground, which part it from every look. It
+leaves out the heights where words stand, so that it crosses none wherever it is moved: it looks
+dashed, and every bar has an end of a dash in its upper and in its lower side. The group around the
+line says how far it may go; play.js moves it.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from generator.figures.axes import BELOW, GAP, Scale, across
-from generator.figures.drawing import LINE, Drawing, Layout, number, text_width
+from generator.figures.drawing import LINE, Drawing, Layout, number, text_width, wrapped
 
 # Parts in their order, each with its look and that of words on it.
 LOOKS = (
-    ("series-a", "ground on-a"),
-    ("series-e", "ground on-e"),
-    ("series-a faint", "on-a on-faint"),
-    ("series-e faint", "on-e on-faint"),
-    ("series-b", "ground on-b"),
+    ("series-a", "ground"),
+    ("series-e", "ground"),
+    ("series-a faint", ""),
+    ("series-e faint", ""),
+    ("series-b", "ground"),
     ("series-c hollow", ""),
     ("series-e hollow shard", ""),
 )
@@ -27,7 +28,8 @@ THICK, ROW, APART, SWATCH = 18, 27, 9, 16
 BESIDE = 14  # from the end of the axis to the words
 LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
 SEEN = 1.5  # what is narrower is there for the keyboard only, and not in the legend
-OVER = 4  # how far the line stands out of the bars
+OVER = 3  # how far the line stands out of the bars
+WORDS = 7.5  # half of the height that words take
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Stack:
 def stacks(
     rows: Sequence[Stack],
     names: Sequence[str],
+    unseen: str,
     unit: str,
     top: float,
     budget: float,
@@ -68,6 +71,7 @@ def stacks(
     Args:
         rows: from top to bottom, in `unit`.
         names: of all kinds of parts, for the legend.
+        unseen: what the legend says before the names of parts that are too small to be seen.
         unit: title of the axis, as in "MiB per rank".
         top: the end of the axis, the same for all states of a figure.
         budget: where the line starts.
@@ -79,7 +83,7 @@ def stacks(
         left = max(text_width(row.label) for row in rows) + GAP
         room = max(map(_said_width, rows)) + BESIDE + GAP
     x = Scale(0, top, left, layout.width - room)
-    y = _legend(drawing, rows, names, x)
+    y = _legend(drawing, rows, names, unseen, x)
     uppers: list[float] = []
     group = rows[0].group
     for row in rows:
@@ -90,7 +94,7 @@ def stacks(
     bottom = uppers[-1] + THICK + 8
     for row, upper in zip(rows, uppers, strict=True):
         _bar(drawing, row, upper, x)
-    _line(drawing, x, budget, uppers[0] - OVER, bottom)
+    _line(drawing, x, budget, _dashes(uppers, bottom, layout))
     for row, upper in zip(rows, uppers, strict=True):
         _names(drawing, row, upper, x)
         _words(drawing, row, upper, x, layout)
@@ -146,21 +150,32 @@ def _said_width(row: Stack) -> float:
     return max(text_width(f"{row.words} · {word}") for word in ("fits", "over"))
 
 
-def _line(drawing: Drawing, x: Scale, budget: float, upper: float, lower: float) -> None:
+def _dashes(uppers: Sequence[float], bottom: float, layout: Layout) -> str:
+    """The line as a path, without the heights at which words stand in bars or between them."""
+    ends = [uppers[0] - OVER]
+    for upper in uppers:
+        if layout.labels_above and upper > uppers[0]:
+            ends += [upper - LINE - GAP + 2 * OVER, upper - OVER]
+        ends += [upper + THICK / 2 - WORDS, upper + THICK / 2 + WORDS]
+    heights = map(number, [*ends, bottom])
+    return "".join(f"M0 {start}V{end}" for start, end in zip(heights, heights, strict=True))
+
+
+def _line(drawing: Drawing, x: Scale, budget: float, dashes: str) -> None:
     """The line, over a wider one in the colour of the ground."""
     places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
-    drawing.parts.append(f'<g data-scale="{places}">')
-    for look in ("ground halo", "budget"):
-        drawing.line(x(budget), upper, x(budget), lower, look)
+    drawing.parts.append(f'<g data-scale="{places}" transform="translate({number(x(budget))})">')
+    drawing.parts += [f'<path class="{look}" d="{dashes}"/>' for look in ("pb-halo", "pb-thick")]
     drawing.parts.append("</g>")
 
 
 def _legend(
-    drawing: Drawing, rows: Sequence[Stack], names: Sequence[str], x_of: Scale
+    drawing: Drawing, rows: Sequence[Stack], names: Sequence[str], unseen: str, x_of: Scale
 ) -> float:  # fmt: skip
     """Swatches of the parts that any row shows, in as many lines as they need; returns their end.
 
-    Each holds the letter that stands on a bar which is too narrow for the part's name.
+    Each holds the letter that stands on a bar which is too narrow for the part's name. The other
+    parts that a row has are named behind them.
     """
     drawn = (one for row in rows for one in _drawn(row, x_of))
     used = sorted({part.kind for part, _, width in drawn if width >= SEEN})
@@ -174,4 +189,11 @@ def _legend(
         drawing.word(x + SWATCH / 2, y, _initial(names[kind]), letters, "middle")
         drawing.word(x + SWATCH + GAP, y, names[kind])
         x += width
-    return y + LINE
+    others = sorted({part.kind for row in rows for part in row.parts} - {*used})
+    said = f"{unseen}: {', '.join(names[kind] for kind in others)}"
+    if x + text_width(said) > drawing.width:
+        x, y = 0.0, y + LINE
+    for line in wrapped(said, drawing.width) if others else ():
+        drawing.word(x, y, line, "soft")
+        y += LINE
+    return y if others else y + LINE

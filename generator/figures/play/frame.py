@@ -77,7 +77,8 @@ def _drawn(
         kind = words["kinds"][
             "simulated" if is_simulated else "counted" if view == "payload" else "measured"
         ]
-        one, title = found[position], words["views"][view].format(kind=kind)
+        one = found[position]
+        title = words["views"][one.title or view].format(kind=kind)
         drawings = [
             drawing.svg(
                 f"{figure.id}-{view}-{layout.name}",

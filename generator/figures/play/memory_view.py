@@ -12,7 +12,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.play_states import ShownRun, State
 from generator.evidence.value import numeric
 from generator.figures.drawings.stacks import Part, Stack, stacks
-from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
+from generator.figures.play.seen import Seen, both, byte_unit, on_one_device, said_bytes
 from runners.traces.measured import Memory
 
 CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")
@@ -32,7 +32,8 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     top = max(largest, start) * 1.05 / size
     words = folio.ui["play"]
     names = [words["classes"][name] for name in CLASSES]
-    title = f"{unit} {folio.ui['figure']['per_rank']}"
+    is_one = on_one_device(states)
+    title = unit if is_one else f"{unit} {folio.ui['figure']['per_rank']}"
     found = []
     for state in states:
         rows = [row for one in state.runs for row in _rows(one, size, folio)]
@@ -40,9 +41,10 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
             return []
         found.append(
             Seen(
-                both(partial(stacks, rows, names, title, top, start / size)),
+                both(partial(stacks, rows, names, words["unseen"], title, top, start / size)),
                 "; ".join(f"{row.label}: {row.words}" for row in rows),
                 tuple(_cells(one, folio) if _peaks(one) else {} for one in state.runs),
+                "one_device" if is_one else "",
             )
         )
     return found

@@ -33,15 +33,15 @@ def plan(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     budget = folio.value(figure.play.budget)
     start = numeric(budget) if budget else most
     unit, size = byte_unit(most)
-    top, words = max(most, start) * 1.05 / size, folio.ui["play"]["classes"]
-    names = [words[name] for name in (*CLASSES, "allocator")]
+    top, words = max(most, start) * 1.05 / size, folio.ui["play"]
+    names = [words["classes"][name] for name in (*CLASSES, "allocator")]
     title = f"{unit} {folio.ui['figure']['per_rank']}"
     found = []
     for state in states:
         rows = [_stack(one, size, names) for one in state.runs]
         found.append(
             Seen(
-                both(partial(stacks, rows, names, title, top, start / size)),
+                both(partial(stacks, rows, names, words["unseen"], title, top, start / size)),
                 "; ".join(f"{row.label}: {row.words}" for row in rows),
                 tuple(dict(_cells(one, folio)) for one in state.runs),
             )

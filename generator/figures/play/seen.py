@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
 from generator.evidence import units
+from generator.evidence.play_states import State
 from generator.evidence.units import AS_RULED
 from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
 
@@ -16,16 +17,26 @@ SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 
 @dataclass(frozen=True)
 class Seen:
-    """A state as a view shows it; `cells` has, for each of its runs, the values in the drawing."""
+    """A state as a view shows it; `cells` has, for each of its runs, the values in the drawing.
+
+    `title` is the key of the words above it, where these are not those of the view.
+    """
 
     drawings: tuple[Drawing, Drawing]
     says: str
     cells: tuple[dict[str, Markup], ...] = field(default_factory=tuple)
+    title: str = ""
 
 
 def both(draw: Callable[[Layout], Drawing]) -> tuple[Drawing, Drawing]:
     """A drawing for a wide page and one for a phone."""
     return draw(WIDE), draw(NARROW)
+
+
+def on_one_device(states: Sequence[State]) -> bool:
+    """Whether no run of any state has ranks that could differ."""
+    runs = [one.run for state in states for one in state.runs]
+    return all(run.world_size == 1 and run.nature == "real" for run in runs)
 
 
 def byte_unit(largest: float) -> tuple[str, int]:

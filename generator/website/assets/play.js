@@ -149,10 +149,7 @@
     all(this.root, "[data-scale]").forEach((line) => {
       const [start, end, top] = line.dataset.scale.split(" ").map(Number);
       const x = start + Math.min(budget / top, 1) * (end - start);
-      all(line, "line").forEach((stroke) => {
-        stroke.setAttribute("x1", x);
-        stroke.setAttribute("x2", x);
-      });
+      line.setAttribute("transform", `translate(${x})`);
       const needs = all(line.parentNode, "[data-need]");
       bars = needs.length;
       fitting = needs.filter((need) => {
