@@ -30,6 +30,8 @@ from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
 _JOINTS = re.compile(r"(?<=/)|(?<=\.)(?!py$)")  # of a name such as `experiment.run`, of a path
+# Around a stretch that the reference machine measured, until the page's foot has named it.
+BORROWED = Markup("<!--borrowed-->"), Markup("<!--/borrowed-->")
 WHOLE = 36  # letters of a part that fit into a line of a phone
 # Settings of runs called `train` that wrap the model in DDP; others of that name do not.
 OF_DDP = frozenset({"bucket_cap_mib", "reduces_each", "reduces_each_part"})
@@ -103,7 +105,7 @@ class Folio:
                 self.borrowed |= borrowed.runs
                 self.wanted |= here.runs
                 self._adopt(borrowed)
-                return again
+                return BORROWED[0] + again + BORROWED[1]
         self.runs |= here.runs
         self._adopt(here)
         return printed
@@ -210,6 +212,8 @@ class Folio:
         if "averages" in run.settings:  # of `averaging`, whose other runs are DDP's
             kind = "averaged" if run.settings["averages"] == "parameters" else "ddp"
             return str(self.ui["strategies"][kind])
+        if "num_tensor_ranks" in run.settings:  # of `at_scale`, real or simulated
+            return str(self.ui["strategies"][_divided(run.settings)])
         words: dict[str, str] = self.ui["strategies"]
         if run.strategy == "parts" and run.world_size == 1:  # of `batch_parts`, the whole batch
             return words["single"]
@@ -219,6 +223,13 @@ class Folio:
             part.partition(".")[0] for part in run.strategy.split("+")
         ]  # of a plan: fsdp.4+tp.2
         return " × ".join(words.get(one, one.replace("_", " ")) for one in axes)
+
+
+def _divided(settings: Mapping[str, Any]) -> str:
+    """How ranks divide a transformer: by tensor parallelism, in shards, and over replicas."""
+    if settings["num_tensor_ranks"] > 1:
+        return "fsdp_tensor" if settings["num_shards"] > 1 else "tensor_parallel"
+    return "hsdp" if settings["num_replicas"] > 1 else "fsdp"
 
 
 def breakable(name: str) -> Markup:

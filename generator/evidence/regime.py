@@ -45,6 +45,11 @@ def is_crowded(run: Run) -> bool:
     return run.nature == "real" and run.timing.oversubscribed
 
 
+def is_replayed(run: Run) -> bool:
+    """Whether a simulated run is arithmetic over measured costs: no rank of it holds tensors."""
+    return run.nature == "simulated" and not any(rank.memory for rank in run.ranks)
+
+
 def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> str:
     """The regime of a claim as a Line; empty where no run of it was measured.
 
@@ -60,7 +65,7 @@ def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) 
 def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> Iterator[str]:
     kinds: dict[tuple[str, int, bool], str] = {}
     for name, run in runs.items():
-        kinds.setdefault((strategy(run), _num_ranks(run), is_crowded(run)), name)
+        kinds.setdefault((strategy(run), num_ranks(run), is_crowded(run)), name)
     yield _together((kind[0], _ranks(one, runs[one])) for kind, one in kinds.items())
     places = {run.device for run in runs.values() if run.world_size > 1}
     yield _joined(
@@ -78,7 +83,7 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
         yield from filter(None, [memory and f"memory: {memory}"])
 
 
-def _num_ranks(run: Run) -> int:
+def num_ranks(run: Run) -> int:
     """How many ranks took part: a launcher or a simulation is one process, and knows of more."""
     own = run.settings.get("num_ranks") if run.strategy != "single" else None
     return own if run.world_size == 1 and isinstance(own, int) else run.world_size
@@ -89,7 +94,7 @@ def _ranks(name: str, run: Run) -> str:
 
     Nothing of a run whose name says that it had one device.
     """
-    num = _num_ranks(run)
+    num = num_ranks(run)
     if num == 1:
         return "" if run.strategy == "single" else "on one rank"
     field = "world_size" if run.world_size > 1 else "settings.num_ranks"

@@ -35,7 +35,7 @@ FORMULAS = "pb-formulas"  # the part of a page's foot that holds the formulas th
 BLOCK = "pb-sources"
 NATURES = {
     "paced": "paced: its stages last as long as they were told",
-    "simulated": "simulated: fake tensors, on one rank of as many as it says",
+    "simulated": "simulated: by fake tensors on one rank, or replayed from measured costs",
     CROWDED: "oversubscribed: more ranks than cores took turns, so no device takes this time",
 }
 Row = list[Any]

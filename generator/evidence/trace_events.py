@@ -39,6 +39,15 @@ def exported(trace: Trace, name: str) -> bytes:
     return json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
 
 
+def has_order(run: Run) -> bool:
+    """Whether a run has a timeline, and clocks that agree to within less than it lasts."""
+    spans, worst = run.timing.timeline, worst_clock(run)
+    if not spans or worst is None:
+        return bool(spans)
+    lasts = max(one.end_seconds for one in spans) - min(one.start_seconds for one in spans)
+    return worst.seconds < lasts
+
+
 class WorstClock(NamedTuple):
     """The clock whose rank's events may be furthest off.
 

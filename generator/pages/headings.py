@@ -17,9 +17,13 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from generator.evidence.folio import BORROWED
+
 _HEADING = re.compile(r"^(#{2,6}) (.+)$", re.MULTILINE)
 _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
+_BORROWED = re.compile("|".join(BORROWED))
+_ENTRY = re.compile(r'<(?:dt|section class="pb-retraction)\b[^>]* id="([^"]+)"[^>]*>([^<\n]*)')
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
 
@@ -29,14 +33,16 @@ class Heading(NamedTuple):
     level: int
     words: Markup
     anchor: str
+    at: int  # where it begins in the page
 
 
 def headings(page: str) -> Iterator[Heading]:
     """The headings of a page in Markdown, below its title."""
     taken: set[str] = set()
-    for marks, markup in _HEADING.findall(page):
-        words = Markup(_TAG.sub("", markup))
-        yield Heading(len(marks), words, _unique(_slug(_plain(words)), taken))
+    for found in _HEADING.finditer(page):
+        words = Markup(_TAG.sub("", found[2]))
+        anchor = _unique(_slug(_plain(words)), taken)
+        yield Heading(len(found[1]), words, anchor, found.start())
 
 
 @lru_cache(maxsize=64)
@@ -52,6 +58,32 @@ def contents(page: str) -> list[tuple[str, Markup]]:
     """The anchors and words of the headings that divide a page, where they are many."""
     found = [(one.anchor, one.words) for one in headings(page) if one.level == LEVEL]
     return found if len(found) >= FEWEST else []
+
+
+def borrowed(body: str) -> tuple[str, dict[str, Markup]]:
+    """A page without the marks of borrowed stretches, and the anchors and words of these.
+
+    A stretch is called by its own headings, by the entry that it is, or by the heading above it;
+    one that opens a page has no name.
+    """
+    first, *rest = _BORROWED.split(body)
+    page, spans = first, []
+    for place, part in enumerate(rest):
+        if place % 2 == 0:
+            spans.append((len(page), len(page) + len(part)))
+        page += part
+    above, named = list(headings(page)), dict[str, Markup]()
+    for start, end in spans:
+        own = [one for one in above if start <= one.at < end]
+        entry = _ENTRY.search(page, start, end)
+        if own:
+            named |= {one.anchor: one.words for one in own if one.level == own[0].level}
+        elif entry:
+            named[entry[1]] = Markup(entry[2] or entry[1])
+        else:
+            before = [one for one in above if one.at < start]
+            named |= {one.anchor: one.words for one in before[-1:]}
+    return page, named
 
 
 def _plain(words: str) -> str:

@@ -221,6 +221,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         "linked": links.linked,
     }  # fmt: skip
     body = _kept_together(_unnested(environment().get_template(sheet.template).render(context)))
+    body, borrowed = headings.borrowed(body)
     # A summary is made for paper, and ticks off nothing.
     row = ways.ways(topic, sheet.mode, folio) if topic and sheet.template != SUMMARY else []
     # What a trace says is text: no expression, no Markdown.
@@ -245,6 +246,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         scripts=frame.scripts(body, has_ways=bool(row)),
         origins=found,
         machines=None if sheet.template in OF_MACHINES else frame.machines(found, book),
+        borrowed=borrowed,
         notices=frame.notices(folio, found, body),
         boost=search_rank.boost(sheet.template),
         title=plans.title(sheet.experiment, folio)

@@ -334,16 +334,12 @@ def test_every_forecast_stands_beside_the_error_of_its_rerun(copy):
     steps(copy, "whole", 2.0, 0.1)
     asked = {"tiny_memory.whole": {"step_seconds": (2, 1, 3)}}
     forecast_run(copy, asked)
-    assert (
-        "a second time. This command does it: <code>.venv/bin/python -m runners rerun</code>"
-        in page_of(copy)
-    )
+    assert "How well times repeat" not in page_of(copy), "nothing was measured a second time"
     rerun(copy, whole=(2.0, 1.6))
     text = page_of(copy)
     runs = rendering.render(copy.load())["evidence/tiny_memory.md"]
     table = runs.split('pb-details pb-predicted"')[1].split("</table>")[0]
     assert ">25%</a>" in table.split('data-label="Error of a rerun"')[1].split("</td>")[0]
-    assert "python -m runners rerun" not in text
     assert "How well times repeat" in text
 
 
@@ -390,6 +386,21 @@ def test_a_machines_page_says_which_experiments_were_measured_on_a_quiet_machine
 
 
 # --- the constants of the intervals
+
+
+def test_printed_shares_differ_by_the_printed_shortfall(copy):
+    forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (1, 0, 2)}})
+    constants = {"computing_error": 0.1, "communication_error": 0.2, "peak_error": 0.01}
+    numbers = {"num_steps": 80, "num_steps_within": 63, "num_peaks": 4, "num_peaks_within": 4}
+    document = {
+        "schema_version": 1, "machine": "reference-frozen", "fitted_at": "2026-01-02T03:04:05Z",
+        "constants": constants, "computing_runs": ["tiny_memory.whole"], "communication_runs": [],
+        "peak_runs": [], "without": {"tiny_memory": {"constants": constants, **numbers}},
+    }  # fmt: skip
+    copy.trace("constants").write_text(json.dumps(document))
+    table = page_of(copy).split("scored on its own")[1].split("</table>")[0]
+    assert ">78.8%<" in table
+    assert ">11.2<" in table, "90.0 − 78.8, though 90 − 78.75 rounds to 11.3"
 
 
 def test_a_machines_page_says_where_the_constants_come_from_and_scores_them_on_others(copy):

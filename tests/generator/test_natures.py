@@ -6,6 +6,7 @@ import pytest
 
 from generator.evidence.evaluation import Evidence
 from generator.evidence.provenance import PageText
+from generator.evidence.regime import is_replayed
 from generator.evidence.sources import NATURES
 from generator.pages import rendering
 from tests.popovers import popovers_of
@@ -108,3 +109,12 @@ def test_runs_over_several_backends_are_told_apart_on_their_page(copy):
     shown = rendering.render(copy.load())[page]
     assert "several backends" in shown
     assert "<code>nccl: averaged</code>" in shown
+
+
+def test_the_foot_of_a_page_tells_a_replay_from_a_simulation_with_fake_tensors(copy):
+    page = "evidence/tiny_memory.md"
+    copy.change_run("tiny_memory.whole", nature="simulated")
+    shown = rendering.render(copy.load())[page]
+    assert "fake tensors and a fake process" in shown
+    assert "come from a replay" not in shown
+    assert is_replayed(copy.load().run("tiny_memory.whole").model_copy(update={"ranks": []}))

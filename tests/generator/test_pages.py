@@ -183,7 +183,10 @@ def test_an_experiment_without_a_trace_here_comes_from_the_reference_and_the_foo
     copy.add_machine("cpu-mine", "tiny_memory")
     rendered = rendering.render(copy.load())
     assert measured_on(rendered[EXPERIMENT]) == "Measured on cpu-mine."
-    assert measured_on(rendered[TRACE]) == "Measured on reference-frozen, the reference machine."
+    assert measured_on(rendered[TRACE]) == (
+        "Measured on reference-frozen, the reference machine, because each section that shows a run"
+        " needs a measurement which cpu-mine lacks."
+    )
     assert "traces/reference-frozen/tiny_training.json" in rendered[TRACE]
 
 
@@ -414,7 +417,7 @@ def test_beside_the_reference_machine_a_changed_verdict_is_told(copy):
     assert "All have the same verdict." in alike
     copy.change_run("tiny_memory.halves_budget", machine="cpu-mine", status="failed")
     text = rendering.render(copy.load())["evidence.md"]
-    told = text.split("These claims have another verdict there:")[1].split("## Claims")[0]
+    told = text.split("With another verdict there:")[1].split("## Claims")[0]
     assert "Under the budget the split model completes." in told
     assert "does not hold" in told
     assert "reference-frozen" in told

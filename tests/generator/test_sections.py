@@ -6,7 +6,8 @@ import re
 import pytest
 
 from generator.evidence.evaluation import Evidence
-from generator.pages import rendering
+from generator.evidence.folio import BORROWED
+from generator.pages import headings, rendering
 from tests.whole_pages import machines_behind, mixed
 
 DEEP = "topics/sharding/deep.md"
@@ -151,3 +152,48 @@ def test_a_claim_that_a_section_has_shown_with_its_numbers_is_not_shown_again(bo
     assert f"<li>{says}" in section
     verdicts = text.split("## What holds here")[1].split("\n## ")[0]
     assert f"<td>{says}" in verdicts
+
+
+def foot(page):
+    """What the foot says of machines, as text, and the sections that it links, by their anchors."""
+    aside = page.split('<aside class="pb-foot"')[1]
+    said = aside.split('<p class="pb-measured">')[1].split("</p>")[0]
+    return re.sub(r"<[^>]+>", "", said), dict(re.findall(r'href="#([^"]+)">([^<]+)</a>', aside))
+
+
+def test_the_foot_names_each_section_that_the_reference_machine_measured(desk):
+    assert foot(rendering.render(desk.load())[DEEP]) == ("Measured on desk.", {})
+    desk.change_run("tiny_memory.halves", machine="desk", **SKIPPED)
+    page = rendering.render(desk.load())[DEEP]
+    said, named = foot(page)
+    assert said.startswith("Measured on desk. A section that needs a measurement which desk lacks")
+    found = sections(page)
+    borrowed = {name for name, behind in found.items() if behind == {"reference-frozen"}}
+    assert borrowed
+    assert borrowed <= set(named.values())
+    assert not any("desk" in found[name] for name in named.values())
+    anchors = headings.anchors(page.encode())
+    assert all(anchors[re.sub(r"^\d+ ", "", name)] == one for one, name in named.items())
+    assert "<!--" not in page
+
+
+def test_the_foot_says_why_a_page_comes_from_the_reference_machine_alone(desk):
+    for run in ("whole", "halves", "whole_budget", "halves_budget"):
+        desk.change_run(f"tiny_memory.{run}", machine="desk", **SKIPPED)
+    said, named = foot(rendering.render(desk.load())[DEEP])
+    assert said.startswith("Measured on reference-frozen, the reference machine, because")
+    assert said.endswith("a measurement which desk lacks.")
+    assert named == {}
+
+
+def test_an_entry_below_no_heading_is_named_by_itself_and_a_paragraph_by_the_heading_above():
+    begins, ends = BORROWED
+    body = (
+        f"{begins}<p>first</p>{ends}\n## One\n\n{begins}<p>of one</p>{ends}\n"
+        f'{begins}<dt id="term-a">A term</dt>{ends}\n'
+        f"{begins}## Two\n\n### Inner\n{ends}\n## Three\n"
+    )
+    page, named = headings.borrowed(body)
+    assert begins not in page
+    assert ends not in page
+    assert named == {"one": "One", "term-a": "A term", "two": "Two"}

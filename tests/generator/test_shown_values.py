@@ -13,6 +13,7 @@ from generator.evidence.sources import Sources
 from generator.evidence.value import Origin, Value, computed
 from generator.pages import rendering
 from generator.pages.press import Press
+from generator.pages.views.shown_values import largest_payload, payloads
 from tests.popovers import popovers_of
 
 LINK = re.compile(r'href="(?:\.\./)*evidence/(\w+)\.html#(?!claim-)([^"]+)" data-v="(\d+)">')
@@ -85,11 +86,27 @@ def test_the_row_of_a_run_has_its_payload_and_the_fold_each_collective(copy):
     assert re.search(r"Counted\s+payload of all_reduce in one step, ranks 0–1: 144 B", held)
 
 
-def test_the_payload_of_a_row_is_that_of_the_rank_that_passes_on_most(rendered):
+def test_a_row_has_no_payload_where_ranks_only_receive_and_the_fold_has_what_they_receive(rendered):
     page = rendered["evidence/tiny_memory.md"]
     row = page.partition("<code>halves</code>")[2].partition("</tr>")[0]
-    assert "3.91 KiB" in text_of(row)
+    assert "3.91 KiB" not in text_of(row)
     assert "ranks[1].collectives.recv.bytes" in folds(page)["tiny_memory-halves"][1]
+
+
+def test_the_payload_of_a_row_is_what_a_rank_sends_and_not_what_it_receives(book):
+    run = book.traces["tiny_memory"].trace.runs["halves"]
+    one = run.ranks[1].collectives[0]
+    first = [one.model_copy(update={"operation": "send", "bytes": one.bytes // 2})]
+    middle = [one.model_copy(update={"operation": name}) for name in ("recv", "send")]
+    ranks = [
+        rank.model_copy(update={"collectives": own})
+        for rank, own in zip(run.ranks, (first, middle), strict=True)
+    ]
+    run = run.model_copy(update={"ranks": ranks})
+    origin = Origin("desk", "tiny_memory", "halves", "")
+    found = largest_payload(run, payloads(run, origin, "measured"))
+    assert found.number == one.bytes
+    assert found.formula == "tiny_memory.halves.ranks[1].collectives[1].bytes"
 
 
 def test_a_value_stands_in_the_row_of_the_machine_that_measured_it_and_the_fold_names_it(copy):

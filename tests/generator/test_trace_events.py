@@ -124,6 +124,17 @@ def test_the_stated_error_bounds_every_rank_and_counts_offsets_that_were_not_cor
             assert offset > error or stated >= error + offset - 0.01
 
 
+def test_a_timeline_that_its_clocks_cannot_order_is_not_offered(book):
+    run = book.traces["ddp"].trace.runs["ddp"]
+    lasts = max(span.end_seconds for span in run.timing.timeline)
+    for error, is_offered in ((lasts / 10, True), (lasts * 2, False)):
+        clock = RankClock(rank=1, offset_seconds=0.0, error_seconds=error)
+        timing = run.timing.model_copy(update={"clocks": [clock]})
+        found = trace_events.has_order(run.model_copy(update={"timing": timing}))
+        assert found == is_offered
+    assert trace_events.has_order(book.traces["ddp"].trace.runs["single"]), "it has one clock"
+
+
 @pytest.mark.parametrize(
     ("offset", "error", "stated"),
     [(0.0, 0.0, 0.0), (2e-6, 5e-6, 7e-6), (9e-6, 5e-6, 5e-6), (-2e-6, 5e-6, 7e-6)],

@@ -154,7 +154,7 @@ def _row(
         run=one.path,
         nature=one.run.nature,
         source=folio.place_of(one.path),
-        timeline=f"timelines/{folder}/{one.path}.json" if one.run.timing.timeline else None,
+        timeline=f"timelines/{folder}/{one.path}.json" if trace_events.has_order(one.run) else None,
         clock_error=_clock_error(one, folio),
     )
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from generator.content.book import Book, TraceOnPage
 from generator.evidence import verdicts
 from generator.evidence.folio import Folio
-from generator.evidence.regime import CROWDED
+from generator.evidence.regime import CROWDED, is_replayed
 from generator.evidence.reproduce_command import command
 
 WORDS_PER_MINUTE = 200
@@ -159,11 +159,15 @@ def notices(folio: Folio, found: Sequence[Origin], body: str) -> list[Notice]:
 
 def _natures(folio: Folio, body: str) -> list[Notice]:
     """What the words behind numbers mean, where the page says them of runs that it shows."""
-    used = {run.nature for book, paths in _used(folio) for run in map(book.run, paths) if run}
+    runs = [run for book, paths in _used(folio) for run in map(book.run, paths) if run]
+    used = {(run.nature, is_replayed(run)) for run in runs if run.nature != "real"}
+    found = sorted(used) + ([(CROWDED, False)] if folio.text.has_crowded else [])
     words = folio.ui["notice"]
-    found = sorted(used - {"real"}) + ([CROWDED] if folio.text.has_crowded else [])
-    said = [word for word in found if re.search(rf">[^<]*\b{word}\b", body)]
-    return [Notice("", f"{word.capitalize()}.", words[word]) for word in said]
+    return [
+        Notice("", f"{word.capitalize()}.", words["replayed" if replayed else word])
+        for word, replayed in found
+        if re.search(rf">[^<]*\b{word}\b", body)
+    ]
 
 
 def _surprises(folio: Folio) -> Iterator[Notice]:

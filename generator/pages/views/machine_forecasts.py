@@ -220,10 +220,10 @@ def _to_tenths(number: float) -> int:
 
 
 def _shortfall(coverage: Coverage, folio: Folio) -> Markup | None:
-    """In percentage points, to a tenth as the share is; None where the promise is kept."""
+    """From the share as it is printed, in percentage points; None where the promise is kept."""
     if not coverage.shortfall:
         return None
-    points = round(100 * coverage.shortfall, 1)
+    points = round(100 * PROMISED_SHARE - round(100 * coverage.share, 1), 1)
     value = Value(points, units.PLAIN, "computed", SHARED_SAYS).shown(digits=_to_tenths(points))
     return folio.text.shown_alike(value, SHARED, SHARED_SAYS)
 

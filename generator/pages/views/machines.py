@@ -6,8 +6,8 @@ What it predicted, and the outcomes, are in `machine_forecasts.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -19,8 +19,9 @@ from generator.evidence.other_machines import applies_to_one, parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
 from generator.evidence.verdicts import Outcome
+from generator.figures.picture import plain
 from generator.pages.views.claims import beside_predicted, css_of, side
-from generator.pages.views.proof import measured_by
+from generator.pages.views.proof import measured_by, names_of, repeated
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quietness, quietness
 from runners.traces.skips import is_heavier
@@ -65,6 +66,7 @@ class OtherVerdict:
     claim: str
     kind: str
     says: Markup
+    runs: tuple[str, ...]  # that tell it from another claim of the list with the same words
     here: Markup
     here_beside: Markup  # what that was compared with
     here_words: str
@@ -218,7 +220,7 @@ def beside(name: str, folio: Folio) -> list[Beside]:
         shared = [claim for claim in here if claim in there]
         if shared:
             contrary, beyond = (
-                tuple(
+                _by_runs(
                     _other_verdict(claim, here[claim], there[claim], folio)
                     for claim in shared
                     if of_both(here[claim], there[claim])
@@ -229,6 +231,13 @@ def beside(name: str, folio: Folio) -> list[Beside]:
     return found
 
 
+def _by_runs(rows: Iterable[OtherVerdict]) -> tuple[OtherVerdict, ...]:
+    """The rows, with their runs where several have the same words."""
+    found = list(rows)
+    said = repeated(row.says for row in found)
+    return tuple(row if plain(row.says) in said else replace(row, runs=()) for row in found)
+
+
 def _other_verdict(name: str, here: Outcome, there: Outcome, folio: Folio) -> OtherVerdict:
     words = folio.ui["verdicts"]
     told = there if there.verdict != "holds" else here
@@ -236,6 +245,7 @@ def _other_verdict(name: str, here: Outcome, there: Outcome, folio: Folio) -> Ot
         claim=name,
         kind=here.claim.kind,
         says=folio.line(here.claim.says),
+        runs=names_of(here),
         here=side(here.observed, folio, here.claim.id),
         here_beside=beside_predicted(here, folio),
         here_words=words[here.verdict],

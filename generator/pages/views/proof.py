@@ -7,7 +7,7 @@ many laws hold, how many observations there are, and where a law was furthest of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
@@ -51,7 +51,7 @@ class Judgement:
         off: how far it lies off, or None where the two are words.
         says: for an observation what this machine showed; else why the claim does not hold.
         differs: whether the machine shown first says otherwise.
-        is_decided: whether its runs decide the claim.
+        why: the reason, where its runs do not decide the claim; else empty.
     """
 
     machine: str
@@ -62,7 +62,7 @@ class Judgement:
     css: str
     says: Markup
     differs: bool
-    is_decided: bool
+    why: Markup
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,13 @@ def proofs_of(
     """The claims that rest on an experiment first of all."""
     names = [name for name in folio.outcomes if folio.experiment_of(name) == experiment]
     found = [_proof(name, lessons.get(name, ()), folio) for name in names]
-    said = Counter(plain(one.says) for one in found)
-    return [one if said[plain(one.says)] > 1 else replace(one, runs=()) for one in found]
+    said = repeated(one.says for one in found)
+    return [one if plain(one.says) in said else replace(one, runs=()) for one in found]
+
+
+def repeated(sentences: Iterable[Markup]) -> set[str]:
+    """The sentences that several claims share, which only their runs tell apart."""
+    return {says for says, num in Counter(map(plain, sentences)).items() if num > 1}
 
 
 def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Proof:
@@ -178,6 +183,7 @@ def _judgement(
     is_told = claim.kind == "observation" or outcome.verdict != "holds"
     text = sentence(claim, outcome) if claim.kind == "observation" else outcome.explanation
     relation = folio.ui["relations"][claim.relation]
+    is_open = outcome.verdict in UNDECIDED
     return Judgement(
         machine=machine,
         predicted=Markup("{}{}").format(relation, side(predicted, folio, claim.id)),
@@ -187,7 +193,7 @@ def _judgement(
         css=css_of(outcome),
         says=folio.text.line(text, evidence) if is_told else Markup(""),
         differs=differs,
-        is_decided=outcome.verdict not in UNDECIDED,
+        why=folio.text.line(outcome.explanation, evidence) if is_open else Markup(""),
     )
 
 

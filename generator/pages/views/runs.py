@@ -12,8 +12,8 @@ from markupsafe import Markup
 from generator.evidence import units
 from generator.evidence.calibration import outcome_of
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.regime import is_crowded
-from generator.evidence.trace_events import worst_clock
+from generator.evidence.regime import is_crowded, num_ranks
+from generator.evidence.trace_events import has_order, worst_clock
 from generator.evidence.value import Kind, Origin, Value, computed
 from generator.pages.views import shown_values
 from generator.pages.views.shown_values import ShownOnPages, ShownValues
@@ -142,13 +142,15 @@ def _rows(
         origin = _origin(trace, name, "")
         of_ranks = shown_values.payloads(run, origin, _kind("", run))
         payload = shown_values.largest_payload(run, of_ranks)
+        num = num_ranks(run)
+        field = "world_size" if num == run.world_size else "settings.num_ranks"
         yield RunRow(
             name=name,
             id=place if is_shown else f"{place}-on-{trace.machine}",
             short_id=name if is_shown else f"{name}-on-{trace.machine}",
             strategy=folio.strategy(run),
             nature=run.nature,
-            ranks=_cell(run.world_size, units.COUNT, "world_size", trace, name, folio),
+            ranks=_cell(num, units.COUNT, field, trace, name, folio),
             expected=words["statuses"][run.expected_status],
             ended=words["statuses"][run.status],
             is_surprise=run.is_surprise,
@@ -158,18 +160,11 @@ def _rows(
                 words["runs"]["step"]: _cell(
                     step, units.SECONDS, "timing.step.median_seconds", trace, name, folio
                 ),
-                words["runs"]["whole"]: _cell(
-                    run.timing.wall_seconds,
-                    units.SECONDS,
-                    "timing.wall_seconds",
-                    trace,
-                    name,
-                    folio,
-                ),
+                words["runs"]["whole"]: _whole(trace, name, folio),
             },
             shown=on_pages.of_run(run, origin, of_ranks),
             timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
-            if run.timing.timeline
+            if has_order(run)
             else None,
             clock_error=_clock_error(trace, name, folio),
         )
@@ -195,6 +190,16 @@ def _cell(
     if number is None or run.status == "skipped":
         return ABSENT
     return folio.show(_value(number, unit, field, trace, name))
+
+
+def _whole(trace: Trace, name: str, folio: Folio) -> Markup:
+    """How long a run took, with no digit below the millisecond that its clock tells."""
+    run, field = trace.runs[name], "timing.wall_seconds"
+    seconds = run.timing.wall_seconds
+    if seconds is None or run.status == "skipped":
+        return ABSENT
+    value = _value(seconds, units.SECONDS, field, trace, name)
+    return folio.show(value.shown(digits=min(3, len(str(round(seconds * 1000))))))
 
 
 def _value(number: float, unit: units.Unit, field: str, trace: Trace, name: str) -> Value:
@@ -228,6 +233,6 @@ def _clock_error(trace: Trace, name: str, folio: Folio) -> Markup | None:
 
 
 def _kind(field: str, run: Run) -> Kind:
-    if field == "world_size":
+    if field in ("world_size", "settings.num_ranks"):
         return "given"
     return "simulated" if run.nature == "simulated" else "measured"

@@ -8,7 +8,7 @@ list share a line, and neighbours that hold the same share one text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -21,6 +21,7 @@ from generator.figures.picture import plain
 from runners.traces.records import Run
 
 LONGEST = 200  # letters of a formula that a line may show; its inputs are listed in any case
+RECEIVES = "recv"
 ORDER = ("counted", "computed", "formula", "measured", "simulated", "given")
 _STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
 _NAMES = ("name", "operation")  # by which people call an element, rather than by its position
@@ -52,17 +53,17 @@ def payloads(run: Run, origin: Origin, kind: Kind) -> list[Value]:
     ]
 
 
-def largest_payload(run: Run, of_ranks: Sequence[Value]) -> Value | None:
-    """What the rank with the largest payload passes to all collectives of one step together."""
+def largest_payload(run: Run, of_ranks: Iterable[Value]) -> Value | None:
+    """What the rank with the largest payload sends in one step; what it receives, others sent."""
+    left = iter(of_ranks)
     by_rank = [
-        [one for one in of_ranks if one.origin and one.origin.field.startswith(f"ranks[{place}].")]
-        for place in range(len(run.ranks))
+        [one for of, one in zip(rank.collectives, left, strict=False) if of.operation != RECEIVES]
+        for rank in run.ranks
     ]
-    place, most = max(enumerate(by_rank), key=lambda one: _total(one[1]), default=(0, []))
-    if not most or not most[0].origin:
+    most = max(by_rank, key=_total, default=[])
+    if not most:
         return None
-    path = f"{most[0].origin.experiment}.{most[0].origin.run}"
-    formula = f"{path}.ranks[{place}].collectives | each('bytes') | total"
+    formula = " + ".join(one.formula for one in most)
     return computed(_total(most), units.BYTES, formula, tuple(most))
 
 
