@@ -1,15 +1,16 @@
 """Bars of several parts under a budget line that readers move: what a rank holds at its peak.
 
-The line runs over the bars, between two strokes of the ground, which part it from every look. It
-leaves out the heights where words stand, so that it crosses none wherever it is moved: it looks
-dashed, and every bar has an end of a dash in its upper and in its lower side. The group around the
-line says how far it may go; play.js moves it.
+The line runs over the bars, with an edge of the ground, which parts it from every look. It leaves
+out the heights where words stand, so that it crosses none wherever it is moved: it looks dashed,
+and every bar has an end of a dash in its upper and in its lower side. It says how far it may go,
+and play.js moves it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from generator.figures.axes import BELOW, GAP, Scale, across
 from generator.figures.drawing import LINE, Drawing, Layout, number, text_width, wrapped
@@ -151,22 +152,22 @@ def _said_width(row: Stack) -> float:
 
 
 def _dashes(uppers: Sequence[float], bottom: float, layout: Layout) -> str:
-    """The line as a path, without the heights at which words stand in bars or between them."""
+    """The line as boxes of a path, but for the heights where words are in bars or between them."""
     ends = [uppers[0] - OVER]
     for upper in uppers:
         if layout.labels_above and upper > uppers[0]:
             ends += [upper - LINE - GAP + 2 * OVER, upper - OVER]
         ends += [upper + THICK / 2 - WORDS, upper + THICK / 2 + WORDS]
-    heights = map(number, [*ends, bottom])
-    return "".join(f"M0 {start}V{end}" for start, end in zip(heights, heights, strict=True))
+    starts, stops = ends[::2], [*ends[1::2], bottom]
+    boxes = (f"h2v{number(b - a)}h-2z" for a, b in zip(starts, stops, strict=True))
+    steps = (number(b - a) for a, b in pairwise([0.0, *starts]))
+    return "m-1 " + "m0 ".join(f"{step}{box}" for step, box in zip(steps, boxes, strict=True))
 
 
 def _line(drawing: Drawing, x: Scale, budget: float, dashes: str) -> None:
-    """The line, over a wider one in the colour of the ground."""
     places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
-    drawing.parts.append(f'<g data-scale="{places}" transform="translate({number(x(budget))})">')
-    drawing.parts += [f'<path class="{look}" d="{dashes}"/>' for look in ("pb-halo", "pb-thick")]
-    drawing.parts.append("</g>")
+    at = f"translate({number(x(budget))})"
+    drawing.parts.append(f'<path data-scale="{places}" transform="{at}" d="{dashes}"/>')
 
 
 def _legend(
