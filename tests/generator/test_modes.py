@@ -159,6 +159,22 @@ solution:
     assert places == sorted(places)
 
 
+def test_a_refuted_task_with_a_question_of_its_own_asks_before_the_pages_question(copy):
+    quiz = copy.content / "topics" / "sharding" / "quiz.yml"
+    item = quiz.read_text().partition("items:\n")[2]
+    copy.append("topics/sharding/quiz.yml", item.replace("who-fits", "does-a-copy-fit"))
+    title = "  title: A copy does not help\n"
+    copy.edit("topics/sharding/experiment.yml", title, f"{title}  commit: does-a-copy-fit\n")
+    page = rendering.render(copy.load())["topics/sharding/experiment.md"]
+    order = [
+        "## Your task", "## A copy does not help", 'data-item="does-a-copy-fit"',
+        '<div data-after="does-a-copy-fit">', "## Any strategy", 'data-item="who-fits"',
+        "## Hints", '<div data-after="who-fits">',
+    ]  # fmt: skip
+    places = [page.index(one) for one in order]
+    assert places == sorted(places)
+
+
 # Why.
 
 

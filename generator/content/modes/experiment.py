@@ -48,7 +48,9 @@ class ExperimentFile(Naming):
     issue: Prose
     task: Prose
     constraints: list[Line]
-    refuted: Section | None = None  # the task as set, and the run that refutes it
+    # The task as set, and the run that refutes it. With a commit: of its own, the question of the
+    # page comes after it, with the restated task.
+    refuted: Section | None = None
     restated: Section | None = None
     hints: Annotated[list[Prose], Field(min_length=1)]
     solution: ExplainedProgram | Listing  # explained where it is a program of its own
