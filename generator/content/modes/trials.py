@@ -26,6 +26,7 @@ class Trial(Naming):
     why: Prose
     run: RunPath  # what `python -m runners try` runs; its real output is shown
     value: Expression  # what a reader's own run of it shows beside the book's; starts with the run
+    measures: Line | None = None  # what `value` is, where the output does not print it
     suggestions: Annotated[list[Suggestion], Field(min_length=1)]
 
 

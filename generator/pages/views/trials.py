@@ -58,6 +58,7 @@ class TrialOnPage:
         lines: what that command prints of the book's own run; it stands at the last trial of a run,
             so that it answers no question before it is asked.
         value: the number to look at, in the book's run.
+        measures: what this number is, where `lines` do not print it.
         tries: the reader's own runs; only while serving.
     """
 
@@ -66,6 +67,7 @@ class TrialOnPage:
     command: str
     lines: str
     value: Markup
+    measures: Markup | None
     suggestions: list[SuggestionOnPage]
     tries: list[TryOnPage]
 
@@ -80,6 +82,7 @@ def trial(written: Trial, lesson: TryFile, folio: Folio) -> TrialOnPage:
         command=f"{COMMAND} {written.run}",
         lines="\n".join(summary_lines(run)) if run and is_last else "",
         value=folio.cell(written.value),
+        measures=folio.line(written.measures) if written.measures else None,
         suggestions=[_suggestion(written.run, one, folio) for one in written.suggestions],
         tries=[
             _try(written, one, folio)
