@@ -8,6 +8,7 @@ import re
 import pytest
 
 from generator.pages import rendering
+from generator.pages.views import stages
 
 TRACE = "topics/averaging/trace.md"
 
@@ -109,3 +110,11 @@ def test_a_stage_that_is_a_whole_step_shows_what_ranks_exchanged_in_one(copy):
     assert "all_reduce 144" not in _text(_stage(rendering.render(copy.load())[TRACE], "train"))
     copy.edit("topics/averaging/trace.yml", "{stage: train,", "{stage: train, whole_step: true,")
     assert "all_reduce 144 B" in _text(_stage(rendering.render(copy.load())[TRACE], "train"))
+
+
+def test_no_rank_is_said_to_hold_layers_before_the_stage_that_gives_them(book, page, monkeypatch):
+    assert "whole replica" in _stage(page, "load")
+    monkeypatch.setattr(stages, "_GIVES_LAYERS", {"train"})
+    page = rendering.render(book)[TRACE]
+    assert "whole replica" not in _stage(page, "load")
+    assert "whole replica" in _stage(page, "train")

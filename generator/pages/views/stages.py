@@ -22,6 +22,7 @@ from generator.pages.views.tables import StageRow
 from runners.traces.records import Held, Run, Stage
 
 _NUMBERED = re.compile(r"([a-z]+)(\d+)")
+_GIVES_LAYERS = frozenset({"wrap", "partition", "shard"})  # stages that give ranks their layers
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def _stage(
     travels = _travels(flow.run, base, written, found, run, folio)
     drawn = [one for one, _ in travels]
     rows = [_lane(rank, found, run, drawn, folio) for rank in range(run.world_size)]
+    if _comes_before_layers(flow, written):
+        rows = [replace(row, holds="") for row in rows]
     drawing = lanes(rows, drawn, folio.ui["trace"]["idle"]).svg(
         anchor,
         plain(row.title),
@@ -77,6 +80,12 @@ def _stage(
     )
     told = _told([told for _, told in travels])
     return StageOnPage(anchor, row, drawing, told, _held(base, found, folio))
+
+
+def _comes_before_layers(flow: DataFlow, written: FlowStage) -> bool:
+    """Whether a later stage gives the ranks the layers that they hold."""
+    later = flow.stages[flow.stages.index(written) + 1 :]
+    return any(one.stage in _GIVES_LAYERS for one in later)
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel], folio: Folio) -> Lane:
