@@ -187,3 +187,29 @@ def test_every_page_of_a_machine_says_which_page_of_the_header_stands_for_it(pag
     assert all("\nunder: evidence.md\n" in pages[path] for path in below)
     assert 'href="machines/index.html"' in pages["evidence.md"]
     assert Path("machines/index.md").as_posix() in pages
+
+
+def test_the_number_of_a_trial_stands_in_the_printed_output_or_is_named(lessons):
+    seen = 0
+    for path, text in lessons.items():
+        for trial in text.split("\n## ")[1:] if path.endswith("/try.md") else []:
+            printed = re.search(r'<div class="pb-printed">(.*?)</div>', trial, re.DOTALL)
+            told = re.search(r"to compare with yours: (.*?)</p>", trial)
+            if printed and told:
+                number = re.sub(r"<[^>]+>", "", told[1]).replace("\u00a0", " ")
+                is_named = "The output does not contain it" in number
+                assert is_named or number.rstrip(".") in printed[1], (path, number)
+                seen += 1
+    assert seen > 20
+
+
+def test_the_figure_of_a_summary_leans_on_nothing_that_stands_in_the_lesson_alone(lessons):
+    captions = [
+        re.sub(r"<[^>]+>", "", caption)
+        for path, text in lessons.items()
+        if path.endswith("/summary.md")
+        for caption in re.findall(r'<p class="pb-caption">(.*?)</p>', text, re.DOTALL)
+    ]
+    assert len(captions) == 5
+    leaning = re.compile(r"\b(above|below|previous|the program|[Aa]nother model)\b")
+    assert [one for one in captions if leaning.search(one)] == []
