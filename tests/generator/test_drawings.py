@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator.figures.axes import Scale, around, percent, plain, powers
-from generator.figures.drawing import NARROW, WIDE, fitting, text_width, wrapped
+from generator.figures.drawing import (
+    NARROW,
+    SIZE,
+    SMALL,
+    WIDE,
+    fitting,
+    text_width,
+    wrapped,
+)
 from generator.figures.drawings import lanes as lanes_drawing
 from generator.figures.drawings.lanes import Travel
 from generator.figures.drawings.lines import SERIES, Series, lines
@@ -292,6 +300,13 @@ def test_names_with_one_initial_have_letters_of_their_own_and_each_stands_by_its
     named = "A: all_gather, R: all_reduce, narrow: send"
     assert legend == f"compute (forward) communication ({named})"
     assert "waits 67%" in words
+
+
+def test_a_phone_has_what_stands_at_the_end_of_a_row_below_its_name():
+    drawn = Drawn(step(NARROW))
+    name, said = drawn.word("rank 0"), drawn.word("waits 67%")
+    assert at(name, "y") < at(said, "y")
+    assert at(name, "x") == at(said, "x") >= text_width("waits 67%") * SMALL / SIZE - NEAR
 
 
 @pytest.mark.parametrize("num", [2, 8, 12])

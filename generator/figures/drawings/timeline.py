@@ -60,10 +60,10 @@ def timeline(
     drawing = Drawing(layout.width)
     left = max(text_width(name) for name, _ in rows) + GAP
     end = max(longest, *(one.end for one in spans))
-    beside = max(text_width(said) for _, said in rows) + GAP
+    room = max(text_width(said) for _, said in rows)
     if layout.labels_above:
-        left, beside = max(left, beside * SMALL / SIZE), 1
-    x = Scale(0, end, left, layout.width - max(beside, 1))
+        left = max(left, room * SMALL / SIZE + GAP)
+    x = Scale(0, end, left, layout.width - (1 if layout.labels_above else room + GAP))
     middles = {name: 2 + ROW * (position + 0.5) for position, (name, _) in enumerate(rows)}
     for one in sorted(spans, key=lambda one: (middles[one.row], one.start)):
         half, width = HALF[one.activity], x(one.end) - x(one.start)
