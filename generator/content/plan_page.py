@@ -33,6 +33,7 @@ class PublishedPage(Written):
         lede: what is compared.
         selection: which measurements qualify, and what a simulation of them lacks.
         variants: what tells rows of the same model and strategy apart, by the id of a row.
+        notes: why rows miss, in words for readers, by the id of a row.
     """
 
     title: Line
@@ -40,6 +41,7 @@ class PublishedPage(Written):
     lede: Prose
     selection: Prose
     variants: dict[str, Line] = {}
+    notes: dict[str, Line] = {}
 
 
 class SealedPage(Written):

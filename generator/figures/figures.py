@@ -73,7 +73,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
 def _natures(figure: Figure, folio: Folio) -> str:
     """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
     runs = list(filter(None, map(folio.book.run, _named(figure))))
-    found: list[str] = sorted({run.nature for run in runs} - {"real"})
+    found: list[str] = sorted({run.nature for run in runs} - {"real", folio.text.unmarked})
     if _draws_times(figure) and any(map(is_crowded, runs)):
         found.append(CROWDED)
     return ", ".join(found)

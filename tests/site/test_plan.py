@@ -189,6 +189,13 @@ def test_without_a_script_every_state_is_in_the_table(built_site, open_page):
     page = open_page(built_site / PAGE, java_script_enabled=False)
     root = page.locator("#figure-plan")
     assert root.locator("tbody tr:visible").count() == root.locator("tbody tr").count() > 10
+    settings = root.locator("tbody tr:not([data-state])").all_inner_texts()
+    assert settings[0].startswith("Devices: 8 · Precision: ")
+    assert (
+        len(settings)
+        == len(set(settings))
+        == len({row.get_attribute("data-state") for row in root.locator("tr[data-state]").all()})
+    )
     assert not root.locator("form").is_visible()
     assert root.locator("svg").first.is_visible()
 
@@ -224,9 +231,9 @@ def test_no_two_configurations_have_the_same_title_and_no_two_notes_the_same_wor
     firsts = re.findall(r'id="run-plan_published-[^"]+">(.*?)<br>', html)
     plans = json.loads((built_site / "plans" / "plan_published.json").read_text())
     assert len(set(firsts)) == len(firsts) == len(plans["rows"])
-    explained = [peak["explained"] for row in plans["rows"] for peak in row["peaks"]]
-    for words in filter(None, explained):
-        assert html.count(words[:30]) == 1
+    notes = re.findall(r'<tr class="pb-note"><td[^>]*>(.*?)</td>', html, re.DOTALL)
+    missed = [peak for row in plans["rows"] for peak in row["peaks"] if peak["explained"]]
+    assert len({note[:60] for note in notes}) == len(notes) == len(missed)
 
 
 def test_a_plan_opens_with_words_and_names_its_own_simulations_alone(built_site):
@@ -242,7 +249,12 @@ def test_what_fits_and_the_payload_come_first_in_the_table_of_a_plan(built_site)
     head = re.search(r'<table class="pb-table pb-states">(.*?)</thead>', html, re.DOTALL)[1]
     names = re.findall(r"<th[^>]*>([^<]+)</th>", head)
     at = names.index("Strategy")
-    assert names[at : at + 4] == ["Strategy", "Fits in", "Would reserve", "Payload in a step"]
+    assert names[at : at + 4] == [
+        "Strategy",
+        "Fits in (smallest)",
+        "Would reserve",
+        "Payload in a step",
+    ]
     assert "&lt;br" not in html
 
 

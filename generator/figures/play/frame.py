@@ -186,6 +186,7 @@ def _lines(figure: Figure, folio: Folio) -> list[Line]:
     return [
         Line(
             Markup("{} {}").format(folio.line(one.name), str(memory)),
+            folio.line(one.name),
             numeric(memory),
             one.memory == figure.play.budget,
         )

@@ -41,6 +41,7 @@ class Line:
     """A place where readers may put the line at once, in bytes: the memory of a device."""
 
     name: Markup
+    device: Markup
     size: float
     is_first: bool
 

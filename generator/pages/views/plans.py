@@ -113,7 +113,7 @@ def _row(name: str, shown: TraceOnPage, grid: Grid, folio: Folio) -> ModelRow:
         parameters=folio.cell(f"{name}.{first}.settings.num_parameters"),
         devices=", ".join(map(str, sorted({one.state.devices for one in grid.rows}))),
         first_devices=grid.rows[0].state.devices,
-        state=_in_words(grid.rows[0], folio),
+        state=_in_words(f"{name}.{first}", grid.rows[0], folio),
         num_fitting=sum(max(map(reserved, run.ranks)) <= memory for run in usual),
         num_strategies=len(usual),
     )
@@ -123,12 +123,20 @@ def _state(run: Run) -> tuple[object, ...]:
     return tuple(run.settings[name] for name in SETTINGS)
 
 
-def _in_words(row: GridRow, folio: Folio) -> Markup:
-    """A state as one line."""
+def _in_words(path: str, row: GridRow, folio: Folio) -> Markup:
+    """The state of a run as one line."""
     words, state = _plan(folio).words, row.state
+    checkpointing = words.checkpointing.get(state.checkpointing, state.checkpointing)
     parts = [
         folio.line(words.precision.get(state.precision, state.precision)),
         folio.line(words.optimizer.get(state.optimizer, state.optimizer)),
+        *(
+            Markup("{}: {}").format(folio.ui["plan"]["controls"][name].lower(), said)
+            for name, said in (
+                ("sequence", folio.cell(f"{path}.settings.sequence")),
+                ("checkpointing", folio.line(checkpointing)),
+            )
+        ),
     ]
     return Markup(", ").join(parts)
 

@@ -7,7 +7,7 @@ each number was published at, and the medians, allocated and reserved apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -55,7 +55,7 @@ class PublishedRow:
     simulated: Markup
     error: Markup
     misses: bool
-    note: str | None
+    note: Markup | None
     with_term: tuple[Markup, Markup] | None
     is_first: bool
     is_same_note: bool
@@ -95,13 +95,13 @@ def published(folio: Folio) -> PublishedPage:
 def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
     assert folio.book.plan is not None
     assert folio.book.plan.published is not None
-    variants = folio.book.plan.published.variants
+    variants, notes = folio.book.plan.published.variants, folio.book.plan.published.notes
     for row in plans.rows:
-        noted: str | None = None
+        noted: Markup | None = None
         for position, peak in enumerate(row.peaks):
             off = _off(row, peak.kind, _simulated(row.id, peak.kind), folio)
             misses = off is None or abs(numeric(off)) > plans.most_error
-            note = (row.reason or peak.explained) if misses else None
+            note = _note(row, peak.explained, notes, folio) if misses else None
             folio.run(f"{EXPERIMENT}.{run_of(row.id)}")
             yield PublishedRow(
                 run=run_of(row.id),
@@ -122,6 +122,16 @@ def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
                 is_same_note=note is not None and note == noted,
             )
             noted = note
+
+
+def _note(
+    row: PublishedPlan, explained: str | None, notes: Mapping[str, str], folio: Folio
+) -> Markup | None:
+    """Why a row has no simulation or misses: in the words of the page, or of the file."""
+    recorded = row.reason or explained
+    if recorded and row.id in notes:
+        return folio.line(notes[row.id])
+    return Markup('<span class="pb-label">{}</span>').format(recorded) if recorded else None
 
 
 def _cited(row: str, kind: str) -> str:

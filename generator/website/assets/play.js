@@ -117,8 +117,9 @@
     const row = this.rows.find((one) => !one.classList.contains("pb-other"));
     const head = all(this.root, "thead th").map((cell) => cell.textContent);
     const cells = Array.from(row.children).map((cell) => cell.textContent);
-    const named = this.groups.length;
-    const names = head.slice(0, named).map((name, n) => name + ": " + cells[n]);
+    const names = this.groups.map((group) =>
+      all(group, "legend, :checked + span").map((one) => one.textContent).join(": ")
+    );
     const fact = all(row, "th").length + (this.root.matches("figure") ? 1 : 0); // behind its run
     return names.concat(head[fact] + ": " + cells[fact]).join("; ");
   };
