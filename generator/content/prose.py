@@ -34,6 +34,7 @@ _IMAGE = re.compile(r"!\[")
 _FORMULA = re.compile(r" [−·×/] ")
 _JOINED = re.compile(r" (?=[/−] )|(?<= [/−]) |(?<=\d) (?=B\b)")
 _TERM = re.compile(r"[^+=≈≤≥,\s](?:[^+=≈≤≥,]*[^+=≈≤≥,\s])?")
+_OPTION = re.compile(r"(?<=[\s>])(--?[a-z][\w-]{,23})(?=[\s=<])")  # of a command, in HTML
 _LONG = re.compile(r"[\w.=]{25,}")  # more letters than a narrow cell of a table holds
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])")
 SHORT = 24  # letters of a formula, or of a part of a name, that a line holds with words beside it
@@ -400,7 +401,8 @@ def _joined(term: re.Match[str]) -> str:
 def _code(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
     """A code span; a short one breaks nowhere, a formula at no short term, fraction or unit.
 
-    A long name breaks where its parts meet, and a part at its underscores if it is long itself.
+    A long name breaks where its parts meet, and a part at its underscores if it is long itself; an
+    option such as `--prefix` breaks at no hyphen.
     """
     token = tokens[at]
     if _FORMULA.search(token.content):
@@ -408,6 +410,7 @@ def _code(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> st
     if " " in token.content and len(token.content) <= SHORT:
         token.attrSet("class", "pb-keep")
     shown = str(RendererHTML.code_inline(self, tokens, at, *how))
+    shown = _OPTION.sub(r'<span class="pb-keep">\1</span>', shown)
     return _LONG.sub(lambda name: parted(_JOINT.split(name[0]), SHORT), shown)
 
 

@@ -228,7 +228,7 @@ def test_a_trial_asks_then_tells_why_and_how_to_measure_it(rendered, lessons):
             f'data-item="{item}"',
             f'<details class="pb-details pb-reveal" data-after="{item}">',
             f'>python <span class="pb-keep">-m</span> runners try {trial["run"]}</code>',
-            f'<div data-after="{item}">',
+            "The output, and what to change</summary>",
             "pb-suggestions",
         ]
         places = [text.index(one) for one in order]

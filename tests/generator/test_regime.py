@@ -147,7 +147,7 @@ def test_paced_ranks_overlap_however_few_cores_there_are(crowded):
 
 def test_a_page_that_shows_such_a_time_says_above_its_text_what_the_word_means(crowded, book):
     found = rendering.render(crowded.load())
-    told = {name for name, page in found.items() if "shared the cores, so these" in page}
+    told = {name for name, page in found.items() if "shared the cores, so its" in page}
     assert "topics/averaging/trace.md" in told
     before = rendering.render(book)
     assert not any("shared the cores, so" in page for page in before.values())

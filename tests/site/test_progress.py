@@ -107,7 +107,7 @@ def test_answers_that_were_kept_under_a_former_digest_are_still_there(frozen_sit
     page.goto((frozen_site / RECALL).as_uri())
     said = page.locator("[data-recall-said]").inner_text()
     assert "Nothing is due." in said  # and yet none is new
-    assert page.get_by_role("button", name="Take new ones").count() == 0
+    assert page.get_by_role("button", name="Answer new questions").count() == 0
     page.goto((frozen_site / CHALLENGE).as_uri())
     item = Asking(page, ITEMS[0].id)
     item.press("Answer again")
@@ -212,7 +212,7 @@ def test_a_store_that_refuses_costs_no_page_and_is_said_once(frozen_site, open_p
         assert Asking(page, one.id).worked.is_visible()
     assert page.locator("main").inner_text().count(NOTE) == 1
     page.goto((frozen_site / RECALL).as_uri())
-    page.get_by_role("button", name="Take new ones").click()
+    page.get_by_role("button", name="Answer new questions").click()
     item = Asking(page, "how-many-bytes")
     assert item.give(0).startswith(RIGHT)
     assert page.get_by_role("button", name="Next question").is_visible()

@@ -158,7 +158,7 @@ def notices(folio: Folio, found: Sequence[Origin], body: str) -> list[Notice]:
 
 
 def _natures(folio: Folio, body: str) -> list[Notice]:
-    """What the words behind numbers mean, where the page says them of runs that it shows."""
+    """What the words behind numbers mean, where the page has such a number, or one that waits."""
     runs = [run for book, paths in _used(folio) for run in map(book.run, paths) if run]
     used = {(run.nature, is_replayed(run)) for run in runs if run.nature != "real"}
     found = sorted(used) + ([(CROWDED, False)] if folio.text.has_crowded else [])
@@ -166,7 +166,7 @@ def _natures(folio: Folio, body: str) -> list[Notice]:
     return [
         Notice("", f"{word.capitalize()}.", words["replayed" if replayed else word])
         for word, replayed in found
-        if re.search(rf">[^<]*\b{word}\b", body)
+        if re.search(rf'class="pb-nature">[^<]*\b{word}\b', body)
     ]
 
 

@@ -145,15 +145,12 @@
 
   const isDueNow = (id, { due }) => Math.max(due, store.later()[id] || 0) <= Date.now();
 
-  // All topics as one queue: how much is due in it, and a link to where it begins. The home page says
-  // so only where something is due.
+  // All topics as one queue: where something is due in it, how much, and a link to where it begins.
   function queue() {
     const links = all(document, "a[data-page$='/recall']").filter((one) => Number(one.dataset.due));
     const place = document.querySelector("[data-queue]");
     if (!place) return links;
-    place.hidden = place.dataset.queue === "due" && !links.length;
-    place.textContent = book.words.queue_empty;
-    if (!links.length) return links;
+    if ((place.hidden = !links.length)) return links;
     const n = links.reduce((sum, one) => sum + Number(one.dataset.due), 0);
     const start = made("a", "pb-button", book.words.queue_start);
     start.href = `${links[0].getAttribute("href")}#due`;
