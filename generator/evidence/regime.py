@@ -47,7 +47,8 @@ def is_crowded(run: Run) -> bool:
 
 def is_replayed(run: Run) -> bool:
     """Whether a simulated run is arithmetic over measured costs: no rank of it holds tensors."""
-    return run.nature == "simulated" and not any(rank.memory for rank in run.ranks)
+    held = [rank.memory for rank in run.ranks]
+    return run.nature == "simulated" and bool(held) and not any(held)
 
 
 def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> str:
