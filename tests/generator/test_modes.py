@@ -159,16 +159,12 @@ solution:
     assert places == sorted(places)
 
 
-def test_a_refuted_task_with_a_question_of_its_own_asks_before_the_pages_question(copy):
-    quiz = copy.content / "topics" / "sharding" / "quiz.yml"
-    item = quiz.read_text().partition("items:\n")[2]
-    copy.append("topics/sharding/quiz.yml", item.replace("who-fits", "does-a-copy-fit"))
-    title = "  title: A copy does not help\n"
-    copy.edit("topics/sharding/experiment.yml", title, f"{title}  commit: does-a-copy-fit\n")
+def test_a_question_that_tells_what_was_refuted_comes_after_it(copy):
+    commit = "commit: who-fits\n"
+    copy.edit("topics/sharding/experiment.yml", commit, f"{commit}asks_after_refuted: true\n")
     page = rendering.render(copy.load())["topics/sharding/experiment.md"]
     order = [
-        "## Your task", "## A copy does not help", 'data-item="does-a-copy-fit"',
-        '<div data-after="does-a-copy-fit">', "## Any strategy", 'data-item="who-fits"',
+        "## Your task", "## A copy does not help", "## Any strategy", 'data-item="who-fits"',
         "## Hints", '<div data-after="who-fits">',
     ]  # fmt: skip
     places = [page.index(one) for one in order]

@@ -43,14 +43,13 @@ class ExperimentFile(Naming):
     title: Line
     introduction: Prose
     commit: Id
+    asks_after_refuted: bool = False  # where the question tells what `refuted` shows
     problem: Prose
     current_metrics: list[RunPath]  # the failing runs, shown as a table
     issue: Prose
     task: Prose
     constraints: list[Line]
-    # The task as set, and the run that refutes it. With a commit: of its own, the question of the
-    # page comes after it, with the restated task.
-    refuted: Section | None = None
+    refuted: Section | None = None  # the task as set, and the run that refutes it
     restated: Section | None = None
     hints: Annotated[list[Prose], Field(min_length=1)]
     solution: ExplainedProgram | Listing  # explained where it is a program of its own
