@@ -77,8 +77,8 @@ def test_each_section_comes_from_one_machine(pages):
 def test_both_machines_are_behind_the_lessons_and_the_foot_names_them(lessons):
     feet = [text.split('class="pb-measured"')[1].split("</p>")[0] for text in lessons.values()
             if "pb-measured" in text]  # fmt: skip
-    assert sum(f"<code>{MACHINE}</code>" in foot for foot in feet) > len(feet) / 2
-    assert sum("where it has no run" in foot for foot in feet) > len(feet) / 3
+    assert sum(f'machines/{MACHINE}.html"' in foot for foot in feet) > len(feet) / 2
+    assert sum("needs a measurement which" in foot for foot in feet) > len(feet) / 3
 
 
 def test_every_item_has_its_key_on_the_page_of_this_machine(lessons, newcomers):
