@@ -81,12 +81,14 @@ class Technique(Written):
     """What helps, and what it costs.
 
     Attributes:
+        saved: what it saved in a run of ours, where a run shows it.
         claims: what backs the cost.
         planned: the simulation on the Plan pages that shows it, where there is one.
     """
 
     id: Id
     name: Line
+    saved: Line | None = None
     costs: Line
     claims: list[ClaimId] = []
     planned: RunPath | None = None

@@ -194,7 +194,7 @@ def test_the_number_of_a_trial_stands_in_the_printed_output_or_is_named(lessons)
     for path, text in lessons.items():
         for trial in text.split("\n## ")[1:] if path.endswith("/try.md") else []:
             printed = re.search(r'<div class="pb-printed">(.*?)</div>', trial, re.DOTALL)
-            told = re.search(r"to compare with yours: (.*?)</p>", trial)
+            told = re.search(r"number to look for, from the book(?:'|&#39;)s run: (.*?)</p>", trial)
             if printed and told:
                 number = re.sub(r"<[^>]+>", "", told[1]).replace("\u00a0", " ")
                 is_named = "The output does not contain it" in number
