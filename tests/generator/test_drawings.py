@@ -43,7 +43,7 @@ SPANS = (
     Activity("rank 1", "communication", "recv", 0.0, 4.0),
 )
 ROWS = [("rank 0", "waits 67%"), ("rank 1", "")]
-ACTIVITIES = {name: name for name in ("compute", "communication", "waiting", "narrow")}
+ACTIVITIES = {name: name for name in ("compute", "communication", "waiting")}
 CURVES = (
     Series("training", ((1.0, 1.2), (2.0, 0.8))),
     Series("validation", ((1.0, 1.3), (2.0, 0.9))),
@@ -283,7 +283,7 @@ def test_names_stand_in_the_boxes_that_have_room_for_them():
     words = Drawn(timeline(ROWS[:1], spans, "ms", ACTIVITIES, WIDE)).words()
     assert "forward" in words
     assert "backward" not in words
-    assert "compute (forward, narrow: backward)" in words
+    assert "compute (forward, backward)" in words
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
@@ -297,7 +297,7 @@ def test_names_with_one_initial_have_letters_of_their_own_and_each_stands_by_its
     words = Drawn(timeline(ROWS, spans, "ms", ACTIVITIES, layout)).words()
     assert words[:3] == ["A", "R", "forward"]
     legend = " ".join(words[words.index("ms") + 1 :])
-    named = "A: all_gather, R: all_reduce, narrow: send"
+    named = "A: all_gather, R: all_reduce, send"
     assert legend == f"compute (forward) communication ({named})"
     assert "waits 67%" in words
 
@@ -315,7 +315,7 @@ def test_layers_of_a_figure_are_all_called_by_their_names_or_all_by_their_number
     drawing = panels([Panel("split", (Lane("rank 0", "", pieces),), ())], WIDE, travel=False)
     words = [word for word in Drawn(drawing).words() if word[-1].isdigit()][1:]
     names = [piece.name for piece in pieces]
-    assert words in (names, [*(name[5:] for name in names), "0: layer0"])
+    assert words in (names, [name[5:] for name in names])
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])

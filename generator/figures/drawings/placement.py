@@ -121,8 +121,6 @@ def _lane(
         is_short = label != piece.name
         if text_width(label) <= width - (2 if is_short else MARGIN):
             drawing.word(x + width / 2, y + BAR / 2, label, anchor="middle")
-            if is_short:
-                unnamed += [f"{label}: {piece.name}"] * (not unnamed)
         elif not piece.name.lstrip(ascii_letters) and text_width(letter) + 2 <= width:
             drawing.word(x + width / 2, y + BAR / 2, letter, anchor="middle")
             unnamed.append(f"{letter}: {piece.name}")

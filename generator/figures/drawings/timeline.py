@@ -137,9 +137,7 @@ def _legend(
         names = dict.fromkeys(one.name for one in spans if one.activity == activity)
         if not names:
             continue
-        seen = [named[name] for name in names if name in named]
-        unseen = ", ".join(name for name in names if name not in named)
-        said = ", ".join([*seen, *([f"{words['narrow']}: {unseen}"] if unseen else [])])
+        said = ", ".join(named.get(name, name) for name in names)
         text = words[activity] + (f" ({said})" if activity != "waiting" else "")
         lines = wrapped(text, drawing.width - left)
         if x and (len(lines) > 1 or x + left + text_width(text) > drawing.width):
