@@ -319,6 +319,19 @@ def test_layers_of_a_figure_are_all_called_by_their_names_or_all_by_their_number
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_numbers_of_layers_do_not_touch_their_boxes(layout):
+    pieces = tuple(Piece(f"layer{n}", 1.0, False) for n in range(1, 15))
+    split = Panel("split", (Lane("rank 0", "214 MiB", pieces),), ())
+    drawn = Drawn(panels([split], layout, travel=False))
+    words = drawn.words()
+    assert any("214 MiB" in word for word in words)
+    numbers = [word for word in words if word.isdecimal()]
+    assert len(numbers) == len(pieces)
+    for number, box in zip(numbers, drawn.marks("rect", "layer"), strict=True):
+        assert text_width(number) + 4 <= at(box, "width")
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_the_outcome_and_the_budget_are_said_in_words(layout):
     words = " ".join(Drawn(bars(layout)).words())
     for said in ("refused in backward", "completes", "budget 401 MiB", "MiB per rank"):

@@ -12,6 +12,7 @@ BAR = 26
 COLUMN_GAP = 14.0
 GAP = 8
 MARGIN = 6  # of a whole name in its box
+NUMBER_MARGIN = 4  # of a name's number
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Drawing:
     """Every run as a group of rows, a row a rank, its layers as boxes as wide as their bytes."""
     drawing = Drawing(layout.width)
     left = 2 if layout.labels_above else 62
-    right = 76
+    right = 2 if layout.labels_above else 76  # what a rank holds stands over its boxes, or beside
     room = layout.width - left - right
     widest = max(sum(p.size for p in lane.pieces) for run in runs for lane in run.lanes)
     names = _labels(runs, room / widest)
@@ -96,7 +97,7 @@ def _labels(runs: Sequence[Panel], scale: float) -> dict[str, str]:
     short = {piece.name: piece.name.lstrip(ascii_letters) for piece in pieces}
     is_short = any(
         text_width(piece.name) > piece.size * scale - MARGIN
-        and text_width(short[piece.name]) <= piece.size * scale - 2
+        and text_width(short[piece.name]) <= piece.size * scale - NUMBER_MARGIN
         for piece in pieces
         if short[piece.name]
     )
@@ -109,7 +110,8 @@ def _lane(
 ) -> float:  # fmt: skip
     """A rank and its pieces; what the legend has to say of them is added to `unnamed`."""
     if layout.labels_above:
-        drawing.word(left, y + 7, lane.name, "soft")
+        named = f"{lane.name}: {lane.held}" if lane.held else lane.name
+        drawing.word(left, y + 7, named, "soft")
         y += 18
     else:
         drawing.word(left - 10, y + BAR / 2, lane.name, anchor="end")
@@ -119,7 +121,7 @@ def _lane(
         drawing.box(x, y, width, BAR, "layer shard" if piece.is_shard else "layer", radius=1)
         label, letter = names[piece.name], piece.name[:1].upper()
         is_short = label != piece.name
-        if text_width(label) <= width - (2 if is_short else MARGIN):
+        if text_width(label) <= width - (NUMBER_MARGIN if is_short else MARGIN):
             drawing.word(x + width / 2, y + BAR / 2, label, anchor="middle")
         elif not piece.name.lstrip(ascii_letters) and text_width(letter) + 2 <= width:
             drawing.word(x + width / 2, y + BAR / 2, letter, anchor="middle")
@@ -127,7 +129,7 @@ def _lane(
         else:
             unnamed.append(f"narrow box of {lane.name}: {piece.name}")
         x += width
-    if lane.held:
+    if lane.held and not layout.labels_above:
         drawing.word(x + 8, y + BAR / 2, lane.held, "soft")
     return y + BAR + GAP
 
