@@ -80,7 +80,8 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
     if claim.regime.fixed:
         yield f"fixed: {claim.regime.fixed}"
     if "memory." in claim.observed:
-        memory = claim.regime.memory or _joined(filter(None, map(_dominant, runs.values())))
+        found = dict.fromkeys(filter(None, map(_dominant, runs.values())))
+        memory = claim.regime.memory or ", or ".join(found)
         yield from filter(None, [memory and f"memory: {memory}"])
 
 
