@@ -35,7 +35,7 @@ _FORMULA = re.compile(r" [−·×/] ")
 _JOINED = re.compile(r" (?=[/−] )|(?<= [/−]) |(?<=\d) (?=B\b)")
 _TERM = re.compile(r"[^+=≈≤≥,\s](?:[^+=≈≤≥,]*[^+=≈≤≥,\s])?")
 _OPTION = re.compile(r"(?<=[\s>])(--?[a-z][\w-]{,23})(?=[\s=<])")  # of a command, in HTML
-_LONG = re.compile(r"[\w.=]{25,}")  # more letters than a narrow cell of a table holds
+_LONG = re.compile(r"[\w.=]{33,}")  # more letters than a line of a phone holds beside its label
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])")
 SHORT = 24  # letters of a formula, or of a part of a name, that a line holds with words beside it
 MAX_LEVEL = (
@@ -414,6 +414,12 @@ def _code(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> st
     return _LONG.sub(lambda name: parted(_JOINT.split(name[0]), SHORT), shown)
 
 
+def _text(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
+    """Words; a name such as ZeRO-1 breaks at no hyphen."""
+    shown = str(RendererHTML.text(self, tokens, at, *how))
+    return _HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', shown)
+
+
 def _markdown() -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True})
     markdown.disable(["image", "html_block", "html_inline", "heading", "lheading", "hr"])
@@ -424,6 +430,7 @@ def _markdown() -> MarkdownIt:
 
     markdown.validateLink = MethodType(validate, markdown)  # type: ignore[method-assign]
     markdown.add_render_rule("code_inline", _code)
+    markdown.add_render_rule("text", _text)
     return markdown
 
 

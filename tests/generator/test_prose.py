@@ -169,19 +169,30 @@ def test_values_pass_through_markdown_untouched():
 @pytest.mark.parametrize(
     ("name", "parted"),
     [
-        ("TORCH_DISTRIBUTED_DEBUG=DETAIL", "TORCH_DISTRIBUTED_DEBUG=<wbr>DETAIL"),
-        ("torch.distributed.device_mesh", "torch.<wbr>distributed.<wbr>device_mesh"),
-        ("ScheduleInterleavedZeroBubble", "Schedule<wbr>Interleaved<wbr>Zero<wbr>Bubble"),
         (
-            "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-            "TORCH_<wbr>NCCL_<wbr>ASYNC_<wbr>ERROR_<wbr>HANDLING",
+            "accumulation.reduced_each.timing.step",
+            "accumulation.<wbr>reduced_each.<wbr>timing.<wbr>step",
         ),
+        (
+            "ScheduleInterleavedZeroBubbleOfStages",
+            "Schedule<wbr>Interleaved<wbr>Zero<wbr>Bubble<wbr>Of<wbr>Stages",
+        ),
+        (
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING_TIMEOUT",
+            "TORCH_<wbr>NCCL_<wbr>ASYNC_<wbr>ERROR_<wbr>HANDLING_<wbr>TIMEOUT",
+        ),
+        ("ScheduleInterleavedZeroBubble", "ScheduleInterleavedZeroBubble"),
         ("DistributedDataParallel", "DistributedDataParallel"),
         ("x=1", "x=1"),
     ],
 )
 def test_a_long_name_in_code_breaks_where_its_parts_meet(name, parted):
     assert prose.render(f"`{name}`", str, inline=True) == f"<code>{parted}</code>"
+
+
+def test_a_name_of_the_field_breaks_at_no_hyphen():
+    shown = prose.render("With ZeRO-1, gradients", str, inline=True)
+    assert shown == 'With <span class="pb-keep">ZeRO-1</span>, gradients'
 
 
 @pytest.mark.parametrize(
