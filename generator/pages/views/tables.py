@@ -215,10 +215,11 @@ def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]
         if run is None:
             continue
         requested = run.error.requested_bytes if run.error else None
+        mark = Markup(' <small class="pb-nature">{}</small>').format(run.nature)
         rows.append(
             {
                 "run": path,
-                "strategy": folio.strategy(run),
+                "strategy": folio.strategy(run) + (mark if run.nature != "real" else ""),
                 "css": "pb-holds" if run.status == "completed" else "pb-does-not-hold",
                 "outcome": folio.ui["statuses"][run.status],
                 "phase": run.error.phase.replace("_", " ") if run.error else "–",
