@@ -74,6 +74,7 @@ class SymptomGroup(Written):
     """Symptoms of one kind."""
 
     title: Line
+    introduction: Prose | None = None
     symptoms: Annotated[list[Symptom], Field(min_length=1)]
 
 
