@@ -427,6 +427,16 @@ def test_a_machines_page_says_where_the_constants_come_from_and_scores_them_on_o
     assert "fitted on the runs of the others" in page_of(copy)
 
 
+def test_constants_set_by_hand_spoil_the_coverage_of_the_reference_machine_only(copy):
+    copy.add_machine("cpu-mine", "tiny_memory")
+    for machine in ("reference-frozen", "cpu-mine"):
+        forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (1, 0, 2)}}, machine=machine)
+    rendered = rendering.render(copy.load())
+    of_both = [rendered[f"machines/{one}.md"] for one in ("reference-frozen", "cpu-mine")]
+    assert ["set by hand" in one for one in of_both] == [True, True]
+    assert ["no independent test" in one for one in of_both] == [True, False]
+
+
 def test_a_machines_page_says_what_decides_the_order_of_forecast_and_run(copy):
     forecast_run(copy, {"tiny_memory.whole": {"peak_bytes": (1, 0, 2)}})
     told = page_of(copy).split("Where one commit holds both")[1].split("</p>")[0]

@@ -49,9 +49,9 @@ class ExperimentRow:
     is_stale: bool
 
     @property
-    def num_heavier(self) -> int:
-        """How many runs were left out because they are heavier."""
-        return sum(map(is_heavier, self.skipped))
+    def skipped_only_heavier(self) -> bool:
+        """Whether runs were skipped, all because they are heavier: the row gives no reason."""
+        return bool(self.skipped) and not self.reasons
 
     @property
     def reasons(self) -> list[str]:
