@@ -64,7 +64,10 @@ from dataclasses import replace
 from pathlib import Path
 
 if importlib.util.find_spec("torch") is None:  # `make pages` sets up without it
-    sys.stderr.write("python -m runners: torch is not installed here; run `make .venv/.run` once\n")
+    sys.stderr.write(
+        "python -m runners: this Python has no torch;"
+        " run `make .venv/.run` once, and call .venv/bin/python\n"
+    )
     sys.exit(2)
 
 if __name__ == "__main__" and sys.argv[1:2] == ["plan"]:

@@ -254,5 +254,6 @@ def test_where_torch_is_missing_the_command_says_how_to_install_it(clone):
     done = pasted(f".venv/bin/python -c {shlex.quote(program)}", clone)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "python -m runners: torch is not installed here; run `make .venv/.run` once"
+        "python -m runners: this Python has no torch;"
+        " run `make .venv/.run` once, and call .venv/bin/python"
     ]

@@ -223,7 +223,7 @@ def test_a_trial_asks_then_tells_why_and_how_to_measure_it(rendered, lessons):
         order = [
             f'data-item="{item}"',
             f'<details class="pb-details pb-reveal" data-after="{item}">',
-            f'>python <span class="pb-keep">-m</span> runners try {trial["run"]}</code>',
+            f'python <span class="pb-keep">-m</span> runners try {trial["run"]}</code>',
             "The output, and what to change</summary>",
             "pb-suggestions",
         ]
@@ -236,7 +236,7 @@ def test_each_suggestion_is_a_command_with_its_settings(rendered, lessons):
     for trial in lessons["try"]["trials"]:
         for suggestion in trial["suggestions"]:
             changed = " ".join(f"--set {key}={value}" for key, value in suggestion["set"].items())
-            said = f"python -m runners try {trial['run']} {changed}</code>"
+            said = f".venv/bin/python -m runners try {trial['run']} {changed}</code>"
             assert said in re.sub(r"<wbr>|</?span[^>]*>", "", rendered[TRY])
 
 

@@ -16,7 +16,7 @@ from generator.evidence.value import Value
 from runners.traces.records import Run, Trace
 from runners.traces.summary import summary_lines
 
-COMMAND = "python -m runners try"
+COMMAND = ".venv/bin/python -m runners try"
 MAX_TRIES = 8  # the newest ones
 
 
