@@ -14,7 +14,8 @@ from pathlib import Path
 BLOCK = re.compile(
     r'<script type="application/json" id="pb-sources"[^>]*>(.*?)</script>', re.DOTALL
 )
-KINDS = ("given", "measured", "computed", "simulated", "cited", "counted")
+KINDS = ("given", "measured", "computed", "simulated", "cited", "counted", "stated")
+WITHOUT_RUN = ("computed", "cited", "stated")
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Popover:
     Attributes:
         page: the page's path under the site.
         shown: the value as printed.
-        kind: given, measured, computed, simulated or cited.
-        formula: of a computed one; of a cited one, what is cited.
+        kind: one of `KINDS`.
+        formula: of a computed one; of a cited one, what is cited; None for what is stated.
         source: where it was read off; None for what is computed.
         on: the machine, when, and which torch; None for what is computed.
         exactly: the same with all digits; None for words and for what is computed.
@@ -69,8 +70,8 @@ def _path(row: list, data: dict) -> str:
 def _read(page: str, row: list, data: dict) -> Popover:
     shown, kind, formula, of, again, exact, _, nature = row + [0] * (8 - len(row))
     inputs = [data["values"][at] for at in of] if isinstance(of, list) else []
-    assert len(row) > 3 or KINDS[kind] in ("computed", "cited"), row
-    run = None if isinstance(of, list) or KINDS[kind] in ("computed", "cited") else data["runs"][of]
+    assert len(row) > 3 or KINDS[kind] in WITHOUT_RUN, row
+    run = None if isinstance(of, list) or KINDS[kind] in WITHOUT_RUN else data["runs"][of]
     names = [part for part in run[1:3] if part] if run else []
     decided = [one for one in inputs if KINDS[one[1]] in ("measured", "simulated", "counted")]
     paths = [_path(one, data) for one in ([row] if run else decided)]
@@ -80,7 +81,7 @@ def _read(page: str, row: list, data: dict) -> Popover:
         shown,
         KINDS[kind],
         None
-        if run
+        if run or not formula
         else re.sub(r"\{(\d+)\}", lambda one: _path(inputs[int(one[1])], data), formula),
         " · ".join([*names, formula]) if run else None,
         ", ".join(filter(None, [run[0], *run[3:5]])) if run else None,

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Collection, Iterator
 
-from tests.popovers import BLOCK, KINDS
+from tests.popovers import BLOCK, KINDS, WITHOUT_RUN
 
 # What the generator prints where a run, a value, a verdict, a key or an output is missing.
 HOLES = (
@@ -67,11 +67,11 @@ def machines_behind(section: str, page: str) -> set[str]:
 
 def _measured(number: int, data: dict) -> Iterator[str]:
     """The machine of a value, or those of the values it was computed from; a plan has none."""
-    _, kind, _, of, *_ = [*data["values"][number], 0]
+    _, kind, _, of, *_ = [*data["values"][number], 0, 0]
     if isinstance(of, list):
         for one in of:
             yield from _measured(one, data)
-    elif KINDS[kind] not in ("computed", "cited") and data["runs"][of][0]:
+    elif KINDS[kind] not in WITHOUT_RUN and data["runs"][of][0]:
         yield data["runs"][of][0]
 
 

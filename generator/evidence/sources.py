@@ -40,6 +40,7 @@ NATURES = {
 }
 Row = list[Any]
 MARKS = 7  # the column of a row that says what sets a number apart
+_CONSTANT = re.compile(r"'[^']*'|[\d.e+-]+")
 _GOES_ON = re.compile(r"[\w.]")  # what an end of a path has beside it where the path is longer
 
 
@@ -173,6 +174,8 @@ class Sources:
         origin, reference = value.origin, self._evidence.book.reference.name
         if origin and origin.reference:
             return [self._evidence.citation(origin.reference), None, None, None]
+        if _is_stated(value):
+            return [None, None, None, None]
         says, again, exact = self._evidence.once(
             "source", value, lambda: _on_every_page(value, reference)
         )
@@ -182,9 +185,17 @@ class Sources:
 
 
 def _kind(value: Value) -> int:
-    """The place of its kind in the words of the interface, where `counted` comes last."""
+    """The place of its kind in the words of the interface: last are `counted` and `stated`."""
+    if _is_stated(value):
+        return len(KINDS) + 1
     is_counted = value.origin is not None and found_by(value) == "counted"
     return len(KINDS) if is_counted else KINDS.index(value.kind)
+
+
+def _is_stated(value: Value) -> bool:
+    """Whether it is a constant that a claim states, computed from nothing."""
+    is_constant = value.kind == "computed" and not value.leaves
+    return is_constant and _CONSTANT.fullmatch(value.formula) is not None
 
 
 def _on_every_page(value: Value, reference: str) -> tuple[str, str | int | None, str | int | None]:

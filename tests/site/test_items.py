@@ -303,7 +303,7 @@ def test_whoever_gives_up_sees_everything_and_may_answer_again(page):
     for one in ITEMS:
         item = Asking(page, one.id)
         said = item.press("Show the answer")
-        assert said == f"Here is the answer: {_told(one)}"
+        assert said == f"Here is the answer: {_told(one)}."
         assert one.why_right in item.text(), one.id
         assert item.worked.is_visible()
         assert "pb-button" in page.evaluate("document.activeElement.className")

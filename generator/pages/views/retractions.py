@@ -13,6 +13,7 @@ from generator.content import listed_code
 from generator.content.book import Book
 from generator.content.claim import Reference, Retraction
 from generator.evidence.folio import Folio
+from generator.evidence.reproduce_command import command
 from generator.pages import sifting
 from generator.pages.views.claims import Standing, VerdictRow, standing, verdict_row
 from generator.pages.views.highlighting import highlighted
@@ -63,7 +64,7 @@ class ProgramOnPage:
 
 @dataclass(frozen=True)
 class RetractionOnPage:
-    """A sentence with all that is known of it."""
+    """A sentence with all that is known of it; `again` measures the runs of its claim again."""
 
     id: str
     said: Markup
@@ -73,6 +74,7 @@ class RetractionOnPage:
     correction: Markup
     stakes: Markup | None
     claim: VerdictRow
+    again: str
     marks: str
     standings: tuple[OnMachines, ...]
     program: ProgramOnPage | None
@@ -92,6 +94,7 @@ def retraction(
     standings = _standings(one, folio)
     judged = [(place, on.standing.word) for on in standings for place in on.places]
     kind = folio.book.claims[one.claim].kind
+    row, machine = verdict_row(one.claim, folio), measured_by(folio.outcome(one.claim), folio)
     return RetractionOnPage(
         id=one.id,
         said=folio.line(one.said),
@@ -100,7 +103,8 @@ def retraction(
         regime=folio.line(one.regime),
         correction=folio.prose(one.correction),
         stakes=folio.line(one.stakes) if one.stakes else None,
-        claim=verdict_row(one.claim, folio),
+        claim=row,
+        again=command(row.runs, machine, folio.book.reference.name),
         marks=sifting.marks(
             topics.get(one.claim, ()), kind, judged, differs=any(s.differs for s in standings)
         ),

@@ -6,7 +6,7 @@
   const book = window.proofbook;
   const PREFIX = "proofbook:item:";
   const DAY = 864e5;
-  const all = (within, selector) => Array.from(within.querySelectorAll(selector));
+  const all = (within, selector) => [...within.querySelectorAll(selector)];
   const unkept = new Map(); // what storage refused, for the life of this page
 
   const isWhole = (thing, high) => Number.isInteger(thing) && thing >= 0 && thing <= high;
@@ -72,7 +72,7 @@
         .filter((key) => key.startsWith(PREFIX))
         .map((key) => key.slice(PREFIX.length))
         .filter((id) => store.isId(id) && store.get(id));
-      return Array.from(new Set(kept.concat(Array.from(unkept.keys()))));
+      return [...new Set([...kept, ...unkept.keys()])];
     },
     remove: (id) => {
       unkept.delete(id);

@@ -18,7 +18,7 @@
     return element;
   }
 
-  const isRun = (of) => typeof of === "number";
+  const isRun = Number.isInteger;
   const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
 
   const pathOf = (at) => path(data.values[at][3], data.values[at][2], ".");
@@ -45,7 +45,7 @@
       add(words.from, made("code", path(of, formula, " · ")));
       add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
       add(words.run, name && made("a", name, placeOf(of)));
-    } else if (kind === 4 || (kind === 1 && !of)) { // cited, or measured in no trace of the book
+    } else if (kind > 3 || (kind === 1 && !of)) { // cited, stated, or measured in no trace of the book
       add(words.source, formula);
     } else {
       const machines = new Set();
@@ -125,7 +125,7 @@
   // A link into a fold opens it.
   function arrive() {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const fold = target && target.closest("details");
+    const fold = target?.closest("details");
     if (fold) fold.open = true;
   }
   window.addEventListener("hashchange", arrive);

@@ -190,7 +190,7 @@
         this.status.append(told);
       });
       const isTold = this.isDone && !isRight && (this.isGraded || answer === null);
-      if (isTold) this.status.append(answer === null ? "" : `${words.the_answer} `, this.rightAnswer(), " ");
+      if (isTold) this.status.append(answer === null ? "" : `${words.the_answer} `, `${this.rightAnswer()}. `);
       this.status.append(more);
     }
 
