@@ -40,7 +40,7 @@ quick: .venv/.test  ## the tests without ranks, browser and builds (ARGS='-k wor
 	@$(PY) -m pytest -n $(WORKERS) -m "not ranks and not browser and not builds" $(ARGS)
 
 browser: .venv/.test  ## find Chromium or Chrome for the tests, or install it
-	@$(PY) tests/browser.py
+	@$(PY) tests/browser.py $(if $(SHELL_TOO),--shell)
 
 serve: .venv/.pages  ## write beside a browser that follows (PORT=8000)
 	@$(PY) -c "$$PORT_IS_FREE" $(PORT)

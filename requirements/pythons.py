@@ -23,10 +23,11 @@ ROOT = HERE.parent
 OLDEST = (3, 11)
 ASK = "import sys; print(*sys.version_info[:3], sys.implementation.name, sys.prefix, sep='|')"
 EXPERIMENT = "checkpointing"  # its peaks are small, so what is not a tensor shows most
+METER = ("tests/runners/test_kernel.py", "tests/runners/test_meters.py")
 SMOKE = {
     "content": ["-m", "generator", "check"],
     EXPERIMENT: ["-m", "runners", "run", EXPERIMENT],
-    "meter": ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/runners/test_kernel.py"],
+    "meter": ["-m", "pytest", "-q", "-p", "no:cacheprovider", *METER],
 }
 Version = tuple[int, int, int]
 

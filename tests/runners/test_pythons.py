@@ -1,12 +1,9 @@
-"""The tests of the memory meter on each other Python that `make pythons` has set up here."""
+"""Which Pythons `make pythons` finds, and what it says of each."""
 
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
-
-import pytest
 
 from tests.conftest import ROOT
 
@@ -15,36 +12,6 @@ assert _spec is not None
 assert _spec.loader is not None
 pythons = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(pythons)
-
-METER = ["tests/runners/test_kernel.py", "tests/runners/test_meters.py"]
-
-
-def _others() -> list[object]:
-    """Each other Python of this machine; a skip with the reason where it has a single one."""
-    found = [
-        pytest.param(version, id=f"{version[0]}.{version[1]}")
-        for version in pythons.pythons()
-        if version[:2] != sys.version_info[:2]
-    ]
-    only = pytest.mark.skip(reason="this machine has a single Python of 3.11 or later")
-    return found or [pytest.param(None, id="none", marks=only)]
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize("version", _others())
-def test_the_memory_meter_is_confirmed_on_another_python(version):
-    folder = pythons.environment(version)
-    if not (folder / ".test").exists():  # asked now: at the gate it is made while other tests run
-        pytest.skip(f"no environment with Python {folder.name}; `make pythons` makes it")
-    python = folder / "bin" / "python"
-    done = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *METER],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "failed" not in done.stdout
 
 
 def test_the_newest_patch_of_each_python_is_found_and_old_ones_are_not(monkeypatch, tmp_path):
