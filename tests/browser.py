@@ -3,8 +3,8 @@
 `make test` runs this file first, so that a missing browser is said before minutes of tests:
 `python tests/browser.py` prints which browser it is, and exits 2 with one line where none is to be
 had. The tests take the path from `find_browser`. Chromium's headless shell is the same browser
-without windows, and the tests take a third less time with it: it is taken where it is, and with
-`--shell`, as the gate calls this, installed beside another browser where that is possible.
+without windows, which takes less of the processor: it is taken where it is, and with `--shell`, as
+the gate calls this, installed beside another browser where that is possible.
 """
 
 from __future__ import annotations
@@ -86,8 +86,11 @@ def _run(command: list[str]) -> None:
         raise RuntimeError(f"`{' '.join(command)}` ended with {done.returncode}")
 
 
-def install_browser() -> Path:
+def install_browser(packages: Sequence[str] = ()) -> Path:
     """Install Chromium by the machine's package manager.
+
+    Args:
+        packages: the first of these that there is; by default those of `PACKAGES`.
 
     Raises:
         RuntimeError: with the reason, in one line.
@@ -96,7 +99,7 @@ def install_browser() -> Path:
     ready, install = INSTALLERS[manager]
     if ready:
         _run(prefix + ready)
-    *preferred, last = PACKAGES.get(manager, ("chromium",))
+    *preferred, last = packages or PACKAGES.get(manager, ("chromium",))
     for package in preferred:
         with suppress(RuntimeError):
             return _installed([*prefix, *install, package])
@@ -121,7 +124,7 @@ def _found() -> Path:
     found = find_browser()
     if found and "--shell" in sys.argv and found.name != SHELL:
         with suppress(RuntimeError):
-            return install_browser()
+            return install_browser([SHELL])
     return found or install_browser()
 
 
