@@ -82,7 +82,8 @@ def test_a_count_of_a_link_sends_less_than_a_barrier_would(run: Measure, name: s
 def test_a_shaped_link_lets_no_more_through_than_its_rate(run: Measure) -> None:
     slow = run("linked", "slow")
     (seconds,) = slow.timing.measures["all_reduce"].samples
-    assert seconds >= (NUM_BYTES - 2 * links.MIN_BURST_BYTES) * 8 / 100_000_000
+    # A late rank finds the other's half here already; the sum of its own half is yet to come.
+    assert seconds >= (NUM_BYTES / 2 - 2 * links.MIN_BURST_BYTES) * 8 / 100_000_000
 
 
 @can_link

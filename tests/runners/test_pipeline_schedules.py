@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from runners.experiments.pipeline_schedules import stages
 from runners.plans.experiment import find
 from runners.traces.records import Run
 from tests.runners.simulated import simulated_peak
@@ -85,16 +87,38 @@ def test_the_scalar_loss_does_not_keep_a_tensor_as_large_as_its_input() -> None:
     assert mean_loss(rows, rows).untyped_storage().nbytes() == 4
 
 
-def test_a_paced_rank_is_idle_for_a_part_of_the_step_and_busy_for_the_rest(run: Measure) -> None:
+def test_what_a_rank_does_in_no_forward_and_no_backward_is_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock of the test's own: of eight seconds two in a forward, three in a backward."""
+    now = 100.0
+
+    def pass_seconds(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    clock = SimpleNamespace(perf_counter=lambda: now, sleep=pass_seconds)
+    monkeypatch.setattr(stages, "time", clock)
+    diary = stages.Diary()
+    diary.begin_step(stages.Pace(forward_seconds=2.0))
+    with diary.action(2.0):
+        pass_seconds(0.5)  # what it computes; the rest of its pace is slept
+    pass_seconds(0.25)  # too short for a wait: the machine sends
+    with diary.action(1.0):
+        pass_seconds(3.0)  # longer than its pace
+    pass_seconds(2.75)
+    assert diary.attempt(8.0) == stages.Attempt(3 / 8, 0.25 / 8, 0.25 / 2)
+
+
+def test_a_paced_step_lasts_as_long_as_one_microbatch_needs_on_all_ranks(run: Measure) -> None:
     """No share is compared with its formula here: that wants a quiet machine, and is a claim."""
     paced = run(NAME, "paced_one_batch")
     assert paced.nature == "paced"
     assert paced.timing.step is not None
     seconds = float(str(paced.settings["forward_seconds"])) * 3
-    step = paced.timing.step.median_seconds
-    assert step >= 4 * seconds
+    assert min(paced.timing.step.samples) >= 4 * seconds
     for share in measured(paced, "idle_share"):
-        assert 0.5 < share <= 1 - 0.99 * seconds / step
+        assert 0 < share < 1
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,19 @@ def test_shards_follow_each_other_and_lose_no_row() -> None:
 
 
 @pytest.mark.ranks
-def test_no_step_ends_before_its_slowest_rank(run: Measure) -> None:
+def test_no_rank_ends_its_exchange_before_the_slowest_has_done_its_work(run: Measure) -> None:
+    """How long a rank waits is no test: on a busy machine it may come late to its own step."""
     slow = run("stragglers", "one_slow")
     assert slow.nature == "paced"
-    assert slow.timing.step is not None
-    assert min(slow.timing.step.samples) >= 0.08
-    assert slow.ranks[0].measures["num_long_steps"] == 8
-    assert slow.ranks[0].measures["num_own_slow_steps"] == 0
+    spans = slow.timing.timeline
+    (work,) = (s for s in spans if (s.rank, s.name) == (3, "forward"))
+    assert work.end_seconds - work.start_seconds >= 0.08
+    apart = 2 * max(clock.error_seconds for clock in slow.timing.clocks)
+    ends = [max(s.end_seconds for s in spans if (s.rank, s.name) == (r, "all_reduce"))
+            for r in range(4)]  # fmt: skip
+    assert min(ends) >= work.end_seconds - apart
+    assert [r.measures["num_own_slow_steps"] for r in slow.ranks] == [0, 0, 0, 8]
+    assert slow.ranks[3].measures["num_long_steps"] == 8
 
 
 @pytest.mark.ranks
