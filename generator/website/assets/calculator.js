@@ -111,6 +111,7 @@
         told();
       });
       field.addEventListener("input", follow);
+      window.addEventListener("pageshow", follow); // a browser that comes back brings its numbers
       follow();
     });
     form.addEventListener("submit", (event) => event.preventDefault());

@@ -7,6 +7,7 @@
   const form = document.querySelector("[data-claims]");
   const status = form.nextElementSibling;
   const frame = status.nextElementSibling;
+  const lists = Array.from(form.querySelectorAll("select"));
   const [experiments, marks, verdicts, claims] = [0, 1, 2, 3]; // places in what is loaded
   let data = null;
   let then = []; // what waits for it
@@ -69,9 +70,11 @@
     book.stop(table);
   }
 
+  const choices = () => lists.map((one) => one.value).filter(Boolean);
+
   // A verdict belongs to a machine: where both are chosen, it has to be that machine's.
   function show() {
-    const chosen = Array.from(form.querySelectorAll("select"), (one) => one.value).filter(Boolean);
+    const chosen = choices();
     const machine = chosen.find((one) => /^m\d/.test(one));
     const verdict = chosen.find((one) => /^v-/.test(one) && one !== "v-differs");
     if (machine && verdict) chosen.push(`${machine}-${verdict}`);
@@ -85,6 +88,8 @@
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("change", () => loaded(show));
   form.addEventListener("reset", () => setTimeout(() => loaded(show)));
+  // A browser that comes back to the page chooses again what was chosen.
+  window.addEventListener("pageshow", () => choices().length && loaded(show));
 
   // `#claim-…`, under its present id or a former one.
   function arrive() {

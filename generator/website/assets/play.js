@@ -45,11 +45,11 @@
     if (this.budget)
       this.budget.addEventListener("input", () => {
         this.memory = null;
-        this.limit(true);
+        this.limit();
       });
     this.stack();
     this.list();
-    this.limit(false);
+    this.limit();
   }
 
   // A phone stacks the cells of a row, each with its head.
@@ -95,7 +95,7 @@
     all(shown, "svg").forEach(book.chart);
     this.mark();
     this.list();
-    this.limit(false);
+    this.limit();
     this.status.textContent = (isOther ? words.no_such_state + " " : "") + this.said();
     this.status.classList.toggle("pb-hidden", !isOther);
   };
@@ -138,11 +138,11 @@
   Figure.prototype.move = function (bytes) {
     this.memory = bytes / SIZES[this.budget.dataset.unit];
     this.budget.value = this.memory;
-    this.limit(true);
+    this.limit();
   };
 
   // Move the line to the budget, and say beside each bar whether it fits.
-  Figure.prototype.limit = function (isSaid) {
+  Figure.prototype.limit = function () {
     if (!this.budget) return;
     const budget = this.memory || Number(this.budget.value);
     let fitting = 0;
@@ -166,6 +166,19 @@
     const said = words.num_fit.replace(/\{(\w+)\}/g, (slot, name) => counts[name]);
     this.budget.setAttribute("aria-valuetext", said);
     this.form.querySelector("output").textContent = said;
+  };
+
+  // A browser that comes back to the page has chosen before this script could hear it.
+  Figure.prototype.resume = function () {
+    const device = this.lines && this.lines.querySelector("input:checked");
+    const budget = this.budget && this.budget.value;
+    if (device) this.move(Number(device.value));
+    if (device && this.budget.value !== budget) {
+      this.budget.value = budget; // it was moved on from there
+      this.memory = null;
+    }
+    this.limit();
+    if (this.groups.some((group) => !group.querySelector("input:checked").defaultChecked)) this.chosen();
   };
 
   // A link to a run whose state is not shown: all states are listed then.
@@ -200,6 +213,7 @@
     const figure = new Figure(root);
     figures[name] = (figures[name] || []).concat(figure);
     window.addEventListener("hashchange", () => figure.arrive());
+    window.addEventListener("pageshow", () => figure.resume());
     figure.arrive();
     near.observe(root);
   });
