@@ -8,12 +8,11 @@
   const status = form.nextElementSibling;
   const frame = status.nextElementSibling;
   const lists = Array.from(form.querySelectorAll("select"));
-  const [experiments, marks, verdicts, claims] = [0, 1, 2, 3]; // places in what is loaded
-  let data = null;
+  let experiments, marks, verdicts, claims; // what is loaded
   let then = []; // what waits for it
 
   function loaded(act) {
-    if (data) return act();
+    if (claims) return act();
     then.push(act);
     if (then.length > 1) return;
     const script = document.createElement("script");
@@ -23,7 +22,7 @@
 
   // What the file of the claims calls.
   book.claims = (all) => {
-    data = all;
+    [experiments, marks, verdicts, claims] = all;
     then.forEach((act) => act());
     then = [];
   };
@@ -35,14 +34,14 @@
     return element;
   }
 
-  const placeOf = ([experiment, , , id]) => `${data[experiments][experiment][1]}#claim-${id}`;
+  const placeOf = ([experiment, , , id]) => `${experiments[experiment][1]}#claim-${id}`;
 
   // One row; of the verdicts, those of the machine that is chosen, if any is.
   function row(claim, machine) {
     const link = made("a", "", claim[4]);
     link.href = placeOf(claim);
     const judged = made("td", "pb-label");
-    const all = data[verdicts][claim[2]];
+    const all = verdicts[claim[2]];
     all.forEach(([places, machines, words, css]) => {
       if (machine && !places.split(" ").includes(machine)) return;
       judged.append(made("span", `pb-on pb-verdict ${css}`, all.length > 1 ? `${machines}: ${words}` : words));
@@ -58,7 +57,7 @@
     found.forEach((claim) => {
       if (claim[0] !== last) {
         last = claim[0];
-        const head = made("th", "", data[experiments][last][0]);
+        const head = made("th", "", experiments[last][0]);
         head.colSpan = 2;
         head.scope = "rowgroup";
         table.append(made("tbody", "", made("tr", "pb-asks", head)));
@@ -78,25 +77,24 @@
     const machine = chosen.find((one) => /^m\d/.test(one));
     const verdict = chosen.find((one) => /^v-/.test(one) && one !== "v-differs");
     if (machine && verdict) chosen.push(`${machine}-${verdict}`);
-    const isOf = data[marks].map((one) => chosen.every((choice) => one.split(" ").includes(choice)));
-    const found = data[claims].filter((claim) => isOf[claim[1]]);
+    const isOf = marks.map((one) => chosen.every((choice) => one.split(" ").includes(choice)));
+    const found = claims.filter(([, of]) => isOf[of]);
     list(found, machine);
-    const counts = { n: found.length, m: data[claims].length };
-    status.textContent = status.dataset.found.replace(/\{(\w)\}/g, (slot, key) => counts[key]);
+    status.textContent = status.dataset.found.replace("{n}", found.length).replace("{m}", claims.length);
   }
 
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("change", () => loaded(show));
-  form.addEventListener("reset", () => setTimeout(() => loaded(show)));
+  const follow = () => loaded(show);
+  form.addEventListener("change", follow);
+  form.addEventListener("reset", () => setTimeout(follow));
   // A browser that comes back to the page chooses again what was chosen.
-  window.addEventListener("pageshow", () => choices().length && loaded(show));
+  window.addEventListener("pageshow", () => choices().length && follow());
 
   // `#claim-…`, under its present id or a former one.
   function arrive() {
     const [, id] = /^#claim-(.+)/.exec(decodeURIComponent(location.hash)) || [];
     if (!id || document.getElementById(`claim-${id}`)) return;
     loaded(() => {
-      const claim = data[claims].find((one) => one.indexOf(id, 3) === 3 || one.indexOf(id, 5) > 4);
+      const claim = claims.find((one) => one.indexOf(id, 3) === 3 || one.indexOf(id, 5) > 4);
       if (claim) location.replace(placeOf(claim));
     });
   }
