@@ -14,7 +14,7 @@ from tests.site.asking import BY_ID, CHALLENGE, RECALL, RIGHT, Asking, kept
 
 pytestmark = pytest.mark.browser
 
-EVENING = "2026-03-02T20:00:00"
+EVENING = "2026-03-02T20:00:00+01:00"  # in Vienna, wherever the test runs
 DAY = 24 * 60 * 60 * 1000
 # The frozen recall.yml leaves out `how-slow`.
 ASKED = [name for name in BY_ID if name != "how-slow"]
@@ -132,7 +132,7 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
     )
 
     # The next morning, ten hours later, is another day.
-    _to_day(page, frozen_site, "2026-03-03T06:00:00")
+    _to_day(page, frozen_site, "2026-03-03T06:00:00+01:00")
     due = [name for name, num in days.items() if num == 1]
     assert _said(page) == f"{len(due)} due now. The next comes tomorrow."
     assert not _has(page, "Answer new questions")
@@ -246,7 +246,7 @@ def test_an_answer_can_be_taken_back(page):
 def test_a_question_can_wait_until_tomorrow_or_for_good(page, frozen_site):
     _sit(page, "Answer new questions")
     _answer(page, {})
-    _to_day(page, frozen_site, "2026-03-20T08:00:00")
+    _to_day(page, frozen_site, "2026-03-20T08:00:00+01:00")
     link = page.locator(".pb-modes a", has_text="Recall")
     _press(page, f"Start with what is due ({len(ASKED)})")
     one = _shown(page)
@@ -261,7 +261,7 @@ def test_a_question_can_wait_until_tomorrow_or_for_good(page, frozen_site):
     assert _said(page).startswith("That was the last of this sitting. Nothing is due.")
     assert "due" not in link.inner_text()
 
-    _to_day(page, frozen_site, "2026-03-21T08:00:00")
+    _to_day(page, frozen_site, "2026-03-21T08:00:00+01:00")
     assert "1 due" in link.inner_text()
     _press(page, "Start with what is due (1)")
     assert _answer(page, {}) == [one]
@@ -287,7 +287,7 @@ def test_one_queue_leads_through_the_topics(page, frozen_site):
     while _shown(page):
         page.get_by_role("button", name="Show the answer").click()
         _press(page, "Next question" if _has(page, "Next question") else "Finish")
-    page.clock.set_fixed_time(datetime.fromisoformat("2026-03-20T08:00:00"))
+    page.clock.set_fixed_time(datetime.fromisoformat("2026-03-20T08:00:00+01:00"))
     page.goto(home.as_uri())
     said = page.locator("[data-queue]").inner_text()
     page.goto(topics.as_uri())
@@ -374,7 +374,7 @@ def test_the_coming_days_are_predicted_in_a_table(page, frozen_site):
     assert widths[0] == 0
     page.goto((frozen_site / CHALLENGE).as_uri())
     assert "due" not in page.locator(".pb-modes").inner_text()
-    page.clock.set_fixed_time(datetime.fromisoformat("2026-03-10T09:00:00"))
+    page.clock.set_fixed_time(datetime.fromisoformat("2026-03-10T09:00:00+01:00"))
     page.reload()
     link = page.locator(".pb-modes a", has_text="Recall")
     assert f"{len(ASKED)} due" in link.inner_text()
