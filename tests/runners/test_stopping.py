@@ -135,5 +135,5 @@ print(os.WTERMSIG(os.waitpid(child, 0)[1]))
 
 def test_a_process_forked_from_a_command_ends_at_once_without_a_word():
     words = [sys.executable, "-c", FORKED]
-    told = subprocess.run(words, capture_output=True, text=True, check=True, timeout=50)
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
     assert (told.stdout, told.stderr) == ("15\n", "")

@@ -148,7 +148,7 @@ def test_one_click_from_the_top_of_a_cost_page_shows_a_field_and_all_results(
     assert len(pages) > 3
     for path in pages:
         page = open_page(path, viewport=screen)
-        page.get_by_role("link", name="With your own numbers").click(timeout=5_000)
+        page.get_by_role("link", name="With your own numbers").click()
         assert page.evaluate("scrollY") > screen["height"], path
         assert _in_view(page, "[data-calculator] [type=number]")[0], path
         assert all(_in_view(page, "[data-calculator] output")), path

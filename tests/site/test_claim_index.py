@@ -8,10 +8,11 @@ import json
 import pytest
 from playwright.sync_api import expect
 
+from tests.conftest import BROWSER_SECONDS, slowness
+
 pytestmark = pytest.mark.browser
 
 SCRIPT = "assets/all-claims.js"
-PATIENCE = 30_000  # milliseconds, on a busy machine
 MOST_BYTES = 40_000  # gzipped: what the index loads of all claims of the real book
 
 
@@ -34,7 +35,7 @@ def chosen(page, name, value):
 def lists(page, wanted):
     """The list follows the choice when the claims are there and the rows are made."""
     rows = page.locator(".pb-claims .pb-on").locator("xpath=ancestor::tr")
-    expect(rows).to_have_count(wanted, timeout=PATIENCE)
+    expect(rows).to_have_count(wanted, timeout=1000 * BROWSER_SECONDS * slowness())
 
 
 def test_no_claim_is_loaded_before_a_reader_chooses(page):
