@@ -10,13 +10,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from torch._C._distributed_c10d import HashStore, Store
 
 from runners.cluster import peers
 from runners.cluster.peers import NodeLostError, Peers
-from tests.conftest import slowness
+from tests.conftest import slowness, wait_until
 
 PATIENCE_SECONDS = 60 * slowness()
 
@@ -151,15 +153,14 @@ def test_a_connection_that_closes_without_a_word_is_a_lost_node(played: Played) 
 
 
 def test_a_peer_without_heartbeats_is_spoken_of_and_then_lost(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, seconds in {"WORD": 0.2, "SILENT": 1.0, "BEAT": 0.05, "STALLED": 60.0}.items():
-        monkeypatch.setattr(peers, f"{name}_SECONDS", seconds)
-    played = Played()
+    monkeypatch.setattr(peers, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(peers, "WORD_SECONDS", 0.2)
+    wait_until(lambda: "node 1 (far) has been silent for" in capsys.readouterr().err)
+    assert played.heard == []
+    monkeypatch.setattr(peers, "SILENT_SECONDS", 1.0)
     assert played.heard.wait().startswith("node 1 (far) is lost: it has been silent for 1 s")
-    assert "node 1 (far) has been silent for 0 s" in capsys.readouterr().err
-    played.socket.close()
-    played.peers.close()
 
 
 def test_a_process_whose_torchrun_died_tells_the_others(
@@ -186,6 +187,12 @@ def test_a_stranger_is_not_taken_for_a_peer(played: Played) -> None:
 def test_a_wait_names_whom_it_waits_for_and_ends(
     played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    here, looks = threading.get_ident(), count()
+
+    def now() -> float:  # a tenth of a second a look, however late the look is
+        return next(looks) / 10 if threading.get_ident() == here else time.monotonic()
+
+    monkeypatch.setattr(peers, "time", SimpleNamespace(monotonic=now, sleep=time.sleep))
     monkeypatch.setattr(peers, "WORD_SECONDS", 0.05)
     with pytest.raises(NodeLostError, match=r"node 1 \(far\) did not answer within 1 s: the end"):
         played.peers.gather("the end", None, 1.0)
