@@ -251,7 +251,8 @@ def test_a_heap_whose_free_end_is_long_is_trimmed():
 def _faulted_bytes(sizes: list[int]) -> int:
     """What a process faults in a round of allocating, writing and freeing, at the median."""
     program = """
-import resource, statistics, sys, torch
+import ctypes, resource, statistics, sys, torch
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: a huge page is one fault, too
 torch.set_num_threads(1)
 sizes = [int(one) for one in sys.argv[1:]]
 def faults():
