@@ -37,9 +37,16 @@ class Ended:
     again: list[str] = field(default_factory=list)
 
 
+def folder_of(nodes: TwoNodes) -> Path:
+    """Where they keep what they measure: this machine has an id by then, as they will find it."""
+    machine.keep_id()
+    machine.describe.cache_clear()  # of the time before it had one
+    return nodes.traces / f"2-nodes-{machine.describe().name}"
+
+
 def ended(nodes: TwoNodes) -> Ended:
     codes = nodes.wait()
-    folder = nodes.traces / f"2-nodes-{machine.describe().name}"
+    folder = folder_of(nodes)
     said, left = [nodes.said(node) for node in (0, 1)], nodes.left()
     temporary = [sorted(p.name for p in nodes.temporary(node).iterdir()) for node in (0, 1)]
     # torch keeps one cache a user, which is meant to stay.
@@ -147,7 +154,7 @@ def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ended]:
 
 def _lost(nodes: TwoNodes, how: str) -> Ended:
     rendezvous, host, action, number = WAYS[how]
-    previous = nodes.traces / f"2-nodes-{machine.describe().name}" / "lasting.json"
+    previous = folder_of(nodes) / "lasting.json"
     previous.parent.mkdir()
     previous.write_bytes(b"what was measured before")
     nodes.start(rendezvous, host, "lasting")

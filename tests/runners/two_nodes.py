@@ -48,6 +48,10 @@ def cannot_be_nodes() -> str | None:
     return done.stderr.strip() or "nodes cannot be made here" if done.returncode else None
 
 
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 class TwoNodes:
     """Two nodes; `start` something on them, `wait` until it has ended."""
 
@@ -138,8 +142,9 @@ class TwoNodes:
             "node": "",
         }
         found = [p for p, c in self.processes(node).items() if commands[part] in c]
-        # The forkserver's process is the first of its command line, and the rank its child.
-        for pid in found[-1:] if part == "rank" else found:
+        if part == "rank":  # which has its forkserver's command line, and is its child
+            found = [pid for pid in found if _parent(pid) in found]
+        for pid in found:
             os.kill(pid, signal.SIGKILL)
 
     def stop(self, node: int) -> None:
@@ -153,8 +158,8 @@ class TwoNodes:
         )
 
     def left(self) -> dict[int, str]:
-        """Processes that outlive what was started by more than a moment."""
-        end = time.monotonic() + 10
+        """Processes that outlive what was started by more than a busy machine takes to end them."""
+        end = time.monotonic() + 60
         while time.monotonic() < end and any(self.processes(node) for node in (0, 1)):
             time.sleep(0.1)
         return self.processes(0) | self.processes(1)
