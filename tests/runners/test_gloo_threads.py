@@ -55,14 +55,14 @@ def test_it_returns_at_once_where_gloo_waits_or_is_not_there(tmp_path: Path) -> 
 def test_torch_names_gloos_threads_as_we_look_for_them(tmp_path: Path) -> None:
     import torch.distributed as dist
 
+    def num_named() -> int:
+        names = [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
+        return names.count(NAME)
+
+    before = num_named()  # what other tests of this process have left
     store = dist.FileStore(str(tmp_path / "store"), 1)
     group = dist.ProcessGroupGloo(store, 0, 1)
-
-    def both_are_there() -> bool:  # a thread names itself in its first turn
-        names = [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
-        return names.count(NAME) == 2
-
-    wait_until(both_are_there)
+    wait_until(lambda: num_named() == before + 2)  # a thread names itself in its first turn
     del group
 
 
