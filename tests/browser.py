@@ -23,11 +23,12 @@ ON_MACOS = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
+WAITS = ("-o", "DPkg::Lock::Timeout=300")  # seconds: a machine that just started updates itself
 # package manager → what readies it, and the command that brings a package; all but brew want root
 INSTALLERS = {
     "apt-get": (
         ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-y", "-qq", "--no-install-recommends"],
+        ["apt-get", *WAITS, "install", "-y", "-qq", "--no-install-recommends"],
     ),
     "dnf": ([], ["dnf", "install", "-y", "-q"]),
     "zypper": ([], ["zypper", "--non-interactive", "install"]),

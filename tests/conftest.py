@@ -92,6 +92,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(ROOT / "tests" / "site"):
             item.add_marker("builds")
+        if own := item.get_closest_marker("timeout"):  # a test's own time grows as that of others
+            item.add_marker(pytest.mark.timeout(own.args[0] * slowness()), append=False)
     items.sort(key=lambda item: _turn(item.path))
 
 
