@@ -24,6 +24,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     guide: GuideFile = document.model
     yield from _repeated(document)
     yield from _backing(evidence, document)
+    yield from _as_facts(evidence, document)
     yield from _ways(document)
     yield from _rings(document)
     lessons = {f"{topic.id}/{mode}" for topic in evidence.book.topics for mode in topic.lessons}
@@ -64,6 +65,17 @@ def _repeated(document: Document[GuideFile]) -> Iterator[ContentError]:
     for at, name, word in places:
         if counted[name] > 1:
             yield document.error((*at, "id"), f"duplicate {word} id {name!r}")
+
+
+def _as_facts(evidence: Evidence, document: Document[GuideFile]) -> Iterator[ContentError]:
+    """Answers that state an observation, which another machine may not make, as a fact."""
+    for at, edge in document.model.edges:
+        for name in edge.claims:
+            claim = evidence.book.claims.get(name)
+            if claim and claim.kind == "observation" and f"('{name}')" not in edge.because:
+                instead = f"end it with {{{{ holds('{name}') }}}}, or let showed('{name}') say it"
+                message = f"it states an observation as a fact; {instead}"
+                yield document.error((*at, "because"), message)
 
 
 def _backing(evidence: Evidence, document: Document[GuideFile]) -> Iterator[ContentError]:

@@ -6,8 +6,10 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from generator.content import prose
@@ -38,6 +40,9 @@ CITED_UNITS = {
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
 NOTHING = Label("")
+# What a sentence calls the machine of its runs, and what that is on the pages of another machine.
+_HERE = re.compile(r"\bhere\b|\b([Tt])his machine\b")
+ON_REFERENCE = "on the reference machine"
 
 
 class Evidence:
@@ -47,10 +52,12 @@ class Evidence:
         book: the book.
         lacks: what was asked for since somebody emptied this, and the machine shown has not: runs,
             values, undecided claims, open items.
+        stands_in: the book's machine is the reference's, on pages of another one.
     """
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, *, stands_in: bool = False) -> None:
         self.book = book
+        self.stands_in = stands_in
         self.lacks: set[str] = set()
         self._evaluations: dict[tuple[str, str | None, str | None], Evaluation] = {}
         self._outcomes: dict[str, tuple[Outcome, frozenset[str]]] = {}
@@ -65,7 +72,7 @@ class Evidence:
 
         What was evaluated and judged stays; nothing else of a book decides it.
         """
-        again = Evidence(book)
+        again = Evidence(book, stands_in=self.stands_in)
         again._evaluations, again._outcomes = self._evaluations, self._outcomes
         again._texts = self._texts
         if self._reference and book.on_reference:
@@ -76,7 +83,7 @@ class Evidence:
     def reference(self) -> Evidence | None:
         """The same over the reference machine's traces; None where these are they."""
         if self._reference is None and self.book.on_reference:
-            self._reference = Evidence(self.book.on_reference)
+            self._reference = Evidence(self.book.on_reference, stands_in=True)
         return self._reference
 
     def note(self, *runs: str) -> None:
@@ -304,8 +311,12 @@ class Evidence:
         return outcome
 
     def sentence(self, claim: str) -> str:
-        """What the claim says that this machine's runs showed, as a Line."""
-        return verdicts.sentence(self.book.claims[claim], self.outcome(claim))
+        """What the claim says that its runs showed, as a Line; "here" is the pages' machine."""
+        said = verdicts.sentence(self.book.claims[claim], self.outcome(claim))
+        if not self.stands_in:
+            return said
+        where = chain([ON_REFERENCE], repeat("there"))
+        return _HERE.sub(lambda at: f"{at[1]}he reference machine" if at[1] else next(where), said)
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed, for comparing what readers see.

@@ -166,3 +166,13 @@ def test_anchors_are_those_that_mkdocs_gives(page):
     plain = page.replace("`", "")  # our headings hold no Markdown
     firsts = [one for one in reader.found if not one.endswith("_1")]
     assert list(headings.anchors(plain.encode()).values()) == firsts
+
+
+def test_an_observation_that_is_stated_as_a_fact_is_refused(copy):
+    copy.edit(FILE, "claims: [halves-complete]", "claims: [halves-complete, averaging-is-slower]")
+    (error,) = [one for one in copy.errors() if "as a fact" in one]
+    assert error.startswith(f"content/{FILE}:12:")
+    assert "holds('averaging-is-slower')" in error
+    said = "Its parts completed"
+    copy.edit(FILE, f"{said}.", f"{said}{{{{ holds('averaging-is-slower') }}}}.")
+    assert not [one for one in copy.errors() if "as a fact" in one]
