@@ -314,7 +314,7 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "start": lambda: home.start(folio),
         "measured": measured,
         "experiment": sheet.experiment,
-        "choices": lambda words: sift.choices(words, topics, folio),
+        "choices": lambda words, things="": sift.choices(words, topics, folio, things),
         "proof_groups": lambda: proof.groups(sheet.claim_groups, folio),
         "claim_index": lambda: claim_index.index(sheet.claim_groups, topics, folio),
         "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),

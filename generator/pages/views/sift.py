@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from generator.evidence.folio import Folio
 from generator.figures.picture import plain
 from generator.pages.sifting import Choices, machine_mark, topic_mark, verdict_mark
 
+_MARKS = re.compile(r'data-is="([^"]+)"')
+
 
 def choices(
-    verdicts: Mapping[str, str], topics: Mapping[str, tuple[str, ...]], folio: Folio
+    verdicts: Mapping[str, str],
+    topics: Mapping[str, tuple[str, ...]],
+    folio: Folio,
+    things: str = "",
 ) -> list[Choices]:
     """The lists of choices of a page; one that would offer a single choice is left out.
 
@@ -18,8 +25,17 @@ def choices(
         verdicts: the verdicts, or standings, that things on this page may have, in words.
         topics: the topics of every claim.
         folio: the page.
+        things: what the page lists, with its marks: no choice is offered that leaves none of it.
+            Without, every choice is.
     """
-    return [one for one in _choices(verdicts, topics, folio) if len(one.words) > 1]
+    found = list(_choices(verdicts, topics, folio))
+    if things:
+        marks = {mark for of_thing in _MARKS.findall(things) for mark in of_thing.split()}
+        found = [
+            replace(one, words={mark: said for mark, said in one.words.items() if mark in marks})
+            for one in found
+        ]
+    return [one for one in found if len(one.words) > 1]
 
 
 def _choices(

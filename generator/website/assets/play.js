@@ -112,16 +112,16 @@
     );
   };
 
-  // The state in words: its options, and the first number of its first row.
+  // The state in words: its options, and the first number of each of its rows.
   Figure.prototype.said = function () {
-    const row = this.rows.find((one) => !one.classList.contains("pb-other"));
-    const head = all(this.root, "thead th").map((cell) => cell.textContent);
-    const cells = Array.from(row.children).map((cell) => cell.textContent);
     const names = this.groups.map((group) =>
       all(group, "legend, :checked + span").map((one) => one.textContent).join(": ")
     );
-    const fact = all(row, "th").length + (this.root.matches("figure") ? 1 : 0); // behind its run
-    return names.concat(head[fact] + ": " + cells[fact]).join("; ");
+    const facts = this.rows.filter((row) => !row.matches(".pb-other")).map((row) =>
+      all(row, "th:not(.pb-choice)").concat(row.querySelector(".pb-number")).map((one) => one.textContent).join(" ")
+    );
+    const head = this.root.querySelector("thead .pb-number").textContent;
+    return names.concat(`${head}: ${facts.join(", ")}`).join("; ");
   };
 
   // The rows of this state; its options stand above, so their columns come with all rows only.
