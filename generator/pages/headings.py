@@ -23,6 +23,7 @@ _HEADING = re.compile(r"^(#{2,6}) (.+)$", re.MULTILINE)
 _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
 _BORROWED = re.compile("|".join(BORROWED))
+_FIGURE = re.compile(r'<figure [^>]*id="([^"]+)">\s*<figcaption [^>]*>(.*?)</figcaption>')
 _ENTRY = re.compile(r'<(?:dt|section class="pb-retraction)\b[^>]* id="([^"]+)"[^>]*>([^<\n]*)')
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
@@ -64,7 +65,7 @@ def borrowed(body: str) -> tuple[str, dict[str, Markup]]:
     """A page without the marks of borrowed stretches, and the anchors and words of these.
 
     A stretch is called by its own headings, by the entry that it is, or by the heading above it;
-    one that opens a page has no name.
+    one that opens a page by its figure, if it has one.
     """
     first, *rest = _BORROWED.split(body)
     page, spans = first, []
@@ -80,9 +81,10 @@ def borrowed(body: str) -> tuple[str, dict[str, Markup]]:
             named |= {one.anchor: one.words for one in own if one.level == own[0].level}
         elif entry:
             named[entry[1]] = Markup(entry[2] or entry[1])
-        else:
-            before = [one for one in above if one.at < start]
-            named |= {one.anchor: one.words for one in before[-1:]}
+        elif before := [one for one in above if one.at < start]:
+            named[before[-1].anchor] = before[-1].words
+        elif figure := _FIGURE.search(page, start, end):
+            named[figure[1]] = Markup(figure[2])
     return page, named
 
 

@@ -188,12 +188,14 @@ def test_the_foot_says_why_a_page_comes_from_the_reference_machine_alone(desk):
 
 def test_an_entry_below_no_heading_is_named_by_itself_and_a_paragraph_by_the_heading_above():
     begins, ends = BORROWED
+    figure = '<figure class="pb-figure" id="figure-a">\n<figcaption class="b">A figure</figcaption>'
     body = (
-        f"{begins}<p>first</p>{ends}\n## One\n\n{begins}<p>of one</p>{ends}\n"
+        f"{begins}<p>first</p>{ends}{begins}{figure}</figure>{ends}\n"
+        f"## One\n\n{begins}<p>of one</p>{ends}\n"
         f'{begins}<dt id="term-a">A term</dt>{ends}\n'
         f"{begins}## Two\n\n### Inner\n{ends}\n## Three\n"
     )
     page, named = headings.borrowed(body)
     assert begins not in page
     assert ends not in page
-    assert named == {"one": "One", "term-a": "A term", "two": "Two"}
+    assert named == {"figure-a": "A figure", "one": "One", "term-a": "A term", "two": "Two"}
