@@ -96,7 +96,9 @@
     this.mark();
     this.list();
     this.limit();
-    this.status.textContent = (isOther ? words.no_such_state + " " : "") + this.said();
+    // All hear the state; those who see it read only that it is not what they chose.
+    const heard = Object.assign(document.createElement("span"), { className: "pb-hidden", textContent: this.said() });
+    this.status.replaceChildren(isOther ? words.no_such_state + " " : "", heard);
     this.status.classList.toggle("pb-hidden", !isOther);
   };
 
