@@ -32,7 +32,7 @@ from generator.content.quiz import (
 )
 from generator.content.yaml_source import Path
 from generator.evidence.value import AbsentError, Value, numeric
-from generator.evidence.verdicts import Outcome
+from generator.evidence.verdicts import UNDECIDED, Outcome
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -222,6 +222,8 @@ def _of_choice(item: Choice, evidence: Evidence) -> Key:
 
 def _of_several(item: Several, evidence: Evidence) -> Key:
     outcomes = _judged(item.options, evidence)
+    if any(outcome.verdict in UNDECIDED for outcome in outcomes.values()):
+        return OPEN  # an option that no run decides is neither right nor wrong
     right = _right(item.options, outcomes)
     if 0 < len(right) < len(item.options):
         return Key(right=tuple(right))

@@ -52,7 +52,8 @@ def sound(copy):
 
 def key(sound, name):
     book = sound.load()
-    return key_of(book.topics[1].items[name], Evidence(book))
+    (item,) = (topic.items[name] for topic in book.topics if name in topic.items)
+    return key_of(item, Evidence(book))
 
 
 def test_a_sound_item_of_each_kind_has_no_mistake(sound):
@@ -213,6 +214,13 @@ def test_a_machine_whose_runs_leave_a_question_open_has_no_key(copy):
     evidence = Evidence(copy.load(is_stale=lambda _: True))
     good, bad = right("whole-peak"), right("whole-peak", "does_not_hold")
     assert key_of(choice(good, bad), evidence) is OPEN
+
+
+def test_an_option_that_no_run_decides_leaves_a_question_of_several_open(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    assert key(copy, "which-hold").right == (0, 1)
+    copy.change_run("tiny_memory.whole_budget", "desk", status="skipped", reason="one core", ranks=[])
+    assert key(copy, "which-hold") is OPEN
 
 
 def test_a_pair_whose_claim_another_machine_does_not_bear_out_leaves_the_question_open(sound):
