@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from generator.content import names, prose
 from generator.content.documents import fields_of
-from generator.content.errors import ContentError
+from generator.content.errors import ContentError, nearest
 from generator.content.quiz import (
     Choice,
     Complete,
@@ -153,7 +153,7 @@ def _wrong(item: Item, written: Variant, variant: Item, evidence: Evidence) -> l
     """Everything for which a variant is no question of its own with one right answer."""
     reworded, runs = _reworded(item, written), written.runs
     found = [
-        *_unread(item, written), *_unknown(runs, evidence), *_foreign(reworded, runs, evidence),
+        *_unread(item, written), *_unknown(written, evidence), *_foreign(reworded, runs, evidence),
         *_counted(reworded, written, evidence),
     ]  # fmt: skip
     if not found:
@@ -259,9 +259,13 @@ def _unprintable(variant: Item, evidence: Evidence) -> Iterator[str]:
                 yield f"{found.text}: {problem}"
 
 
-def _unknown(runs: Mapping[str, str], evidence: Evidence) -> Iterator[str]:
-    for run in runs.values():
-        if evidence.book.run(run) is None and evidence.book.is_reference:
+def _unknown(written: Variant, evidence: Evidence) -> Iterator[str]:
+    book = evidence.book
+    for claim in written.claims.values():
+        if claim not in book.claims:
+            yield f"no claim {claim!r}{nearest(claim, book.claims)}"
+    for run in written.runs.values():
+        if book.run(run) is None and book.is_reference:
             yield f"no run {run!r}"
 
 

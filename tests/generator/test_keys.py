@@ -219,7 +219,8 @@ def test_a_machine_whose_runs_leave_a_question_open_has_no_key(copy):
 def test_an_option_that_no_run_decides_leaves_a_question_of_several_open(copy):
     copy.add_machine("desk", "tiny_memory", "tiny_training")
     assert key(copy, "which-hold").right == (0, 1)
-    copy.change_run("tiny_memory.whole_budget", "desk", status="skipped", reason="one core", ranks=[])
+    skipped = {"status": "skipped", "reason": "one core", "ranks": []}
+    copy.change_run("tiny_memory.whole_budget", "desk", **skipped)
     assert key(copy, "which-hold") is OPEN
 
 

@@ -60,6 +60,11 @@ def test_recall_alone_asks_variants_and_keeps_answers_under_the_item(book):
 
 REFUSED = {
     "another name": (MAPPED, "{tiny_memory.halves: tiny_memory.hole}", "no run 'tiny_memory.hole'"),
+    "another claim": (
+        "- runs: {tiny_memory.halves: tiny_memory.whole}",
+        "- claims: {halves-complete: halves-compleat}",
+        "no claim 'halves-compleat'; did you mean 'halves-complete'?",
+    ),
     "a run that nothing reads": (
         MAPPED, "{tiny_memory.whole: tiny_memory.halves}", "reads nothing of 'tiny_memory.whole'",
     ),
