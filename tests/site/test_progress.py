@@ -155,6 +155,59 @@ def test_wrong_answers_earn_no_tick(frozen_site, open_page):
     assert "all answered" not in str(link.text_content())
 
 
+def test_while_a_retry_is_unfinished_the_answer_before_it_counts(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    for one in ITEMS:
+        Asking(page, one.id).give(one.right)
+    link = page.locator(".pb-modes a[aria-current]")
+    before = link.inner_text()
+    due = kept(page)["how-many-bytes"]["due"]
+    item = Asking(page, "how-many-bytes")
+    item.press("Answer again")
+    assert "one more try" in item.give(1)
+    assert link.inner_text() == before
+    page.reload()
+    assert link.inner_text() == before
+    assert kept(page)["how-many-bytes"]["due"] == due
+    assert "one more try" in item.said()  # the retry goes on
+    assert not item.box.get_by_role("button", name="Answer again").is_visible()
+    item.give(2)
+    assert f"{len(ITEMS) - 2} of {len(ITEMS) - 1} correct" in link.inner_text()
+
+
+def test_a_reload_gives_no_try_back_and_moves_no_day(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    two_tries = [one for one in ITEMS if one.num_attempts == 2]
+    for one in two_tries:
+        Asking(page, one.id).give(one.wrong)
+    page.reload()
+    for one in two_tries:
+        item = Asking(page, one.id)
+        assert item.said().startswith("You answered this before. Not quite."), one.id
+        assert "one more try" in item.said(), one.id
+        assert one.why_right not in item.text(), one.id
+        assert item.give(one.wrong).startswith("You gave this answer already."), one.id
+        assert item.give(one.right).startswith(RIGHT), one.id
+        record = kept(page)[one.id]
+        assert [attempt["nth"] for attempt in record["attempts"]] == [1, 2]
+        assert record["due"] <= page.evaluate("Date.now()")  # as after any wrong first try
+
+
+def test_an_abandoned_try_is_no_try_of_another_day(frozen_site, open_page):
+    page = open_page("about:blank")
+    page.clock.install(time="2026-03-02T20:00:00")
+    page.goto((frozen_site / CHALLENGE).as_uri())
+    item = Asking(page, "what-peak")
+    item.give("78.1")
+    page.clock.set_fixed_time("2026-03-09T20:00:00")
+    page.reload()
+    assert item.said() == ""
+    assert item.give("160").startswith(RIGHT)
+    record = kept(page)["what-peak"]
+    assert [attempt["nth"] for attempt in record["attempts"]] == [1, 1]
+    assert record["due"] > page.evaluate("Date.now()")
+
+
 def test_a_prediction_that_was_given_up_is_not_answered(frozen_site, open_page):
     page = open_page(frozen_site / CHALLENGE)
     for one in ITEMS:

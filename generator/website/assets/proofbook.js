@@ -159,7 +159,8 @@
     return links;
   }
 
-  const last = ({ attempts }) => attempts[attempts.length - 1];
+  // The last answer; a try that another one has to follow is none yet.
+  const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
   Object.assign(book, { store, say, filled, mark, made, all, queue, isDueNow });
   window.addEventListener("storage", mark);

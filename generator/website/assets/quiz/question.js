@@ -46,7 +46,6 @@
       this.how = KINDS[kind];
       this.isGraded = kind !== "predict";
       this.isDone = false;
-      this.tries = 0;
       this.pristine = this.box.cloneNode(true);
       this.options = all(form, ".pb-option");
       this.key = all(this.box, ".pb-answers > li");
@@ -106,15 +105,31 @@
         this.status.textContent = answer !== null ? words.which_unit : field && field.value ? unread : words.pick;
         return;
       }
-      const given = JSON.stringify(answer);
-      if (this.tries && given === this.given) {
+      const before = this.tried();
+      if (before && String(before.answer) === String(answer)) {
         this.status.textContent = words.same_again;
         return;
       }
-      this.given = given;
-      if (how.judge(this, answer).isRight || this.tries + 1 >= this.numAttempts) return this.end(answer);
+      if (how.judge(this, answer).isRight || this.nth() >= this.numAttempts) return this.end(answer);
       this.keep(answer, false, false);
-      this.tries += 1;
+      this.warn(answer);
+    }
+
+    // The try of this sitting after which there is another; the record tells, so that a reload changes nothing.
+    tried() {
+      const record = store.of(this.id, this.digests);
+      const [one] = record ? record.attempts.slice(-1) : [];
+      const isOpen = one && one.unfinished && (one.variant || 0) === this.variant && Date.now() - one.at < A_SITTING;
+      return isOpen ? one : null;
+    }
+
+    nth() {
+      const before = this.tried();
+      return before ? before.nth + 1 : 1;
+    }
+
+    // A wrong answer that is not the last.
+    warn(answer) {
       // Only what was chosen explains itself as yet; of several, that would tell the rest.
       if (this.kind !== "several" && this.how === chosen) this.explain([].concat(answer).map((at) => this.option(at)), answer);
       this.tell(answer, words.try_again);
@@ -208,17 +223,18 @@
       const sure = this.form.querySelector(".pb-sure input:checked");
       const confidence = sure ? Number(sure.value) : null;
       const record = store.of(this.id, this.digests) || { attempts: [], due: 0, again: false, done: false };
-      const nth = this.tries + 1;
+      const nth = this.nth();
       const last = record.attempts[record.attempts.length - 1];
-      if (nth === 1) this.first = { isRight, confidence, memory: memoryOf(record) };
       if (last && now - last.at > A_SITTING) record.again = false;
       Object.assign(record, { digest: this.digest, kind: this.kind });
       const attempt = { at: now, answer, is_right: isRight, confidence, gave_up: answer === null, nth };
-      record.attempts.push(this.variant ? { ...attempt, variant: this.variant } : attempt);
+      if (this.variant) attempt.variant = this.variant;
+      if (!done) attempt.unfinished = true; // what was answered before it counts until it is
+      record.attempts.push(attempt);
       if (record.attempts.length > NUM_KEPT) record.attempts.splice(1, 1);
       if (done) {
-        const { memory } = this.first;
-        Object.assign(record, { done }, schedule(memory, record, { ...this.first, isGraded: this.isGraded, now }));
+        const first = { isRight: isRight && nth === 1, confidence, isGraded: this.isGraded, now };
+        Object.assign(record, schedule(memoryOf(record), record, first), { done });
         delete record.step; // of an earlier version
       }
       const isKept = store.put(this.id, record);
@@ -234,15 +250,17 @@
       // that is due is asked again.
       const isAsked = location.hash === `#item-${this.id}` || document.querySelector("[data-queue]");
       const isAgain = before && before.done && isAsked && book.isDueNow(this.id, before);
+      const open = this.numAttempts > 1 && this.tried();
       if (isAgain || (!before && store.get(this.id))) this.status.textContent = words[isAgain ? "due_again" : "changed"];
-      const own = before && before.done && !isAgain ? before.attempts.filter((one) => !one.variant) : [];
-      if (own.length) {
-        const { answer } = own[own.length - 1];
+      const own = before && before.done && !isAgain ? before.attempts.filter((one) => !one.variant && !one.unfinished) : [];
+      if (open || own.length) {
+        const { answer } = open || own.pop();
         try {
           if (answer !== null) this.how.put(this, answer);
           const isHeld = answer === null || this.field || String(this.how.read(this)) === String(answer);
           if (!isHeld) throw new Error("an answer of another kind of question");
-          this.finish(answer);
+          if (open) this.warn(answer);
+          else this.finish(answer);
           this.status.prepend(words.restored, " ");
         } catch (error) {
           this.renew();
