@@ -296,7 +296,7 @@ def _tools(
         "cell": folio.cell,
         "strategy": folio.strategy,
         "ways_into": lambda one: _ways_into(one, minutes, folio),
-        "recalled_in": lambda one: ways.marks(ways.asked_by(one, "recall"), one, folio.evidence),
+        "recalled_in": lambda one: ways.marks(one.items_by_mode["recall"], one, folio.evidence),
         "led_to": ways.led_to,
         "items_of": lambda names, one: ways.marks(names, one, folio.evidence),
         "takeaways_of": summary.takeaways,

@@ -133,7 +133,7 @@ def test_links_say_how_much_is_answered_and_pages_are_ticked_when_all_is(frozen_
             assert "✓" not in card.inner_text()
             page.go_back()
     assert "✓" in tick.inner_text()
-    assert "all answered, nothing wrong" in str(tick.text_content())
+    assert "all answered, the latest answers correct" in str(tick.text_content())
     for place in (HOME, TOPICS):
         page.goto((frozen_site / place).as_uri())
         card = page.locator(".pb-topics > li", has_text="Asking").first
@@ -153,6 +153,18 @@ def test_wrong_answers_earn_no_tick(frozen_site, open_page):
     assert f"1 of {len(ITEMS) - 1} correct" in link.inner_text()
     assert "✓" not in link.inner_text()
     assert "all answered" not in str(link.text_content())
+
+
+def test_answers_put_right_later_are_not_called_free_of_mistakes(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    for one in ITEMS:
+        Asking(page, one.id).press("Show the answer")
+        Asking(page, one.id).press("Answer again")
+        Asking(page, one.id).give(one.right)
+    told = str(page.locator(".pb-modes a[aria-current]").text_content())
+    assert "✓" in told
+    assert "the latest answers correct" in told
+    assert "nothing wrong" not in told
 
 
 def test_while_a_retry_is_unfinished_the_answer_before_it_counts(frozen_site, open_page):
@@ -272,6 +284,60 @@ def test_a_store_that_refuses_costs_no_page_and_is_said_once(frozen_site, open_p
     assert item.give(0).startswith(RIGHT)
     assert page.get_by_role("button", name="Next question").is_visible()
     assert kept(page) == {}
+
+
+@pytest.mark.parametrize("script", [BLOCKED, FULL], ids=["blocked", "full"])
+@pytest.mark.parametrize("wait", ["Not today", "Never ask this again"])
+def test_without_a_store_questions_can_be_put_off_and_the_export_is_whole(
+    frozen_site, open_page, tmp_path, script, wait
+):
+    page = open_page("about:blank", accept_downloads=True)
+    page.add_init_script(script)
+    page.goto((frozen_site / RECALL).as_uri())
+    page.get_by_role("button", name="Answer new questions").click()
+    page.get_by_role("button", name=wait).click()
+    assert Asking(page, "which-hold").give([0, 1]).startswith(RIGHT)
+    page.get_by_role("button", name="Next question").click()
+    page.evaluate("window.proofbook.store.set('show-all', true)")
+    with page.expect_download() as download:
+        page.locator("[data-recall-export]").click()
+    file = tmp_path / "answers.json"
+    download.value.save_as(file)
+    assert list(json.loads(file.read_text())["items"]) == ["which-hold"]
+    assert "Exported the answers to 1 question" in page.locator("main").inner_text()
+    assert _import(page, file.read_bytes()).startswith("Imported")
+
+
+@pytest.mark.parametrize("day", ["2000-01-01T00:00:00", "2026-02-20T20:00:00"])
+def test_a_clock_set_backwards_loses_no_answer(frozen_site, open_page, day):
+    page = open_page("about:blank")
+    page.clock.install(time="2026-03-02T20:00:00")
+    page.goto((frozen_site / CHALLENGE).as_uri())
+    for one in ITEMS:
+        Asking(page, one.id).give(one.right)
+    page.clock.set_fixed_time(day)
+    page.reload()
+    for one in ITEMS:
+        assert Asking(page, one.id).said().startswith("You answered this before."), one.id
+    item = Asking(page, "how-many-bytes")
+    item.press("Answer again")
+    item.give(0)
+    record = kept(page)["how-many-bytes"]
+    assert len(record["attempts"]) == 2
+    page.goto((frozen_site / RECALL).as_uri())
+    assert page.get_by_role("button", name="Answer new questions").count() == 0
+
+
+def test_what_was_answered_under_a_clock_years_ahead_comes_back(frozen_site, open_page):
+    page = open_page("about:blank")
+    page.clock.install(time="2046-03-02T20:00:00")
+    page.goto((frozen_site / CHALLENGE).as_uri())
+    Asking(page, "how-many-bytes").give(0)
+    page.clock.set_fixed_time("2026-03-02T20:00:00")
+    page.goto((frozen_site / RECALL).as_uri())
+    page.get_by_role("button", name="Start with what is due (1)").click()
+    Asking(page, "how-many-bytes").give(0)
+    assert page.evaluate("864e5 * 30 + Date.now()") > kept(page)["how-many-bytes"]["due"]
 
 
 def test_an_answer_that_a_full_store_refuses_counts_once_with_the_one_it_follows(

@@ -21,6 +21,7 @@ SCRIPTS = {
     "sources": ('data-v="', "<table", 'class="pb-terms"'),
     "claims": ("data-claims=",),
     "quiz": ('class="pb-item',),
+    "queue": ("data-queue",),
     "recall": ("data-recall=",),
     "stepper": ("data-stepper",),
     "figures": ('class="pb-figure',),

@@ -41,18 +41,12 @@ def ways(
             word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
-            items=marks(asked_by(topic, mode), topic, folio.evidence),
+            items=marks(topic.items_by_mode[mode], topic, folio.evidence),
             minutes=(minutes or {}).get(mode),
         )
         for mode in MODES
         if mode in topic.items_by_mode
     ]
-
-
-def asked_by(topic: Topic, mode: Mode) -> list[str]:
-    """The items that a mode asks; on Recall, also those to which it only leads."""
-    names = [*topic.items_by_mode[mode]]
-    return [*names, *led_to(topic)] if mode == "recall" else names
 
 
 def led_to(topic: Topic) -> dict[str, Mode]:

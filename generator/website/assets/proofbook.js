@@ -5,7 +5,7 @@
 
   const book = window.proofbook;
   const PREFIX = "proofbook:item:";
-  const DAY = 864e5;
+  const LATEST = 1e13; // a time in the year 2286: a clock may be wrong, and its answers are kept
   const all = (within, selector) => [...within.querySelectorAll(selector)];
   const unkept = new Map(); // what storage refused, for the life of this page
 
@@ -17,7 +17,7 @@
     (Array.isArray(thing) && thing.length < 21 && thing.every((one) => isWhole(one, 99)));
 
   const isAttempt = (one) =>
-    isWhole(one.at, Date.now() + DAY) &&
+    isWhole(one.at, LATEST) &&
     isAnswer(one.answer) &&
     typeof one.is_right === "boolean" &&
     typeof one.gave_up === "boolean" &&
@@ -28,7 +28,7 @@
   const isMemory = ({ step, stability, difficulty, reviewed }) =>
     stability === undefined
       ? isWhole(step === undefined ? 0 : step, 9)
-      : Number.isFinite(stability) && stability > 0 && difficulty >= 1 && difficulty <= 10 && isWhole(reviewed, Date.now() + DAY);
+      : Number.isFinite(stability) && stability > 0 && difficulty >= 1 && difficulty <= 10 && isWhole(reviewed, LATEST);
 
   // Storage may be forbidden, full, or hold what others wrote.
   function tried(act, otherwise) {
@@ -46,7 +46,7 @@
       tried(
         () =>
           /^[0-9a-f]{1,64}$/.test(record.digest) &&
-          isWhole(record.due, Date.now() + 999 * DAY) &&
+          isWhole(record.due, LATEST) &&
           isMemory(record) &&
           isWhole(record.attempts.length - 1, 98) &&
           record.attempts.every(isAttempt),
@@ -70,9 +70,8 @@
     ids: () => {
       const kept = tried(() => Object.keys(localStorage), [])
         .filter((key) => key.startsWith(PREFIX))
-        .map((key) => key.slice(PREFIX.length))
-        .filter((id) => store.isId(id) && store.get(id));
-      return [...new Set([...kept, ...unkept.keys()])];
+        .map((key) => key.slice(PREFIX.length));
+      return [...new Set([...kept, ...unkept.keys()])].filter((id) => store.isId(id) && store.get(id));
     },
     remove: (id) => {
       unkept.delete(id);
@@ -118,9 +117,9 @@
       const holder = place.closest("[data-items]");
       const items = holder.dataset.items.split(" ").map((item) => item.split(":"));
       const records = items.map(([id, ...digests]) => store.of(id.replace("!", ""), digests));
-      const done = records.filter((record) => record && record.done);
+      const done = records.filter((record) => record?.done);
       const isDue = (record, position) =>
-        record && record.done && items[position][0][0] !== "!" && isDueNow(items[position][0], record);
+        record?.done && items[position][0][0] !== "!" && isDueNow(items[position][0], record);
       // A prediction is not graded; one that was given up is none.
       const graded = done.filter((record) => record.kind !== "predict");
       const counts = {
@@ -140,29 +139,18 @@
       const mark = place.hasChildNodes() ? ", " : " ";
       if (counts.due && (isRecall || !holder.dataset.page)) place.append(mark, say("due", counts));
     });
-    queue();
+    book.queue?.();
   }
 
-  const isDueNow = (id, { due }) => Math.max(due, store.later()[id] || 0) <= Date.now();
-
-  // All topics as one queue: where something is due in it, how much, and a link to where it begins.
-  function queue() {
-    const links = all(document, "a[data-page$='/recall']").filter((one) => Number(one.dataset.due));
-    const place = document.querySelector("[data-queue]");
-    if (!place) return links;
-    if ((place.hidden = !links.length)) return links;
-    const n = links.reduce((sum, one) => sum + Number(one.dataset.due), 0);
-    const start = made("a", "pb-button", book.words.queue_start);
-    start.href = `${links[0].getAttribute("href")}#due`;
-    place.textContent = say("queue", { n });
-    place.append(" ", start);
-    return links;
-  }
+  // When a question comes back; what is years ahead was written under a clock that was wrong.
+  const dueOf = ({ due }) => (due > Date.now() + 999 * 864e5 ? 0 : due);
+  const comesBack = (id, record) => Math.max(dueOf(record), store.later()[id] || 0);
+  const isDueNow = (id, record) => comesBack(id, record) <= Date.now();
 
   // The last answer; a try that another one has to follow is none yet.
   const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
-  Object.assign(book, { store, say, filled, mark, made, all, queue, isDueNow });
+  Object.assign(book, { store, say, filled, mark, made, all, dueOf, comesBack, isDueNow });
   window.addEventListener("storage", mark);
   window.addEventListener("pageshow", mark);
   mark();
