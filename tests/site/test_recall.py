@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from datetime import UTC, datetime, timedelta
@@ -325,7 +326,7 @@ def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
     day = datetime.fromisoformat(EVENING)
     for suffix, ranks, peak, label in (
         ("", 2, "82", "question"),
-        ("-variant-1", 1, "160", "once more, with another run or rank"),
+        ("-variant-1", 1, "160", "the same question about another case"),
         ("", 2, "82", "once more"),
     ):
         assert _shown(page) == f"say-the-peak{suffix}"
@@ -434,7 +435,7 @@ def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, 
     page.goto((built_site / "index.html").as_uri())
     assert "1 due" in page.locator("main").inner_text()
     page.goto(recall.as_uri())
-    assert "1 due now" in _said(page)
+    assert _said(page).startswith("Due on other pages, as listed below: 1.")
     (link,) = elsewhere.locator("li").filter(visible=True).all()
     link.get_by_role("link").click()
     page.wait_for_url("**/learn.html#item-ddp-learn-equal")
@@ -444,6 +445,52 @@ def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, 
     page.goto(recall.as_uri())
     assert _said(page).startswith("Nothing is due.")
     assert not elsewhere.is_visible()
+
+
+def test_no_queue_counts_what_its_page_does_not_ask(built_site, open_page):
+    page = open_page("about:blank", timezone_id="Europe/Vienna")
+    page.clock.install(time=EVENING)
+    for topic, item in (("ddp", "ddp-learn-equal"), ("large-models", "lm-message-bytes")):
+        page.goto((built_site / "topics" / topic / "recall.html").as_uri())
+        line = page.locator(f"[data-recall-elsewhere] li:has([href$='#item-{item}'])")
+        digest = str(line.get_attribute("data-items")).split(":")[1]
+        attempt = {"at": 9, "answer": None, "is_right": False, "confidence": None, "gave_up": True}
+        record = {"digest": digest, "due": 9, "again": False, "done": True, "attempts": [attempt]}
+        page.evaluate(
+            "([name, record]) => localStorage.setItem('proofbook:item:' + name, record)",
+            [item, json.dumps(record)],
+        )
+    for topic in ("ddp", "large-models"):
+        page.goto((built_site / "topics" / topic / "recall.html").as_uri())
+        assert _said(page).startswith("Due on other pages, as listed below: 1.")
+        assert page.locator("[data-recall-elsewhere] li").filter(visible=True).count() == 1
+        assert page.get_by_role("link", name="Continue with").count() == 0
+        assert "due" not in page.locator(".pb-queue").inner_text()
+    page.goto((built_site / "index.html").as_uri())
+    assert not page.locator("[data-queue]").is_visible()
+    assert "1 due" in page.locator("main").inner_text()  # its topic says so
+
+
+def test_only_the_answer_of_this_tab_is_taken_back(page, frozen_site):
+    other = page.context.new_page()
+    other.goto((frozen_site / CHALLENGE).as_uri())
+    _sit(page, "Answer new questions")
+    Asking(other, "how-many-bytes").give(0)  # after the question was asked here
+    theirs = kept(page)["how-many-bytes"]
+    page.clock.fast_forward(5000)
+    Asking(page, "how-many-bytes").give(1, "sure")
+    _press(page, "Undo this answer")
+    assert kept(page)["how-many-bytes"] == theirs
+    Asking(page, "how-many-bytes").give(1, "sure")
+    again = Asking(other, "how-many-bytes")
+    again.press("Answer again")
+    other.wait_for_timeout(5)
+    again.give(0)
+    num = len(kept(page)["how-many-bytes"]["attempts"])
+    _press(page, "Undo this answer")
+    attempts = kept(page)["how-many-bytes"]["attempts"]
+    assert len(attempts) == num - 1
+    assert [one["is_right"] for one in attempts] == [True, True]
 
 
 def test_home_asks_again_what_is_due_and_shows_its_answer_otherwise(built_site, open_page):

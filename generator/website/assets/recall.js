@@ -28,7 +28,7 @@
     const found = store.of(question.id, question.digests);
     return found && found.done ? found : null;
   };
-  const comesBack = (question) => Math.max(record(question).due, store.later()[question.id] || 0);
+  const comesBack = (question) => book.comesBack(question.id, record(question));
   const isPutOff = ({ id }) => store.later()[id] > now();
   const known = () =>
     asked.filter((one) => record(one) && !isPutOff(one)).sort((one, other) => comesBack(one) - comesBack(other));
@@ -68,8 +68,9 @@
     const putOff = asked.filter(isPutOff);
     const next = later.length ? say("next_due", { when: day(comesBack(later[0])) }) : "";
     show(null);
-    const n = due.length + dueElsewhere();
-    said.textContent = `${lead} ${n ? say("now_due", { n }) : words.nothing_due} ${next}`;
+    const [n, there] = [due.length, dueElsewhere()];
+    const told = [n && say("now_due", { n }), there && say("due_there", { n: there })].filter(Boolean);
+    said.textContent = `${lead} ${told.join(" ") || words.nothing_due} ${next}`;
     said.after(actions);
     actions.textContent = "";
     const sitting = (name, those) => {
@@ -87,7 +88,7 @@
 
   // The next topic of the queue, where one of its questions is due.
   function goOn() {
-    const [link] = book.queue().filter((one) => !one.hasAttribute("aria-current"));
+    const [link] = all(document, "a[data-page$='/recall']:not([aria-current])").filter((one) => Number(one.dataset.due));
     if (!link) return;
     const name = link.querySelector(".pb-queue-topic").textContent;
     const onward = made("a", "pb-button", say("go_on", { n: link.dataset.due, topic: name }));
@@ -118,7 +119,6 @@
     said.textContent = `${told} ${say("n_of_m", { n: at + 1, m: queue.length })}`.trim();
     question.box.tabIndex = -1;
     question.box.focus();
-    const before = JSON.stringify(store.get(question.id));
     const again = () => ask(queue, at);
     const wait = (name, until) => {
       const others = queue.filter((one, position) => position < at || one.id !== question.id);
@@ -142,13 +142,21 @@
       actions.append(
         button(name, () => ask(rest, at + 1)),
         button(words.undo_answer, () => {
-          if (before === "null") store.remove(question.id);
-          else store.put(question.id, JSON.parse(before));
+          takeBack(question);
           again();
         })
       );
       sum();
     });
+  }
+
+  // Only this answer goes: where another tab has answered since, what it kept stays.
+  function takeBack({ id, before }) {
+    const { attempts, ...rest } = store.get(id) || { attempts: [] };
+    const others = attempts.filter(({ at }) => at !== before.now);
+    const found = others.indexOf(attempts[attempts.length - 1]) < 0 ? JSON.parse(before.found) : { ...rest, attempts: others };
+    if (found) store.put(id, found);
+    else store.remove(id);
   }
 
   // ——— The coming days; how often right, by what the reader said before ———
