@@ -12,28 +12,25 @@
   // ——— What a reader typed ———
 
   // One spelling of a unit: µs, μs, usec and microseconds are one, and so are MiB, mib and mebibytes.
-  const SPELLINGS = [
-    [/[\s-]/g, ""], [/[µμ]|micro/g, "u"], [/milli(?!on)/g, "m"], [/nano/g, "n"],
-    [/(ki|me|gi|te)bi/g, (word) => `${word[0]}i`], [/(kilo|mega|giga|tera)/g, (word) => word[0]],
-    [/sec(onds?|s)?/g, "s"], [/bytes?/g, "b"], [/percent|pct/g, "%"],
-    [/times|fold|^x$/g, "×"], [/per|p(?=s$)/g, "/"],
-  ];
   const unified = (unit) =>
-    SPELLINGS.reduce((text, [from, to]) => text.replace(from, to), unit.toLowerCase());
-  const COUNTS = { k: 1e3, thousand: 1e3, m: 1e6, million: 1e6, bn: 1e9, billion: 1e9, trillion: 1e12 };
+    words.spellings.reduce((text, [from, to]) => text.replace(new RegExp(from, "g"), to), unit.toLowerCase());
+  const UNIT = /^([kmgt]i?|[mun])?([sb])(\/s)?$/;
 
   // How many seconds or bytes one of a unit is: a millisecond, or a MB of 1,000² and a MiB of 1,024².
   const sizeOf = ([letter = "_", isBinary], of) =>
     of === "s" ? 1e-3 ** "_mun".indexOf(letter) : (isBinary ? 1024 : 1000) ** "_kmgt".indexOf(letter);
 
   // How many base units one of a typed unit is; NaN where the question asks for another quantity.
-  function scaleOf(typed, { unit, scale, isLoose }) {
+  function scaleOf(typed, { unit, scale, isLoose, asks }) {
     const [given, asked] = [unified(typed), unified(unit)];
     if (!given || given === asked) return scale;
-    if (!asked || COUNTS[asked]) return COUNTS[given] || NaN;
+    // After a count, what the question counts; `m` may be milli, and is no number of these.
+    const noun = typed.trim().toLowerCase().replace(/s$/, "");
+    const isNoun = given === "×" || (noun.length > 2 && asks?.includes(noun) && !UNIT.test(given));
+    if (!asked || words.counts[asked]) return words.counts[given] || (asked || !isNoun ? NaN : scale);
     const [, many, rest] = /^(k$|thousand|million|billion|trillion)(.*)/.exec(given) || [];
-    if (many) return rest || asked === "b" ? COUNTS[many] * scaleOf(rest, { unit, scale }) : NaN;
-    const [one, other] = [given, asked].map((text) => /^([kmgt]i?|[mun])?([sb])(\/s)?$/.exec(text) || []);
+    if (many) return rest || asked === "b" ? words.counts[many] * scaleOf(rest, { unit, scale }) : NaN;
+    const [one, other] = [given, asked].map((text) => UNIT.exec(text) || []);
     const isAlike = other[2] && one[2] === other[2] && one[3] === other[3];
     const meant = one[1] ? one[1] + (isLoose ? "i" : "") : "";
     return isAlike ? (scale * sizeOf(meant, one[2])) / sizeOf(other[1] || "", other[2]) : NaN;
@@ -43,10 +40,15 @@
   // decimals, and the other one thousands, which come by three. `× 10⁻⁶` is `e-6`.
   function numbers(text, q) {
     const plain = text
-      .replace(/^\s*[~≈]|\.\s*$/g, "")
+      .replace(new RegExp(words.around, "gi"), "")
+      .trim()
+      .replace(/^[x×]\s*(\d.*)/i, "$1×")
+      .replace(/(\d\s*)M$/, "$1million")
       .replace(/[⁰¹²³⁴-⁹⁻]+/, (power) => `^${power.normalize("NFKC")}`)
       .replace(/[−–]/g, "-")
       .replace(/\s*[×x*·]\s*10(?:\^|\*\*)/, "e");
+    const [, top, bottom] = /^(\d+)\s*\/\s*(\d+)$/.exec(plain) || [];
+    if (+bottom && /^(%|times)?$/.test(q.unit)) return [top / bottom];
     const found = /^\s*([+-]?[\d.,\s'’_]*\d[.,]?(?:e[+-]?\d+)?)\s*(\D.*)?$/i.exec(plain);
     if (!found) return [];
     const bare = found[1].replace(/[\s'’_]/g, "");
@@ -62,12 +64,12 @@
   function spelled(text) {
     if (!/\d/.test(text)) return [text.trim().toLowerCase()];
     const read = (by) => text.split(by).map((part) => part.replace(/\D/g, "")).filter(Boolean).join();
-    return [read(/[x×*;]|,\s/i), read(/[x×*;,]|\s(?=\d)/i)];
+    return [read(/[x×*·;]|by|,\s/i), read(/[x×*·;,]|by|\s(?=\d)/i)];
   }
 
   function isWithin(answer, typed) {
-    const { number, within, words } = answer.dataset;
-    if (words) return spelled(typed).includes(spelled(words)[0]);
+    const { number, within, words: shape } = answer.dataset;
+    if (shape) return spelled(typed).includes(spelled(shape)[0]);
     return Math.abs(typed - number) <= within * (1 + 1e-9) + 1e-12 * Math.abs(typed);
   }
 
@@ -160,15 +162,23 @@
       q.field = q.form.querySelector(".pb-number-field");
       q.scale = Number(q.field.dataset.scale);
       q.unit = unit ? unit.textContent : "";
-      if (ends) slide(q, ends);
+      q.asks = q.form.textContent.toLowerCase();
+      if (!ends) return;
+      const range = ends.firstElementChild;
+      range.hidden = false; // at once, since what is below must not move
+      book.load("slider", () => (range.hidden = !book.slider) || book.slider(q, ends));
     },
-    // In base units, the reading that the key knows before others; words as they were typed.
+    // In base units, the reading that the key knows before others; a shape as it was typed.
     read: (q) => {
       const text = q.field.value.trim().slice(0, 100);
-      if (q.key[0].dataset.words) return text || null;
+      if (q.key[0].dataset.words) return /\d/.test(text) ? text : null;
       const meant = numbers(text, q);
-      const known = meant.filter((number) => q.key.some((one) => isWithin(one, number)));
-      return known.concat(meant, null)[0];
+      // What is asked in per cent may be typed as a share: 0.875.
+      const shares = q.unit === "%" && /\d$/.test(text) ? meant.map((one) => one / q.scale).filter((one) => Math.abs(one) < 1) : [];
+      const known = meant.concat(shares).filter((number) => q.key.some((one) => isWithin(one, number)));
+      const [answer] = known.concat(meant, null);
+      q.isShare = answer !== null && !meant.includes(answer);
+      return answer;
     },
     // Whether MB was typed and MiB would be right; readers may mean either.
     isUnclear: (q) => {
@@ -183,7 +193,8 @@
       const found = q.key.find((one) => isWithin(one, answer));
       const isNumber = !found && typeof answer === "number";
       const way = answer < q.key[0].dataset.number ? words.too_low : words.too_high;
-      return { isRight: found === q.key[0], about: found ? [found] : [], hint: isNumber ? `${way}.` : "" };
+      const share = q.isShare ? say("as_share", { n: printed(answer * 100, 6) }) : "";
+      return { isRight: found === q.key[0], about: found ? [found] : [], hint: isNumber ? `${way}.` : share };
     },
   };
 
@@ -197,38 +208,22 @@
       const by = isFar ? printed(ratio, 2) : printed(Math.abs(answer / key - 1) * 100, 2);
       const way = words[answer < key ? "too_low" : "too_high"];
       const shown = q.key[0].querySelector(".pb-said").textContent;
-      const said = say("you_said", { yours: `${printed(answer / q.scale, 3)} ${q.unit}`.trim(), shown });
-      const isExact = printed(answer / q.scale, 3) === printed(key / q.scale, 3);
+      // As it was typed, with the unit that was meant.
+      const text = q.isShare ? printed(answer / q.scale, 6) : q.field.value.trim().replace(/^-/, "−");
+      const yours = (/\d$/.test(text) ? `${text} ${q.unit}` : text).trim().replace(/\s+%/, "%");
+      const said = say("you_said", { yours, shown });
+      // Right to the last digit that is shown.
+      const [, digits] = /\.(\d+)/.exec(shown) || [, ""];
+      const isExact = isRight && (answer / q.scale).toFixed(digits.length) === (key / q.scale).toFixed(digits.length);
       const off = Number.isFinite(ratio) && !isExact;
       return {
         isRight,
         about,
-        lead: words[isExact ? "exact" : isRight ? "close" : ratio < 10 ? "not_close" : "far"],
+        lead: words[isExact ? "exact" : isRight || Math.abs(ratio - 1) < 0.05 ? "close" : ratio < 10 ? "not_close" : "far"],
         hint: said + (off ? " " + say(isFar ? "by_factor" : "by_share", { way, by }) : ""),
       };
     },
   });
-
-  function slide(q, ends) {
-    const { low, high, logarithmic } = ends.dataset;
-    const range = ends.firstElementChild;
-    range.hidden = false;
-    q.field.addEventListener("input", () => {
-      const [number] = numbers(q.field.value, q);
-      const isSet = logarithmic === undefined ? number !== undefined : number > 0;
-      range.toggleAttribute("data-set", isSet);
-      if (!isSet) return;
-      range.value = 100 * (logarithmic === undefined ? (number - low) / (high - low) : Math.log(number / low) / Math.log(high / low));
-      range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
-    });
-    range.addEventListener("input", () => {
-      range.dataset.set = ""; // until then it shows no answer
-      const share = range.value / 100;
-      const at = logarithmic === undefined ? low * (1 - share) + high * share : low * Math.pow(high / low, share);
-      q.field.value = printed(at / q.scale, 2);
-      range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
-    });
-  }
 
   const KINDS = {
     choice: chosen,
@@ -241,5 +236,5 @@
     predict: predicted,
   };
 
-  Object.assign(book, { place, chosen, ordered, KINDS });
+  Object.assign(book, { place, chosen, ordered, KINDS, numbers, printed });
 })();
