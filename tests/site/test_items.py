@@ -167,6 +167,53 @@ def test_of_options_only_the_chosen_and_the_right_are_marked_and_in_words_too(pa
     assert item.box.locator(".pb-option .pb-value").count() >= 3  # numbers open from now on
 
 
+def test_options_that_nobody_chose_are_not_called_mistakes(page):
+    for name in ("how-many-bytes", "which-hold", "where-is-the-fault"):
+        item = Asking(page, name)
+        item.give(item.known.right)
+        assert item.box.locator(".pb-asked .pb-wrong").count() == 0, name
+        assert WRONG not in item.text(), name
+
+
+def test_what_explains_a_wrong_number_is_told_once(page):
+    for name in ("what-peak", "what-accuracy", "how-slow"):
+        item = Asking(page, name)
+        for wrong in reversed(item.known.wrong_tries):
+            item.give(wrong)
+        seen = item.box.evaluate(
+            """box => [...box.querySelectorAll('.pb-status, .pb-answers')].map(one => {
+                const copy = one.cloneNode(true);
+                copy.querySelectorAll('.pb-hidden').forEach(spoken => spoken.remove());
+                return copy.textContent;
+            }).join(' ')"""
+        )
+        assert seen.count(item.known.why_wrong) == 1, name
+
+
+def test_no_piece_is_explained_aloud_without_its_name_and_no_sentence_ends_twice(page):
+    item = Asking(page, "who-needs-most")
+    for wrong in item.known.wrong_tries:
+        item.give(wrong)
+    heard = " ".join(str(item.status.text_content()).split())
+    assert re.search(r"“the [a-z ]+” belongs elsewhere:", heard)
+    for name in ("who-needs-most", "what-belongs"):
+        assert not re.search(
+            r"\.\s*[.:](\s|$)", " ".join(str(Asking(page, name).box.text_content()).split())
+        )
+
+
+def test_no_answer_of_the_book_ends_a_sentence_twice(built_site, open_page):
+    page = open_page("about:blank")
+    found = []
+    for path in sorted(built_site.glob("topics/*/recall.html")):
+        page.goto(path.as_uri())
+        found += page.evaluate(
+            """() => [...document.querySelectorAll('.pb-answers > li')].map(one => one.textContent)
+                .filter(text => /\\.\\s*[.:](?![\\w.])/.test(text))"""
+        )
+    assert found == []
+
+
 def test_what_was_left_out_of_several_is_said(page):
     item = Asking(page, "which-hold")
     item.give([1])
@@ -200,16 +247,20 @@ def test_on_a_phone_no_explanation_of_a_line_of_code_is_wider_than_the_program(
 TYPED = [
     ("how-many-parameters", True, "20,000|20000|20 000|20.000|20'000|2e4|+20000."),
     ("how-many-parameters", True, "20 thousand|20k|0.02 million|0.02M"),
+    ("how-many-parameters", True, "20,000 parameters|20000 parameter|= 20000|about 20,000|20000×"),
+    ("how-many-parameters", True, "x20000|× 20000|20000 times|approx. 20000|~20k|40000/2"),
     ("how-many-parameters", False, "20 million|20|2,000|20001|200000|-20000|20,00|0,020"),
     ("what-peak", True, "160|160.2|160,2|160 KiB|0,16e3|162|160kib|160 Kibibytes"),
     ("what-peak", True, "163840 bytes|163,840 B|0.15625 MiB|0.15625 mib|163.84 kB|0.164 megabytes"),
     ("what-peak", True, "~160 KiB|160 KiB.|0.164 million bytes|164 thousand bytes|≈ 160"),
     ("what-peak", True, "1.6 × 10² KiB|1.6 x 10^2 KiB|1600 × 10⁻¹|1600*10**-1 kibibytes"),
+    ("what-peak", True, "160 Ki|about 160 KiB|=160|160 KiB paced"),
     ("what-peak", False, "1.6|155|16,0|160 MiB|160 bytes|160 × 10²|160 million bytes"),
-    ("what-comes-out", True, "20 × 4|20x4|20X4|[20, 4]|(20,4)|20 4|20*4|20, 4"),
-    ("what-comes-out", False, "4 × 20|204|20 × 40|20|20 × 4 × 1|words"),
+    ("what-comes-out", True, "20 × 4|20x4|20X4|[20, 4]|(20,4)|20 4|20*4|20, 4|20 by 4|20·4"),
+    ("what-comes-out", False, "4 × 20|204|20 × 40|20|20 × 4 × 1"),
     ("what-accuracy", True, "28|28%|28 %|28.0|28,0|27.5|28 percent|28 per cent|28pct"),
-    ("what-accuracy", False, "0.28|2.8|2800"),
+    ("what-accuracy", True, "0.28|.28|0,28|0.275|7/25|28.0% paced|28% simulated"),
+    ("what-accuracy", False, "2.8|2800|0.5|0.28%|1"),
 ]
 
 
@@ -233,6 +284,26 @@ def test_what_is_no_number_costs_no_attempt(page):
     assert item.give("160").startswith(RIGHT)
 
 
+def test_what_is_no_shape_or_may_be_another_count_costs_no_attempt(page):
+    shape = Asking(page, "what-comes-out")
+    for text in ("banana", "?", "words", "four by five"):
+        assert shape.give(text) == "This cannot be read as a shape such as 3 × 7.", text
+    count = Asking(page, "how-many-parameters")
+    for text in ("4.3m", "4.3 milli", "20 apples", "20000 bytes", "20000 ms", "20 Mi"):
+        assert count.give(text) == "This cannot be read as a number.", text
+    assert kept(page) == {}
+    assert shape.give("20 by 4").startswith(RIGHT)
+    assert count.give("0.02M").startswith(RIGHT)
+
+
+def test_a_share_for_a_percentage_is_read_as_one_and_the_page_says_so(page):
+    item = Asking(page, "what-accuracy")
+    assert item.give("0.28").startswith(f"{RIGHT} Read as 28%.")
+    assert kept(page)["what-accuracy"]["attempts"][0]["answer"] == pytest.approx(0.28)
+    item.press("Answer again")
+    assert "Read as" not in item.give("28")
+
+
 def test_a_megabyte_that_may_be_a_mebibyte_is_asked_back_and_costs_no_attempt(page):
     item = Asking(page, "what-peak")
     for text in ("160 KB", "160 kilobytes", "0.15625 mb"):
@@ -244,7 +315,9 @@ def test_a_megabyte_that_may_be_a_mebibyte_is_asked_back_and_costs_no_attempt(pa
 
 PREDICTED = {
     "2.2": ["Exact.", "You said 2.2 ms; the run showed 2.20 ms."],
-    "2200 us": ["Exact.", "You said 2.2 ms"],
+    "2200 us": ["Exact.", "You said 2200 us;"],
+    "2.21": ["Close.", "You said 2.21 ms;", "too high, by"],
+    "-2.2": ["Not close.", "You said −2.2 ms;"],
     "2200 µs": ["Exact."],
     "2200 μs": ["Exact."],
     "2,200 usec": ["Exact."],
@@ -269,6 +342,43 @@ def test_a_prediction_hears_how_far_off_it_was_and_is_not_graded(page):
         assert WRONG not in said
         item.press("Answer again")
     assert item.box.locator(".pb-sure").count() == 0
+
+
+def test_exact_is_what_is_right_to_the_last_digit_shown(built_site, open_page):
+    page = open_page(built_site / "topics/ddp/learn.html")
+    box = page.locator("#item-ddp-learn-gradient")
+    shown = "".join(box.locator(".pb-answers .pb-said").first.text_content().split()).replace(
+        "−", "-"
+    )
+    for typed, is_exact in ((shown, True), (f"{float(shown):.0f}", False)):
+        box.locator(".pb-number-field").fill(typed)
+        box.get_by_role("button", name="Check", exact=True).click()
+        said = box.get_by_role("status").inner_text()
+        assert said.startswith("Exact." if is_exact else "Close."), said
+        assert f"You said {typed.replace('-', '−')};" in said
+        box.get_by_role("button", name="Answer again").click()
+
+
+def test_what_is_judged_wrong_is_not_exact_and_a_whole_number_has_a_whole_slider(
+    built_site, open_page
+):
+    page = open_page(built_site / "topics/ddp/try.html")
+    page.locator("[data-show-all]").check()
+    box = page.locator("#item-ddp-try-distance")
+    slider, field = box.locator(".pb-slider"), box.locator(".pb-number-field")
+    slider.focus()
+    page.keyboard.press("Home")
+    found = []
+    for _ in range(7):
+        page.keyboard.press("ArrowRight")
+        found.append(field.input_value())
+    assert found == ["2", "3", "4", "5", "6", "7", "8"]
+    field.fill("4.001")
+    assert slider.input_value() == "3"  # the fourth
+    box.get_by_role("button", name="Check", exact=True).click()
+    said = box.get_by_role("status").inner_text()
+    assert "Exact" not in said
+    assert "You said 4.001; the run showed 4." in " ".join(said.split())
 
 
 def test_the_slider_works_by_keyboard_and_says_its_number(page):
@@ -423,6 +533,7 @@ def test_a_question_is_reported_by_a_text_to_copy_and_no_request(page):
     text = dialog.get_by_role("textbox").input_value()
     for told in ("Question: what-peak (", "#item-what-peak", "What is the peak of a step?", RIGHT):
         assert told in text
+    assert "Right" not in text.partition("The page said:")[0]
     assert "Nothing is sent." in dialog.inner_text()
     assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
     dialog.get_by_role("button", name="Copy").click()
@@ -435,6 +546,21 @@ def test_a_question_is_reported_by_a_text_to_copy_and_no_request(page):
     assert dialog.count() == 0
     assert page.evaluate("document.activeElement.textContent") == "Report this question"
     assert [one for one in requests if not one.startswith("file:")] == []
+
+
+def test_a_report_repeats_what_was_asked_and_no_verdict_on_its_options(page):
+    for name in ("how-many-bytes", "who-needs-most", "what-belongs"):
+        item = Asking(page, name)
+        asked = " ".join(item.box.locator("legend > .pb-stem").last.inner_text().split())
+        item.give(item.known.right)
+        item.press("Report this question")
+        dialog = page.get_by_role("dialog", name="Report this question")
+        text = dialog.get_by_role("textbox").input_value().partition("The page said:")[0]
+        page.keyboard.press("Escape")
+        assert asked in text
+        assert not [
+            word for word in ("Right", "Not quite", "The evidence", "↑", "Choose") if word in text
+        ]
 
 
 def test_paper_shows_the_answers_that_the_reader_has_seen_and_no_others(page):

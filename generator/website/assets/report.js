@@ -5,7 +5,9 @@
   const book = window.proofbook;
   const { made, filled, reporting: words } = book;
 
-  book.report = function ({ id, digest, box, form, status }) {
+  book.report = function ({ id, digest, box, pristine, status }) {
+    const asked = pristine.querySelector(".pb-asked").cloneNode(true); // without verdicts on options
+    book.all(asked, "button, option, .pb-paper").forEach((one) => one.remove());
     const plain = (element) => element.innerText.replace(/\s+/g, " ").trim();
     const dialog = made("dialog", "md-typeset pb-report");
     const text = made("textarea");
@@ -18,7 +20,7 @@
     text.rows = 10;
     text.value = filled(words.report_text, {
       id, digest, page: `${location.href.split("#")[0]}#${box.id}`,
-      asks: plain(form.querySelector(".pb-asked")), said: plain(status),
+      asks: plain(asked), said: plain(status),
     });
     text.setAttribute("aria-label", book.words.report);
     said.setAttribute("role", "status");

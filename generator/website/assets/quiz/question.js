@@ -12,6 +12,7 @@
 
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
+  const plain = (element) => element.textContent.trim();
 
   // A script that is loaded when a reader first needs it, beside this one or from a path of its own.
   const FOLDER = document.currentScript.src.replace(/[^/]*$/, "");
@@ -21,6 +22,8 @@
     const src = /\.js$/.test(name) ? name : `${FOLDER}${name}.js`;
     document.head.append(Object.assign(made("script"), { src, onload: act, onerror: act }));
   }
+
+  book.load = load;
 
   // ——— One question ———
 
@@ -101,31 +104,25 @@
       const answer = this.how.read(this);
       const { field, unit, how } = this;
       if (answer === null || (field && how.isUnclear(this))) {
-        const unread = unit ? say("no_unit", { unit }) : words.no_number;
+        const unread = unit ? say("no_unit", { unit }) : words[this.key[0].dataset.words ? "no_shape" : "no_number"];
         this.status.textContent = answer !== null ? words.which_unit : field && field.value ? unread : words.pick;
         return;
       }
-      const before = this.tried();
+      const { before, nth } = this.tried();
       if (before && String(before.answer) === String(answer)) {
         this.status.textContent = words.same_again;
         return;
       }
-      if (how.judge(this, answer).isRight || this.nth() >= this.numAttempts) return this.end(answer);
+      if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
       this.keep(answer, false, false);
       this.warn(answer);
     }
 
-    // The try of this sitting after which there is another; the record tells, so that a reload changes nothing.
+    // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
     tried() {
-      const record = store.of(this.id, this.digests);
-      const [one] = record ? record.attempts.slice(-1) : [];
-      const isOpen = one && one.unfinished && (one.variant || 0) === this.variant && Date.now() - one.at < A_SITTING;
-      return isOpen ? one : null;
-    }
-
-    nth() {
-      const before = this.tried();
-      return before ? before.nth + 1 : 1;
+      const one = store.of(this.id, this.digests)?.attempts.slice(-1)[0];
+      const isOpen = one?.unfinished && (one.variant || 0) === this.variant && Date.now() - one.at < A_SITTING;
+      return isOpen ? { before: one, nth: 2 } : { nth: 1 };
     }
 
     // A wrong answer that is not the last.
@@ -175,7 +172,9 @@
         const told = made("div", "pb-why");
         if (note) told.append(made("span", "pb-chosen", note), " ");
         all(key, ".pb-verdict-word, .pb-beside").forEach((one) => {
-          told.append(one.cloneNode(true), one.matches(".pb-beside") ? ". " : " ");
+          // An option that nobody chose was no mistake.
+          if (!verdict && one.matches(".pb-wrong")) return;
+          told.append(one.cloneNode(true), one.matches(".pb-beside") && !/\.$/.test(plain(one)) ? ". " : " ");
         });
         told.append(...copies(why(key)));
         option.dataset.verdict = verdict;
@@ -196,9 +195,9 @@
       const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
       this.status.textContent = "";
       this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
-      if (hint && (this.field || !this.isDone)) this.status.append(hint, " ");
+      if (hint) this.status.append(made("span", this.field || !this.isDone ? "" : "pb-hidden", hint), " ");
       about.forEach((one) => {
-        const isSeen = this.field ? this.isDone && one === this.key[0] : this.box.querySelector(".pb-option .pb-why");
+        const isSeen = this.field ? this.isDone : this.box.querySelector(".pb-option .pb-why");
         const told = made("span", isSeen ? "pb-hidden" : "");
         // What is only spoken has no links: they would be stops of the Tab key that nobody sees.
         told.append(...(isSeen ? [why(one).textContent] : copies(why(one))), " ");
@@ -213,17 +212,19 @@
     rightAnswer() {
       const right = this.key.filter((one) => one.dataset.verdict === "right");
       const texts = right.map((one) =>
-        all(one, this.kind === "match" ? ".pb-said, .pb-beside" : ".pb-said").map((part) => part.textContent.trim()).join(": ").replace(/\.$/, "")
+        all(one, this.kind === "match" ? ".pb-said, .pb-beside" : ".pb-said").map((part) => plain(part).replace(/\.$/, "")).join(": ")
       );
       return texts.join(this.kind === "order" ? " → " : "; ");
     }
 
     keep(answer, isRight, done) {
       const now = Date.now();
+      this.before = { now, found: JSON.stringify(store.get(this.id)) }; // as another tab may have left it
       const sure = this.form.querySelector(".pb-sure input:checked");
       const confidence = sure ? Number(sure.value) : null;
       const record = store.of(this.id, this.digests) || { attempts: [], due: 0, again: false, done: false };
-      const nth = this.nth();
+      const { nth } = this.tried();
+      const memory = memoryOf(record);
       const last = record.attempts[record.attempts.length - 1];
       if (last && now - last.at > A_SITTING) record.again = false;
       Object.assign(record, { digest: this.digest, kind: this.kind });
@@ -234,7 +235,7 @@
       if (record.attempts.length > NUM_KEPT) record.attempts.splice(1, 1);
       if (done) {
         const first = { isRight: isRight && nth === 1, confidence, isGraded: this.isGraded, now };
-        Object.assign(record, schedule(memoryOf(record), record, first), { done });
+        Object.assign(record, schedule(memory, record, first), { done });
         delete record.step; // of an earlier version
       }
       const isKept = store.put(this.id, record);
@@ -249,17 +250,18 @@
       // Where a link from Recall leads to it, or beside the line that says how much is due, a question
       // that is due is asked again.
       const isAsked = location.hash === `#item-${this.id}` || document.querySelector("[data-queue]");
-      const isAgain = before && before.done && isAsked && book.isDueNow(this.id, before);
-      const open = this.numAttempts > 1 && this.tried();
+      const isAgain = before?.done && isAsked && book.isDueNow(this.id, before);
       if (isAgain || (!before && store.get(this.id))) this.status.textContent = words[isAgain ? "due_again" : "changed"];
-      const own = before && before.done && !isAgain ? before.attempts.filter((one) => !one.variant && !one.unfinished) : [];
-      if (open || own.length) {
-        const { answer } = open || own.pop();
+      const own = before?.done && !isAgain ? before.attempts.filter((one) => !one.variant && !one.unfinished) : [];
+      const first = this.numAttempts > 1 && this.tried().before;
+      const last = first || own.pop();
+      if (last) {
+        const { answer } = last;
         try {
           if (answer !== null) this.how.put(this, answer);
           const isHeld = answer === null || this.field || String(this.how.read(this)) === String(answer);
-          if (!isHeld) throw new Error("an answer of another kind of question");
-          if (open) this.warn(answer);
+          if (!isHeld) throw new Error(); // an answer of another kind of question
+          if (first) this.warn(answer);
           else this.finish(answer);
           this.status.prepend(words.restored, " ");
         } catch (error) {
@@ -328,7 +330,6 @@
 
   // What is open when the page comes back stands open, for the browser to scroll to where it was.
   all(document, "[data-after]").forEach((one) => (one.hidden = true));
-  book.load = load;
   const forms = (within) => all(within, "form.pb-item:not([data-open])");
   book.waiting = (within) => forms(within).map((form) => new Waiting(form));
   forms(document).forEach((form) => form.closest("[data-recall]") || new Question(form).restore());
