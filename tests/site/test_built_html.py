@@ -208,6 +208,7 @@ def test_a_page_loads_the_scripts_that_its_markup_asks_for_and_no_other(readings
             or any(tag.name == "table" for tag in reading.tags),
             "stepper": "data-stepper" in attributes,
             "figures": "pb-figure" in classes,
+            "queue": "data-queue" in attributes,
             "calculator": "data-calculator" in attributes,
         }
         wanted["proofbook"] = wanted["quiz"] or "data-items" in attributes
