@@ -261,8 +261,8 @@ def _unprintable(variant: Item, evidence: Evidence) -> Iterator[str]:
 
 def _unknown(written: Variant, evidence: Evidence) -> Iterator[str]:
     book = evidence.book
-    for claim in written.claims.values():
-        if claim not in book.claims:
+    for old, claim in written.claims.items():
+        if old in book.claims and claim not in book.claims:  # a misconception is replaced likewise
             yield f"no claim {claim!r}{nearest(claim, book.claims)}"
     for run in written.runs.values():
         if book.run(run) is None and book.is_reference:
