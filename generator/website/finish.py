@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from generator.website import csp, search
+from generator.website import csp, page_html, search
 
 INDEX = "search.json"
 SCRIPT, ASSIGNS = "search.js", "var __index = "  # the same index, for pages opened from disk
@@ -25,7 +25,7 @@ def finish(site: Path) -> int:
     for path in paths:
         html = path.read_text(encoding="utf-8")
         waiting |= search.part_of(html, ()).waiting
-        path.write_text(csp.with_policy(html), encoding="utf-8")
+        path.write_text(csp.with_policy(page_html.lean(html)), encoding="utf-8")
     if (site / INDEX).is_file():
         index = json.loads((site / INDEX).read_text(encoding="utf-8"))
         search.take_out(index["items"], waiting)

@@ -1,7 +1,8 @@
-"""The HTML that became of a page by hand: the last look before it stands in the site.
+"""The HTML of a page as it is written: the last look at one by hand, and idle space out of all.
 
-In: the HTML of one page. Out: why it may not stand there, or None. `content/page_markup.py` refuses
-the same where an author wrote it; what Markdown's many dialects read differently is found here.
+In: the HTML of one page. Out: why it may not stand in the site, or None; or the same in fewer
+bytes. `content/page_markup.py` refuses the same where an author wrote it; what Markdown's many
+dialects read differently is found here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ _REFUSED = frozenset(
 _LOADED = frozenset({"src", "srcset", "poster", "data", "background"})
 _LED_TO = frozenset({"href", "action", "formaction", "cite"})
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):|[/\\\\]{2}")
+_AS_WRITTEN = re.compile(r"<(pre|code|script|style|textarea)\b.*?</\1>", re.DOTALL | re.IGNORECASE)
+_IDLE = re.compile(r"[ \t\r\n]*\n[ \t\r\n]*")  # the indentation of templates, and their empty lines
 _IGNORED = re.compile(r"[\x00-\x20]")  # browsers drop these in an address
 
 
@@ -47,3 +50,12 @@ def problem(html: str) -> str | None:
     reader.feed(html)
     reader.close()
     return reader.found[0] if reader.found else None
+
+
+def lean(html: str) -> str:
+    """The same page without empty lines and indentation, where these say nothing."""
+    parts, done = [], 0
+    for kept in _AS_WRITTEN.finditer(html):
+        parts += [_IDLE.sub("\n", html[done : kept.start()]), kept[0]]
+        done = kept.end()
+    return "".join([*parts, _IDLE.sub("\n", html[done:])])

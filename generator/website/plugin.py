@@ -397,7 +397,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         for path in sorted(site.rglob("*.html")):
             if str(path) in self.copied:
                 continue
-            path.write_text(csp.with_policy(path.read_text(encoding="utf-8")), encoding="utf-8")
+            html = page_html.lean(path.read_text(encoding="utf-8"))
+            path.write_text(csp.with_policy(html), encoding="utf-8")
 
     on_post_build = CombinedEvent(_before_the_index, _after_the_pages)
 

@@ -167,3 +167,10 @@ def test_what_markdown_made_of_a_page_is_looked_at_once_more(html, said):
 def test_what_markdown_may_make_of_a_page_is_left():
     html = '<a href="https://example.org">x</a><a href="../x.html#y">y</a><img src="x.svg" alt="">'
     assert page_html.problem(html) is None
+
+
+def test_a_page_loses_empty_lines_and_indentation_and_no_line_of_a_program():
+    program = "<pre><code>if x:\n    y\n\n    z</code></pre>"
+    script = "<script>const a = `1\n\n  2`;</script>"
+    html = f"<ul>\n\n    <li>one  two</li>\n  \n</ul>\n{program}\n  {script}\n\n"
+    assert page_html.lean(html) == f"<ul>\n<li>one  two</li>\n</ul>\n{program}\n{script}\n"
