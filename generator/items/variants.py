@@ -262,8 +262,9 @@ def _unprintable(variant: Item, evidence: Evidence) -> Iterator[str]:
 def _unknown(written: Variant, evidence: Evidence) -> Iterator[str]:
     book = evidence.book
     for old, claim in written.claims.items():
-        if old in book.claims and claim not in book.claims:  # a misconception is replaced likewise
-            yield f"no claim {claim!r}{nearest(claim, book.claims)}"
+        for what, known in (("claim", book.claims), ("misconception", book.misconceptions)):
+            if old in known and claim not in known:
+                yield f"no {what} {claim!r}{nearest(claim, known)}"
     for run in written.runs.values():
         if book.run(run) is None and book.is_reference:
             yield f"no run {run!r}"

@@ -65,6 +65,11 @@ REFUSED = {
         "- claims: {halves-complete: halves-compleat}",
         "no claim 'halves-compleat'; did you mean 'halves-complete'?",
     ),
+    "another misconception": (
+        "- runs: {tiny_memory.halves: tiny_memory.whole}",
+        "- claims: {copies-save-memory: copies-saves-memory}",
+        "no misconception 'copies-saves-memory'; did you mean 'copies-save-memory'?",
+    ),
     "a run that nothing reads": (
         MAPPED, "{tiny_memory.whole: tiny_memory.halves}", "reads nothing of 'tiny_memory.whole'",
     ),

@@ -71,6 +71,14 @@ ITEMS = (
 BY_ID = {one.id: one for one in ITEMS}
 
 
+def field_of(box: Locator) -> Locator:
+    """The number field of an item, once what reads numbers is there: it comes with the focus."""
+    field = box.locator(".pb-number-field")
+    field.focus()
+    box.page.wait_for_function("() => window.proofbook.numbers")
+    return field
+
+
 class Asking:
     """One item on an open page."""
 
@@ -95,7 +103,7 @@ class Asking:
                 option = select.locator(f"option[value='{value}']")  # labels look like values here
                 select.select_option(index=option.evaluate("option => option.index"))
         else:
-            self.box.locator(".pb-number-field").fill(answer)
+            field_of(self.box).fill(answer)
 
     def _sort(self, wanted: list[int]) -> None:
         for place, position in enumerate(wanted):

@@ -9,7 +9,7 @@ import pytest
 
 from generator.__main__ import main
 from tests.conftest import ROOT
-from tests.site.asking import CHALLENGE, ITEMS, RECALL, RIGHT, Asking, kept
+from tests.site.asking import CHALLENGE, ITEMS, RECALL, RIGHT, Asking, field_of, kept
 
 pytestmark = pytest.mark.browser
 
@@ -42,6 +42,16 @@ def _import(page: Any, content: bytes) -> str:
     )
     page.locator("[data-recall-done]:not(:empty)").wait_for()
     return str(page.locator("[data-recall-done]").inner_text())
+
+
+def test_a_number_that_a_reload_brings_back_is_the_one_that_was_tried(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    assert "one more try" in Asking(page, "what-peak").give("77.123456789")
+    page.reload()
+    item = Asking(page, "what-peak")
+    field_of(item.box)
+    assert "You gave this answer already" in item.check()
+    assert len(kept(page)["what-peak"]["attempts"]) == 1
 
 
 def test_every_answer_is_there_again_after_a_reload_with_its_explanations(frozen_site, open_page):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fsrs import Card, Rating, Scheduler
 
-from tests.site.asking import BY_ID, CHALLENGE, RECALL, RIGHT, Asking, kept
+from tests.site.asking import BY_ID, CHALLENGE, RECALL, RIGHT, Asking, field_of, kept
 
 pytestmark = pytest.mark.browser
 
@@ -334,7 +334,7 @@ def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
         assert f"trains on {ranks} ranks" in box.inner_text()
         lead = box.locator(".pb-eyebrow").inner_text().lower().partition(" · ")[0]
         assert lead == label
-        box.locator(".pb-number-field").fill(peak)
+        field_of(box).fill(peak)
         box.get_by_role("button", name="Check", exact=True).click()
         assert RIGHT in box.inner_text()
         record = kept(page)["say-the-peak"]
@@ -491,6 +491,29 @@ def test_only_the_answer_of_this_tab_is_taken_back(page, frozen_site):
     attempts = kept(page)["how-many-bytes"]["attempts"]
     assert len(attempts) == num - 1
     assert [one["is_right"] for one in attempts] == [True, True]
+
+
+def test_only_the_question_that_was_put_off_here_is_asked_again(page, frozen_site):
+    other = page.context.new_page()
+    other.goto((frozen_site / RECALL).as_uri())
+    for tab in (page, other):
+        _sit(tab, "Answer new questions")
+    Asking(page, ASKED[0]).give(BY_ID[ASKED[0]].right)
+    _press(page, "Next question")
+    _press(other, "Not today")  # another one than here
+    _press(page, "Not today")
+    _press(page, "Undo")
+    later = page.evaluate("window.proofbook.store.later()")
+    assert later[ASKED[0]] > 0
+    assert later[ASKED[1]] == 0
+    assert _shown(page) == ASKED[1]
+
+
+def test_whoever_gives_up_goes_on_from_where_the_focus_is(page):
+    _sit(page, "Answer new questions")
+    Asking(page, ASKED[0]).press("Show the answer")
+    assert not Asking(page, ASKED[0]).box.get_by_role("button", name="Answer again").is_visible()
+    assert page.evaluate("document.activeElement.textContent") == "Next question"
 
 
 def test_home_asks_again_what_is_due_and_shows_its_answer_otherwise(built_site, open_page):

@@ -101,12 +101,10 @@
     offer(say("brought_back", { n: those.length }));
   }
 
-  // Questions that wait until a time; what was kept of them before.
+  // Questions that wait until a time.
   function putOff(those, until) {
-    const before = store.later();
-    store.set("later", Object.assign({}, before, ...those.map(({ id }) => ({ [id]: until }))));
+    store.set("later", Object.assign({}, store.later(), ...those.map(({ id }) => ({ [id]: until }))));
     book.mark();
-    return before;
   }
 
   // One question of a sitting; what is due again at once comes back at its end. `undo` takes back the
@@ -123,9 +121,10 @@
     const wait = (name, until) => {
       const others = queue.filter((one, position) => position < at || one.id !== question.id);
       return button(words[name], () => {
-        const later = putOff([question], until);
+        const before = store.later()[question.id] || 0;
+        putOff([question], until);
         const back = () => {
-          store.set("later", later);
+          putOff([question], before);
           again();
         };
         ask(others, at, back, words[`${name}_told`]);
@@ -138,6 +137,8 @@
     question.form.addEventListener("answered", () => {
       const rest = record(question).due <= now() ? queue.concat(queue[at]) : queue;
       const name = at + 1 < rest.length ? words.next : words.end_sitting;
+      const isLost = document.activeElement === question.retry;
+      question.retry.hidden = true; // it comes back by itself, and its answer can be undone
       actions.textContent = "";
       actions.append(
         button(name, () => ask(rest, at + 1)),
@@ -146,6 +147,7 @@
           again();
         })
       );
+      if (isLost) actions.firstChild.focus();
       sum();
     });
   }

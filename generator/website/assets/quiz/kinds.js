@@ -9,57 +9,6 @@
   const printed = (number, digits) =>
     Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 });
 
-  // ——— What a reader typed ———
-
-  // One spelling of a unit: µs, μs, usec and microseconds are one, and so are MiB, mib and mebibytes.
-  const unified = (unit) =>
-    words.spellings.reduce((text, [from, to]) => text.replace(new RegExp(from, "g"), to), unit.toLowerCase());
-  const UNIT = /^([kmgt]i?|[mun])?([sb])(\/s)?$/;
-
-  // How many seconds or bytes one of a unit is: a millisecond, or a MB of 1,000² and a MiB of 1,024².
-  const sizeOf = ([letter = "_", isBinary], of) =>
-    of === "s" ? 1e-3 ** "_mun".indexOf(letter) : (isBinary ? 1024 : 1000) ** "_kmgt".indexOf(letter);
-
-  // How many base units one of a typed unit is; NaN where the question asks for another quantity.
-  function scaleOf(typed, { unit, scale, isLoose, asks }) {
-    const [given, asked] = [unified(typed), unified(unit)];
-    if (!given || given === asked) return scale;
-    // After a count, what the question counts; `m` may be milli, and is no number of these.
-    const noun = typed.trim().toLowerCase().replace(/s$/, "");
-    const isNoun = given === "×" || (noun.length > 2 && asks?.includes(noun) && !UNIT.test(given));
-    if (!asked || words.counts[asked]) return words.counts[given] || (asked || !isNoun ? NaN : scale);
-    const [, many, rest] = /^(k$|thousand|million|billion|trillion)(.*)/.exec(given) || [];
-    if (many) return rest || asked === "b" ? words.counts[many] * scaleOf(rest, { unit, scale }) : NaN;
-    const [one, other] = [given, asked].map((text) => UNIT.exec(text) || []);
-    const isAlike = other[2] && one[2] === other[2] && one[3] === other[3];
-    const meant = one[1] ? one[1] + (isLoose ? "i" : "") : "";
-    return isAlike ? (scale * sizeOf(meant, one[2])) / sizeOf(other[1] || "", other[2]) : NaN;
-  }
-
-  // The numbers that a text may mean, in base units and likeliest first: a point or a comma may part
-  // decimals, and the other one thousands, which come by three. `× 10⁻⁶` is `e-6`.
-  function numbers(text, q) {
-    const plain = text
-      .replace(new RegExp(words.around, "gi"), "")
-      .trim()
-      .replace(/^[x×]\s*(\d.*)/i, "$1×")
-      .replace(/(\d\s*)M$/, "$1million")
-      .replace(/[⁰¹²³⁴-⁹⁻]+/, (power) => `^${power.normalize("NFKC")}`)
-      .replace(/[−–]/g, "-")
-      .replace(/\s*[×x*·]\s*10(?:\^|\*\*)/, "e");
-    const [, top, bottom] = /^(\d+)\s*\/\s*(\d+)$/.exec(plain) || [];
-    if (+bottom && /^(%|times)?$/.test(q.unit)) return [top / bottom];
-    const found = /^\s*([+-]?[\d.,\s'’_]*\d[.,]?(?:e[+-]?\d+)?)\s*(\D.*)?$/i.exec(plain);
-    if (!found) return [];
-    const bare = found[1].replace(/[\s'’_]/g, "");
-    const read = (thousands, decimals) =>
-      (/^[+-]?0/.test(bare) && bare.includes(thousands)) ||
-      bare.split(thousands).slice(1).some((part) => !/^\d{3}(\D|$)/.test(part))
-        ? NaN
-        : Number(bare.split(thousands).join("").replace(decimals, ".")) * scaleOf(found[2] || "", q);
-    return [read(",", "."), read(".", ",")].filter(Number.isFinite);
-  }
-
   // A shape in any spelling, `50 × 20`, `50x20`, `[50, 20]`, read in both ways; or a word.
   function spelled(text) {
     if (!/\d/.test(text)) return [text.trim().toLowerCase()];
@@ -163,31 +112,29 @@
       q.scale = Number(q.field.dataset.scale);
       q.unit = unit ? unit.textContent : "";
       q.asks = q.form.textContent.toLowerCase();
-      if (!ends) return;
-      const range = ends.firstElementChild;
-      range.hidden = false; // at once, since what is below must not move
-      book.load("slider", () => (range.hidden = !book.slider) || book.slider(q, ends));
+      if (ends) ends.firstElementChild.hidden = false;
+      const wake = () => {
+        if (!q.isAwake) book.load("typing", () => book.typing?.(q, ends));
+        q.isAwake = true;
+      };
+      ["pointerdown", "focusin"].forEach((name) => q.form.addEventListener(name, wake));
     },
     // In base units, the reading that the key knows before others; a shape as it was typed.
     read: (q) => {
       const text = q.field.value.trim().slice(0, 100);
-      if (q.key[0].dataset.words) return /\d/.test(text) ? text : null;
-      const meant = numbers(text, q);
-      // What is asked in per cent may be typed as a share: 0.875.
-      const shares = q.unit === "%" && /\d$/.test(text) ? meant.map((one) => one / q.scale).filter((one) => Math.abs(one) < 1) : [];
-      const known = meant.concat(shares).filter((number) => q.key.some((one) => isWithin(one, number)));
-      const [answer] = known.concat(meant, null);
-      q.isShare = answer !== null && !meant.includes(answer);
-      return answer;
+      const shape = q.key[0].dataset.words;
+      if (shape) return /\d/.test(text) && (/\d\D+\d/.test(text) || !/\d\D+\d/.test(shape)) ? text : null;
+      const meant = book.numbers(text, q);
+      return [...meant.filter((number) => q.key.some((one) => isWithin(one, number))), ...meant, null][0];
     },
     // Whether MB was typed and MiB would be right; readers may mean either.
     isUnclear: (q) => {
       const { key, field, unit, scale } = q;
-      const isRight = (how) => numbers(field.value, how).some((one) => isWithin(key[0], one));
+      const isRight = (how) => book.numbers(field.value, how).some((one) => isWithin(key[0], one));
       return !key[0].dataset.words && !isRight(q) && isRight({ unit, scale, isLoose: true });
     },
     put: (q, answer) => {
-      q.field.value = typeof answer === "number" ? printed(answer / q.scale, 6) : answer;
+      q.field.value = typeof answer === "number" ? printed(answer / q.scale, 12) : answer;
     },
     judge: (q, answer) => {
       const found = q.key.find((one) => isWithin(one, answer));
@@ -236,5 +183,5 @@
     predict: predicted,
   };
 
-  Object.assign(book, { place, chosen, ordered, KINDS, numbers, printed });
+  Object.assign(book, { place, chosen, ordered, KINDS, printed });
 })();

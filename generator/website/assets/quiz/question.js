@@ -101,15 +101,16 @@
     }
 
     commit() {
-      const answer = this.how.read(this);
       const { field, unit, how } = this;
+      if (field && !book.numbers) return load("typing", () => book.numbers && this.commit());
+      const answer = how.read(this);
       if (answer === null || (field && how.isUnclear(this))) {
         const unread = unit ? say("no_unit", { unit }) : words[this.key[0].dataset.words ? "no_shape" : "no_number"];
         this.status.textContent = answer !== null ? words.which_unit : field && field.value ? unread : words.pick;
         return;
       }
       const { before, nth } = this.tried();
-      if (before && String(before.answer) === String(answer)) {
+      if (before && (String(before.answer) === String(answer) || Math.abs(before.answer / answer - 1) < 1e-9)) {
         this.status.textContent = words.same_again;
         return;
       }
@@ -165,6 +166,7 @@
 
     // Explanations in their places, with values that open from now on.
     explain(options, answer) {
+      all(this.form, ".pb-chosen").forEach((one) => one.remove()); // of an earlier answer
       options.forEach((option, position) => {
         if (option.querySelector(".pb-why")) return;
         const key = this.key.find((one) => place(one) === place(option));
