@@ -104,6 +104,7 @@ def environment() -> Environment:
     made.filters["coded"] = coded
     made.filters["kept_at"] = kept_at
     made.globals["ui"] = interface_words()
+    made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     return made
 
 
