@@ -119,6 +119,19 @@ def test_every_value_of_a_page_opens_to_what_its_data_says(frozen_site, open_pag
     assert len(seen) > 10
 
 
+def test_a_popover_repeats_the_number_in_the_unit_that_was_pressed(built_site, open_page):
+    page = open_page(built_site / "topics" / "large-models" / "learn.html")
+    page.locator("[data-show-all]").first.check()
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    page.locator("#item-learn-peak").get_by_role("button", name="Show the answer").click()
+    ends = page.locator("#item-learn-peak .pb-answer .pb-aside a[data-v]")
+    pressed = [end.inner_text() for end in ends.all()]
+    assert len(pressed) == 2
+    for end, number in zip(ends.all(), pressed, strict=True):
+        end.evaluate("one => one.click()")
+        assert page.locator(".pb-source b").inner_text() == number
+
+
 def test_a_second_click_on_a_value_closes_its_source(frozen_site, open_page):
     page = open_page(frozen_site / TRACE)
     value = page.locator(".pb-stage .pb-measured.pb-value:visible").first

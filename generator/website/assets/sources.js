@@ -73,7 +73,9 @@
   function fill(number, shown) {
     const value = data.values[number];
     const list = document.createElement("dl");
-    const head = made("p", made("b", value[0] || shown));
+    // In the unit that was pressed: a slider's ends may have another one than the value has elsewhere.
+    const isOther = /\d\s\D/.test(shown) && shown.split(/\s/)[0] !== value[0].split(/\s/)[0];
+    const head = made("p", made("b", isOther ? shown : value[0] || shown));
     head.append(`: ${words.kinds[value[1]]}`);
     rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
     box.replaceChildren(close, head, list);
