@@ -7,7 +7,7 @@
   const form = document.querySelector("[data-claims]");
   const status = form.nextElementSibling;
   const frame = status.nextElementSibling;
-  const lists = Array.from(form.querySelectorAll("select"));
+  const lists = [...form.querySelectorAll("select")];
   let experiments, marks, verdicts, claims; // what is loaded
   let then = []; // what waits for it
 
@@ -15,9 +15,7 @@
     if (claims) return act();
     then.push(act);
     if (then.length > 1) return;
-    const script = document.createElement("script");
-    script.src = form.dataset.claims;
-    document.head.append(script);
+    document.head.append(Object.assign(document.createElement("script"), { src: form.dataset.claims }));
   }
 
   // What the file of the claims calls.

@@ -4,7 +4,8 @@
 (function () {
   "use strict";
 
-  const words = window.proofbook.source;
+  const book = window.proofbook;
+  const words = book.source;
   const block = document.getElementById("pb-sources");
   const data = block && JSON.parse(block.textContent);
   const box = document.createElement("div");
@@ -74,8 +75,7 @@
     const value = data.values[number];
     const list = document.createElement("dl");
     // In the unit that was pressed: a slider's ends may have another one than the value has elsewhere.
-    const isOther = /\d\s\D/.test(shown) && shown.split(/\s/)[0] !== value[0].split(/\s/)[0];
-    const head = made("p", made("b", isOther ? shown : value[0] || shown));
+    const head = made("p", made("b", /\d\s\D/.test(shown) ? shown : value[0] || shown));
     head.append(`: ${words.kinds[value[1]]}`);
     rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
     box.replaceChildren(close, head, list);
@@ -85,7 +85,7 @@
   // Below its number where the window allows; on a phone, a sheet at its foot (values.css), above which
   // the number stays in view.
   function put(at) {
-    const place = at.getClientRects()[0];
+    const [place] = at.getClientRects();
     const gap = 5;
     const isBelow = place.bottom + gap + box.offsetHeight < innerHeight || place.top < box.offsetHeight;
     const top = isBelow ? place.bottom + gap : place.top - gap - box.offsetHeight;
@@ -95,7 +95,7 @@
   }
 
   function open(at, number) {
-    fill(number, at.textContent);
+    fill(number, at.firstChild.textContent.trim());
     if (box.matches(":popover-open")) box.hidePopover();
     // Behind the block that it belongs to, so that the Tab key goes on from there.
     (at.closest("figure, table, dl, ul, ol, p, label, blockquote, details") || at).after(box);
@@ -111,7 +111,7 @@
     box.popover = "auto";
     box.tabIndex = -1;
     box.role = "dialog";
-    window.proofbook.open = open;
+    book.open = open;
     document.addEventListener("pointerdown", ({ target }) => {
       wasOpen = box.matches(":popover-open") && opener === target.closest("[data-v]");
     }, true);
@@ -126,8 +126,7 @@
 
   // A link into a fold opens it.
   function arrive() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const fold = target?.closest("details");
+    const fold = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest("details");
     if (fold) fold.open = true;
   }
   window.addEventListener("hashchange", arrive);
@@ -138,12 +137,10 @@
     if (table.parentElement.closest("table")) return;
     const links = [...table.querySelectorAll("a[href]:not(.pb-one-state :is(.pb-choice, .pb-other) a)")];
     if (links.length) (table.closest(".pb-scroll") || table).removeAttribute("tabindex");
-    links.forEach((link, at) => (link.tabIndex = at ? -1 : 0));
+    links.forEach((link, at) => (link.tabIndex = at && -1));
     table.onkeydown = (event) => {
       const at = links.indexOf(event.target);
-      const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1 };
-      to.Home = 0;
-      to.End = links.length - 1;
+      const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: links.length - 1 };
       const next = links[to[event.key]];
       if (at < 0 || !next || event.altKey || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
@@ -153,5 +150,5 @@
     };
   }
   document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts, .pb-terms, .pb-stop").forEach(stop);
-  window.proofbook.stop = stop;
+  book.stop = stop;
 })();
