@@ -630,8 +630,8 @@ def test_no_state_of_an_item_breaks_a_rule_of_accessibility(frozen_site, open_pa
     shown.get_by_role("radio", name="sure", exact=True).check()
     shown.get_by_role("button", name="Show the answer").click()
     page.get_by_role("button", name="Delete all").click()
-    assert page.locator("[data-recall-forecast] table").is_visible()
-    assert page.locator("[data-recall-calibration] table").is_visible()
+    page.locator("[data-recall-forecast] table").wait_for()
+    page.locator("[data-recall-calibration] table").wait_for()
     assert _broken_rules(page, rules) == []
 
 

@@ -75,7 +75,7 @@
     actions.textContent = "";
     const sitting = (name, those) => {
       const values = { n: those.length, m: fresh.length };
-      if (those.length) actions.append(button(say(name, values), () => sit(those)));
+      if (those.length) actions.append(button(say(name, values), () => sit(those, name === "practise")));
     };
     sitting("start_due", due);
     if (!due.length) goOn();
@@ -109,7 +109,10 @@
 
   // One question of a sitting; what is due again at once comes back at its end. `undo` takes back the
   // step that led here, which `told` tells.
-  function ask(queue, at, undo, told = "") {
+  function ask(those, at, undo, told = "") {
+    // Another tab may have asked a question since, or put it off.
+    const isOpen = (one) => !isPutOff(one) && (isEarly || !record(one) || isDueNow(one.id, record(one)));
+    const queue = those.filter((one, position) => position < at || isOpen(one));
     if (at >= queue.length) return offer(`${told} ${words.sitting_done}`.trim(), undo);
     const question = inTurn(queue[at]);
     show(question);
@@ -121,10 +124,11 @@
     const wait = (name, until) => {
       const others = queue.filter((one, position) => position < at || one.id !== question.id);
       return button(words[name], () => {
-        const before = store.later()[question.id] || 0;
+        const { id } = question;
+        const before = store.later()[id] || 0;
         putOff([question], until);
         const back = () => {
-          putOff([question], before);
+          if (store.later()[id] === until) putOff([question], before); // as no other tab has done since
           again();
         };
         ask(others, at, back, words[`${name}_told`]);
@@ -156,8 +160,11 @@
   function takeBack({ id, before }) {
     const { attempts, ...rest } = store.get(id) || { attempts: [] };
     const others = attempts.filter(({ at }) => at !== before.now);
-    const found = others.indexOf(attempts[attempts.length - 1]) < 0 ? JSON.parse(before.found) : { ...rest, attempts: others };
-    if (found) store.put(id, found);
+    const former = JSON.parse(before.found);
+    const lastOf = (those) => those.length && those[those.length - 1].at;
+    const isUntouched = former && lastOf(attempts) === before.now && lastOf(others) === lastOf(former.attempts);
+    if (isUntouched) store.put(id, former);
+    else if (others.length) store.put(id, { ...rest, attempts: others });
     else store.remove(id);
   }
 
@@ -193,12 +200,17 @@
   // ——— A sitting; the variants stand in a file of their own, which the first one loads ———
 
   let { variants } = section.dataset;
+  let isComing, isEarly;
 
-  function sit(queue) {
-    const [file, begin] = [variants, () => ask(queue, 0)];
-    variants = "";
-    if (file) book.load(file, begin);
-    else begin();
+  function sit(queue, early) {
+    isEarly = early;
+    const begin = () => {
+      variants = "";
+      ask(queue, 0);
+    };
+    if (!variants) begin();
+    else if (!isComing) book.load(variants, begin);
+    isComing = true;
   }
 
   book.variants = (html) => {

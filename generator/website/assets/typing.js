@@ -50,7 +50,7 @@
     if (!found || /[\s'’_](?!\d{3}(\D|$))/.test(found[1])) return [];
     const bare = found[1].replace(/[\s'’_]/g, "");
     const read = (thousands, decimals) =>
-      (/^[+-]?0/.test(bare) && bare.includes(thousands)) ||
+      (/^[+-]?[0.,]/.test(bare) && bare.includes(thousands)) ||
       bare.split(thousands).slice(1).some((part) => !/^\d{3}(\D|$)/.test(part))
         ? NaN
         : Number(bare.split(thousands).join("").replace(decimals, ".")) * scaleOf(found[2] || "", q);
@@ -83,14 +83,16 @@
       range.value = numSteps * (isByRatio ? Math.log(typed / low) / Math.log(high / low) : (typed - low) / (high - low));
       tell();
     });
-    range.addEventListener("input", () => {
+    const slide = () => {
       range.dataset.set = ""; // until then it shows no answer
       const share = range.value / numSteps;
       const at = (isByRatio ? low * Math.pow(high / low, share) : low * (1 - share) + high * share) / q.scale;
       q.field.value = isWhole ? Math.round(at) : printed(at, 2);
       tell();
-    });
-    const touched = q.field.value ? q.field : share !== 0.5 && range;
+    };
+    range.addEventListener("input", slide);
+    range.addEventListener("click", slide); // where it stands already
+    const touched = q.field.value && document.activeElement !== range ? q.field : share !== 0.5 && range;
     if (touched) touched.dispatchEvent(new Event("input"));
   };
 })();

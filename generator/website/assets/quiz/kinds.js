@@ -9,11 +9,10 @@
   const printed = (number, digits) =>
     Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 });
 
-  // A shape in any spelling, `50 × 20`, `50x20`, `[50, 20]`, read in both ways; or a word.
+  // A shape in any spelling, `50 × 20`, `50x20`, `[50, 20]`, with and without thousands; or a word.
   function spelled(text) {
-    if (!/\d/.test(text)) return [text.trim().toLowerCase()];
-    const read = (by) => text.split(by).map((part) => part.replace(/\D/g, "")).filter(Boolean).join();
-    return [read(/[x×*·;]|by|,\s/i), read(/[x×*·;,]|by|\s(?=\d)/i)];
+    const read = (typed) => (typed.match(/\d+/g) || [typed.trim().toLowerCase()]).join();
+    return [read(text.replace(/(\d)[,\s'’](?=\d{3}(\D|$))/g, "$1")), read(text)];
   }
 
   function isWithin(answer, typed) {
@@ -113,11 +112,13 @@
       q.unit = unit ? unit.textContent : "";
       q.asks = q.form.textContent.toLowerCase();
       if (ends) ends.firstElementChild.hidden = false;
-      const wake = () => {
-        if (!q.isAwake) book.load("typing", () => book.typing?.(q, ends));
-        q.isAwake = true;
-      };
-      ["pointerdown", "focusin"].forEach((name) => q.form.addEventListener(name, wake));
+      q.wake = (then) =>
+        book.load("typing", () => {
+          if (book.typing && !q.isAwake) book.typing(q, ends);
+          q.isAwake = Boolean(book.typing);
+          if (then) then();
+        });
+      ["pointerdown", "focusin", "input"].forEach((name) => q.form.addEventListener(name, () => q.isAwake || q.wake()));
     },
     // In base units, the reading that the key knows before others; a shape as it was typed.
     read: (q) => {
@@ -135,6 +136,7 @@
     },
     put: (q, answer) => {
       q.field.value = typeof answer === "number" ? printed(answer / q.scale, 12) : answer;
+      q.wake();
     },
     judge: (q, answer) => {
       const found = q.key.find((one) => isWithin(one, answer));
@@ -183,5 +185,5 @@
     predict: predicted,
   };
 
-  Object.assign(book, { place, chosen, ordered, KINDS, printed });
+  Object.assign(book, { place, chosen, ordered, KINDS, printed, spelled });
 })();

@@ -5,7 +5,7 @@
   "use strict";
 
   const book = window.proofbook;
-  const { words, store, say, made, all, place, chosen, ordered, KINDS, memoryOf, schedule } = book;
+  const { words, store, say, made, all, place, chosen, ordered, spelled, KINDS, memoryOf, schedule } = book;
   const NUM_KEPT = 20; // attempts of one item
 
   const A_SITTING = 4 * 36e5; // milliseconds
@@ -17,10 +17,15 @@
   // A script that is loaded when a reader first needs it, beside this one or from a path of its own.
   const FOLDER = document.currentScript.src.replace(/[^/]*$/, "");
 
+  const scripts = {}; // on their way
+
   function load(name, act) {
     if (book[name]) return act();
     const src = /\.js$/.test(name) ? name : `${FOLDER}${name}.js`;
-    document.head.append(Object.assign(made("script"), { src, onload: act, onerror: act }));
+    const forget = () => delete scripts[name];
+    const script = (scripts[name] ||= Object.assign(made("script"), { src, onload: forget, onerror: forget }));
+    ["load", "error"].forEach((event) => script.addEventListener(event, act));
+    if (!script.isConnected) document.head.append(script);
   }
 
   book.load = load;
@@ -74,7 +79,8 @@
       actions.append(this.check);
       this.showHint = this.hints.length ? button("show_hint", () => this.hint()) : made("button");
       this.giveUp = button("give_up", () => this.end(null));
-      this.retry = button("retry", () => this.renew().form.querySelector("input, select, button").focus());
+      // Whoever clicks twice on what stood here before means that.
+      this.retry = button("retry", ({ detail }) => detail < 2 && this.renew().form.querySelector("input, select, button").focus());
       this.report = button("report", () => load("report", () => book.report(this)));
       [this.retry, this.report, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
       if (this.form.matches("[data-sure]")) this.status.before(document.querySelector("[data-asking] template").content.cloneNode(true));
@@ -102,7 +108,7 @@
 
     commit() {
       const { field, unit, how } = this;
-      if (field && !book.numbers) return load("typing", () => book.numbers && this.commit());
+      if (field && !book.numbers) return this.commitOnceRead(field.value);
       const answer = how.read(this);
       if (answer === null || (field && how.isUnclear(this))) {
         const unread = unit ? say("no_unit", { unit }) : words[this.key[0].dataset.words ? "no_shape" : "no_number"];
@@ -110,13 +116,26 @@
         return;
       }
       const { before, nth } = this.tried();
-      if (before && (String(before.answer) === String(answer) || Math.abs(before.answer / answer - 1) < 1e-9)) {
+      const isSame = (one) => String(one) === String(answer) || Math.abs(one / answer - 1) < 1e-9;
+      const isSpelled = (one) => field && typeof one === "string" && spelled(one)[0] === spelled(answer)[0];
+      if (before && (isSame(before.answer) || isSpelled(before.answer))) {
         this.status.textContent = words.same_again;
         return;
       }
       if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
       this.keep(answer, false, false);
       this.warn(answer);
+    }
+
+    // What was typed is judged once what reads it is there, unless the reader has gone on by then.
+    commitOnceRead(text) {
+      if (this.isWaiting) return;
+      this.isWaiting = true;
+      this.wake(() => {
+        this.isWaiting = false;
+        if (!book.numbers) this.status.textContent = words.not_loaded;
+        else if (!this.isDone && this.field.value === text && this.form.offsetParent) this.commit();
+      });
     }
 
     // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
@@ -157,7 +176,10 @@
       // Focus stays where it is, and else goes on to what can be done next.
       const focused = document.activeElement;
       if (focused === this.giveUp) this.retry.focus();
-      all(this.form, "input, select").forEach((one) => (one.disabled = one !== focused));
+      all(this.form, "input, select").forEach((one) => {
+        one.disabled = one !== focused;
+        one.readOnly = true;
+      });
       this.check.setAttribute("aria-disabled", "true");
       this.giveUp.hidden = this.showHint.hidden = true;
       this.hints.forEach((one) => (one.hidden = false));
@@ -276,7 +298,9 @@
     // The same question, as if it had never been answered.
     renew() {
       this.box.replaceWith(this.pristine);
-      const again = new Question(this.pristine.querySelector("form"));
+      const form = this.pristine.querySelector("form");
+      form.reset(); // of what was entered before this script was there
+      const again = new Question(form);
       open();
       return again;
     }
