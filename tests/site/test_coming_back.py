@@ -85,3 +85,38 @@ def test_a_calculator_works_out_what_its_fields_hold(frozen_site, open_page):
     left_and_back(page)
     assert chosen(page) == held
     assert form.evaluate(TEXT) == shown
+
+
+def test_what_a_reader_had_shown_is_shown_again(built_site, open_page):
+    page = open_page(built_site / "topics/ddp/learn.html")
+    line = page.locator("[data-what]:visible").first
+    part = line.evaluate_handle("one => one.previousElementSibling")
+    assert not part.as_element().is_visible()
+    line.get_by_role("button").click()
+    heading = part.evaluate("one => [...document.querySelectorAll('[data-after]')].indexOf(one)")
+    left_and_back(page)
+    shown = page.evaluate(
+        "() => [...document.querySelectorAll('[data-after]')].map(one => !one.hidden)"
+    )
+    assert shown[heading]
+    assert not all(shown)
+
+
+def test_a_link_into_a_part_that_waits_shows_it_and_goes_there(built_site, open_page):
+    page = open_page(built_site / "topics/ddp/learn.html")
+    heading = page.locator("#the-smallest-real-program")
+    assert not heading.is_visible()
+    page.evaluate(
+        """() => {
+            const link = document.createElement("a"); // as one stands at the foot of a newcomer's page
+            link.href = "#the-smallest-real-program";
+            link.textContent = "there";
+            document.querySelector("article").append(link);
+        }"""
+    )
+    page.get_by_role("link", name="there", exact=True).click()
+    heading.wait_for()
+    page.wait_for_function(
+        "() => Math.abs(document.querySelector('#the-smallest-real-program')"
+        ".getBoundingClientRect().top) < 200"
+    )

@@ -312,7 +312,7 @@
   function open() {
     const aim = document.getElementById(location.hash.slice(1));
     let parts, shown, before;
-    all(document, "[data-after]").forEach((one) => {
+    waiting.forEach((one) => {
       const line = one.nextElementSibling;
       const above = one.previousElementSibling || one;
       if (aim && (one.contains(aim) || above === aim)) one.dataset.meant = ""; // wherever the next link leads
@@ -329,6 +329,8 @@
         shown.textContent = "";
         line.lastElementChild.onclick = () => {
           own.forEach((part) => (part.dataset.meant = ""));
+          const shown = waiting.map((part, at) => ("meant" in part.dataset ? at : -1));
+          history.replaceState({ ...history.state, shown }, ""); // for whoever comes back to this page
           open();
           one.tabIndex = -1;
           one.focus({ preventScroll: true }); // its heading may stand above
@@ -355,10 +357,17 @@
   });
 
   // What is open when the page comes back stands open, for the browser to scroll to where it was.
-  all(document, "[data-after]").forEach((one) => (one.hidden = true));
+  const waiting = all(document, "[data-after]");
+  waiting.forEach((one, at) => {
+    one.hidden = true;
+    if (history.state?.shown?.includes(at)) one.dataset.meant = "";
+  });
   const forms = (within) => all(within, "form.pb-item:not([data-open])");
   book.waiting = (within) => forms(within).map((form) => new Waiting(form));
   forms(document).forEach((form) => form.closest("[data-recall]") || new Question(form).restore());
   open();
-  window.addEventListener("hashchange", open);
+  window.addEventListener("hashchange", () => {
+    open();
+    document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it may have been hidden until now
+  });
 })();
