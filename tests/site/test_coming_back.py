@@ -108,7 +108,7 @@ def test_a_link_into_a_part_that_waits_shows_it_and_goes_there(built_site, open_
     assert not heading.is_visible()
     page.evaluate(
         """() => {
-            const link = document.createElement("a"); // as one stands at the foot of a newcomer's page
+            const link = document.createElement("a"); // as at a newcomer's foot
             link.href = "#the-smallest-real-program";
             link.textContent = "there";
             document.querySelector("article").append(link);

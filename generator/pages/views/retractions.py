@@ -121,6 +121,9 @@ def _standings(one: Retraction, folio: Folio) -> tuple[OnMachines, ...]:
     """
     here = folio.outcome(one.claim)
     judged = {measured_by(here, folio): standing(one, here)}
+    own = folio.outcomes[one.claim]  # by the book's machine, also where the reference stands in
+    if own.machine:
+        judged.setdefault(own.machine, standing(one, own))
     for machine, there in folio.other_outcomes.items():
         if one.claim in there.outcomes:
             judged.setdefault(machine, standing(one, there.outcomes[one.claim]))
