@@ -370,6 +370,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
             entries = of_material.search_index.entries
+            search.make_paragraphs(entries)
             search.take_out(entries, frozenset().union(*self.waiting.values()))
             search.add_words(entries, self.synonyms)
             words = interface_words()

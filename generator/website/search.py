@@ -24,7 +24,7 @@ from generator.website import html_blocks
 _CLASSES = (
     "option", "pieces", "end", "typed", "actions", "sure", "status", "waits", "listing",
     "listing-title", "printed", "suggestions", "claim", "apart", "largest", "sources", "meta",
-    "eyebrow", "level", "step-controls",
+    "eyebrow", "level", "step-controls", "controls", "fields",
 )  # fmt: skip
 # Those, what waits for an answer, what is folded, and buttons that are not values.
 _KEPT_BACK = re.compile(
@@ -37,6 +37,15 @@ _WAITS = re.compile(r'<(?:details\b|\w+\b[^<>]*\s(?:data-after\b|class="[^"]*pb-
 _INLINE = re.compile(r"</?(?:a|abbr|b|button|em|i|small|span|strong|wbr)\b[^<>]*>")
 _BETWEEN = re.compile(r"((?<=[.?!])\s+|(?<=[.?!]</code>)\s+|<(?!/?(?:code|sub|sup)\b)[^<>]+>)")
 LONG = 25  # letters of a sentence that says something; shorter ones, such as “Neither.”, stay
+# Material drops these tags and joins the text before them to the text after them.
+_BLOCK = re.compile(
+    r"</?(?:blockquote|d[dlt]|div|fieldset|fig(?:caption|ure)|label|legend|output|section)\b[^<>]*>"
+)
+_END = "\ue000"  # stands where such a block begins or ends, until the entries are made
+_EMPTY = re.compile(r"<(p|li)>[\s…]*</\1>")
+_GAP = re.compile(r"…(?:\s*…)+")
+_SPACES = re.compile(" {2,}")
+_PIECE = re.compile(rf"(</?(?:p|ul|ol|li|pre)>|{_END})")
 # A place that a link leads to without being a heading: a retracted sentence, a term.
 _SENTENCE = re.compile(
     r'<section class="pb-retraction[^<>]*\sid="([^"]+)"[^<>]*>\s*'
@@ -75,14 +84,39 @@ def part_of(html: str, aside: Iterable[str]) -> Part:
     waiting = (one for one in (*divided.blocks, *aside) if _WAITS.match(one))
     sentences = (plain for one in waiting for _, plain in _sentences(one))
     kept = frozenset(one for one in sentences if len(one) >= LONG)
-    return Part(html_blocks.without_marks(divided.text), kept)
+    return Part(_BLOCK.sub(rf"\g<0>{_END}", html_blocks.without_marks(divided.text)), kept)
+
+
+def make_paragraphs(entries: Iterable[dict[str, Any]]) -> None:
+    """Put text of every entry that stands in no paragraph and no list into paragraphs.
+
+    A result shows whole paragraphs and lists. Of text outside them it shows what stands between the
+    first and the last word that the search knows, up to the next piece of code.
+    """
+    for entry in entries:
+        entry["text"] = _in_paragraphs(entry["text"])
+
+
+def _in_paragraphs(html: str) -> str:
+    pieces = _PIECE.split(html)
+    made, depth = "", 0
+    for text, mark in zip(pieces[::2], [*pieces[1::2], _END], strict=True):
+        made += f"<p>{text.strip()}</p>" if text.strip() and not depth else text
+        made += " " if mark == _END else mark
+        if mark != _END:
+            depth += -1 if mark.startswith("</") else 1
+    return _SPACES.sub(" ", _EMPTY.sub("", made)).strip()
 
 
 def take_out(entries: Iterable[dict[str, Any]], waiting: Set[str]) -> None:
-    """Take out of every entry the sentences that wait for an answer on any page."""
+    """Take out of every entry the sentences that wait for an answer on any page.
+
+    An ellipsis stands where a sentence is missing between others.
+    """
     for entry in entries:
         parts = _sentences(entry["text"])
-        entry["text"] = "".join(part for part, plain in parts if plain not in waiting)
+        text = "".join("…" if plain in waiting else part for part, plain in parts)
+        entry["text"] = _EMPTY.sub("", _GAP.sub("…", text))
 
 
 def _sentences(html: str) -> Iterator[tuple[str, str]]:
