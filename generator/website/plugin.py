@@ -374,8 +374,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             search.take_out(entries, frozenset().union(*self.waiting.values()))
             search.add_words(entries, self.synonyms)
             words = interface_words()
-            quoted = words["search"]["quoted"]
-            search.add_places(entries, dict(_sections(config.nav)), words["modes"], quoted)
+            called = words["search"]
+            search.add_places(
+                entries, dict(_sections(config.nav)), words["modes"],
+                called["quoted"], called["figure"],
+            )  # fmt: skip
             for lost in search.add_leads(entries, self.leads):
                 log.warning(f"synonyms.yml leads to {lost!r}, which the site does not have")
 

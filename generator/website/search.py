@@ -46,10 +46,16 @@ _EMPTY = re.compile(r"<(p|li)>[\s…]*</\1>")
 _GAP = re.compile(r"…(?:\s*…)+")
 _SPACES = re.compile(" {2,}")
 _PIECE = re.compile(rf"(</?(?:p|ul|ol|li|pre)>|{_END})")
-# A place that a link leads to without being a heading: a retracted sentence, a term.
+# A place that a link leads to without being a heading: a retracted sentence, a term, a figure that
+# readers play with.
 _SENTENCE = re.compile(
     r'<section class="pb-retraction[^<>]*\sid="([^"]+)"[^<>]*>\s*'
     r'<blockquote class="pb-sentence"><p>(.*?)</p></blockquote>.*?</section>',
+    re.DOTALL,
+)
+_FIGURE = re.compile(
+    r'<figure class="pb-figure pb-play\b[^<>]*\sid="([^"]+)"[^<>]*>\s*'
+    r'<figcaption class="pb-figure-title">(.*?)</figcaption>',
     re.DOTALL,
 )
 _NUMBER = re.compile(r'(<h[1-6][^<>]*>)\s*<span class="pb-label">\d+</span>\s*')
@@ -68,9 +74,10 @@ class Part(NamedTuple):
 def part_of(html: str, aside: Iterable[str]) -> Part:
     """Divide a page.
 
-    Retracted sentences and terms become headings here, so that each is an entry of its own.
-    Headings lose their numbers, and what precedes the first heading stays out, so that the page's
-    own entry holds its introduction.
+    Retracted sentences, terms and titles of figures that readers play with become headings here,
+    so that each is an entry of its own. Such a title names quantities and answers nothing, so it
+    stays where its figure waits for an answer. Headings lose their numbers, and what precedes the
+    first heading stays out, so that the page's own entry holds its introduction.
 
     Args:
         html: the page's content, with marks for what was set aside.
@@ -84,7 +91,15 @@ def part_of(html: str, aside: Iterable[str]) -> Part:
     waiting = (one for one in (*divided.blocks, *aside) if _WAITS.match(one))
     sentences = (plain for one in waiting for _, plain in _sentences(one))
     kept = frozenset(one for one in sentences if len(one) >= LONG)
-    return Part(_BLOCK.sub(rf"\g<0>{_END}", html_blocks.without_marks(divided.text)), kept)
+    shown = _FIGURE.sub(r'<figure><h3 id="\1">\2</h3>', divided.text)
+    shown = html_blocks.put_back(shown, tuple(map(_titles_of_figures, divided.blocks)))
+    return Part(_BLOCK.sub(rf"\g<0>{_END}", shown), kept)
+
+
+def _titles_of_figures(html: str) -> str:
+    """The titles of the figures of a block that is left out."""
+    found = _FIGURE.finditer(html)
+    return "".join(f'<section><h3 id="{one[1]}">{one[2]}</h3></section>' for one in found)
 
 
 def make_paragraphs(entries: Iterable[dict[str, Any]]) -> None:
@@ -165,17 +180,19 @@ def add_places(
     sections: Mapping[str, str],
     modes: Mapping[str, str],
     of_quoted: str,
+    of_figure: str,
 ) -> None:
     """Give the entry of each page what its title does not say: a lesson's topic and kind.
 
     A section whose title is quoted is about a sentence that others say. Among results it would
-    read as an answer of the book.
+    read as an answer of the book. A figure is found by what it is called, too.
 
     Args:
         entries: of Material's index.
         sections: what the navigation calls a page, by its address.
         modes: what readers call each kind of lesson.
         of_quoted: what such a sentence is called.
+        of_figure: what a figure is called that readers play with.
     """
     titles = {entry["location"]: entry["title"] for entry in entries}
     for entry in entries:
@@ -188,6 +205,9 @@ def add_places(
             "\N{LEFT DOUBLE QUOTATION MARK}"
         ):
             entry["place"] = of_quoted
+        elif "#figure-" in entry["location"]:
+            entry["place"] = of_figure
+            entry["above"] = f"{entry.get('above', '')} {of_figure}".strip()
         elif sections.get(entry["location"], entry["title"]) != entry["title"]:
             entry["place"] = sections[entry["location"]]
 

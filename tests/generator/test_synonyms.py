@@ -83,14 +83,17 @@ def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none
         {"location": "guide.html", "title": "From what fails", "text": ""},
         {"location": "plan.html", "title": "Plan", "text": ""},
         {"location": "retracted.html#faster", "title": "“DDP is faster.”", "text": ""},
+        {"location": "topics/ddp/deep.html#figure-ring", "title": "A ring", "text": ""},
     ]
     sections = {"guide.html": "Guide", "plan.html": "Plan"}
-    search.add_places(entries, sections, {"deep": "Deep"}, "A statement, tested")
+    called = ("A statement, tested", "An interactive figure")
+    search.add_places(entries, sections, {"deep": "Deep"}, *called)
     places = {one["location"]: one["place"] for one in entries if "place" in one}
     assert places == {
         "topics/ddp/deep.html": "<b>ddp/index.html</b> · Deep",
         "guide.html": "Guide",
         "retracted.html#faster": "A statement, tested",
+        "topics/ddp/deep.html#figure-ring": "An interactive figure",
     }
 
 

@@ -119,6 +119,22 @@ def test_text_between_blocks_becomes_paragraphs_of_its_own():
     )
 
 
+def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries, built_site):
+    places = {one["location"]: one for one in entries}
+    found = 0
+    for page in sorted(built_site.glob("topics/*/*.html")):
+        for name, title in re.findall(
+            r'<figure class="pb-figure pb-play[^"]*" id="(figure-[^"]+)"[^<>]*>\s*'
+            r'<figcaption class="pb-figure-title">([^<]*)</figcaption>',
+            page.read_text(encoding="utf-8"),
+        ):
+            entry = places[f"{page.relative_to(built_site).as_posix()}#{name}"]
+            assert unescape(entry["title"]) == unescape(title)
+            found += 1
+    assert found > 10
+    assert places["topics/pipeline-parallelism/learn.html#figure-schedule"]["text"] == ""
+
+
 def test_the_index_is_no_larger_than_the_words_that_it_finds(entries, built_site):
     size = (built_site / "search" / "search_index.json").stat().st_size
     words = sum(len(_words(one)) for one in entries)
