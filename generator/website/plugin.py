@@ -137,6 +137,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.seen: dict[str, publish.Seen] = {}
         self.synonyms: tuple[tuple[str, ...], ...] = ()
         self.leads: Mapping[str, Iterable[str]] = {}
+        self.alone: Mapping[str, Iterable[str]] = {}
         self.topics: list[str] = []
         self.code: dict[Path, tuple[int, int]] = {}
         self.compiled = CompiledTemplates()
@@ -212,7 +213,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             only=committed.machines(self.content) if self._is_published() else None,
         )
         self.synonyms = (*book.synonyms, *(one.alike for one in book.terms))
-        self.leads = book.leads
+        self.leads, self.alone = book.leads, book.alone
         self.topics = [f"topics/{topic.id}/index.md" for topic in book.topics]
         for lost in book.lost_tries:
             log.warning(lost)
@@ -379,7 +380,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
                 entries, dict(_sections(config.nav)), words["modes"],
                 called["quoted"], called["figure"],
             )  # fmt: skip
-            for lost in search.add_leads(entries, self.leads):
+            search.add_machines(entries)
+            led = search.add_leads(entries, self.leads)
+            for lost in (*led, *search.add_leads(entries, self.alone, "alone")):
                 log.warning(f"synonyms.yml leads to {lost!r}, which the site does not have")
 
     @event_priority(-200)

@@ -60,6 +60,7 @@ _FIGURE = re.compile(
 )
 _NUMBER = re.compile(r'(<h[1-6][^<>]*>)\s*<span class="pb-label">\d+</span>\s*')
 _TERM = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.DOTALL)
+_MACHINE = re.compile(r"machines/(?!index\.html)([^#]+)\.html")
 _TAG = re.compile(r"<[^>]+>")
 _WORDS = re.compile(r"[\W_]+")
 
@@ -164,15 +165,29 @@ def add_words(entries: Sequence[dict[str, Any]], groups: Sequence[Sequence[str]]
 
 
 def add_leads(
-    entries: Iterable[dict[str, Any]], leads: Mapping[str, Iterable[str]]
+    entries: Iterable[dict[str, Any]], leads: Mapping[str, Iterable[str]], field: str = "leads"
 ) -> Iterator[str]:
-    """Give entries the words that lead to them; the addresses that no entry has come back."""
+    """Give entries the words that lead to them; the addresses that no entry has come back.
+
+    Args:
+        entries: of Material's index.
+        leads: by address, the words that lead there.
+        field: `leads` for words that lead there among others, `alone` for whole searches.
+    """
     by_place = {entry["location"]: entry for entry in entries}
     for location, searches in leads.items():
         if location in by_place:
-            by_place[location]["leads"] = list(searches)
+            by_place[location][field] = list(searches)
         else:
             yield location
+
+
+def add_machines(entries: Iterable[dict[str, Any]]) -> None:
+    """Let the id of a machine lead to its page, and the part of the id that names the hardware."""
+    for entry in entries:
+        found = _MACHINE.fullmatch(entry["location"])
+        if found:
+            entry["leads"] = list(dict.fromkeys((found[1], found[1].partition("/")[0])))
 
 
 def add_places(

@@ -99,8 +99,14 @@ def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none
 
 def test_every_word_that_leads_somewhere_leads_to_a_page_of_the_book(built_site):
     text = (built_site / "search" / "search_index.json").read_text(encoding="utf-8")
-    led = {one["location"]: one["leads"] for one in json.loads(text)["docs"] if "leads" in one}
+    entries = json.loads(text)["docs"]
     written = yaml.safe_load((ROOT / "content" / "synonyms.yml").read_text(encoding="utf-8"))
-    assert led == written["leads"]
-    all_leads = [lead.lower() for leads in led.values() for lead in leads]
-    assert len(all_leads) == len(set(all_leads))
+    for field in ("leads", "alone"):
+        led = {
+            one["location"]: one[field]
+            for one in entries
+            if field in one and one["location"] in written[field]
+        }
+        assert led == written[field]
+        all_leads = [lead.lower() for leads in led.values() for lead in leads]
+        assert len(all_leads) == len(set(all_leads))

@@ -135,6 +135,13 @@ def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries
     assert places["topics/pipeline-parallelism/learn.html#figure-schedule"]["text"] == ""
 
 
+def test_the_id_of_a_machine_leads_to_its_page():
+    locations = ("machines/index.html", "machines/a-2c-1/1-of-2.html", "machines/a.html#what")
+    entries = [{"location": one} for one in locations]
+    search.add_machines(entries)
+    assert [one.get("leads") for one in entries] == [None, ["a-2c-1/1-of-2", "a-2c-1"], None]
+
+
 def test_the_index_is_no_larger_than_the_words_that_it_finds(entries, built_site):
     size = (built_site / "search" / "search_index.json").stat().st_size
     words = sum(len(_words(one)) for one in entries)

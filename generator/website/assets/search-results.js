@@ -12,6 +12,7 @@
   const SIDE_BY_SIDE = 3; // what a score grows by where every typed word stands so
   const entries = new Map();
   const leads = [];
+  const alone = new Map();
   let between;
   let typed = "";
 
@@ -23,6 +24,7 @@
     for (const entry of docs) {
       entries.set(entry.location, { ...entry });
       for (const lead of entry.leads || []) leads.push([spelled(lead), entry.location]);
+      for (const lead of entry.alone || []) alone.set(words(lead), entry.location);
     }
     leads.sort(([one], [other]) => one.length - other.length); // the longest comes to stand first
   };
@@ -60,6 +62,8 @@
     for (const [needed, location] of leads) {
       if (needed.every((word) => all.has(word))) lead(items, location, new Set(needed));
     }
+    const whole = alone.get(words(typed));
+    if (whole) lead(items, whole, all);
     for (const found of items.flat()) {
       if (found.place) found.title = `<span class="pb-eyebrow">${found.place}</span><br>${found.title}`;
     }
