@@ -97,6 +97,7 @@ class Book:
         terms: those of the glossary, in the order of the alphabet.
         synonyms: groups of words that the search takes for one another.
         leads: words that lead a search to an address of the site.
+        alone: whole searches that do.
         guide: from symptoms to techniques; None where the book has none.
         plan: what the pages of plans say; None where the book has none.
     """
@@ -123,6 +124,7 @@ class Book:
     terms: tuple[Term, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
     leads: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    alone: Mapping[str, Sequence[str]] = field(default_factory=dict)
     guide: GuideFile | None = None
     plan: PlanFile | None = None
 
@@ -379,7 +381,7 @@ def load(
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
         lost_tries=lost, former_digests=former.model.items if former else {},
-        item_readings=loader.item_readings, terms=terms, leads=synonyms.leads,
+        item_readings=loader.item_readings, terms=terms, leads=synonyms.leads, alone=synonyms.alone,
         synonyms=tuple(map(tuple, synonyms.synonyms)),
         plan=plan.model if plan else None,
         claim_readings=read_claims.model if read_claims else ClaimReadingsFile(),

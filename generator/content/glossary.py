@@ -58,10 +58,12 @@ class SynonymsFile(Written):
         synonyms: groups of words and phrases that the search takes for one another.
         leads: by the address of a page or a section, such as `plan.html`: words, all of which in
             a search bring it to the first place.
+        alone: the same for searches that consist of these words alone; little words do not count.
     """
 
     synonyms: list[Annotated[list[Word], Field(min_length=2)]]
     leads: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
+    alone: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
 
 
 def mistakes(document: Document[GlossaryFile]) -> Iterator[ContentError]:

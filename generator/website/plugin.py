@@ -137,6 +137,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.seen: dict[str, publish.Seen] = {}
         self.synonyms: tuple[tuple[str, ...], ...] = ()
         self.leads: Mapping[str, Iterable[str]] = {}
+        self.alone: Mapping[str, Iterable[str]] = {}
         self.topics: list[str] = []
         self.code: dict[Path, tuple[int, int]] = {}
         self.compiled = CompiledTemplates()
@@ -212,7 +213,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             only=committed.machines(self.content) if self._is_published() else None,
         )
         self.synonyms = (*book.synonyms, *(one.alike for one in book.terms))
-        self.leads = book.leads
+        self.leads, self.alone = book.leads, book.alone
         self.topics = [f"topics/{topic.id}/index.md" for topic in book.topics]
         for lost in book.lost_tries:
             log.warning(lost)
@@ -370,12 +371,18 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
             entries = of_material.search_index.entries
+            search.make_paragraphs(entries)
             search.take_out(entries, frozenset().union(*self.waiting.values()))
             search.add_words(entries, self.synonyms)
             words = interface_words()
-            quoted = words["search"]["quoted"]
-            search.add_places(entries, dict(_sections(config.nav)), words["modes"], quoted)
-            for lost in search.add_leads(entries, self.leads):
+            called = words["search"]
+            search.add_places(
+                entries, dict(_sections(config.nav)), words["modes"],
+                called["quoted"], called["figure"],
+            )  # fmt: skip
+            search.add_machines(entries)
+            led = search.add_leads(entries, self.leads)
+            for lost in (*led, *search.add_leads(entries, self.alone, "alone")):
                 log.warning(f"synonyms.yml leads to {lost!r}, which the site does not have")
 
     @event_priority(-200)

@@ -24,7 +24,7 @@ from generator.website import html_blocks
 _CLASSES = (
     "option", "pieces", "end", "typed", "actions", "sure", "status", "waits", "listing",
     "listing-title", "printed", "suggestions", "claim", "apart", "largest", "sources", "meta",
-    "eyebrow", "level", "step-controls",
+    "eyebrow", "level", "step-controls", "controls", "fields",
 )  # fmt: skip
 # Those, what waits for an answer, what is folded, and buttons that are not values.
 _KEPT_BACK = re.compile(
@@ -37,14 +37,30 @@ _WAITS = re.compile(r'<(?:details\b|\w+\b[^<>]*\s(?:data-after\b|class="[^"]*pb-
 _INLINE = re.compile(r"</?(?:a|abbr|b|button|em|i|small|span|strong|wbr)\b[^<>]*>")
 _BETWEEN = re.compile(r"((?<=[.?!])\s+|(?<=[.?!]</code>)\s+|<(?!/?(?:code|sub|sup)\b)[^<>]+>)")
 LONG = 25  # letters of a sentence that says something; shorter ones, such as “Neither.”, stay
-# A place that a link leads to without being a heading: a retracted sentence, a term.
+# Material drops these tags and joins the text before them to the text after them.
+_BLOCK = re.compile(
+    r"</?(?:blockquote|d[dlt]|div|fieldset|fig(?:caption|ure)|label|legend|output|section)\b[^<>]*>"
+)
+_END = "\ue000"  # stands where such a block begins or ends, until the entries are made
+_EMPTY = re.compile(r"<(p|li)>[\s…]*</\1>")
+_GAP = re.compile(r"…(?:\s*…)+")
+_SPACES = re.compile(" {2,}")
+_PIECE = re.compile(rf"(</?(?:p|ul|ol|li|pre)>|{_END})")
+# A place that a link leads to without being a heading: a retracted sentence, a term, a figure that
+# readers play with.
 _SENTENCE = re.compile(
     r'<section class="pb-retraction[^<>]*\sid="([^"]+)"[^<>]*>\s*'
     r'<blockquote class="pb-sentence"><p>(.*?)</p></blockquote>.*?</section>',
     re.DOTALL,
 )
+_FIGURE = re.compile(
+    r'<figure class="pb-figure pb-play\b[^<>]*\sid="([^"]+)"[^<>]*>\s*'
+    r'<figcaption class="pb-figure-title">(.*?)</figcaption>',
+    re.DOTALL,
+)
 _NUMBER = re.compile(r'(<h[1-6][^<>]*>)\s*<span class="pb-label">\d+</span>\s*')
 _TERM = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.DOTALL)
+_MACHINE = re.compile(r"machines/(?!index\.html)([^#]+)\.html")
 _TAG = re.compile(r"<[^>]+>")
 _WORDS = re.compile(r"[\W_]+")
 
@@ -59,9 +75,10 @@ class Part(NamedTuple):
 def part_of(html: str, aside: Iterable[str]) -> Part:
     """Divide a page.
 
-    Retracted sentences and terms become headings here, so that each is an entry of its own.
-    Headings lose their numbers, and what precedes the first heading stays out, so that the page's
-    own entry holds its introduction.
+    Retracted sentences, terms and titles of figures that readers play with become headings here,
+    so that each is an entry of its own. Such a title names quantities and answers nothing, so it
+    stays where its figure waits for an answer. Headings lose their numbers, and what precedes the
+    first heading stays out, so that the page's own entry holds its introduction.
 
     Args:
         html: the page's content, with marks for what was set aside.
@@ -75,14 +92,47 @@ def part_of(html: str, aside: Iterable[str]) -> Part:
     waiting = (one for one in (*divided.blocks, *aside) if _WAITS.match(one))
     sentences = (plain for one in waiting for _, plain in _sentences(one))
     kept = frozenset(one for one in sentences if len(one) >= LONG)
-    return Part(html_blocks.without_marks(divided.text), kept)
+    shown = _FIGURE.sub(r'<figure><h3 id="\1">\2</h3>', divided.text)
+    shown = html_blocks.put_back(shown, tuple(map(_titles_of_figures, divided.blocks)))
+    return Part(_BLOCK.sub(rf"\g<0>{_END}", shown), kept)
+
+
+def _titles_of_figures(html: str) -> str:
+    """The titles of the figures of a block that is left out."""
+    found = _FIGURE.finditer(html)
+    return "".join(f'<section><h3 id="{one[1]}">{one[2]}</h3></section>' for one in found)
+
+
+def make_paragraphs(entries: Iterable[dict[str, Any]]) -> None:
+    """Put text of every entry that stands in no paragraph and no list into paragraphs.
+
+    A result shows whole paragraphs and lists. Of text outside them it shows what stands between the
+    first and the last word that the search knows, up to the next piece of code.
+    """
+    for entry in entries:
+        entry["text"] = _in_paragraphs(entry["text"])
+
+
+def _in_paragraphs(html: str) -> str:
+    pieces = _PIECE.split(html)
+    made, depth = "", 0
+    for text, mark in zip(pieces[::2], [*pieces[1::2], _END], strict=True):
+        made += f"<p>{text.strip()}</p>" if text.strip() and not depth else text
+        made += " " if mark == _END else mark
+        if mark != _END:
+            depth += -1 if mark.startswith("</") else 1
+    return _SPACES.sub(" ", _EMPTY.sub("", made)).strip()
 
 
 def take_out(entries: Iterable[dict[str, Any]], waiting: Set[str]) -> None:
-    """Take out of every entry the sentences that wait for an answer on any page."""
+    """Take out of every entry the sentences that wait for an answer on any page.
+
+    An ellipsis stands where a sentence is missing between others.
+    """
     for entry in entries:
         parts = _sentences(entry["text"])
-        entry["text"] = "".join(part for part, plain in parts if plain not in waiting)
+        text = "".join("…" if plain in waiting else part for part, plain in parts)
+        entry["text"] = _EMPTY.sub("", _GAP.sub("…", text))
 
 
 def _sentences(html: str) -> Iterator[tuple[str, str]]:
@@ -115,15 +165,29 @@ def add_words(entries: Sequence[dict[str, Any]], groups: Sequence[Sequence[str]]
 
 
 def add_leads(
-    entries: Iterable[dict[str, Any]], leads: Mapping[str, Iterable[str]]
+    entries: Iterable[dict[str, Any]], leads: Mapping[str, Iterable[str]], field: str = "leads"
 ) -> Iterator[str]:
-    """Give entries the words that lead to them; the addresses that no entry has come back."""
+    """Give entries the words that lead to them; the addresses that no entry has come back.
+
+    Args:
+        entries: of Material's index.
+        leads: by address, the words that lead there.
+        field: `leads` for words that lead there among others, `alone` for whole searches.
+    """
     by_place = {entry["location"]: entry for entry in entries}
     for location, searches in leads.items():
         if location in by_place:
-            by_place[location]["leads"] = list(searches)
+            by_place[location][field] = list(searches)
         else:
             yield location
+
+
+def add_machines(entries: Iterable[dict[str, Any]]) -> None:
+    """Let the id of a machine lead to its page, and the part of the id that names the hardware."""
+    for entry in entries:
+        found = _MACHINE.fullmatch(entry["location"])
+        if found:
+            entry["leads"] = list(dict.fromkeys((found[1], found[1].partition("/")[0])))
 
 
 def add_places(
@@ -131,17 +195,19 @@ def add_places(
     sections: Mapping[str, str],
     modes: Mapping[str, str],
     of_quoted: str,
+    of_figure: str,
 ) -> None:
     """Give the entry of each page what its title does not say: a lesson's topic and kind.
 
     A section whose title is quoted is about a sentence that others say. Among results it would
-    read as an answer of the book.
+    read as an answer of the book. A figure is found by what it is called, too.
 
     Args:
         entries: of Material's index.
         sections: what the navigation calls a page, by its address.
         modes: what readers call each kind of lesson.
         of_quoted: what such a sentence is called.
+        of_figure: what a figure is called that readers play with.
     """
     titles = {entry["location"]: entry["title"] for entry in entries}
     for entry in entries:
@@ -154,6 +220,9 @@ def add_places(
             "\N{LEFT DOUBLE QUOTATION MARK}"
         ):
             entry["place"] = of_quoted
+        elif "#figure-" in entry["location"]:
+            entry["place"] = of_figure
+            entry["above"] = f"{entry.get('above', '')} {of_figure}".strip()
         elif sections.get(entry["location"], entry["title"]) != entry["title"]:
             entry["place"] = sections[entry["location"]]
 

@@ -83,21 +83,30 @@ def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none
         {"location": "guide.html", "title": "From what fails", "text": ""},
         {"location": "plan.html", "title": "Plan", "text": ""},
         {"location": "retracted.html#faster", "title": "“DDP is faster.”", "text": ""},
+        {"location": "topics/ddp/deep.html#figure-ring", "title": "A ring", "text": ""},
     ]
     sections = {"guide.html": "Guide", "plan.html": "Plan"}
-    search.add_places(entries, sections, {"deep": "Deep"}, "A statement, tested")
+    called = ("A statement, tested", "An interactive figure")
+    search.add_places(entries, sections, {"deep": "Deep"}, *called)
     places = {one["location"]: one["place"] for one in entries if "place" in one}
     assert places == {
         "topics/ddp/deep.html": "<b>ddp/index.html</b> · Deep",
         "guide.html": "Guide",
         "retracted.html#faster": "A statement, tested",
+        "topics/ddp/deep.html#figure-ring": "An interactive figure",
     }
 
 
 def test_every_word_that_leads_somewhere_leads_to_a_page_of_the_book(built_site):
     text = (built_site / "search" / "search_index.json").read_text(encoding="utf-8")
-    led = {one["location"]: one["leads"] for one in json.loads(text)["docs"] if "leads" in one}
+    entries = json.loads(text)["docs"]
     written = yaml.safe_load((ROOT / "content" / "synonyms.yml").read_text(encoding="utf-8"))
-    assert led == written["leads"]
-    all_leads = [lead.lower() for leads in led.values() for lead in leads]
-    assert len(all_leads) == len(set(all_leads))
+    for field in ("leads", "alone"):
+        led = {
+            one["location"]: one[field]
+            for one in entries
+            if field in one and one["location"] in written[field]
+        }
+        assert led == written[field]
+        all_leads = [lead.lower() for leads in led.values() for lead in leads]
+        assert len(all_leads) == len(set(all_leads))

@@ -12,6 +12,7 @@
   const SIDE_BY_SIDE = 3; // what a score grows by where every typed word stands so
   const entries = new Map();
   const leads = [];
+  const alone = new Map();
   let between;
   let typed = "";
 
@@ -23,6 +24,7 @@
     for (const entry of docs) {
       entries.set(entry.location, { ...entry });
       for (const lead of entry.leads || []) leads.push([spelled(lead), entry.location]);
+      for (const lead of entry.alone || []) alone.set(words(lead), entry.location);
     }
     leads.sort(([one], [other]) => one.length - other.length); // the longest comes to stand first
   };
@@ -43,19 +45,25 @@
 
   const byScore = (one, other) => other.score - one.score;
 
-  const lead = (items, location) => {
+  // The theme lists the typed words that a result lacks; those that lead to it are not among them.
+  const lead = (items, location, answered) => {
     const [page] = location.split("#");
     let group = items.find((one) => one.some((found) => found.location.split("#")[0] === page));
     if (!group) items.push((group = [{ ...entries.get(page), score: 0, terms: {} }]));
     let led = group.find((found) => found.location === location);
     if (!led) group.push((led = { ...entries.get(location), terms: {} }));
+    led.terms = Object.fromEntries(Object.entries(led.terms).filter(([word]) => !answered.has(word)));
     led.score = 1 + Math.max(...items.flat().map((found) => found.score || 0));
   };
 
   const arrange = ({ items }) => {
     for (const found of items.flat()) found.score *= 1 + SIDE_BY_SIDE * together(found.location);
     const all = new Set(spelled(typed));
-    for (const [needed, location] of leads) if (needed.every((word) => all.has(word))) lead(items, location);
+    for (const [needed, location] of leads) {
+      if (needed.every((word) => all.has(word))) lead(items, location, new Set(needed));
+    }
+    const whole = alone.get(words(typed));
+    if (whole) lead(items, whole, all);
     for (const found of items.flat()) {
       if (found.place) found.title = `<span class="pb-eyebrow">${found.place}</span><br>${found.title}`;
     }
