@@ -103,7 +103,7 @@ def test_pictures_come_along_and_hidden_files_do_not(copy, write):
 def test_the_title_is_the_heads_or_the_first_headings_or_the_files(copy, write, text, title):
     write("guides/first-steps.md", text)
     page = Press().printed(copy.load())["guides/first-steps.md"].decode()
-    assert f'title: "{title}"'.replace("\u00a0", "\\u00a0") in page
+    assert f'title: "{title}"' in page
     assert page.count("\n# ") == 1
 
 
