@@ -95,7 +95,7 @@
   }
 
   function open(at, number) {
-    fill(number, at.firstChild.textContent.trim());
+    fill(number, at.firstChild?.textContent.trim());
     if (box.matches(":popover-open")) box.hidePopover();
     // Behind the block that it belongs to, so that the Tab key goes on from there.
     (at.closest("figure, table, dl, ul, ol, p, label, blockquote, details") || at).after(box);

@@ -357,10 +357,12 @@
   });
 
   // What is open when the page comes back stands open, for the browser to scroll to where it was.
+  // What was shown with a line's button is shown to whoever comes back; a reload hides it again.
   const waiting = all(document, "[data-after]");
+  const isBack = performance.getEntriesByType("navigation")[0]?.type === "back_forward";
   waiting.forEach((one, at) => {
     one.hidden = true;
-    if (history.state?.shown?.includes(at)) one.dataset.meant = "";
+    if (isBack && history.state?.shown?.includes(at)) one.dataset.meant = "";
   });
   const forms = (within) => all(within, "form.pb-item:not([data-open])");
   book.waiting = (within) => forms(within).map((form) => new Waiting(form));
