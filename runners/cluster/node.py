@@ -249,9 +249,12 @@ def _say(line: str) -> None:
 
 
 def _disarm() -> None:
-    """This process is about to end: no second signal may disturb how it cleans up."""
+    """This process is about to end: no second signal may disturb how it cleans up.
+
+    With SIG_IGN, Python would print a traceback for one that has come already and is not handled.
+    """
     for number in (*ENDINGS, LOSS):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda *_: None)
 
 
 def _stop(number: int, _: object) -> None:

@@ -6,6 +6,8 @@ addresses and with host names, and every way to lose a node.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -265,6 +267,27 @@ def test_without_torchrun_the_command_says_how_it_is_started(
 ) -> None:
     assert node.main(["scaling.strong_2"]) == 2
     assert "torchrun … -m runners.cluster.node" in capsys.readouterr().err
+
+
+def test_a_node_that_is_lost_and_stopped_at_once_ends_without_a_traceback() -> None:
+    both_at_once = """
+import signal
+from runners.cluster import node
+signals = {node.LOSS, signal.SIGTERM}
+signal.signal(node.LOSS, node._lose)
+signal.signal(signal.SIGTERM, node._stop)
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+for number in signals:
+    signal.raise_signal(number)
+try:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+except (node.NodeLostError, KeyboardInterrupt) as error:
+    print(type(error).__name__)
+"""
+    command = [sys.executable, "-c", both_at_once]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout in ("NodeLostError\n", "KeyboardInterrupt\n")
+    assert ended.stderr == ""
 
 
 def test_an_interface_that_this_node_has_not_is_a_wrong_call(

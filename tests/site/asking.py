@@ -71,11 +71,16 @@ ITEMS = (
 BY_ID = {one.id: one for one in ITEMS}
 
 
+def numbers_are_read(page: Page) -> None:
+    """Wait for the script that reads numbers, which comes when a form is gone to."""
+    page.wait_for_function("() => window.proofbook.numbers")
+
+
 def field_of(box: Locator) -> Locator:
-    """The number field of an item, once what reads numbers is there: it comes with the focus."""
+    """The number field of an item, once numbers are read."""
     field = box.locator(".pb-number-field")
     field.focus()
-    box.page.wait_for_function("() => window.proofbook.numbers")
+    numbers_are_read(box.page)
     return field
 
 

@@ -7,7 +7,18 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.site.asking import BY_ID, CHALLENGE, ITEMS, RECALL, RIGHT, WRONG, Asking, field_of, kept
+from tests.site.asking import (
+    BY_ID,
+    CHALLENGE,
+    ITEMS,
+    RECALL,
+    RIGHT,
+    WRONG,
+    Asking,
+    field_of,
+    kept,
+    numbers_are_read,
+)
 from tests.site.html_reading import read
 
 pytestmark = pytest.mark.browser
@@ -478,6 +489,7 @@ def _type_with_keys(item, keys):
     if item.known.kind == "predict":
         keys.press("Tab")  # past the slider
     keys.type(item.known.right)
+    numbers_are_read(item.page)
 
 
 WORKED_BY = {

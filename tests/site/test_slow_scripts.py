@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.site.asking import BY_ID, CHALLENGE, RECALL, RIGHT, WRONG, Asking, field_of, kept
+from tests.site.asking import (
+    BY_ID,
+    CHALLENGE,
+    RECALL,
+    RIGHT,
+    WRONG,
+    Asking,
+    field_of,
+    kept,
+    numbers_are_read,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -46,7 +56,7 @@ def _typed(item: Asking, text: str) -> Any:
 
 def _has_come(page: Any, typing: Held) -> None:
     typing.come()
-    page.wait_for_function("() => window.proofbook.numbers")
+    numbers_are_read(page)
 
 
 def test_an_answer_is_read_once_however_often_enter_was_pressed(slow):

@@ -119,6 +119,7 @@ def test_a_slider_shows_no_position_until_a_reader_moves_it(newcomers_site, open
     drawn = "one => getComputedStyle(one).appearance"
     assert slider.evaluate(drawn) == "none"
     slider.press("ArrowRight")
+    page.locator(".pb-slider[data-set]").wait_for()  # by a script that comes meanwhile
     assert slider.evaluate(drawn) != "none"
 
 
