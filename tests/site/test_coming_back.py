@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytestmark = pytest.mark.browser
@@ -39,7 +41,7 @@ def test_filters_of_statements_are_as_they_were_left(frozen_site, open_page):
 def test_the_claims_that_were_chosen_are_listed_again(frozen_site, open_page):
     page = open_page(frozen_site / "evidence.html")
     page.select_option("#sift-kind", "k-law")
-    page.locator("[role=status]", has_text=" of ").wait_for()
+    page.locator("[role=status]", has_text=re.compile(r"^\d+ of \d+")).wait_for()
     said = page.locator("[role=status]").inner_text()
     left_and_back(page)
     page.locator("[role=status]", has_text=said).wait_for()

@@ -91,5 +91,5 @@ def test_an_open_search_leaves_the_header_its_height(built_site, open_page):
     width = "document.querySelector('.md-search__inner').offsetWidth"
     before, narrow = page.evaluate(height), page.evaluate(width)
     page.locator(".md-search__input").focus()
-    page.wait_for_function(f"{width} > 2 * {narrow}")
+    page.wait_for_function(f"() => {width} > 2 * {narrow}")
     assert page.evaluate(height) == before

@@ -106,7 +106,7 @@ class Plan:
 
     def __init__(self, page):
         self.page, self.root = page, page.locator("#figure-plan")
-        page.wait_for_function("document.querySelector(`script[src*='-plan.js']`)")
+        page.wait_for_function("() => document.querySelector(`script[src*='-plan.js']`)")
 
     def option(self, name):
         exactly = re.compile(rf"^{re.escape(name)}$")
@@ -157,9 +157,7 @@ def test_a_choice_shows_its_state_and_its_rows_and_keeps_the_line(opened):
     plan.device("A100").click()
     before = plan.rows()
     plan.option("every layer").click()
-    plan.page.wait_for_function(
-        "document.querySelector('#figure-plan tbody tr.pb-other#fsdp_on_8')"
-    )
+    plan.root.locator("tbody tr.pb-other#fsdp_on_8").wait_for(state="attached")
     assert plan.rows() == [f"{one}_checkpointed" for one in before]
     assert plan.said().startswith("40 GiB")
 

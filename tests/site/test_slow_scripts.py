@@ -26,17 +26,20 @@ class Held:
 
     def __init__(self, page: Any, pattern: str) -> None:
         self.routes: list[Any] = []
-        self.page = page
+        self.is_let = False
         page.route(pattern, self._hold)
 
     def _hold(self, route: Any) -> None:
-        self.routes.append(route)
+        if self.is_let:
+            route.continue_()
+        else:
+            self.routes.append(route)
 
     def come(self) -> None:
-        """Let every request that waits go on."""
+        """Let every request go on: those that wait, and those that come later."""
+        self.is_let = True
         for route in self.routes:
             route.continue_()
-        self.routes = []
 
 
 @pytest.fixture
