@@ -225,6 +225,20 @@ def test_answers_kept_by_steps_go_on_from_the_interval_of_their_step(
     assert len(record["attempts"]) == 2
 
 
+def test_a_wrong_try_that_was_left_comes_back_from_the_next_sitting_on(page, frozen_site):
+    page.goto((frozen_site / CHALLENGE).as_uri())
+    item = Asking(page, "what-peak")
+    assert "one more try" in item.give(item.known.wrong)
+    _to_day(page, frozen_site, "2026-03-02T21:00:00+01:00")
+    assert "Nothing is due." in _said(page)  # this sitting may go on
+    _to_day(page, frozen_site, "2026-03-09T20:00:00+01:00")
+    assert "1 due now." in _said(page)
+    _sit(page, "Start")
+    assert _shown(page) == "what-peak"
+    assert Asking(page, "what-peak").give(item.known.right).startswith(RIGHT)
+    assert _due(page)["what-peak"] == _days((0, GOOD))
+
+
 def test_an_answer_can_be_taken_back(page):
     _sit(page, "Answer new questions")
     Asking(page, "how-many-bytes").give(1, "sure")

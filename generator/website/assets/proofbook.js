@@ -5,6 +5,7 @@
 
   const book = window.proofbook;
   const PREFIX = "proofbook:item:";
+  const A_SITTING = 4 * 36e5; // milliseconds
   const LATEST = 1e13; // a time in the year 2286: a clock may be wrong, and its answers are kept
   const all = (within, selector) => [...within.querySelectorAll(selector)];
   const unkept = new Map(); // what storage refused, for the life of this page
@@ -119,7 +120,7 @@
       const records = items.map(([id, ...digests]) => store.of(id.replace("!", ""), digests));
       const done = records.filter((record) => record?.done);
       const isDue = (record, position) =>
-        record?.done && items[position][0][0] !== "!" && isDueNow(items[position][0], record);
+        record && items[position][0][0] !== "!" && isDueNow(items[position][0], record);
       // A prediction is not graded; one that was given up is none.
       const graded = done.filter((record) => record.kind !== "predict");
       const counts = {
@@ -145,12 +146,14 @@
   // When a question comes back; what is years ahead was written under a clock that was wrong.
   const dueOf = ({ due }) => (due > Date.now() + 999 * 864e5 ? 0 : due);
   const comesBack = (id, record) => Math.max(dueOf(record), store.later()[id] || 0);
-  const isDueNow = (id, record) => comesBack(id, record) <= Date.now();
+  // A wrong try that a reader left, too, once its sitting is over.
+  const isDueNow = (id, record) =>
+    (record.done || Date.now() - record.attempts.at(-1).at > A_SITTING) && comesBack(id, record) <= Date.now();
 
   // The last answer; a try that another one has to follow is none yet.
   const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
-  Object.assign(book, { store, say, filled, mark, made, all, dueOf, comesBack, isDueNow });
+  Object.assign(book, { A_SITTING, store, say, filled, mark, made, all, dueOf, comesBack, isDueNow });
   window.addEventListener("storage", mark);
   window.addEventListener("pageshow", mark);
   mark();

@@ -26,7 +26,7 @@
   const now = () => Date.now();
   const record = (question) => {
     const found = store.of(question.id, question.digests);
-    return found && found.done ? found : null;
+    return found && (found.done || isDueNow(question.id, found)) ? found : null;
   };
   const comesBack = (question) => book.comesBack(question.id, record(question));
   const isPutOff = ({ id }) => store.later()[id] > now();
@@ -54,7 +54,7 @@
     const due = lines.filter((line) => {
       const [id, ...digests] = line.dataset.items.split(":");
       const found = store.of(id, digests);
-      return !(line.hidden = !(found && found.done && isDueNow(id, found)));
+      return !(line.hidden = !(found && isDueNow(id, found)));
     });
     there.hidden = !due.length;
     return due.length;

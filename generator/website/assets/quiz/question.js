@@ -6,9 +6,8 @@
 
   const book = window.proofbook;
   const { words, store, say, made, all, place, chosen, ordered, spelled, KINDS, memoryOf, schedule } = book;
+  const { A_SITTING } = book;
   const NUM_KEPT = 20; // attempts of one item
-
-  const A_SITTING = 4 * 36e5; // milliseconds
 
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
