@@ -369,7 +369,7 @@ def _indexes(
         )  # fmt: skip
     if book.guide:
         yield Sheet(
-            "guide.md", "guide.md.j2", replace(bare, guide=book.guide), book.guide.title,
+            "guide.md", "guide.md.j2", replace(_named(book), guide=book.guide), book.guide.title,
             book.guide.about, "content/guide.yml", anchors=dict(anchors), has_toc=True,
         )  # fmt: skip
     for page in book.handwritten:

@@ -22,7 +22,7 @@ class EdgeOnPage:
     claims: Sequence[str]
     runs: tuple[str, ...]
     lesson: str  # a link
-    lesson_words: str
+    lesson_words: Markup
     section: str
     technique: Technique | None
     edges: list[EdgeOnPage]
@@ -48,7 +48,7 @@ def edges(written: Sequence[Edge], anchors: Anchors, folio: Folio) -> list[EdgeO
             claims=one.claims,
             runs=runs_behind(one.claims[0], folio),
             lesson=_place(one.lesson, anchors),
-            lesson_words=folio.ui["modes"][one.lesson.page.partition("/")[2]],
+            lesson_words=_words(one.lesson, folio),
             section=one.lesson.section,
             technique=techniques.get(one.use or ""),
             edges=edges(one.edges, anchors, folio),
@@ -56,6 +56,12 @@ def edges(written: Sequence[Edge], anchors: Anchors, folio: Folio) -> list[EdgeO
         )
         for one in written
     ]
+
+
+def _words(lesson: LessonSection, folio: Folio) -> Markup:
+    topic, _, mode = lesson.page.partition("/")
+    (title,) = (one.file.title for one in folio.book.topics if one.id == topic)
+    return Markup("{}: {}").format(folio.line(title), folio.ui["modes"][mode])
 
 
 def helps_with(technique: Technique, folio: Folio) -> list[Symptom]:
