@@ -20,7 +20,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
-from runners.system import processes
+from runners.system import processes, stopping
 
 CLEAN_SECONDS = 2.0  # the longest that files of killed ranks may take to go
 POLL_SECONDS = 0.02
@@ -32,13 +32,17 @@ def _host() -> str:
 
 
 class Scratch:
-    """A folder that lives as long as its owner, or until the next launcher starts."""
+    """A folder that lives as long as its owner, or until the next launcher starts.
+
+    It goes, too, where its owner is stopped while a module is loaded, when nothing unwinds.
+    """
 
     def __init__(self) -> None:
         sweep()
         pid = os.getpid()
         owner = f"{_host()}-{pid}-{processes.start_ticks(pid) or 0}"
         self.path = Path(tempfile.mkdtemp(prefix=f"proofbook-{owner}-"))
+        stopping.at_end.append(self.remove)
         self._lock = os.open(self.path, os.O_RDONLY)
         with suppress(OSError):  # some network file systems lock no folders
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,6 +60,8 @@ class Scratch:
         with suppress(OSError):
             os.close(self._lock)
         self._lock = -1
+        with suppress(ValueError):
+            stopping.at_end.remove(self.remove)
 
 
 def sweep() -> list[str]:

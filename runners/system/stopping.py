@@ -100,7 +100,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
         return  # it is cleaning up already
     _stopped_at = now
     if _is_loading(frame):
-        for clean in reversed(at_end):
+        for clean in reversed(tuple(at_end)):
             clean()
         os._exit(told(Stopped(number)))
     raise Stopped(number)

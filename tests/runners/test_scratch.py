@@ -76,6 +76,22 @@ def test_a_folder_that_a_process_out_of_sight_has_locked_stays(place: Path, owne
     assert sweep() == [unseen.name]
 
 
+def test_it_goes_where_its_owner_is_stopped_while_it_loads_a_module(
+    place: Path, root: Path
+) -> None:
+    (place / "stopped.py").write_text("import signal; signal.raise_signal(signal.SIGINT)\n")
+    owner = "; ".join([
+        "from runners.system import scratch, stopping", "stopping.listen('stopped')",
+        "made = scratch.Scratch()", "assert made.folder().exists()", "import stopped",
+    ])  # fmt: skip
+    found = subprocess.run(
+        [sys.executable, "-c", owner], cwd=root, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(place), "TMPDIR": str(place)},
+    )  # fmt: skip
+    assert (found.returncode, found.stderr) == (130, "stopped\n")
+    assert list(place.glob("proofbook-*")) == []
+
+
 def test_what_is_another_hosts_or_users_or_no_folder_of_ours_stays(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
