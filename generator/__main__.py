@@ -6,8 +6,6 @@
     python -m generator coverage [NAME]      who reads which field of the reference traces
     python -m generator compare A B    which claims machine B judges otherwise than machine A
     python -m generator items FILE…    what readers' exported answers say about each item
-    python -m generator blind [ID…]    sheets for a reader who sees rules and numbers, and no key
-    python -m generator blind --record FILE    compare such a reader's answers, and keep them
     python -m generator new topic NAME     a topic's first files
     python -m generator schema    the JSON Schemas of what authors write
 
@@ -31,16 +29,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from generator.checks import content_checks, coverage, reading_checks, topic_check
+from generator.checks import content_checks, coverage, topic_check
 from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
-from generator.content.errors import ContentErrors, nearest
+from generator.content.errors import ContentErrors
 from generator.content.former_digests import FormerDigestsFile
 from generator.content.lesson import MODES, HomeFile, TopicFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
-from generator.content.readings import ClaimReadingsFile, ItemReadingsFile
 from generator.content.words import Written
 from generator.evidence import comparison, verdicts
 from generator.evidence.evaluation import Evidence
@@ -54,10 +51,8 @@ SCHEMAS: dict[str, type[Written]] = {
     "references.yml": ReferenceFile,
     "former_digests.yml": FormerDigestsFile,
     "claims/*.yml": ClaimFile,
-    "readings.yml": ClaimReadingsFile,
     "topics/*/topic.yml": TopicFile,
     "topics/*/quiz.yml": QuizFile,
-    "topics/*/readings.yml": ItemReadingsFile,
     **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
 }
 
@@ -84,19 +79,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
     verbs = parser.add_subparsers(
-        required=True, metavar="build | check | coverage | compare | items | blind | new | schema"
+        required=True, metavar="build | check | coverage | compare | items | new | schema"
     )
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     covering = verbs.add_parser("coverage", help="list the readers of each field of a trace")
     comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
     items = verbs.add_parser("items", help="report on items from readers' exported answers")
-    blind = verbs.add_parser("blind", help="print sheets for blind readings, or record answers")
     new = verbs.add_parser("new", help="start a topic")
     schema = verbs.add_parser("schema", help="print the JSON Schemas of the YAML files")
-    for verb in (build, check, covering, comparing, items, blind, new):
+    for verb in (build, check, covering, comparing, items, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
-    for verb in (build, check, items, blind, new):
+    for verb in (build, check, items, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic only, which is faster")
@@ -104,7 +98,6 @@ def _parser() -> argparse.ArgumentParser:
     comparing.add_argument("machine", metavar="A", help="a folder's name")
     comparing.add_argument("other", metavar="B", help="another folder's name")
     items.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    _add_blind_options(blind)
     new.add_argument("what", choices=["topic"])
     new.add_argument("name")
     commands = {
@@ -113,28 +106,12 @@ def _parser() -> argparse.ArgumentParser:
         covering: _coverage,
         comparing: _compare,
         items: _items,
-        blind: _blind,
         new: _new,
         schema: _schema,
     }
     for verb, command in commands.items():
         verb.set_defaults(command=command)
     return parser
-
-
-def _add_blind_options(blind: argparse.ArgumentParser) -> None:
-    blind.add_argument("ids", metavar="ID", nargs="*", help="items, or claims; all by default")
-    blind.add_argument("--claims", action="store_true", help="sheets of claims, not of items")
-    blind.add_argument("--missing", action="store_true", help="only what has no valid reading")
-    blind.add_argument("--batch", metavar="K/N", type=_batch, help="the K-th of N parts")
-    blind.add_argument("--record", metavar="FILE", type=Path, help="a reader's answers")
-
-
-def _batch(text: str) -> tuple[int, int]:
-    part, _, num = text.partition("/")
-    if not (part.isdecimal() and num.isdecimal() and 1 <= int(part) <= int(num)):
-        raise argparse.ArgumentTypeError("a part of several, such as 1/8")
-    return int(part), int(num)
 
 
 def _build(options: argparse.Namespace) -> int:
@@ -162,8 +139,7 @@ def _check(options: argparse.Namespace) -> int:
     judged = press.judged(book)
     evidence = judged.evidence
     _tell(judged.outcomes)
-    readings = (*reading_checks.lacks(evidence), *reading_checks.progress(evidence))
-    for lack in (*coverage.lacks(evidence), *readings):
+    for lack in coverage.lacks(evidence):
         print(lack)
     return _report(book, evidence)
 
@@ -240,48 +216,6 @@ def _items(options: argparse.Namespace) -> int:
     for line in report.refused:
         print(line, file=sys.stderr)
     return 2 if report.refused else 0
-
-
-def _blind(options: argparse.Namespace) -> int:
-    from generator.items import blind_readings
-
-    evidence = _sound(load(options.content, options.machine))
-    if options.record is None:
-        return _print_sheets(evidence, options)
-    found = blind_readings.record(evidence, options.content, options.record)
-    for line in found.lines:
-        print(line)
-    for line in found.refused:
-        print(line, file=sys.stderr)
-    print(f"{found.num_agreeing} answers agree and are kept, {found.num_doubted} with a doubt")
-    return 2 if found.refused else int(bool(found.lines))
-
-
-def _print_sheets(evidence: Evidence, options: argparse.Namespace) -> int:
-    from generator.items import blind_readings, blind_sheets
-
-    claims = blind_readings.claims_of_book(evidence.book)
-    items = blind_readings.items_of(evidence.book)
-    ids = list(claims if options.claims else items)
-    unknown = [name for name in options.ids if name not in ids]
-    if unknown:
-        what = "claim" if options.claims else "item"
-        print(f"no {what} {unknown[0]!r}{nearest(unknown[0], ids)}", file=sys.stderr)
-        return 2
-    if options.missing:
-        look = reading_checks.unread_claims if options.claims else reading_checks.unread_items
-        unread = look(evidence)
-        ids = [name for name in ids if name in unread]
-    chosen = [name for name in ids if name in options.ids or not options.ids]
-    part, num = options.batch or (1, 1)
-    print(blind_sheets.HOW_TO_READ)
-    for name in chosen[part - 1 :: num]:
-        of_claim, of_item = blind_sheets.of_claim, blind_sheets.of_item
-        sheet = (
-            of_claim(claims[name], evidence) if options.claims else of_item(items[name], evidence)
-        )
-        print(blind_sheets.written_out(sheet))
-    return 0
 
 
 def _new(options: argparse.Namespace) -> int:

@@ -35,7 +35,6 @@ from generator.content.laws import Laws
 from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
-from generator.content.readings import ClaimReadingsFile, ItemReadingsFile
 from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale, on_page
 from generator.content.words import Written
 from generator.content.yaml_source import Source
@@ -92,8 +91,6 @@ class Book:
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
         former_digests: by the id of an item, what readers' answers to it were once kept with.
-        item_readings: by topic, who chose the keys of its items blind.
-        claim_readings: who found that rules entail their claims' sentences.
         terms: those of the glossary, in the order of the alphabet.
         synonyms: groups of words that the search takes for one another.
         leads: words that lead a search to an address of the site.
@@ -119,8 +116,6 @@ class Book:
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
     former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
-    item_readings: dict[str, ItemReadingsFile] = field(default_factory=dict, repr=False)
-    claim_readings: ClaimReadingsFile = field(default_factory=ClaimReadingsFile, repr=False)
     terms: tuple[Term, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
     leads: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -180,7 +175,6 @@ class _Loader:
     content: Path
     errors: list[ContentError] = field(default_factory=list)
     documents: list[Document[Any]] = field(default_factory=list)
-    item_readings: dict[str, ItemReadingsFile] = field(default_factory=dict)
 
     def name(self, path: Path) -> str:
         return path.relative_to(self.content.parent).as_posix()
@@ -238,7 +232,7 @@ class _Loader:
                 yield topic
 
     def topic(self, folder: Path, items: dict[str, Item]) -> Topic | None:
-        known = {"topic", "quiz", "readings", *MODES}
+        known = {"topic", "quiz", *MODES}
         for path in content_files.found_in(folder, "*.y*ml"):
             if path.suffix == ".yml" and path.stem.startswith("quiz-"):
                 continue
@@ -254,9 +248,6 @@ class _Loader:
             self.parts(quiz, "items", items, "item")
             own |= {item.id: item for item in quiz.model.items} if quiz else {}
         lessons = self.lessons(folder, file)
-        readings = self.if_there(folder / "readings.yml", ItemReadingsFile)
-        if readings:
-            self.item_readings[folder.name] = readings.model
         if file is None:
             return None
         asks = {mode: items_asked_by(one.model, own, one.named) for mode, one in lessons.items()}
@@ -360,7 +351,6 @@ def load(
     references |= shelf.published_references()
     retractions = _ranked(retractions, home.statements if home else [])
     former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
-    read_claims = loader.if_there(loader.content / "readings.yml", ClaimReadingsFile)
     guide = loader.if_there(loader.content / "guide.yml", GuideFile)
     terms, synonyms = loader.terms(), loader.synonyms()
     plan = loader.if_there(loader.content / "plan.yml", PlanFile)
@@ -381,9 +371,8 @@ def load(
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
         lost_tries=lost, former_digests=former.model.items if former else {},
-        item_readings=loader.item_readings, terms=terms, leads=synonyms.leads, alone=synonyms.alone,
+        terms=terms, leads=synonyms.leads, alone=synonyms.alone,
         synonyms=tuple(map(tuple, synonyms.synonyms)),
         plan=plan.model if plan else None,
-        claim_readings=read_claims.model if read_claims else ClaimReadingsFile(),
         guide=guide.model if guide else None,
     )  # fmt: skip

@@ -28,7 +28,6 @@ from generator.content.guide import GuideFile
 from generator.content.lesson import HomeFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
-from generator.content.readings import ClaimReadingsFile
 from generator.evidence import verdicts
 from generator.evidence.claim_topics import Lesson, lessons_by_claim, topics_by_claim
 from generator.evidence.evaluation import Evidence
@@ -314,7 +313,7 @@ def _bare(book: Book) -> Book:
     """A book without what only some of its pages draw upon."""
     return replace(
         book, home=_NO_HOME, topics=(), retractions={}, tries=(), lost_tries=(), documents=(),
-        handwritten=(), item_readings={}, claim_readings=ClaimReadingsFile(), terms=(), synonyms=(),
+        handwritten=(), terms=(), synonyms=(),
         leads={}, guide=None, plan=None,
     )  # fmt: skip
 

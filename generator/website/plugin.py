@@ -36,7 +36,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
-from generator.checks import coverage, reading_checks
+from generator.checks import coverage
 from generator.content import book as books
 from generator.content import committed
 from generator.content.errors import ContentErrors, one_line
@@ -224,11 +224,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         lacks = [] if self.is_serving else coverage.lacks(evidence)
         for problem in (*verdicts.problems(book, evidence), *lacks):
             log.warning(problem)
-        unread = reading_checks.lacks(evidence)
-        for problem in () if self.is_serving else unread:
-            log.warning(problem)
-        notes = unread if self.is_serving else ()
-        for line in (*verdicts.unlisted(book), *published.rerun, *notes):
+        for line in (*verdicts.unlisted(book), *published.rerun):
             log.info(line)
 
     def _is_published(self) -> bool:

@@ -111,23 +111,6 @@ def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
     assert "pb-surprise" in (project / "html" / "evidence.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("is_serving", "level"), [(False, "WARNING"), (True, "INFO")])
-def test_an_item_that_nobody_read_blind_is_a_warning_of_a_build_and_a_note_of_serve(
-    project, caplog, monkeypatch, is_serving, level
-):
-    readings = project / "content" / "topics" / "averaging" / "readings.yml"
-    readings.write_text("complete: true\n", encoding="utf-8")
-    config = load_config(str(project / "mkdocs.yml"))
-    plugin = config.plugins["proofbook"]
-    monkeypatch.setattr(plugin, "is_serving", is_serving)  # MkDocs keeps one plugin
-    plugin.on_config(config)
-    with caplog.at_level("INFO", logger="mkdocs.plugins.proofbook"):
-        plugin.on_pre_build(config=config)
-    found = [one for one in caplog.records if "nobody has read it blind" in one.getMessage()]
-    assert "item is-it-equal" in found[0].getMessage()
-    assert {one.levelname for one in found} == {level}
-
-
 WITHOUT_THE_PROJECT = """\
 import mkdocs.plugins
 installed = mkdocs.plugins.get_plugins()
