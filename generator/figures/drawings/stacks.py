@@ -30,7 +30,7 @@ BESIDE = 14  # from the end of the axis to the words
 LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
 SEEN = 1.5  # what is narrower is there for the keyboard only, and not in the legend
 OVER = 3  # how far the line stands out of the bars
-WORDS = 7.5  # half of the height that words take
+WORDS = 8.5  # half of the height that words take, and of the edge of the line
 
 
 @dataclass(frozen=True)

@@ -188,6 +188,7 @@ def _lines(figure: Figure, folio: Folio) -> list[Line]:
             Markup("{} {}").format(folio.line(one.name), str(memory)),
             folio.line(one.name),
             numeric(memory),
+            folio.show(memory),
             one.memory == figure.play.budget,
         )
         for one, memory in found

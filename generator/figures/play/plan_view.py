@@ -83,19 +83,24 @@ def _cells(one: ShownRun, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """What the fullest rank reserves and holds, and the most that any rank computes and sends."""
     position, rank = _busiest(one)
     path, words = f"{one.path}.ranks[{position}]", folio.ui["plan"]
-    yield words["reserved"], folio.cell(f"{path}.{RESERVED}")
     yield words["fits_in"], _least_device(reserved(rank), folio)
+    yield words["reserved"], folio.cell(f"{path}.{RESERVED}")
+    yield words["sends"], _sent(one, folio)
+    yield words["held"], _held(path, rank, folio)
+    yield words["at_least"], _seconds_at_least(one, folio)
     computing, _ = _busiest(one, "flops")
     yield words["flops"], folio.cell(f"{one.path}.ranks[{computing}].measures.flops")
-    yield words["at_least"], _seconds_at_least(one, folio)
+
+
+def _held(path: str, rank: RankRecord, folio: Folio) -> Markup:
+    """What a rank holds at its peak by class, and what the allocator reserves beyond it."""
     assert rank.memory is not None
-    for name in CLASSES:
-        cell = f"{path}.memory.at_peak.{name}_bytes"
-        is_held = getattr(rank.memory.at_peak, f"{name}_bytes")
-        yield folio.ui["play"]["classes"][name], folio.cell(cell) if is_held else ABSENT
-    spare = f"{path}.{RESERVED} - {path}.memory.peak_bytes"
-    yield folio.ui["play"]["classes"]["allocator"], folio.cell(spare)
-    yield words["sends"], _sent(one, folio)
+    names = folio.ui["play"]["classes"]
+    held = [name for name in CLASSES if getattr(rank.memory.at_peak, f"{name}_bytes")]
+    cells = [(names[name], f"{path}.memory.at_peak.{name}_bytes") for name in held]
+    cells.append((names["allocator"], f"{path}.{RESERVED} - {path}.memory.peak_bytes"))
+    parts = [Markup("{} {}").format(name, folio.cell(cell)) for name, cell in cells]
+    return Markup("<span>{}</span>").format(Markup("<br>").join(parts))
 
 
 def _least_device(needed: int, folio: Folio) -> Markup:
@@ -121,7 +126,7 @@ def _sent(one: ShownRun, folio: Folio) -> Markup:
         value = folio.cell(f"{path}.collectives['{call.operation}'].bytes")
         name = Markup("<code>{}</code> {}").format(operation, words.get(axis, axis))
         found.append(Markup("{} {}").format(name, value))
-    return Markup("<span>{}</span>").format(Markup(" · ").join(found)) if found else ABSENT
+    return Markup("<span>{}</span>").format(Markup("<br>").join(found)) if found else ABSENT
 
 
 def _seconds_at_least(one: ShownRun, folio: Folio) -> Markup:

@@ -43,6 +43,7 @@ class Line:
     name: Markup
     device: Markup
     size: float
+    shown: Markup
     is_first: bool
 
 

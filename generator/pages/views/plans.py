@@ -7,7 +7,7 @@ the figure that readers operate, over all runs of a grid.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
@@ -166,32 +166,12 @@ def planned(name: str, folio: Folio) -> Planned:
         parameters=folio.cell(f"{name}.{first}.settings.num_parameters"),
         microbatch=folio.cell(f"{name}.{first}.settings.microbatch"),
         fixed=tuple(_fixed(shown, folio)),
-        figure=_in_order(figures.draw(_figure(shown, folio), folio), folio),
+        figure=figures.draw(_figure(shown, folio), folio),
         left_out=tuple(
             LeftOutRow(folio.line(words.get(strategy, strategy)), devices, reason)
             for strategy, devices, reason in sorted(rows)
         ),
     )
-
-
-def _in_order(figure: FigureOnPage, folio: Folio) -> FigureOnPage:
-    """The figure with the columns of its table in the order in which readers need them."""
-    play, words = figure.picture.play, folio.ui["plan"]
-    if play is None:
-        return figure
-    first = [words[name] for name in ("fits_in", "reserved", "sends", "at_least", "flops")]
-    head = [*first, *(name for name in play.head if name not in first)]
-    places = [play.head.index(name) for name in head]
-    rows = [
-        replace(row, cells=tuple(_stacked(row.cells[at]) for at in places)) for row in play.rows
-    ]
-    shown = replace(play, head=head, rows=rows)
-    return replace(figure, picture=replace(figure.picture, play=shown))
-
-
-def _stacked(cell: Markup | str) -> Markup | str:
-    """A cell with several amounts has one in each line, so that the column stays narrow."""
-    return Markup(str(cell).replace(" · ", "<br>")) if isinstance(cell, Markup) else cell
 
 
 def _varies(setting: str, shown: TraceOnPage) -> bool:

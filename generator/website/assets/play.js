@@ -85,7 +85,7 @@
     const score = ([at]) =>
       at.reduce((sum, one, n) => sum + (one === asked[n]) * (n === this.last ? 9 : 1), 0);
     const best = this.states.reduce((a, b) => (score(b) > score(a) ? b : a));
-    const isOther = best[0].some((one, n) => one !== asked[n]);
+    const others = this.groups.filter((_, n) => best[0][n] !== asked[n]);
     this.at = this.states.indexOf(best);
     this.groups.forEach((group, n) => {
       all(group, "input")[best[0][n]].checked = true;
@@ -96,10 +96,11 @@
     this.mark();
     this.list();
     this.limit();
-    // All hear the state; those who see it read only that it is not what they chose.
+    // All hear the state; those who see it read only which other settings it has changed.
     const heard = Object.assign(document.createElement("span"), { className: "pb-hidden", textContent: this.said() });
-    this.status.replaceChildren(isOther ? words.no_such_state + " " : "", heard);
-    this.status.classList.toggle("pb-hidden", !isOther);
+    const changed = others.map(setting).join("; ");
+    this.status.replaceChildren(changed ? `${words.no_such_state} ${changed}. ` : "", heard);
+    this.status.classList.toggle("pb-hidden", !changed);
   };
 
   // Options that have no run beside the others that are chosen.
@@ -114,11 +115,12 @@
     );
   };
 
+  // A setting in words, as "Optimizer: SGD".
+  const setting = (group) => all(group, "legend, :checked + span").map((one) => one.textContent).join(": ");
+
   // The state in words: its options, and the first number of each of its rows.
   Figure.prototype.said = function () {
-    const names = this.groups.map((group) =>
-      all(group, "legend, :checked + span").map((one) => one.textContent).join(": ")
-    );
+    const names = this.groups.map(setting);
     const facts = this.rows.filter((row) => !row.matches(".pb-other")).map((row) =>
       all(row, "th:not(.pb-choice)").concat(row.querySelector(".pb-number")).map((one) => one.textContent).join(" ")
     );
@@ -168,6 +170,11 @@
     const said = words.num_fit.replace(/\{(\w+)\}/g, (slot, name) => counts[name]);
     this.budget.setAttribute("aria-valuetext", said);
     this.form.querySelector("output").textContent = said;
+    const nearest = Number(this.budget.defaultValue);
+    all(this.root, "[data-line]").forEach((one) => {
+      const line = Number(one.dataset.line) / SIZES[unit] || nearest;
+      one.hidden = budget !== line;
+    });
   };
 
   // A browser that comes back to the page has chosen before this script could hear it.

@@ -123,7 +123,7 @@
       }
       if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
       this.keep(answer, false, false);
-      this.warn(answer);
+      this.steadily(() => this.warn(answer));
     }
 
     // What was typed is judged once what reads it is there, unless the reader has gone on by then.
@@ -144,6 +144,15 @@
       return isOpen ? { before: one, nth: 2 } : { nth: 1 };
     }
 
+    // Explanations above the buttons leave these where they are, and the verdict comes in sight.
+    steadily(act) {
+      const top = () => this.status.previousElementSibling.getBoundingClientRect().top;
+      const before = top();
+      act();
+      window.scrollBy({ top: top() - before, behavior: "instant" });
+      this.status.querySelector("strong").scrollIntoView({ block: "nearest", behavior: "instant" });
+    }
+
     // A wrong answer that is not the last.
     warn(answer) {
       // Only what was chosen explains itself as yet; of several, that would tell the rest.
@@ -154,7 +163,7 @@
     // The last word on this question: right, out of attempts, or given up.
     end(answer) {
       this.keep(answer, answer !== null && this.how.judge(this, answer).isRight, true);
-      this.finish(answer);
+      this.steadily(() => this.finish(answer));
       this.form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: this }));
     }
 
