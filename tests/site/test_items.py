@@ -118,6 +118,26 @@ def _told(one):
     return TOLD[one.kind if one.kind in TOLD else one.id]
 
 
+@pytest.mark.parametrize("name", [one.id for one in ITEMS])
+def test_feedback_leaves_the_buttons_where_they_are_and_its_first_word_is_in_sight(page, name):
+    """The button that was pressed, or what stands in its place; on a phone explanations are long."""
+    page.set_viewport_size({"width": 390, "height": 700})
+    one = Asking(page, name)
+    actions = one.box.locator(".pb-actions")
+    for answer in [*one.known.wrong_tries[:1], one.known.right]:
+        one.fill(answer)
+        one.box.get_by_role("button", name="Check", exact=True).evaluate(
+            "button => button.scrollIntoView({ block: 'center', behavior: 'instant' })"
+        )
+        before = actions.bounding_box()["y"]
+        assert one.check()
+        verdict = one.status.locator("strong").bounding_box()
+        assert actions.bounding_box()["y"] == pytest.approx(before, abs=1)
+        assert 0 < verdict["y"] < 700 - verdict["height"]
+        if not one.box.get_by_role("button", name="Show the answer").is_visible():
+            break
+
+
 def test_after_the_last_attempt_the_status_gives_the_answer(page):
     for one in ITEMS:
         item = Asking(page, one.id)

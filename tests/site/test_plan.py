@@ -152,6 +152,44 @@ def test_a_device_moves_the_line_and_counts_the_strategies_that_fit(opened):
 
 
 @pytest.mark.browser
+def test_the_caption_names_the_device_that_was_chosen_and_none_once_the_line_is_moved(opened):
+    plan = opened()
+    caption = plan.root.locator(".pb-caption")
+    for name, gib in (("A10", "22.5"), ("A100", "40"), ("H200", "140")):
+        plan.device(name).click()
+        assert f"The line marks {gib}" in caption.inner_text()
+        assert f"the memory of an {name}." in caption.inner_text()
+    plan.root.locator("input[type=range]").press("ArrowLeft")
+    assert "The line marks" not in caption.inner_text()
+
+
+@pytest.mark.browser
+def test_a_setting_that_changes_others_names_them(opened):
+    plan = opened()
+    for name in ("every layer", "8,192"):
+        plan.option(name).click()
+    plan.option("SGD").click()
+    said = plan.root.locator("[role=status]").inner_text()
+    checked = plan.root.locator("fieldset:not([data-lines]) input:checked + span")
+    shown = checked.all_text_contents()
+    assert [one for one in ("SGD", "every layer", "8,192") if one in shown] == ["SGD"]
+    for changed in shown[-2:]:
+        assert changed in said
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_table_of_a_plan_is_wider_than_its_place(built_site, open_page, width):
+    for path in _models(built_site):
+        page = open_page(path, viewport={"width": width, "height": 800})
+        place = page.locator("#figure-plan .pb-scroll")
+        for _ in ("one state", "all states"):
+            assert place.evaluate("one => one.scrollWidth <= one.clientWidth"), path.name
+            page.locator("#figure-plan [data-all]").click()
+        page.close()
+
+
+@pytest.mark.browser
 def test_a_choice_shows_its_state_and_its_rows_and_keeps_the_line(opened):
     plan = opened()
     plan.device("A100").click()

@@ -528,6 +528,19 @@ def test_whoever_gives_up_goes_on_from_where_the_focus_is(page):
     assert page.evaluate("document.activeElement.textContent") == "Next question"
 
 
+def test_an_answer_brings_no_line_above_the_question_that_it_belongs_to(built_site, open_page):
+    """A wrong answer is due again in this sitting; the line that says so waits for the next visit."""
+    page = open_page(built_site / "index.html")
+    box, due = page.locator(".pb-question"), page.locator("[data-queue]")
+    top = box.evaluate("one => one.offsetTop")
+    box.get_by_role("button", name="Show the answer").click()
+    assert page.locator("a[data-page$='/recall'][data-due='1']").count() == 1
+    assert not due.is_visible()
+    assert box.evaluate("one => one.offsetTop") == top
+    page.reload()
+    assert due.inner_text().startswith("Questions due, all topics: 1.")
+
+
 def test_home_asks_again_what_is_due_and_shows_its_answer_otherwise(built_site, open_page):
     page = open_page("about:blank", timezone_id="Europe/Vienna")
     page.clock.install(time=EVENING)
