@@ -697,6 +697,15 @@ def test_an_answer_names_the_ends_of_its_slider_as_they_were_asked(built_site):
     assert [one for one in found if one[0].split() != one[1].replace(" to ", " ").split()] == []
 
 
+@pytest.mark.browser
+def test_a_slider_without_a_value_has_a_track_where_the_system_chooses_the_colours(
+    frozen_site, open_page
+):
+    page = open_page(frozen_site / CHALLENGE, forced_colors="active")
+    slider = page.locator(".pb-slider:not([data-set])").first
+    assert slider.evaluate("one => getComputedStyle(one).backgroundImage") != "none"
+
+
 def test_a_slider_goes_where_a_number_was_typed(built_site, open_page):
     page = open_page(built_site / "topics/ddp/learn.html")
     box = page.locator("#item-ddp-learn-gradient")

@@ -164,20 +164,6 @@ def test_the_caption_names_the_device_that_was_chosen_and_none_once_the_line_is_
 
 
 @pytest.mark.browser
-def test_a_setting_that_changes_others_names_them(opened):
-    plan = opened()
-    for name in ("every layer", "8,192"):
-        plan.option(name).click()
-    plan.option("SGD").click()
-    said = plan.root.locator("[role=status]").inner_text()
-    checked = plan.root.locator("fieldset:not([data-lines]) input:checked + span")
-    shown = checked.all_text_contents()
-    assert [one for one in ("SGD", "every layer", "8,192") if one in shown] == ["SGD"]
-    for changed in shown[-2:]:
-        assert changed in said
-
-
-@pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_table_of_a_plan_is_wider_than_its_place(built_site, open_page, width):
     for path in _models(built_site):
