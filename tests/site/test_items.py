@@ -120,7 +120,7 @@ def _told(one):
 
 @pytest.mark.parametrize("name", [one.id for one in ITEMS])
 def test_feedback_leaves_the_buttons_where_they_are_and_its_first_word_is_in_sight(page, name):
-    """The button that was pressed, or what stands in its place; on a phone explanations are long."""
+    """On a phone, where explanations are long; the button that was pressed, or its successor."""
     page.set_viewport_size({"width": 390, "height": 700})
     one = Asking(page, name)
     actions = one.box.locator(".pb-actions")

@@ -529,7 +529,7 @@ def test_whoever_gives_up_goes_on_from_where_the_focus_is(page):
 
 
 def test_an_answer_brings_no_line_above_the_question_that_it_belongs_to(built_site, open_page):
-    """A wrong answer is due again in this sitting; the line that says so waits for the next visit."""
+    """What was given up is due again in this sitting; the line waits for the next visit."""
     page = open_page(built_site / "index.html")
     box, due = page.locator(".pb-question"), page.locator("[data-queue]")
     top = box.evaluate("one => one.offsetTop")
