@@ -474,5 +474,6 @@ def test_a_trace_shows_no_time_of_a_pass_that_was_slowed_to_record_tensors(copy)
     page = rendering.render(copy.load())["topics/averaging/trace.md"]
     flow, _, steps = page.rpartition("## Prediction")
     recorded = flow.partition("## Training")[0] + steps.partition("</table>")[0]
-    assert "<dt>Operation</dt>" in recorded and ">Operation</th>" in recorded
+    assert "<dt>Operation</dt>" in recorded
+    assert ">Operation</th>" in recorded
     assert not re.search(r"Time<|\d (s|ms|µs)<", recorded)
