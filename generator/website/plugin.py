@@ -374,7 +374,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             called = words["search"]
             search.add_places(
                 entries, dict(_sections(config.nav)), words["modes"],
-                called["quoted"], called["figure"],
+                called["statement"], called["figure"],
             )  # fmt: skip
             search.add_machines(entries)
             led = search.add_leads(entries, self.leads)

@@ -50,7 +50,7 @@ _PIECE = re.compile(rf"(</?(?:p|ul|ol|li|pre)>|{_END})")
 # readers play with.
 _SENTENCE = re.compile(
     r'<section class="pb-retraction[^<>]*\sid="([^"]+)"[^<>]*>\s*'
-    r'<blockquote class="pb-sentence"><p>(.*?)</p></blockquote>.*?</section>',
+    r'<p class="pb-sentence">(.*?)</p>.*?</section>',
     re.DOTALL,
 )
 _FIGURE = re.compile(
@@ -85,7 +85,7 @@ def part_of(html: str, aside: Iterable[str]) -> Part:
         aside: the blocks that were, such as the keys of its questions.
     """
     html = html_blocks.without_marks(html[max(html.find("<h1"), 0) :])
-    text = _SENTENCE.sub(r'<h3 id="\1">“\2”</h3>', html)
+    text = _SENTENCE.sub(r'<h3 id="\1">\2</h3>', html)
     text = _NUMBER.sub(r"\1", text)
     text = _TERM.sub(r'<h3 id="\1">\2</h3>', text)
     divided = html_blocks.set_aside(text, _KEPT_BACK)
@@ -194,19 +194,19 @@ def add_places(
     entries: Sequence[dict[str, Any]],
     sections: Mapping[str, str],
     modes: Mapping[str, str],
-    of_quoted: str,
+    of_statement: str,
     of_figure: str,
 ) -> None:
     """Give the entry of each page what its title does not say: a lesson's topic and kind.
 
-    A section whose title is quoted is about a sentence that others say. Among results it would
-    read as an answer of the book. A figure is found by what it is called, too.
+    A title that is a sentence of others, quoted or on the page of statements, would read among
+    results as an answer of the book. A figure is found by what it is called, too.
 
     Args:
         entries: of Material's index.
         sections: what the navigation calls a page, by its address.
         modes: what readers call each kind of lesson.
-        of_quoted: what such a sentence is called.
+        of_statement: what such a sentence is called.
         of_figure: what a figure is called that readers play with.
     """
     titles = {entry["location"]: entry["title"] for entry in entries}
@@ -216,15 +216,20 @@ def add_places(
         mode = modes.get(page.removesuffix(".html"))
         if topic and mode:
             entry["place"] = f"{topic} · {mode}"
-        elif "#" in entry["location"] and entry["title"].startswith(
-            "\N{LEFT DOUBLE QUOTATION MARK}"
-        ):
-            entry["place"] = of_quoted
+        elif _is_of_others(entry):
+            entry["place"] = of_statement
         elif "#figure-" in entry["location"]:
             entry["place"] = of_figure
             entry["above"] = f"{entry.get('above', '')} {of_figure}".strip()
         elif sections.get(entry["location"], entry["title"]) != entry["title"]:
             entry["place"] = sections[entry["location"]]
+
+
+def _is_of_others(entry: Mapping[str, str]) -> bool:
+    """Whether the title of a section is a sentence that the book only tests."""
+    if entry["location"].startswith("retracted.html#"):
+        return entry["title"].endswith(".")  # other headings of that page are no sentences
+    return "#" in entry["location"] and entry["title"].startswith("\N{LEFT DOUBLE QUOTATION MARK}")
 
 
 def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -34,6 +35,16 @@ def real():
 @pytest.fixture(scope="module")
 def outcomes(real):
     return verdicts.judge(real, Evidence(real))
+
+
+def test_no_site_gives_more_than_three_statements_and_no_question_is_one(real):
+    sites = Counter()
+    for one in real.retractions.values():
+        url = urlsplit(real.references[one.source].url)
+        sites[url.hostname.removeprefix("www.")] += 1
+        assert not re.search(r"\b(?:question|asks?|asked)\b", one.where), one.id
+        assert not re.search(r"/questions?/\d", url.path), one.id
+    assert {site: number for site, number in sites.items() if number > 3} == {}
 
 
 def test_former_digests_lead_to_items_that_still_ask_the_same(real):

@@ -161,6 +161,14 @@ def test_a_sentence_names_the_kind_of_its_source_and_links_the_exact_one(copy):
     assert reference.where in section
 
 
+def test_a_sentence_in_our_words_is_not_set_as_a_quotation(copy):
+    page = rendering.render(copy.load())["retracted.md"]
+    assert "in our words" in page
+    assert not re.search(r"<(?:blockquote|q|cite)\b", page)
+    for name, sentence in copy.load().retractions.items():
+        assert not re.search(f'[“"]{re.escape(sentence.said)}', page), name
+
+
 def test_the_page_says_how_many_sentences_come_from_one_source(copy):
     assert "share a source" not in rendering.render(copy.load())["retracted.md"]
     reference = next(iter(copy.load().references.values()))

@@ -82,7 +82,7 @@ def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none
     entries += [
         {"location": "guide.html", "title": "From what fails", "text": ""},
         {"location": "plan.html", "title": "Plan", "text": ""},
-        {"location": "retracted.html#faster", "title": "“DDP is faster.”", "text": ""},
+        {"location": "retracted.html#faster", "title": "DDP is faster.", "text": ""},
         {"location": "topics/ddp/deep.html#figure-ring", "title": "A ring", "text": ""},
     ]
     sections = {"guide.html": "Guide", "plan.html": "Plan"}

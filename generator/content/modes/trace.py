@@ -51,14 +51,11 @@ class Prediction(Written):
 
     Attributes:
         title: of the section, where it shows something else than a prediction of the model.
-        has_times: whether the run timed each step as it ran; a hook that records what a layer
-            returned sees only the time of recording.
     """
 
     title: Line | None = None
     run: RunPath
     introduction: Prose
-    has_times: bool = True
     commit: Id | None = None  # asked before the steps tell
     steps: Annotated[list[PredictionRow], Field(min_length=1)]
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
-from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.folio import Folio
 from generator.evidence.observations import Observation, observe
 from generator.pages.views.listing import raised
 from runners.traces.records import PredictionStep, Run, Stage
@@ -30,7 +30,6 @@ class StageRow:
     shape_in: Markup
     shape_out: Markup
     num_bytes: Markup | None
-    seconds: Markup
     rank: str
     values: Markup
     facts: list[tuple[str, Markup]]
@@ -52,8 +51,7 @@ def data_flow(flow: DataFlow, folio: Folio) -> list[StageRow]:
     for written in flow.stages:
         found = next((s for s in run.stages if s.name == written.stage), None) if run else None
         base = f"{flow.run}.stages['{written.stage}']"
-        time = f"{flow.run}.timing.stages['{written.stage}']"
-        rows.append(_row(found, base, time, written.title, written.note, folio))
+        rows.append(_row(found, base, written.title, written.note, folio))
     return rows
 
 
@@ -64,16 +62,13 @@ def prediction(written: Prediction, folio: Folio) -> list[StageRow]:
     for step in written.steps:
         found = next((s for s in run.prediction if s.name == step.step), None) if run else None
         base = f"{written.run}.prediction['{step.step}']"
-        time = f"{written.run}.timing.prediction['{step.step}']"
-        timed = time if written.has_times else None
-        rows.append(_row(found, base, timed, step.title, step.note, folio))
+        rows.append(_row(found, base, step.title, step.note, folio))
     return rows
 
 
 def _row(
     found: Stage | PredictionStep | None,
     base: str,
-    time: str | None,
     title: str,
     note: str,
     folio: Folio,
@@ -91,7 +86,6 @@ def _row(
         shape_in=_shape(found.shape_in if found else [], f"{base}.shape_in", folio),
         shape_out=_shape(found.shape_out if found else [], f"{base}.shape_out", folio),
         num_bytes=folio.cell(f"{base}.bytes") if isinstance(found, Stage) else None,
-        seconds=folio.cell(time) if time else ABSENT,
         rank=rank,
         values=_values(found, base, folio),
         facts=_facts(found, base, folio),
