@@ -16,7 +16,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,7 +44,7 @@ from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages import hands
 from generator.pages.press import Press
-from generator.website import banner, csp, html_blocks, page_html, publish, search
+from generator.website import banner, csp, html_blocks, one_build, page_html, publish, search
 from runners.traces.digest import forget_code
 
 GENERATOR = Path(__file__).resolve().parents[1]
@@ -146,6 +146,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.waiting: dict[str, frozenset[str]] = {}
         self.shown: str | None = None  # a page's HTML while the search reads a part of it
         self.copied: set[str] = set()
+        self.turn = ExitStack()  # while this process is the one that builds
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching, and whether the world will."""
@@ -179,13 +180,14 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return self.root / self.config.content
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
-        """Bring `docs_dir` to what the content says now.
+        """Bring `docs_dir` to what the content says now, once no other process builds there.
 
         Raises:
             ContentAbort: the content has errors, or the disk refused.
         """
         self.mistakes = ""
         try:
+            self.turn.enter_context(one_build.alone(Path(config.docs_dir)))
             with _without_collecting(is_first=not self.seen):
                 self._publish(Path(config.docs_dir))
         except ContentErrors as errors:
@@ -403,7 +405,16 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             html = page_html.lean(path.read_text(encoding="utf-8"))
             path.write_text(csp.with_policy(html), encoding="utf-8")
 
-    on_post_build = CombinedEvent(_before_the_index, _after_the_pages)
+    @event_priority(-300)
+    def _after_all(self, *, config: MkDocsConfig) -> None:
+        """Let the next process build."""
+        self.turn.close()
+
+    on_post_build = CombinedEvent(_before_the_index, _after_the_pages, _after_all)
+
+    def on_build_error(self, *, error: Exception) -> None:
+        """Let the next process build."""
+        self.turn.close()
 
 
 def _sections(nav: Iterable[Any] | None) -> Iterator[tuple[str, str]]:

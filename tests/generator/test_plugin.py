@@ -70,7 +70,7 @@ def test_a_page_put_where_the_book_has_one_ends_the_build_in_one_line_and_stays(
     assert "move it to content/pages" in line
     assert "Traceback" not in done.stderr
     assert mine.read_text() == "# My own evidence\n"
-    assert sorted(path.name for path in (project / "pages").rglob("*")) == ["evidence.md"]
+    assert sorted(path.name for path in (project / "pages").rglob("[!.]*")) == ["evidence.md"]
 
 
 def test_the_same_content_gives_the_same_site_to_the_byte(project):
@@ -109,6 +109,64 @@ def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
     assert "tiny_memory.whole: ended completed, expected out_of_memory" in strict.stderr
     assert "Traceback" not in strict.stderr
     assert "pb-surprise" in (project / "html" / "evidence.html").read_text(encoding="utf-8")
+
+
+PAUSE = """\
+import pathlib, time
+
+def on_nav(nav, config, files):
+    project = pathlib.Path(config.config_file_path).parent
+    if not (project / "paused").exists():
+        (project / "paused").touch()
+        while not (project / "goes-on").exists():
+            time.sleep(0.05)
+    return nav
+"""
+
+
+def _building(project: Path, command: tuple[str, ...], log: str) -> subprocess.Popen[bytes]:
+    with (project / log).open("w") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=project,
+            env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+            stdout=said,
+            stderr=said,
+        )
+
+
+@pytest.mark.parametrize(
+    ("command", "first_is"),
+    [
+        (("mkdocs", "build"), "let go on"),
+        (("generator", "build", "--out", "pages"), "killed"),
+    ],
+    ids=["mkdocs", "generator"],
+)
+def test_of_two_builds_at_once_the_second_says_that_it_waits_and_both_are_whole(
+    project, command, first_is
+):
+    (project / "pause.py").write_text(PAUSE, encoding="utf-8")
+    with (project / "mkdocs.yml").open("a", encoding="utf-8") as file:
+        file.write("hooks: [pause.py]\n")
+    first = _building(project, ("mkdocs", "build"), "first.log")
+    try:
+        wait_until((project / "paused").exists, meanwhile=lambda: first.poll() is None)
+        second = _building(project, command, "second.log")
+        waiting = f"pages: waiting for another build (process {first.pid})"
+        wait_until(
+            lambda: waiting in (project / "second.log").read_text(encoding="utf-8"),
+            meanwhile=lambda: second.poll() is None,
+        )
+        if first_is == "killed":
+            first.kill()
+        (project / "goes-on").touch()
+        assert first.wait() == (-9 if first_is == "killed" else 0)
+        assert second.wait() < 2  # 1: built, and a law of the frozen book does not hold
+    finally:
+        first.kill()
+    for log in ("first.log", "second.log"):
+        assert "Traceback" not in (project / log).read_text(encoding="utf-8")
 
 
 WITHOUT_THE_PROJECT = """\
