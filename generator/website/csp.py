@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from html.parser import HTMLParser
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,8 +30,8 @@ _NOT_RUN = re.compile(r'(?:^|\s)(?:src\s*=|type="application/(?:ld\+)?json")')
 _FILLED = re.compile(r"\{\{.*?\}\}")  # by a template, within quotes
 _FILLING = r"[^\"'\\<>\s]*"
 _MAY_BE_BLOCKED = re.compile(
-    r"<style|\sstyle\s*=|\son[a-z]+\s*=|<(?!a\b)[a-z]+\b[^<>]*\s(?:src|srcset|href|poster|data)"
-    r"""\s*=\s*["']?\s*(?:https?:)?//""",
+    r"<style\b|\s(?:style|on[a-z]+)\s*="
+    r"""|(?:\s(?:src|srcset|poster|data)|<link\b[^<>]*\shref)\s*=\s*["']?\s*(?:https?:)?//""",
     re.IGNORECASE,
 )
 _LOADED = frozenset({"src", "srcset", "poster", "data"})
@@ -57,10 +57,7 @@ class Blocked(NamedTuple):
 
 def material() -> Path:
     """The templates of the Material that is installed."""
-    found = find_spec("material")
-    assert found
-    assert found.origin
-    return Path(found.origin).parent / "templates"
+    return Path(str(files("material"))) / "templates"
 
 
 def scripts_of(theme: Path) -> Known:
