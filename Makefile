@@ -85,7 +85,7 @@ locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 	@$(PY) requirements/lock.py
 
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
-	@[ ! -f site/pages/.written ] || { $(PYTHON) -m generator.website.manifest site/pages && rm -f site/pages/.standing.json; }
+	@[ ! -f site/pages/.written ] || { $(PYTHON) -m generator.website.manifest site/pages && rm -f site/pages/.standing.json site/pages/.lock; }
 	@find site -mindepth 1 ! -path 'site/pages*' ! -path site/html ! -name .gitkeep -delete
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 

@@ -115,10 +115,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from generator.website import publish  # as below: what prints pages takes long to load
+    from generator.website import one_build, publish  # as below: what prints takes long to load
 
     book = load(options.content, options.machine)
-    change, changed = publish.publish(book, options.content.resolve(), options.out)
+    with one_build.alone(options.out):
+        change, changed = publish.publish(book, options.content.resolve(), options.out)
     print(
         f"{options.out}: {change.num_written} files written, {change.num_deleted} deleted, "
         f"{change.num_kept} unchanged"

@@ -31,6 +31,7 @@ _INVISIBLE = re.compile(
 )
 _NESTED = re.compile(r"^(?:[ \t]{12}|(?:[ \t]*(?:[>*+-]|\d{1,2}[.)])){6})", re.MULTILINE)
 _IMAGE = re.compile(r"!\[")
+_ADMONITION = re.compile(r'^[ \t>]*((?:!!!|\?\?\?\+?)[ \t]+\w+|===[!+]*[ \t]+".*")', re.MULTILINE)
 _FORMULA = re.compile(r" [−·×/] ")
 _JOINED = re.compile(r" (?=[/−] )|(?<= [/−]) |(?<=\d) (?=B\b)")
 _TERM = re.compile(r"[^+=≈≤≥,\s](?:[^+=≈≤≥,]*[^+=≈≤≥,\s])?")
@@ -47,6 +48,7 @@ _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,7}|\w{2,32});")
+NO_ADMONITION = "prints as it is written; begin the paragraph with **Note.** instead"
 NO_IMAGE = "an image; lessons show figures, and pages of content/pages the images beside them"
 _TARGET = re.compile(r"\]\(\s*<?|^ {0,3}\[[^\]]*\]:\s*<?|<", re.MULTILINE)
 _HOST = re.compile(r"[^\W_](?:[\w.-]*[^\W_])?(?::\d{1,5})?")
@@ -140,6 +142,9 @@ def faults(text: str, *, inline: bool = False, is_page: bool = False) -> tuple[F
     plain = masked(text, inline=inline)
     found += _template_faults(plain)
     found += _numeral_faults(plain)
+    found += [
+        Fault(one.start(1), f"{one[1]} {NO_ADMONITION}") for one in _ADMONITION.finditer(plain)
+    ]
     if not is_page:
         found += [Fault(match.start(), NO_IMAGE) for match in _IMAGE.finditer(plain)]
     if _MAY_LINK.search(text):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
@@ -36,13 +38,29 @@ def done(tasks: Sequence[Task], num_processes: int) -> Generator[Found, None, No
         yield from map(_found, tasks)
         return
     _shared = tasks
-    pool = ProcessPoolExecutor(num_processes, mp_context=multiprocessing.get_context("fork"))
+    pool = ProcessPoolExecutor(
+        num_processes,
+        mp_context=multiprocessing.get_context("fork"),
+        initializer=_watch,
+        initargs=(os.getpid(),),
+    )
     try:
         for told in pool.map(_of_shared, range(len(tasks)), chunksize=AT_A_TIME):
             yield told if isinstance(told, Printed) else [ContentError(*key) for key in told]
     finally:
         pool.shutdown(cancel_futures=True)
         _shared = ()
+
+
+def _watch(starter: int) -> None:
+    """End this process with the one that started it, which a signal may kill without a word."""
+
+    def end() -> None:
+        while os.getppid() == starter:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def page(sheet: Sheet, judged: Judged) -> Found:

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from generator.website import manifest
+from generator.website import manifest, one_build
 
 NOTE = Path("site") / ".built"
 BEGUN = Path("site") / ".building"  # the digest of what goes in, until the build has ended
@@ -113,8 +113,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Say by the exit code whether the book in this folder is built, or note that it is."""
     parser = argparse.ArgumentParser(prog="python -m generator.website.built")
     parser.add_argument("--note", action="store_true", help="note that it has been built")
-    root = Path.cwd()
-    if parser.parse_args(arguments).note:
+    options = parser.parse_args(arguments)
+    try:
+        with one_build.alone(Path.cwd() / PAGES):
+            return _told(Path.cwd(), is_over=options.note)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _told(root: Path, *, is_over: bool) -> int:
+    if is_over:
         note(root)
         return 0
     if is_built(root):

@@ -16,7 +16,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,13 +44,14 @@ from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages import hands
 from generator.pages.press import Press
-from generator.website import banner, csp, html_blocks, page_html, publish, search
+from generator.website import banner, csp, html_blocks, one_build, page_html, publish, search
 from runners.traces.digest import forget_code
 
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
 ERROR_PAGE = "404.html"
+MAIN = Path("main.html")  # loads the scripts and styles of each page, which fails without it
 EDIT_URIS_OF_HOSTS = ("edit/master/docs/", "src/default/docs/")
 log = get_plugin_logger("proofbook")
 
@@ -146,6 +147,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.waiting: dict[str, frozenset[str]] = {}
         self.shown: str | None = None  # a page's HTML while the search reads a part of it
         self.copied: set[str] = set()
+        self.turn = ExitStack()  # while this process is the one that builds
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching, and whether the world will."""
@@ -156,12 +158,16 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Find the project's root, where mkdocs.yml stands, and what edit links begin with.
 
-        Where none is given, MkDocs takes it for granted that sources stand in `docs/`. Also, spare
-        it a look through the theme's icons, and keep the theme's compiled templates.
+        Where none is given, MkDocs takes it for granted that sources stand in `docs/`. Also, give
+        it our templates, spare it a look through the theme's icons, and keep compiled templates.
         """
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         if config.edit_uri in EDIT_URIS_OF_HOSTS:
             config.edit_uri = config.edit_uri.removesuffix("docs/")
+        theirs = config.theme.custom_dir
+        config.theme.dirs.insert(0 if theirs is None else 1, str(csp.OVERRIDES))
+        if theirs is not None:
+            _tell_replaced(Path(theirs))
         made = config.theme.get_env
 
         def get_env() -> Environment:
@@ -179,13 +185,14 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return self.root / self.config.content
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
-        """Bring `docs_dir` to what the content says now.
+        """Bring `docs_dir` to what the content says now, once no other process builds there.
 
         Raises:
             ContentAbort: the content has errors, or the disk refused.
         """
         self.mistakes = ""
         try:
+            self.turn.enter_context(one_build.alone(Path(config.docs_dir)))
             with _without_collecting(is_first=not self.seen):
                 self._publish(Path(config.docs_dir))
         except ContentErrors as errors:
@@ -387,6 +394,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
         HTML that somebody put into `docs_dir` is copied as it is. While serving, an author's
         mistakes stand over the last good pages, whichever of them this build wrote again.
+
+        Raises:
+            ContentAbort: a page has an inline script that is not the theme's.
         """
         site = Path(config.site_dir)
         if self.is_serving:
@@ -397,13 +407,33 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
             for name in ("sitemap.xml", "sitemap.xml.gz"):
                 (site / name).unlink(missing_ok=True)
-        for path in sorted(site.rglob("*.html")):
-            if str(path) in self.copied:
-                continue
-            html = page_html.lean(path.read_text(encoding="utf-8"))
-            path.write_text(csp.with_policy(html), encoding="utf-8")
+        paths = (path for path in sorted(site.rglob("*.html")) if str(path) not in self.copied)
+        blocked = csp.put(site, paths, csp.scripts_of(csp.material()))
+        for line in blocked.others:
+            log.warning(line)
+        if blocked.scripts:
+            raise ContentAbort("\n".join(blocked.scripts))
 
-    on_post_build = CombinedEvent(_before_the_index, _after_the_pages)
+    @event_priority(-300)
+    def _after_all(self, *, config: MkDocsConfig) -> None:
+        """Let the next process build."""
+        self.turn.close()
+
+    on_post_build = CombinedEvent(_before_the_index, _after_the_pages, _after_all)
+
+    def on_build_error(self, *, error: Exception) -> None:
+        """Let the next process build."""
+        self.turn.close()
+
+
+def _tell_replaced(theirs: Path) -> None:
+    """Say which of our templates a `custom_dir` replaces."""
+    for ours in sorted(csp.OVERRIDES.rglob("*.html")):
+        name = ours.relative_to(csp.OVERRIDES)
+        own = theirs / name
+        if own.is_file() and own.read_bytes() != ours.read_bytes():
+            say = log.warning if name == MAIN else log.info
+            say(f"{own} replaces generator/website/overrides/{name}; keep in it what that does")
 
 
 def _sections(nav: Iterable[Any] | None) -> Iterator[tuple[str, str]]:

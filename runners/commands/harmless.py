@@ -23,12 +23,10 @@ from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import check_name, find, names, on_device
 from runners.traces import digest, machine
-from runners.traces.compare import Difference, compare
+from runners.traces.compare import Difference, compare, largest_first
 from runners.traces.digest import Digests, Harmless, Rerun, brought_up, harmless, source_digest
 from runners.traces.files import machine_folders, read
 from runners.traces.records import Trace
-
-KERNEL_MARK = ".kernel_peak_bytes"
 
 
 class HarmlessError(ValueError):
@@ -130,8 +128,8 @@ def _again(former: Trace, launcher: Launcher, progress: Progress) -> Trace:
 
 def _apart(found: Difference) -> list[str]:
     """What may not differ, as lines; times may, and what depends on the process's past."""
-    fields = [line for line in found.fields if KERNEL_MARK not in line]
-    return [*found.outcomes, *fields, *found.left_out]
+    fields = largest_first([*found.from_texts, *found.unequal, *found.rounded])
+    return [*found.outcomes, *(one.line() for one in fields), *found.left_out]
 
 
 def _field(line: str) -> str:

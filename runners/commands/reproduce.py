@@ -387,6 +387,5 @@ def _as_a_whole(wanted: Requested, measured: dict[str, Run], say: Callable[[str]
     say(f"{name}: {', '.join(wanted.whole)} (the page | here)")
     for line in found.lines():
         say(f"  {line}")
-    is_same = not (found.outcomes or found.fields or found.times)
-    say(f"  {_word(is_same)}")
-    return is_same
+    say(f"  {_word(found.is_none)}")
+    return found.is_none

@@ -1,21 +1,26 @@
 """`python -m runners compare A B`: what two machines' traces say differently, beyond their spread.
 
-In: the traces of two folders. Out: lines. Outcomes and everything that a rerun must reproduce
-should be equal, and each field where they are not is listed with how far apart it is. Two times
+In: the traces of two folders. Out: lines, of which those that matter come first. Two runs that read
+another text, such as the sources of another Python, differ in all that follows from it: the text is
+named as the cause. Outcomes and everything else that a rerun must reproduce should be equal; each
+field where they are not is listed with how far apart it is, the largest difference first. What the
+kernel counts, and what another processor or torch rounds, may differ and is summed up. Two times
 differ where their quartile ranges do not overlap. What the generator's claims say of it, `python -m
 generator compare A B` tells: laws should hold on both, observations need not. No torch; pure.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from runners.traces.digest import brought_up
-from runners.traces.fields import is_of_time
+from runners.traces.fields import is_of_kernel, is_of_time
 from runners.traces.files import NOT_TRACES, TraceError, machine_folders, read
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
@@ -27,38 +32,82 @@ NOT_COMPARED = frozenset(
 )
 _POSITION = re.compile(r"\[\d+\]")
 KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off
+FLOAT_SHARE = 0.01  # rounding in another order, carried through a short training
+ROUNDED_OFF = 1e-6  # below it lies what fp32 rounds off: differences from zero, not values
+TEXT = "text_digest"  # a measure: which text a run was trained on
+LONGEST = 60  # characters of words that differ
+
+
+class Apart(NamedTuple):
+    """A field of a run that differs, however many ranks, epochs or steps it has.
+
+    Attributes:
+        share: the largest difference, of the larger value; infinite between words.
+        path: of experiment, run and field.
+        num: how many values of the field differ.
+        words: both values, where these are words.
+    """
+
+    share: float
+    path: str
+    num: int
+    words: str = ""
+
+    def line(self) -> str:
+        """The field and how far apart it is."""
+        most = self.words or f"at most {self.share:.2g} of the larger"
+        return f"{self.path}: {most}{f', {self.num} times' if self.num > 1 else ''}"
 
 
 @dataclass
 class Difference:
-    """What two machines measured differently, as lines, and how much stayed.
+    """What two machines measured differently, and how much stayed.
 
     Attributes:
-        outcomes: runs that ended otherwise.
-        fields: what a rerun must reproduce, and did not.
-        times: whose quartile ranges lie apart.
-        left_out: what cannot be compared, and why.
+        circumstances: of measuring, such as Python, where they differ: a line each.
+        outcomes: runs that ended otherwise, a line each.
+        from_texts: fields of runs that were trained on another text.
+        unequal: fields that a rerun must reproduce, and that differ.
+        counted: fields that the kernel counted, and that differ by more than its share.
+        rounded: fields within what another processor or torch rounds, and digests of such.
+        times: whose quartile ranges lie apart, a line each.
+        left_out: what cannot be compared, and why, a line each.
         num_equal: outcomes and fields that stayed.
         num_overlapping: times that stayed within each other's spread.
         num_too_few: times that have too few samples for a spread.
     """
 
+    circumstances: list[str] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
-    fields: list[str] = field(default_factory=list)
+    from_texts: list[Apart] = field(default_factory=list)
+    unequal: list[Apart] = field(default_factory=list)
+    counted: list[Apart] = field(default_factory=list)
+    rounded: list[Apart] = field(default_factory=list)
     times: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     num_equal: int = 0
     num_overlapping: int = 0
     num_too_few: int = 0
 
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing differs that should be equal."""
+        return not (self.outcomes or self.from_texts or self.unequal or self.times)
+
     def lines(self) -> list[str]:
         """The whole as a person reads it."""
         parts = (
+            ("measured under other circumstances", self.circumstances),
+            ("trained on another text, from which the rest follows", _by_run(self.from_texts)),
             ("ended otherwise", self.outcomes),
-            ("should be equal, and is not", self.fields),
+            ("should be equal, and is not", [one.line() for one in largest_first(self.unequal)]),
+            ("may differ from machine to machine", [
+                *_summed_up("counted by the kernel", self.counted),
+                *_summed_up("rounded otherwise", self.rounded),
+            ]),
             ("took another time, beyond its spread", self.times),
             ("not compared", self.left_out),
-        )
+        )  # fmt: skip
         said = [line for head, rows in parts if rows for line in (f"{head}:", *_indented(rows))]
         stayed = (
             f"stayed: {self.num_equal} outcomes and fields are equal, "
@@ -66,6 +115,34 @@ class Difference:
             f"{self.num_too_few} times have too few samples to tell"
         )
         return [*said, stayed]
+
+
+def largest_first(fields: Iterable[Apart]) -> list[Apart]:
+    """Fields by how far apart they are; words first."""
+    return sorted(fields, key=lambda one: (-one.share, one.path))
+
+
+def _by_run(fields: Iterable[Apart]) -> list[str]:
+    """What follows from other texts: the size of the texts, then a line for each run."""
+    runs: dict[str, list[Apart]] = defaultdict(list)
+    texts: dict[str, Apart] = {}
+    for one in largest_first(fields):
+        run, _, name = one.path.partition(".ranks[].measures.")
+        if name.endswith("text_bytes"):
+            texts.setdefault(f"{run.partition('.')[0]}.{name}", one)
+        runs[".".join(one.path.split(".")[:2])].append(one)
+    return [
+        *(f"{name}: {one.share:.2g} of the larger" for name, one in texts.items()),
+        *(line for run, found in runs.items() for line in _summed_up(run, found)),
+    ]
+
+
+def _summed_up(what: str, fields: Iterable[Apart]) -> list[str]:
+    found = [one for one in largest_first(fields) if math.isfinite(one.share)]
+    if not found:
+        return []
+    most, num = found[0], len(found)
+    return [f"{what}: {num} field{'s' if num > 1 else ''}, most of all {most.line()}"]
 
 
 def _indented(rows: list[str]) -> list[str]:
@@ -98,12 +175,21 @@ def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Differen
             lacks = "first" if name not in first else "second"
             found.left_out.append(f"{name}: not measured on the {lacks}")
             continue
+        _compare_circumstances(first[name], second[name], found)
         codes = {brought_up(name, trace.code.digest) for trace in (first[name], second[name])}
         if len(codes) > 1:
             found.left_out.append(f"{name}: measured by other code")
             continue
         _compare_runs(name, first[name], second[name], found)
     return found
+
+
+def _compare_circumstances(first: Trace, second: Trace, found: Difference) -> None:
+    one, other = (trace.circumstances.model_dump() for trace in (first, second))
+    for name in one:
+        line = f"{name.replace('_', ' ')}: {one[name]} | {other[name]}"
+        if one[name] != other[name] and line not in found.circumstances:
+            found.circumstances.append(line)
 
 
 def _compare_runs(name: str, first: Trace, second: Trace, found: Difference) -> None:
@@ -126,7 +212,7 @@ def _compare_runs(name: str, first: Trace, second: Trace, found: Difference) -> 
         found.num_equal += 1
         _compare_fields(path, one, other, found)
         _compare_times(path, one, other, found)
-    for rows in (found.outcomes, found.fields, found.times, found.left_out):
+    for rows in (found.outcomes, found.times, found.left_out):
         rows.sort()
 
 
@@ -136,22 +222,46 @@ def _program(trace: Trace, run: Run) -> str | None:
 
 
 def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
-    """One line for each field that differs, however many ranks, epochs or steps it has."""
+    """Note each field that differs, by what that means."""
     left, right = dict(_leaves(one)), dict(_leaves(other))
-    apart: dict[str, list[str | float]] = defaultdict(list)
+    reads_another_text = any(
+        name.endswith(f".{TEXT}") and left.get(name) != right.get(name) for name in left
+    )
+    apart: dict[str, list[tuple[object, object]]] = defaultdict(list)
     for name in left.keys() | right.keys():
         if is_of_time(_POSITION.sub("", name).split(".")):
             continue  # one measurement of it has no spread
-        distance = _distance(name, left.get(name), right.get(name))
-        if distance is None:
+        a, b = left.get(name), right.get(name)
+        if a == b or (is_of_kernel(name) and _share(a, b) <= KERNEL_SHARE):
             found.num_equal += 1
         else:
-            apart[_POSITION.sub("[]", name)].append(distance)
-    for name, distances in apart.items():
-        shares = [d for d in distances if isinstance(d, float)]
-        most = f"at most {max(shares):.2g} of the larger" if shares else str(distances[0])
-        times = f", {len(distances)} times" if len(distances) > 1 else ""
-        found.fields.append(f"{path}.{name}: {most}{times}")
+            apart[_POSITION.sub("[]", name)].append((a, b))
+    for name, pairs in apart.items():
+        if is_of_kernel(name):
+            kind = found.counted
+        elif reads_another_text:
+            kind = found.from_texts
+        elif all(_is_rounded(name, *pair) for pair in pairs):
+            kind = found.rounded
+        else:
+            kind = found.unequal
+        kind.append(_apart(f"{path}.{name}", name, pairs))
+
+
+def _apart(path: str, name: str, pairs: list[tuple[object, object]]) -> Apart:
+    share = max(_share(*pair) for pair in pairs)
+    if math.isfinite(share):
+        return Apart(share, path, len(pairs))
+    a, b = next(pair for pair in pairs if not math.isfinite(_share(*pair)))
+    words = f"{str(a)[:LONGEST]!r} | {str(b)[:LONGEST]!r}"
+    return Apart(0.0 if name.endswith("parameter_digest") else math.inf, path, len(pairs), words)
+
+
+def _is_rounded(name: str, one: object, other: object) -> bool:
+    """Whether two values may be the same but for rounding; a digest tells every bit."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= max(FLOAT_SHARE * max(abs(one), abs(other)), ROUNDED_OFF)
+    return name.endswith("parameter_digest")
 
 
 def _leaves(run: Run) -> Iterator[tuple[str, object]]:
@@ -174,18 +284,13 @@ def _below(path: str, value: object) -> Iterator[tuple[str, object]]:
         yield path, value
 
 
-def _distance(path: str, one: object, other: object) -> str | float | None:
-    """How far apart two values are: a share of the larger, or in words; None where they agree."""
-    if one == other:
-        return None
+def _share(one: object, other: object) -> float:
+    """How far apart two values are, as a share of the larger; infinite where one is no number."""
     numbers = [v for v in (one, other) if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(numbers) < 2:
-        return f"{one} | {other}"
+        return math.inf
     largest = max(abs(n) for n in numbers)
-    share = abs(numbers[0] - numbers[1]) / largest if largest else 0.0
-    if path.endswith("kernel_peak_bytes") and share <= KERNEL_SHARE:
-        return None
-    return float(share)
+    return float(abs(numbers[0] - numbers[1]) / largest) if largest else 0.0
 
 
 def _compare_times(path: str, one: Run, other: Run, found: Difference) -> None:

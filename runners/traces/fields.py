@@ -72,7 +72,12 @@ def below(thing: object) -> list[str]:
 
 
 # Measures of ranks that were worked out from times.
-SHARES_OF_TIMES = frozenset({"idle_share", "idle_shares", "sending_share", "inside_share"})
+OF_TIMES = frozenset(
+    {
+        "idle_share", "idle_shares", "sending_share", "inside_share",
+        "num_break_even", "num_break_even_low", "num_break_even_high",
+    }
+)  # fmt: skip
 
 
 def measure_of(steps: Sequence[Key]) -> Measure | None:
@@ -90,7 +95,14 @@ def measure_of(steps: Sequence[Key]) -> Measure | None:
 
 def is_of_time(steps: Sequence[Key]) -> bool:
     """Whether a number is a time, or was worked out from times, so that no rerun repeats it."""
-    return measure_of(steps) == "seconds" or not SHARES_OF_TIMES.isdisjoint(map(str, steps))
+    return measure_of(steps) == "seconds" or not OF_TIMES.isdisjoint(map(str, steps))
+
+
+def is_of_kernel(path: str) -> bool:
+    """Whether the kernel counted a number: pages that threads touch, frames of an interface."""
+    return path.endswith(("kernel_peak_bytes", "held_bytes")) or (
+        ".measures." in path and path.endswith(("sent_bytes", "received_bytes", "headers_bytes"))
+    )
 
 
 def as_written(number: float) -> str:

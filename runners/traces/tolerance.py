@@ -20,13 +20,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runners.traces.compare import FEWEST_SAMPLES, KERNEL_SHARE, overlap
+from runners.traces.compare import (
+    FEWEST_SAMPLES,
+    FLOAT_SHARE,
+    KERNEL_SHARE,
+    ROUNDED_OFF,
+    overlap,
+)
 from runners.traces.fields import Key, at, exactly, in_words, is_of_time
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
 
-FLOAT_SHARE = 0.01  # rounding in another order, carried through a short training
-ROUNDED_OFF = 1e-6  # below it lies what fp32 rounds off: differences from zero, not values
 TIME_FACTOR = 2.0  # one measurement has no spread; a busy machine takes its share
 
 

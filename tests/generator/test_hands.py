@@ -1,11 +1,26 @@
 """Pages printed by several processes are those that one prints, and so are their mistakes."""
 
+import subprocess
+import sys
+
 import pytest
 
 from generator.content.errors import ContentErrors
 from generator.pages import hands
 from generator.pages.page import printed
 from generator.pages.press import Press
+from tests.conftest import ROOT
+
+TWO_AT_WORK = """
+import time
+from generator.pages import hands
+
+def work():
+    print("at work", flush=True)
+    time.sleep(86400)
+
+list(hands.done([work] * hands.FEWEST, 2))
+"""
 
 
 @pytest.fixture
@@ -45,3 +60,14 @@ def test_a_press_of_several_processes_prints_again_only_what_has_changed(
     monkeypatch.setattr(hands, "printed", noted)
     several.printed(copy.load())
     assert asked == ["topics/averaging/learn.md", "topics/averaging/summary.md"]
+
+
+def test_processes_end_with_the_one_that_started_them_even_where_it_is_killed():
+    starter = subprocess.Popen(
+        [sys.executable, "-c", TWO_AT_WORK], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    assert [starter.stdout.readline() for _ in range(2)] == [b"at work\n"] * 2
+    starter.kill()
+    starter.wait()
+    assert starter.stdout.read() == b""  # there is an end once nobody holds the pipe any more
+    starter.stdout.close()

@@ -134,6 +134,9 @@ def test_a_press_prints_a_page_again_when_its_text_changed(copy, write):
         ("*x*{ onclick=x }", "3:4: attributes in braces"),
         ("Text\n{: style=x }", "4:1: attributes in braces"),
         ("[x](../x.html)", "3:5: link to '../x.html'; it leads out of the site"),
+        ('!!! note "Mind"\n    This.', "3:1: !!! note prints as it is written"),
+        ("> ???+ tip\n    This.", "3:3: ???+ tip prints as it is written"),
+        ('=== "Linux"\n    This.', '3:1: === "Linux" prints as it is written'),
     ],
 )
 def test_a_page_is_markdown_and_stays_in_the_site(copy, write, line, said):

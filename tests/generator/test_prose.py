@@ -40,6 +40,12 @@ def test_a_bare_numeral_is_refused(text, word):
     assert word[0] in text[fault.offset :]
 
 
+def test_an_admonition_is_refused_and_code_may_show_one():
+    (fault,) = prose.faults("Before.\n\n!!! warning\n    Mind this.")
+    assert (fault.offset, fault.message[:19]) == (9, "!!! warning prints ")
+    assert prose.faults("Why!!! Really???\n\n```text\n!!! warning\n```\n\nWith `!!! note`.") == ()
+
+
 @pytest.mark.parametrize(
     "word",
     [

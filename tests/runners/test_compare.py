@@ -38,7 +38,8 @@ def _compared(other):
 
 def test_a_copy_differs_in_nothing(other):
     found = _compared(other)
-    assert (found.outcomes, found.fields, found.times, found.left_out) == ([], [], [], [])
+    assert found.is_none
+    assert len(found.lines()) == 1
     assert found.num_equal > 0
     assert found.num_overlapping > 0
 
@@ -59,7 +60,7 @@ def test_times_differ_only_where_their_quartile_ranges_lie_apart(other):
     assert line.startswith("tiny_training.averaged.timing.step")
     assert line.endswith("(10.00 times)")
     assert found.num_overlapping == _compared(FROZEN).num_overlapping - 1
-    assert found.fields == []
+    assert found.unequal == []
 
 
 def test_bytes_and_losses_that_differ_are_listed_with_how_far_apart_they_are(other):
@@ -73,10 +74,70 @@ def test_bytes_and_losses_that_differ_are_listed_with_how_far_apart_they_are(oth
     _change(other, "tiny_memory", "whole", more)
     _change(other, "tiny_training", "averaged", worse)
     found = _compared(other)
-    *bytes_lines, loss_line = found.fields
-    peaks = "tiny_memory.whole.ranks[].memory.peak_bytes: at most 0.5 of the larger"
-    assert peaks in bytes_lines
-    assert loss_line.startswith("tiny_training.averaged.epochs[].loss: at most 0.2 of the larger")
+    lines = found.lines()
+    peak = lines.index("  tiny_memory.whole.ranks[].memory.peak_bytes: at most 0.5 of the larger")
+    (loss,) = (n for n, line in enumerate(lines) if "tiny_training.averaged.epochs[].loss" in line)
+    assert "at most 0.2 of the larger" in lines[loss]
+    assert lines.index("should be equal, and is not:") < peak < loss  # the largest comes first
+
+
+def test_what_the_kernel_counts_and_what_is_rounded_is_summed_up_and_not_called_unequal(other):
+    def elsewhere(run):
+        for rank in run["ranks"]:
+            rank["parameter_digest"] = "0" * 12
+            rank["measures"] = {"headers_bytes": 700}
+        for epoch in run["epochs"]:
+            epoch["loss"] *= 1 + 1e-10
+
+    def at_first(run):
+        run["ranks"][0]["measures"] = run["ranks"][1]["measures"] = {"headers_bytes": 1000}
+
+    first = other.with_name("first")
+    shutil.copytree(other, first)
+    _change(first, "tiny_training", "averaged", at_first)
+    _change(other, "tiny_training", "averaged", elsewhere)
+    found = compare(traces_in(first), traces_in(other))
+    assert found.is_none
+    _, kernel, rounded, _ = found.lines()
+    assert kernel == (
+        "  counted by the kernel: 1 field, most of all tiny_training.averaged.ranks[].measures."
+        "headers_bytes: at most 0.3 of the larger, 2 times"
+    )
+    assert rounded.startswith("  rounded otherwise: ")
+    assert "1e-10 of the larger" in rounded
+
+
+def test_another_text_is_named_before_all_that_follows_from_it(other):
+    def on_text(digest, num_bytes, loss):
+        def change(run):
+            measures = {"text_digest": digest, "held_out_text_bytes": num_bytes}
+            run["ranks"][0]["measures"] = measures
+            for epoch in run["epochs"]:
+                epoch["loss"] *= loss
+
+        return change
+
+    def more(run):
+        run["ranks"][0]["memory"]["peak_bytes"] *= 2
+
+    first = other.with_name("first")
+    shutil.copytree(other, first)
+    _change(first, "tiny_training", "averaged", on_text("a", 100, 1.0))
+    _change(other, "tiny_training", "averaged", on_text("b", 82, 0.9))
+    _change(other, "tiny_memory", "whole", more)
+    path = other / "tiny_training.json"
+    document = json.loads(path.read_text())
+    document["circumstances"]["python"] = "3.99.0"
+    path.write_text(json.dumps(document))
+    found = compare(traces_in(first), traces_in(other))
+    assert all(one.path.startswith("tiny_memory") for one in found.unequal)
+    of_python, python, of_text, size, followed, of_unequal, *_ = found.lines()
+    assert of_python == "measured under other circumstances:"
+    assert python.endswith(" | 3.99.0")
+    assert of_text.startswith("trained on another text")
+    assert size == "  tiny_training.held_out_text_bytes: 0.18 of the larger"
+    assert followed.startswith("  tiny_training.averaged: ")
+    assert of_unequal == "should be equal, and is not:"
 
 
 def test_a_run_that_ended_otherwise_is_told_and_its_fields_are_not(other):
@@ -87,7 +148,7 @@ def test_a_run_that_ended_otherwise_is_told_and_its_fields_are_not(other):
     _change(other, "tiny_memory", "whole_budget", survived)
     found = _compared(other)
     assert found.outcomes == ["tiny_memory.whole_budget: out_of_memory | completed"]
-    assert found.fields == []
+    assert found.unequal == []
 
 
 def test_what_was_not_measured_or_with_other_settings_or_code_is_left_out_and_said(other):

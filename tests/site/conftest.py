@@ -13,8 +13,6 @@ CONFIGURATION = """\
 INHERIT: {root}/mkdocs.yml
 docs_dir: pages
 site_dir: html
-theme:
-  custom_dir: {root}/generator/website/overrides
 plugins:
   - search
   - offline

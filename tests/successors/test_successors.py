@@ -28,6 +28,7 @@ BUILDERS = {
     "zensical": ("zensical", "build"),
     "properdocs": ("properdocs", "build", "--quiet", "--config-file", "mkdocs.yml"),
 }
+THEMES = {"zensical": "zensical/templates", "properdocs": "material/templates"}
 CONFIGURATION = """\
 INHERIT: {root}/mkdocs.yml
 docs_dir: pages
@@ -69,7 +70,10 @@ def site(
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    print(f"\n{request.param}: {finish.finish(folder / 'html')} pages")
+    (templates,) = (ROOT / ".venv-successors").glob(
+        f"lib/python*/site-packages/{THEMES[request.param]}"
+    )
+    assert finish.finish(folder / "html", templates).scripts == []
     return folder / "html"
 
 
