@@ -91,7 +91,7 @@ class Evidence:
         self.lacks.update(run for run in runs if not self._is_whole(run))
 
     def _is_whole(self, path: str) -> bool:
-        shown, run = self.book.traces.get(path.partition(".")[0]), self.book.run(path)
+        shown, run = self.book.holder(path), self.book.run(path)
         if shown is None or run is None or shown.is_fallback or shown.is_stale:
             return False
         return run.status != "skipped" and not run.is_surprise
@@ -299,7 +299,7 @@ class Evidence:
         claim = self.book.claims[name]
         sides = verdicts.sides(self, claim)
         runs = {run for side in sides for run in side.runs}
-        holders = {self.book.traces[run.partition(".")[0]].machine.name for run in runs}
+        holders = {verdicts.holder(self, run) for run in runs}
         is_spread = len(holders) > 1 or any(side.is_borrowed for side in sides)
         if is_spread and self.reference:
             self.lacks.add(name)

@@ -109,10 +109,13 @@ def _others(book: Book) -> Iterator[Measured]:
 
 
 def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> OtherOutcomes:
+    reference = book.machines[book.reference.name]
     own = {
-        name: on_page(name, measured, book.machines[book.reference.name])
+        name: found
         for name, shown in book.traces.items()
-        if name in measured.traces and shown.trace is not measured.traces[name]
+        if name in measured.traces
+        and shown.trace is not measured.traces[name]
+        and (found := on_page(name, [measured], reference))
     }
     there = replace(book, traces={**book.traces, **own}, machine=measured.machine)
     evidence = Evidence(there)
