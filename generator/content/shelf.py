@@ -21,7 +21,7 @@ from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
 from generator.content.once import once
 from generator.content.words import MAX_LINE
-from runners.plans.declarations import difference
+from runners.plans.declarations import command_for, difference
 from runners.traces import files as traces
 from runners.traces import published_plans, sealed_forecasts, values
 from runners.traces.backtest import Score
@@ -97,12 +97,14 @@ class TraceOnPage:
 
     @property
     def runs(self) -> dict[str, Run]:
-        """All runs by name, those that another machine lends last."""
-        return {**self.trace.runs, **(self.lent.trace.runs if self.lent else {})}
+        """All runs by name, also those that another machine lends."""
+        return {**(self.lent.trace.runs if self.lent else {}), **self.trace.runs}
 
     def holder(self, run: str) -> TraceOnPage:
         """Where a run of this name is read: here, or in what another machine lends."""
-        return self.lent if self.lent and run in self.lent.trace.runs else self
+        if run in self.trace.runs or self.lent is None or run not in self.lent.trace.runs:
+            return self
+        return self.lent
 
     @property
     def is_plan(self) -> bool:
@@ -473,15 +475,19 @@ def _lacking(trace: Trace, known: Iterable[Mapping[str, Trace]]) -> Trace:
     return trace.model_copy(update={"runs": runs})
 
 
+def no_trace(experiment: str, traces: Mapping[str, TraceOnPage]) -> str:
+    """That no machine has measured an experiment, and how to, or which one is meant."""
+    said = f"no trace of {experiment!r} on any machine"
+    command = command_for(experiment)
+    return f"{said}; run `{command}`" if command else f"{said}{nearest(experiment, traces)}"
+
+
 def missing_run(traces: Mapping[str, TraceOnPage], path: str) -> str | None:
     """Why a run path leads nowhere; a run that only the reference machine has is not a mistake."""
     experiment, _, name = path.partition(".")
     shown = traces.get(experiment)
     if shown is None:
-        return (
-            f"no trace of {experiment!r} on any machine{nearest(experiment, traces)}; "
-            f"or measure it with `python -m runners run {experiment}`"
-        )
+        return no_trace(experiment, traces)
     if name in shown.runs or (shown.reference and name in shown.reference.runs):
         return None
     return f"{experiment} has no run {name!r}{nearest(name, shown.trace.runs)}"

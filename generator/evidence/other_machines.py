@@ -122,7 +122,9 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
     judged = {
         name: _of_devices(evidence.outcome(name), outcome)
         for name, outcome in outcomes.items()
-        if outcome.runs and all(run.partition(".")[0] in own for run in outcome.runs)
+        if outcome.runs
+        and all(run.partition(".")[0] in own for run in outcome.runs)
+        and any(map(there.run, outcome.runs))
     }
     return OtherOutcomes(measured.machine, evidence, judged)
 
