@@ -89,7 +89,7 @@ def test_the_same_in_a_claim(copy, refused, side, expression):
     ("text", "place", "said"),
     [
         ("x: " + "[" * 100_000, "18:44", "nested more than 40 deep"),
-        ("x: " + "{a: " * 50_000, "18:164", "nested more than 40 deep"),
+        ("x: " + "{a: " * 50_000, "18:161", "nested more than 40 deep"),
         ("x:\n  " + "- " * 20_000 + "a", "19:83", "nested more than 40 deep"),
         ("? " * 20_000, "18:83", "nested more than 40 deep"),
         ("x: " + "[" * 60 + "]" * 60, "18:44", "nested more than 40 deep"),
