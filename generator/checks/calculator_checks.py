@@ -279,5 +279,5 @@ def _allowed(within: Tolerance, found: Checked) -> float:
 
 
 def _is_reference(evidence: Evidence, run: str) -> bool:
-    shown = evidence.book.traces.get(run.partition(".")[0])
+    shown = evidence.book.holder(run)
     return shown is not None and shown.machine.name == evidence.book.reference.name

@@ -127,7 +127,13 @@ class Book:
         """The run that `experiment.run` names, or None."""
         experiment, _, name = path.partition(".")
         shown = self.traces.get(experiment)
-        return shown.trace.runs.get(name) if shown else None
+        return shown.runs.get(name) if shown else None
+
+    def holder(self, path: str) -> TraceOnPage | None:
+        """Where the run that `experiment.run` names is read, if its experiment was measured."""
+        experiment, _, name = path.partition(".")
+        shown = self.traces.get(experiment)
+        return shown.holder(name) if shown else None
 
     def topic_of(self, lesson: LessonFile) -> Topic:
         """The topic that a lesson belongs to."""
@@ -156,13 +162,13 @@ class Book:
     def on_reference(self) -> Book | None:
         """The same book with the reference machine's traces first; None where they are anyway."""
         first = self.machines.get(self.reference.name)
-        then = self.machines.get(self.machine.name)
-        if self.is_reference or first is None or then is None:
+        if self.is_reference or first is None:
             return None
+        others = [one for one in self.machines.values() if one is not first]
         traces = {
             name: replace(one, machine=self.reference)
             if one.is_plan
-            else on_page(name, first, then)
+            else on_page(name, (first, *others), first) or one
             for name, one in self.traces.items()
         }
         return replace(self, traces=traces, machine=self.reference)
@@ -357,7 +363,7 @@ def load(
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
-    on_pages = shelf.on_pages(shown, reference) if shown and reference else {}
+    on_pages = shelf.on_pages(machines)
     on_pages |= shelf.plans(shown.machine) if shown else {}
     judged = laws.of_documents(written, on_pages, loader.errors) if on_pages else Laws()
     if loader.errors or not (home and shown and reference):

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from generator.content import names
-from generator.content.errors import ContentError, ContentErrors, nearest
+from generator.content.errors import ContentError, ContentErrors, near, nearest
 from generator.content.exhibit import Listing
 from generator.content.item_places import named_in
 from generator.content.prose import Fault, faults, leading_out, plain_faults
@@ -26,6 +26,7 @@ from generator.content.words import MAX_PROSE, Written, marks
 from generator.content.yaml_source import Path, Source, parse
 
 ModelT = TypeVar("ModelT", bound=Written)
+UNKNOWN = "extra_forbidden"  # what pydantic calls the error
 WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
 
 
@@ -113,26 +114,45 @@ def read(file: str, text: str, model: type[ModelT]) -> Document[ModelT]:
     try:
         return Document(written_out(model.model_validate(source.document), {}), source)
     except ValidationError as error:
-        raise ContentErrors(_located(source, model, detail) for detail in error.errors()) from None
+        raise ContentErrors(_all_located(source, model, error.errors())) from None
+
+
+def _all_located(
+    source: Source, model: type[BaseModel], details: Iterable[ErrorDetails]
+) -> Iterator[ContentError]:
+    """Every mistake at its place; a key that is misspelt is not missing as well."""
+    unknown = {_written_path(source, one["loc"]) for one in details if one["type"] == UNKNOWN}
+    meant = {(*path[:-1], _meant(source, model, path)) for path in unknown}
+    for detail in details:
+        if detail["type"] != "missing" or _written_path(source, detail["loc"]) not in meant:
+            yield _located(source, model, detail)
 
 
 def _located(source: Source, model: type[BaseModel], detail: ErrorDetails) -> ContentError:
     path = _written_path(source, detail["loc"])
     message, kind = detail["msg"], detail["type"]
-    if kind == "extra_forbidden":
-        known = _fields_at(model, path[:-1], source.document)
-        written = source.document
-        for part in path[:-1]:
-            written = _part(written, part)
-        spare = [name for name in known if not isinstance(written, dict) or name not in written]
-        return source.error(
-            path, f"unknown key {str(path[-1])!r}{nearest(str(path[-1]), spare)}", at_key=True
-        )
+    if kind == UNKNOWN:
+        hint = nearest(str(path[-1]), _spare(source, model, path))
+        return source.error(path, f"unknown key {str(path[-1])!r}{hint}", at_key=True)
     if kind == "missing":
         return source.error(path[:-1], f"missing key {str(path[-1])!r}")
     if kind == "literal_error" and "[key]" in detail["loc"]:
         return source.error(path, f"unknown key {str(path[-1])!r}: {_plain(message)}", at_key=True)
     return source.error(path, f"{_name(path)}: {_plain(message)}")
+
+
+def _spare(source: Source, model: type[BaseModel], path: Path) -> list[str]:
+    """The keys that may stand beside a key, and do not."""
+    written = source.document
+    for part in path[:-1]:
+        written = _part(written, part)
+    known = _fields_at(model, path[:-1], source.document)
+    return [name for name in known if not isinstance(written, dict) or name not in written]
+
+
+def _meant(source: Source, model: type[BaseModel], path: Path) -> str | None:
+    """The key for which an unknown one was written, if one is near."""
+    return near(str(path[-1]), _spare(source, model, path))
 
 
 def _written_path(source: Source, loc: tuple[str | int, ...]) -> Path:

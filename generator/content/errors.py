@@ -69,12 +69,17 @@ def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
     return [unique[key] for key in sorted(unique)]
 
 
+def near(word: str, known: Iterable[str]) -> str | None:
+    """The known word that another was probably meant to be."""
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)), None)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The hint `; did you mean 'stem'?`, or what is known where nothing is near."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    close = near(word, names)
     if close:
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {close!r}?"
     if 0 < len(names) <= 12:
         return "; known: " + ", ".join(names)
     return ""

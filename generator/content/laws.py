@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from generator.content import names
 from generator.content.claim import Case, Claim, ClaimFile
 from generator.content.errors import ContentError, nearest
-from generator.content.shelf import TraceOnPage, missing_run
+from generator.content.shelf import TraceOnPage, missing_run, no_trace
 from runners.traces.fields import at as value_at
 from runners.traces.fields import steps_of
 from runners.traces.records import Run
@@ -159,9 +159,7 @@ def _found(run: Run, path: str) -> object:
 def _selects_nothing(case: Case, traces: Mapping[str, TraceOnPage]) -> str:
     shown = traces.get(str(case.experiment))
     if shown is None:
-        return (
-            f"no trace of {case.experiment!r} on any machine{nearest(str(case.experiment), traces)}"
-        )
+        return no_trace(str(case.experiment), traces)
     strategies = {run.strategy for run in (shown.reference or shown.trace).runs.values()}
     unknown = [one for one in case.strategy if one not in strategies]
     hint = nearest(unknown[0], strategies) if unknown else ""

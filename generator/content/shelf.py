@@ -2,14 +2,14 @@
 
 In: the folder of content and which machine is asked for. Out: every machine with its traces, the
 one whose numbers the pages show first and the reference machine next; and each experiment as pages
-show it, whole from one of these two. What cannot be read is an error of the book.
+show it, whole from the first that has measured it. What cannot be read is an error of the book.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
 from generator.content.once import once
 from generator.content.words import MAX_LINE
-from runners.plans.declarations import difference
+from runners.plans.declarations import command_for, difference
 from runners.traces import files as traces
 from runners.traces import published_plans, sealed_forecasts, values
 from runners.traces.backtest import Score
@@ -38,7 +38,7 @@ from runners.traces.published_plans import (
     PublishedPlans,
     reference_of,
 )
-from runners.traces.records import Trace
+from runners.traces.records import Run, Trace
 from runners.traces.reruns import Reruns
 from runners.traces.sealed_forecasts import Sealed, read_sealed
 
@@ -79,6 +79,7 @@ class TraceOnPage:
         is_fallback: taken whole from another machine, because the book's own has none.
         is_stale: the experiment's code has changed since.
         reference: the reference machine's trace of the same experiment, where there is one.
+        lent: the runs that neither has, such as a new program's, as another machine measured them.
         grid: the committed plans of a model that these are: simulated, measured on no machine.
         published: the simulations of published measurements that these are, likewise.
         sealed: the sealed forecasts that these are, likewise, and their outcomes.
@@ -89,9 +90,21 @@ class TraceOnPage:
     is_fallback: bool = False
     is_stale: bool = False
     reference: Trace | None = None
+    lent: TraceOnPage | None = None
     grid: Grid | None = None
     published: PublishedPlans | None = None
     sealed: Sealed | None = None
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """All runs by name, also those that another machine lends."""
+        return {**(self.lent.trace.runs if self.lent else {}), **self.trace.runs}
+
+    def holder(self, run: str) -> TraceOnPage:
+        """Where a run of this name is read: here, or in what another machine lends."""
+        if run in self.trace.runs or self.lent is None or run not in self.lent.trace.runs:
+            return self
+        return self.lent
 
     @property
     def is_plan(self) -> bool:
@@ -162,7 +175,8 @@ class Shelf:
         content: the folder of content.
         is_stale: tells whether the code of a trace's experiment has changed since.
         errors: where mistakes are put.
-        only: the folders that may be shown; all of them where it is None.
+        only: the folders that may be shown; all of them where it is None. What none of them has
+            measured comes from this machine's own folder, so that a new experiment can be read.
     """
 
     content: Path
@@ -195,7 +209,24 @@ class Shelf:
         found = {one: self._measured(one) for one in names}
         if found[name] is None:  # without it there is nothing to show
             return {}
-        return {one: measured for one, measured in found.items() if measured is not None}
+        known = {one: measured for one, measured in found.items() if measured is not None}
+        return known | self._new_here(known)
+
+    def _new_here(self, known: Mapping[str, Measured]) -> dict[str, Measured]:
+        """This machine's own folder where it may not be shown: the runs that no other has."""
+        own = self._own_name()
+        if own is None or self._may_show(own):
+            return {}
+        folder = self.folder / own
+        machine = self._trying(traces.read_machine, folder, "machine.json")
+        old = [one.traces for one in known.values()]
+        new = {name: _lacking(trace, old) for name, trace in self._traces(folder).items()}
+        kept = {name: one for name, one in new.items() if one.runs and not self.is_stale(one)}
+        if machine is None or not kept:
+            return {}
+        faults = self._trying(self._altered, folder, traces.VALUES) or ()
+        altered = tuple(line for line in faults if Path(line.partition(":")[0]).stem in kept)
+        return {own: Measured(machine, kept, altered=altered)}
 
     def first_two(
         self, machines: Mapping[str, Measured]
@@ -206,12 +237,14 @@ class Shelf:
         shown = next(iter(machines.values()))
         return shown, machines.get(self._reference_name() or "", shown)
 
-    def on_pages(self, shown: Measured, reference: Measured) -> dict[str, TraceOnPage]:
-        """Every experiment of the two, each whole from one of them."""
-        return {
-            experiment: on_page(experiment, shown, reference)
-            for experiment in sorted({*shown.traces, *reference.traces})
-        }
+    def on_pages(self, machines: Mapping[str, Measured]) -> dict[str, TraceOnPage]:
+        """Every experiment, each whole from the first machine that has measured it."""
+        shown, reference = self.first_two(machines)
+        if shown is None or reference is None:
+            return {}
+        measured = sorted({experiment for one in machines.values() for experiment in one.traces})
+        found = {name: on_page(name, machines.values(), reference) for name in measured}
+        return {name: one for name, one in found.items() if one is not None}
 
     def published_references(self) -> dict[str, Reference]:
         """A citation of each published number, with the number."""
@@ -260,16 +293,19 @@ class Shelf:
         name = requested or os.environ.get("PROOFBOOK_MACHINE")
         if name:
             return name
-        note = self.folder / "this-machine"
-        if content_files.stands(note) and self.only is None:
+        own = self._own_name() if self.only is None else None
+        return own or self._reference_name()
+
+    def _own_name(self) -> str | None:
+        """The folder that this machine measured into last."""
+        note, name = self.folder / "this-machine", ""
+        if content_files.stands(note):
             try:
                 name = content_files.text_of(note, self.content).strip()
             except FileError as error:
                 place = (self._name(note), error.line, error.column)
                 self.errors.append(ContentError(*place, str(error)))
-            if name in traces.machine_folders(self.folder):
-                return name
-        return self._reference_name()
+        return name if name in traces.machine_folders(self.folder) else None
 
     def _measured(self, name: str) -> Measured | None:
         folder = self.folder / name
@@ -281,10 +317,7 @@ class Shelf:
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
-        found_in = content_files.found_in(folder, "*.json")
-        experiments = sorted({path.stem for path in found_in} - NOT_TRACES)
-        read_off = {one: self._trace(folder / f"{one}.json") for one in experiments}
-        found = {one: trace for one, trace in read_off.items() if trace is not None}
+        found = self._traces(folder)
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
         prediction = self._trying(traces.read_prediction, folder, "prediction.json")
         if prediction:
@@ -304,8 +337,14 @@ class Shelf:
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
         """The files of a folder that are not as they were measured, each with why."""
-        place = folder.relative_to(self.content.parent).as_posix()
-        return tuple(f"{place}/{file}: {why}" for file, why in values.faults(folder))
+        return tuple(f"{self._name(folder)}/{file}: {why}" for file, why in values.faults(folder))
+
+    def _traces(self, folder: Path) -> dict[str, Trace]:
+        """The traces of a machine's folder by experiment."""
+        found_in = content_files.found_in(folder, "*.json")
+        experiments = sorted({path.stem for path in found_in} - NOT_TRACES)
+        read_off = {one: self._trace(folder / f"{one}.json") for one in experiments}
+        return {one: trace for one, trace in read_off.items() if trace is not None}
 
     def _trace(self, path: Path) -> Trace | None:
         trace = self._trying(traces.read, path)
@@ -395,16 +434,52 @@ def page_of(experiment: str) -> str:
     return f"evidence/{experiment}.html"
 
 
-def on_page(experiment: str, shown: Measured, reference: Measured) -> TraceOnPage:
-    """An experiment as pages of one machine show it, which or whose reference has measured it."""
-    holder = shown if experiment in shown.traces else reference
+def on_page(
+    experiment: str, machines: Iterable[Measured], reference: Measured
+) -> TraceOnPage | None:
+    """An experiment as pages of the first of some machines show it.
+
+    Args:
+        experiment: its name.
+        machines: the machine shown, and those that stand in where it lacks the experiment.
+        reference: the reference machine.
+
+    Returns:
+        None where none of them has measured it. Of a machine that is neither the one shown nor the
+        reference machine, a stale trace does not count.
+    """
+    shown, *others = machines
+    usable = (one for one in others if one is reference or experiment not in one.stale)
+    holders = [one for one in (shown, *usable) if experiment in one.traces]
+    if not holders:
+        return None
+    first, known = holders[0], [holders[0].traces, reference.traces]
+    lent = [
+        TraceOnPage(_lacking(one.traces[experiment], known), one.machine, is_fallback=True)
+        for one in holders[1:]
+    ]
     return TraceOnPage(
-        trace=holder.traces[experiment],
-        machine=holder.machine,
-        is_fallback=holder is not shown,
-        is_stale=experiment in holder.stale,
+        trace=first.traces[experiment],
+        machine=first.machine,
+        is_fallback=first is not shown,
+        is_stale=experiment in first.stale,
         reference=reference.traces.get(experiment),
+        lent=next((one for one in lent if one.trace.runs), None),
     )
+
+
+def _lacking(trace: Trace, known: Iterable[Mapping[str, Trace]]) -> Trace:
+    """A trace with only those of its runs that none of some machines has."""
+    old = {name for one in known if trace.experiment in one for name in one[trace.experiment].runs}
+    runs = {name: run for name, run in trace.runs.items() if name not in old}
+    return trace.model_copy(update={"runs": runs})
+
+
+def no_trace(experiment: str, traces: Mapping[str, TraceOnPage]) -> str:
+    """That no machine has measured an experiment, and how to, or which one is meant."""
+    said = f"no trace of {experiment!r} on any machine"
+    command = command_for(experiment)
+    return f"{said}; run `{command}`" if command else f"{said}{nearest(experiment, traces)}"
 
 
 def missing_run(traces: Mapping[str, TraceOnPage], path: str) -> str | None:
@@ -412,10 +487,7 @@ def missing_run(traces: Mapping[str, TraceOnPage], path: str) -> str | None:
     experiment, _, name = path.partition(".")
     shown = traces.get(experiment)
     if shown is None:
-        return (
-            f"no trace of {experiment!r} on any machine{nearest(experiment, traces)}; "
-            f"or measure it with `python -m runners run {experiment}`"
-        )
-    if name in shown.trace.runs or (shown.reference and name in shown.reference.runs):
+        return no_trace(experiment, traces)
+    if name in shown.runs or (shown.reference and name in shown.reference.runs):
         return None
     return f"{experiment} has no run {name!r}{nearest(name, shown.trace.runs)}"

@@ -18,23 +18,52 @@ import yaml
 from generator.content.errors import ContentError, ContentErrors
 
 Path = tuple[str | int, ...]
-_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_HALF = re.compile("[\ud800-\udfff]")
 _BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _TAGS = {
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "null", "bool", "int", "float")
 }
 MAX_DEPTH = 40  # of mappings and lists in each other; the book's deepest have seven
-_MANY = 1_000  # the C parser calls itself for each level, and ends the process where they are many
-_LEADING = re.compile(rf"^[ \t?:-]{{{_MANY + 1}}}", re.MULTILINE)
 _TOO_DEEP = f"nested more than {MAX_DEPTH} deep; make it flatter"
+_OPENING = re.compile(r"[ -]*(?:[\w-]+:)? *\{\{")  # a value that begins with an expression
+_BRACES = "quote a text that begins with {{"
+_HINTS = {  # what to do, by a part of what the parser says
+    r"'\t' that cannot start any token": "write spaces, not a tab",
+    "that cannot start any token": "quote a text that begins with this character",
+    "mapping values are not allowed": "quote text that holds a colon, and let a key begin below "
+    "the first letter of the keys beside it",
+    "but found '<scalar>'": "indent text that goes on as its first line; where a quotation mark "
+    "closes too early, quote the whole text",
+    "expected <block end>": "let this line begin below the first letter of the lines beside it",
+    "sequence entries are not allowed": "begin the list on a line of its own",
+    "undefined alias": "quote a text that begins with *",
+    "could not find expected ':'": "indent text that goes on further than its key",
+    "but found another document": "keep one document to a file",
+    "expected ',' or": "close what is open, and quote text that holds one of , ? [ ] { }",
+    "unexpected end of stream": "a quotation mark is never closed",
+}
 _ESCAPES = {"x": 2, "u": 4, "U": 8}
 
 
-class _Loader(_BASE):  # type: ignore[misc]
-    """The safe loader with YAML 1.2's words for booleans, null and numbers, and no others."""
+class _Loader(yaml.SafeLoader):
+    """The safe loader with YAML 1.2's words for booleans, null and numbers, and no others.
+
+    It is PyYAML's own on every machine: libyaml, which not all have, reads what this one refuses.
+    """
 
     yaml_implicit_resolvers: dict[Any, Any] = {}
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """A node, unless it lies too deep: composing one calls itself for what lies in it."""
+        if self.depth > MAX_DEPTH:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(None, None, _TOO_DEEP, mark)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 for _tag, _pattern, _first in (
@@ -164,10 +193,7 @@ class _Reader:
         mark = node.start_mark
         self.errors.append(ContentError(self.file, mark.line + 1, mark.column + 1, message))
 
-    def value(self, node: yaml.Node, depth: int = 0) -> object:
-        if depth > MAX_DEPTH:
-            self.refuse(node, _TOO_DEEP)
-            return None
+    def value(self, node: yaml.Node) -> object:
         if id(node) in self.seen:
             self.refuse(node, "anchors and aliases are not used here; write the value out")
             return None
@@ -176,27 +202,32 @@ class _Reader:
             self.refuse(node, f"the tag {node.tag!r} is not used here")
             return None
         if isinstance(node, yaml.MappingNode):
-            return self.mapping(node, depth + 1)
+            return self.mapping(node)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(child, depth + 1) for child in node.value]
+            return [self.value(child) for child in node.value]
         return self.scalar(node)
 
-    def mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, object]:
+    def mapping(self, node: yaml.MappingNode) -> dict[str, object]:
         found: dict[str, object] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.refuse(key, "a key must be a word")
+                is_expression = isinstance(key, yaml.MappingNode) and key.flow_style
+                wrong = (node, _BRACES) if is_expression else (key, "a key must be a word")
+                self.refuse(*wrong)
                 continue
             if key.value in found:
                 self.refuse(key, f"duplicate key {key.value!r}; it stands above already")
             if key.value == "<<":
                 self.refuse(key, "merge keys are not used here; write the keys out")
                 continue
-            found[key.value] = self.value(value, depth)
+            found[key.value] = self.value(value)
         return found
 
     def scalar(self, node: yaml.Node) -> object:
         kind, text = str(node.tag).removeprefix("tag:yaml.org,2002:"), str(node.value)
+        if _HALF.search(text):
+            self.refuse(node, "half a character (a surrogate); delete it")
+            return None
         if kind in ("map", "seq"):
             self.refuse(node, f"the tag {node.tag!r} is not used here")
             return None
@@ -234,10 +265,7 @@ def parse(file: str, text: str) -> Source:
     if root is None:
         raise ContentErrors([ContentError(file, 1, 1, "the file is empty")])
     reader = _Reader(file)
-    try:
-        document = reader.value(root)
-    except RecursionError:
-        raise ContentErrors([ContentError(file, 1, 1, "nested too deeply")]) from None
+    document = reader.value(root)
     if reader.errors:
         raise ContentErrors(reader.errors)
     return Source(file=file, text=text, document=document)
@@ -246,31 +274,13 @@ def parse(file: str, text: str) -> Source:
 def _composed(file: str, text: str) -> yaml.Node | None:
     """The nodes of a text; None where it holds nothing."""
     try:
-        _refuse_depth(file, text)
         return yaml.compose(text, Loader=_Loader)
     except yaml.reader.ReaderError as error:
         raise ContentErrors([_unreadable(file, text, error)]) from None
     except yaml.MarkedYAMLError as error:
-        raise ContentErrors([_syntax_error(file, error)]) from None
-    except ContentErrors:
-        raise
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        first = (str(error).splitlines() or ["nested too deeply"])[0]
-        raise ContentErrors([ContentError(file, 1, 1, f"not YAML: {first}")]) from None
-
-
-def _refuse_depth(file: str, text: str) -> None:
-    """Refuse a text that is nested too deeply for the parser, which reads it event by event."""
-    if text.count("[") + text.count("{") < _MANY and not _LEADING.search(text):
-        return
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            mark = event.start_mark
-            place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            raise ContentErrors([ContentError(file, *place, _TOO_DEEP)])
+        raise ContentErrors([_syntax_error(file, text, error)]) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ContentErrors([ContentError(file, 1, 1, f"not YAML: {error}")]) from None
 
 
 def _unreadable(file: str, text: str, error: yaml.reader.ReaderError) -> ContentError:
@@ -284,12 +294,15 @@ def _unreadable(file: str, text: str, error: yaml.reader.ReaderError) -> Content
     return ContentError(file, before.count("\n") + 1, column, message)
 
 
-def _syntax_error(file: str, error: yaml.MarkedYAMLError) -> ContentError:
-    mark = error.problem_mark or error.context_mark
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+def _syntax_error(file: str, text: str, error: yaml.MarkedYAMLError) -> ContentError:
+    """What the parser refused, with what to do, at its place or where a value's braces open."""
+    marks = [mark for mark in (error.problem_mark, error.context_mark) if mark]
+    lines = text.split("\n")
+    for mark in marks:
+        opening = _OPENING.match(lines[mark.line]) if mark.line < len(lines) else None
+        if opening:
+            return ContentError(file, mark.line + 1, opening.end() - 1, f"not YAML: {_BRACES}")
+    line, column = (marks[0].line + 1, marks[0].column + 1) if marks else (1, 1)
     problem = error.problem or "cannot be read"
-    if "mapping values are not allowed" in problem:
-        problem += "; quote text that holds a colon"
-    if "another document" in problem:
-        problem = "a second document begins here; keep one to a file"
-    return ContentError(file, line, column, f"not YAML: {problem}")
+    hint = next((hint for said, hint in _HINTS.items() if said in problem), None)
+    return ContentError(file, line, column, f"not YAML: {problem}{f'; {hint}' if hint else ''}")

@@ -16,6 +16,7 @@ from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
+from generator.content.shelf import no_trace
 from generator.evidence import expression as expressions
 from generator.evidence import units, verdicts
 from generator.evidence.filters import LABELS, Label, Showed, described
@@ -31,6 +32,7 @@ from generator.evidence.value import (
     constant,
 )
 from generator.evidence.verdicts import Outcome
+from runners.plans.declarations import command_for
 from runners.traces.measured import SampledSeconds
 
 NOT_MEASURED = "not measured here"
@@ -91,7 +93,7 @@ class Evidence:
         self.lacks.update(run for run in runs if not self._is_whole(run))
 
     def _is_whole(self, path: str) -> bool:
-        shown, run = self.book.traces.get(path.partition(".")[0]), self.book.run(path)
+        shown, run = self.book.holder(path), self.book.run(path)
         if shown is None or run is None or shown.is_fallback or shown.is_stale:
             return False
         return run.status != "skipped" and not run.is_surprise
@@ -172,15 +174,9 @@ class Evidence:
         if "cited" in names:
             roots["cited"] = _Cited(self._cited(), (), "cited", reading, Origin(""))
         for name in names - set(roots):
-            if self._is_unmeasured(name):
-                raise ExpressionError(
-                    f"no trace of {name!r} on any machine; run `python -m runners run {name}`"
-                )
+            if command_for(name):  # an experiment, which nobody has run
+                raise ExpressionError(no_trace(name, traces))
         return roots
-
-    def _is_unmeasured(self, name: str) -> bool:
-        """Whether an experiment of this name exists, but nobody has run it."""
-        return (self.book.root / "runners" / "experiments" / f"{name}.py").is_file()
 
     def _cited(self) -> dict[str, Value]:
         found: dict[str, Value] = {}
@@ -299,7 +295,7 @@ class Evidence:
         claim = self.book.claims[name]
         sides = verdicts.sides(self, claim)
         runs = {run for side in sides for run in side.runs}
-        holders = {self.book.traces[run.partition(".")[0]].machine.name for run in runs}
+        holders = {verdicts.holder(self, run) for run in runs}
         is_spread = len(holders) > 1 or any(side.is_borrowed for side in sides)
         if is_spread and self.reference:
             self.lacks.add(name)

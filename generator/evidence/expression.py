@@ -68,6 +68,42 @@ ENVIRONMENT.globals.clear()
 ENVIRONMENT.tests.clear()
 
 
+class _Parser(Parser):
+    """Jinja2's, which remembers what stands in parentheses.
+
+    To Jinja2 `a + b|digits(4)` rounds b alone; a reader expects the sum to be rounded. So neither
+    goes without parentheses.
+    """
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._in_parentheses: list[nodes.Node] = []
+
+    def parse_primary(self, *arguments: Any, **more: Any) -> nodes.Expr:
+        """A name, a number, or what stands in parentheses."""
+        is_open = self.stream.current.type == "lparen"
+        node = super().parse_primary(*arguments, **more)
+        self._in_parentheses += [node] if is_open else []
+        return node
+
+    def refuse_mixed(self, tree: nodes.Expr) -> None:
+        """Refuse arithmetic on what a filter gives, unless that stands in parentheses.
+
+        Raises:
+            ExpressionError: there is such.
+        """
+        sums = [*tree.find_all(nodes.BinExpr), *([tree] if isinstance(tree, nodes.BinExpr) else [])]
+        for one in sums:
+            for side in (one.left, one.right):
+                is_bare = all(side is not known for known in self._in_parentheses)
+                if isinstance(side, nodes.Filter) and is_bare:
+                    sign, name = one.operator, side.name
+                    raise ExpressionError(
+                        f"|{name} beside {sign} needs parentheses: (a {sign} b)|{name} takes it of "
+                        f"the whole, a {sign} (b|{name}) of one part"
+                    )
+
+
 def _check(node: nodes.Node) -> None:
     """Refuse any node that is not on the list, and so on for what it holds."""
     for kind, check in _ALLOWED.items():
@@ -287,8 +323,9 @@ def parsed(text: str) -> nodes.Expr:
         ExpressionError: it is none.
     """
     try:
-        parser = Parser(ENVIRONMENT, text, state="variable")
+        parser = _Parser(ENVIRONMENT, text, state="variable")
         tree = parser.parse_expression()
+        parser.refuse_mixed(tree)
         if not parser.stream.eos:
             raise ExpressionError(f"unexpected {parser.stream.current.value!r}")
     except TemplateSyntaxError as error:

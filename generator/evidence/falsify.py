@@ -16,13 +16,13 @@ from pydantic import ValidationError
 
 from generator.content.book import Book
 from generator.content.claim import Claim, Falsifier
-from generator.content.shelf import TraceOnPage
+from generator.content.shelf import TraceOnPage, no_trace
 from generator.evidence.evaluation import Evidence
 from generator.evidence.paths import NAMES, Key
 from generator.evidence.verdicts import MIN_SAMPLES, sides
 from runners.traces.fields import at, steps_of
 from runners.traces.measured import SampledSeconds
-from runners.traces.records import Run, Trace
+from runners.traces.records import Run
 
 __all__ = ["falsified_problem", "falsifier", "falsify", "steps_of"]
 
@@ -72,7 +72,7 @@ def changes(evidence: Evidence, claim: Claim) -> Iterator[Falsifier]:
 
 def _value(evidence: Evidence, field: str) -> object:
     experiment, run, *steps = steps_of(field)
-    return at(evidence.book.traces[str(experiment)].trace.runs[str(run)], steps)
+    return at(evidence.book.traces[str(experiment)].runs[str(run)], steps)
 
 
 def _other_values(value: object) -> Iterator[int | float | str | list[float]]:
@@ -98,10 +98,10 @@ def falsify(traces: Mapping[str, TraceOnPage], change: Falsifier) -> dict[str, T
     """
     experiment, run, *steps = steps_of(change.field)
     shown = traces.get(str(experiment))
-    if shown is None or run not in shown.trace.runs:
+    if shown is None or run not in shown.runs:
         raise ValueError(f"no run {experiment}.{run}")
-    document = shown.trace.runs[str(run)].model_dump(mode="json")
-    value = _new_value(shown.trace, change)
+    document = shown.runs[str(run)].model_dump(mode="json")
+    value = _new_value(shown, change)
     if steps == ["status"]:
         _end_as(document, str(value))
     else:
@@ -117,15 +117,15 @@ def falsify(traces: Mapping[str, TraceOnPage], change: Falsifier) -> dict[str, T
     return {**traces, str(experiment): replace(shown, trace=trace)}
 
 
-def _new_value(trace: Trace, falsifier: Falsifier) -> Any:  # noqa: ANN401
+def _new_value(shown: TraceOnPage, falsifier: Falsifier) -> Any:  # noqa: ANN401
     if falsifier.same_as is None:
         return falsifier.value
     experiment, run, *steps = steps_of(falsifier.same_as)
-    if experiment != trace.experiment:
+    if experiment != shown.trace.experiment:
         raise ValueError("same_as names a field of another experiment")
-    if run not in trace.runs:
+    if run not in shown.runs:
         raise ValueError(f"no run {experiment}.{run}")
-    holder: Any = trace.runs[str(run)].model_dump(mode="json")
+    holder: Any = shown.runs[str(run)].model_dump(mode="json")
     for key in steps:
         holder = holder[_place(holder, key)]
     return holder
@@ -185,9 +185,9 @@ def falsified_problem(book: Book, claim: Claim) -> str | None:
         experiment, run, *_ = steps_of(claim.falsified_by.field)
     except ValueError as error:
         return str(error)
-    shown = book.traces.get(str(experiment))
+    shown = book.holder(f"{experiment}.{run}")
     if shown is None:
-        return f"no trace of {experiment!r}"
+        return no_trace(str(experiment), book.traces)
     if shown.machine.name != book.reference.name:
         return None  # its fields may be empty here; the reference machine's check sees to it
     if run not in shown.trace.runs or shown.trace.runs[str(run)].is_surprise:

@@ -146,7 +146,7 @@ class Folio:
         experiment, _, name = path.partition(".")
         machines = self.book.machines.items()
         first = next((machine for machine, one in machines if experiment in one.traces), None)
-        shown = self.book.traces.get(experiment)
+        shown = self.book.holder(path)
         place = f"{page_of(experiment)}#run-{experiment}-{name}"
         if shown is None or shown.is_plan or first in (None, shown.machine.name):
             return place

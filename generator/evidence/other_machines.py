@@ -109,17 +109,22 @@ def _others(book: Book) -> Iterator[Measured]:
 
 
 def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> OtherOutcomes:
+    reference = book.machines[book.reference.name]
     own = {
-        name: on_page(name, measured, book.machines[book.reference.name])
+        name: found
         for name, shown in book.traces.items()
-        if name in measured.traces and shown.trace is not measured.traces[name]
+        if name in measured.traces
+        and shown.trace is not measured.traces[name]
+        and (found := on_page(name, [measured], reference))
     }
     there = replace(book, traces={**book.traces, **own}, machine=measured.machine)
     evidence = Evidence(there)
     judged = {
         name: _of_devices(evidence.outcome(name), outcome)
         for name, outcome in outcomes.items()
-        if outcome.runs and all(run.partition(".")[0] in own for run in outcome.runs)
+        if outcome.runs
+        and all(run.partition(".")[0] in own for run in outcome.runs)
+        and any(map(there.run, outcome.runs))
     }
     return OtherOutcomes(measured.machine, evidence, judged)
 

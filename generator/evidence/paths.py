@@ -8,7 +8,7 @@ that ends at a number or a word gives a `Value` with its unit, kind and origin.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -135,6 +135,12 @@ class Node:
         return tuple(one for key in keys if not isinstance(one := self.step(key), tuple))
 
     def _from_trace(self, key: str, shown: TraceOnPage) -> Node | Value:
+        if (holder := shown.holder(key)) is not shown:
+            origin = self.origin._replace(
+                machine=holder.machine.name, recorded_at=holder.trace.recorded_at,
+                torch=holder.trace.circumstances.torch,
+            )  # fmt: skip
+            return replace(self, thing=holder.trace, origin=origin)._from_trace(key, holder)
         trace = shown.trace
         if key in trace.runs:
             name = f"{trace.experiment}.{key}"

@@ -95,7 +95,7 @@ class PageText:
         """The runs of the machine shown that a value was read from or computed from."""
         for origin in (leaf.origin for leaf in value.leaves):
             if origin and origin.experiment and origin.run:
-                shown = self._evidence.book.traces.get(origin.experiment)
+                shown = self._evidence.book.holder(f"{origin.experiment}.{origin.run}")
                 if shown and origin.machine == ("" if shown.is_plan else shown.machine.name):
                     yield f"{origin.experiment}.{origin.run}"
 

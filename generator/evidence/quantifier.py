@@ -145,7 +145,8 @@ def scope(pairs: Sequence[tuple[Value, Value]], predicted: object) -> Scope:
     observed = [one for _, one in pairs]
     one, several = _nouns([_indices(value) for value in observed])
     offsets = {_offset(_indices(left), _indices(right)) for left, right in pairs}
-    if listed(predicted) is not None and len(offsets) == 1 and offsets <= {1, -1}:
+    is_of_ranks = one == NOUNS["ranks"][0] and listed(predicted) is not None
+    if is_of_ranks and len(offsets) == 1 and offsets <= {1, -1}:
         one, several = NEIGHBOURS
     inputs = tuple(dict.fromkeys(observed))
     num = computed(len(pairs), units.COUNT, f"number of {several}", inputs)
@@ -161,9 +162,15 @@ def _indices(value: Value) -> dict[str, int]:
 
 
 def _nouns(places: Sequence[dict[str, int]]) -> tuple[str, str]:
+    """What is counted: the outermost list in which no two values share a place, or pairs of two."""
     for name in places[0]:
-        if len(places) == 1 or len({one.get(name) for one in places}) > 1:
+        if len({one.get(name) for one in places}) == len(places):
             return NOUNS.get(name, VALUE)
+    varied = [name for name in places[0] if len({one.get(name) for one in places}) > 1]
+    is_grid = len({tuple(one.get(name) for name in varied) for one in places}) == len(places)
+    if is_grid and len(varied) == 2 and NOUNS.keys() >= {*varied}:
+        both = " and ".join(NOUNS[name][0] for name in varied)
+        return f"pair of {both}", f"pairs of {both}"
     return VALUE
 
 

@@ -133,8 +133,8 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         runs=runs,
         scope=scope,
         reason=reason,
-        machine=_holder(evidence, runs[0]) if runs else None,
-        on_reference=all(_holder(evidence, run) == evidence.book.reference.name for run in runs),
+        machine=holder(evidence, runs[0]) if runs else None,
+        on_reference=all(holder(evidence, run) == evidence.book.reference.name for run in runs),
         lacks_value=explanation == LACKS,
         error=error,
         at=at,
@@ -158,9 +158,11 @@ def _side(evidence: Evidence, claim: Claim, expression: str) -> Evaluation:
     return found
 
 
-def _holder(evidence: Evidence, run: str) -> str:
+def holder(evidence: Evidence, run: str) -> str:
     """The machine that measured a run."""
-    return evidence.book.traces[run.partition(".")[0]].machine.name
+    shown = evidence.book.holder(run)
+    assert shown is not None, run  # an evaluation has read it
+    return shown.machine.name
 
 
 def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
@@ -186,8 +188,8 @@ def _settle(
     if because:
         return "does_not_apply", because, None
     for name in (*predicted.runs, *observed.runs):
-        shown = evidence.book.traces[name.partition(".")[0]]
-        if shown.is_stale and shown.machine.name != evidence.book.reference.name:
+        shown = evidence.book.holder(name)
+        if shown and shown.is_stale and shown.machine.name != evidence.book.reference.name:
             return "no_evidence", f"the trace is stale: {_why_stale(shown.trace)}", None
         run = evidence.book.run(name)
         if run is not None and run.status == "skipped":
@@ -216,15 +218,18 @@ def _outside(book: Book, domain: Domain | None, runs: tuple[str, ...]) -> str | 
 
 
 def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
-    """Why times are not compared: their runs differ in the kind of device, or in the backend.
+    """Why runs are not compared: of different machines; times, of other devices or backends.
 
     Where ranks outnumber the accelerators they share them, over gloo. One rank communicates with
     nobody.
     """
+    names = [name for side in sides for name in side.runs]
+    shown = [one for one in map(book.holder, names) if one and not one.is_plan]
+    if len({one.folder for one in shown}) > 1:
+        return "different machines measured its runs"
     if claim.relation not in _TIMED:
         return None
-    found = [book.run(name) for side in sides for name in side.runs]
-    runs = [run for run in found if run is not None]
+    runs = [run for run in map(book.run, names) if run is not None]
     if len({run.device for run in runs}) > 1:
         return "the runs are on different kinds of device here"
     if len({run.backend for run in runs if run.world_size > 1}) > 1:
@@ -380,7 +385,7 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
             found.append(f"{experiment}: the reference machine's trace is {_age(shown.trace)}")
         found += [
             f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
-            for name, run in shown.trace.runs.items()
+            for name, run in shown.runs.items()
             if run.is_surprise
         ]
     for name, outcome in judge(book, evidence).items():

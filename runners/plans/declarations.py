@@ -11,7 +11,14 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from runners.plans.experiment import Experiment, RunPlan, find, on_device
+from runners.plans.experiment import (
+    Experiment,
+    RunPlan,
+    find,
+    names,
+    on_device,
+    whole_is_full,
+)
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.records import Run, Trace
 from runners.traces.schema import Setting
@@ -21,6 +28,14 @@ ROUNDING = 1e-12  # relative, of settings that are computed
 # The code of each experiment when this process loaded it. A module is loaded once, and a server of
 # pages lives longer than the code; a strict build is a new process.
 _LOADED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
+
+
+def command_for(name: str) -> str | None:
+    """The command that measures an experiment; None where none has this name."""
+    if name not in names():
+        return None
+    full = " --full" if whole_is_full(name) else ""
+    return f"python -m runners run {name}{full}"
 
 
 def difference(trace: Trace) -> str | None:

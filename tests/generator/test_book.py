@@ -2,11 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from generator.content.book import load
 from generator.content.errors import ContentErrors
+from generator.content.yaml_source import parse
 
 QUIZ = "topics/averaging/quiz.yml"
 
@@ -23,10 +26,51 @@ def test_a_syntax_error_is_one_clear_line(copy):
 
 def test_an_unknown_key_names_the_nearest_known_one(copy):
     copy.edit(QUIZ, "    stem: Do", "    stme: Do")
-    assert copy.errors() == [
+    assert copy.errors() == [f"content/{QUIZ}:3:5: unknown key 'stme'; did you mean 'stem'?"]
+
+
+def test_a_key_that_is_missing_beside_an_unknown_one_that_is_not_near_is_named_too(copy):
+    copy.edit(QUIZ, "    stem: Do", "    asks: Do")
+    found = [error.partition(";")[0] for error in copy.errors()]
+    assert found == [
         f"content/{QUIZ}:2:5: missing key 'stem'",
-        f"content/{QUIZ}:3:5: unknown key 'stme'; did you mean 'stem'?",
+        f"content/{QUIZ}:3:5: unknown key 'asks'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("title: {{ ddp.x }}", "1:8", "quote a text that begins with {{"),
+        ("title: {{ ddp.x | percent }} of it", "1:8", "quote a text that begins with {{"),
+        ("- {{ ddp['x'] }}", "1:3", "quote a text that begins with {{"),
+        ("a:\n\t- b", "2:1", "write spaces, not a tab"),
+        ("a:\tb", "1:3", "write spaces, not a tab"),
+        ("a:\n  - b: c\n   d: e", "3:4", "below the first letter of the lines beside it"),
+        ("a:\n  b: c\n    d: e", "3:6", "below the first letter of the keys beside it"),
+        ("a: b\ngoes on\nc: d", "3:1", "indent text that goes on"),
+        ('a: "b" c', "1:8", "quote the whole text"),
+        ("a: @b", "1:4", "quote a text that begins with this character"),
+        ("a: {b: c? d}", "1:9", "quote text that holds one of"),
+        ("a: - b", "1:4", "begin the list on a line of its own"),
+        ('a: "b', "1:6", "a quotation mark is never closed"),
+    ],
+)
+def test_yaml_that_does_not_parse_says_what_to_do(text, place, hint):
+    with pytest.raises(ContentErrors) as found:
+        parse("content/x.yml", text)
+    (error,) = map(str, found.value.errors)
+    assert error.startswith(f"content/x.yml:{place}: ")
+    assert hint in error
+
+
+def test_every_file_of_the_book_says_the_same_to_either_parser_of_yaml():
+    """Some machines have libyaml, and others PyYAML's own parser alone."""
+    with_c = getattr(yaml, "CBaseLoader", None) or pytest.skip("this PyYAML has no libyaml")
+    texts = {path: path.read_text(encoding="utf-8") for path in Path("content").rglob("*.yml")}
+    assert texts
+    for path, text in texts.items():
+        assert yaml.load(text, with_c) == yaml.load(text, yaml.BaseLoader), path
 
 
 def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
@@ -124,11 +168,23 @@ def test_without_any_trace_the_command_to_run_is_named(copy):
     assert error == "content/traces: no machine has measured yet; run `make traces`"
 
 
-def test_an_experiment_that_nobody_ran_names_its_command(copy):
+@pytest.mark.parametrize(
+    ("file", "text", "command"),
+    [
+        ("tiny_memory/__init__.py", "", "`python -m runners run tiny_memory`"),
+        ("tiny_memory.py", "FULL = True", "`python -m runners run tiny_memory --full`"),
+    ],
+)
+def test_an_experiment_that_nobody_ran_names_its_command(
+    copy, tmp_path, monkeypatch, file, text, command
+):
+    monkeypatch.setenv("PROOFBOOK_EXPERIMENTS", str(tmp_path / "experiments"))
+    (tmp_path / "experiments" / file).parent.mkdir(parents=True)
+    (tmp_path / "experiments" / file).write_text(text)
     copy.trace("tiny_memory").unlink()
-    errors = copy.errors()
-    assert any("`python -m runners run tiny_memory`" in error for error in errors)
-    assert any(error.startswith("content/home.yml:") for error in errors)
+    of_claims = [error for error in copy.errors() if "no trace of 'tiny_memory'" in error]
+    assert all(command in error for error in of_claims)
+    assert {error.partition(":")[0] for error in of_claims} > {"content/home.yml"}
 
 
 @pytest.mark.parametrize(

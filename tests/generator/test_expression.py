@@ -116,6 +116,12 @@ def test_labels_and_verdicts_print_without_being_values(evidence):
         ("tiny_memory.whole.seed|attr('x')", "unknown filter"),
         ("tiny_memory.whole.seed|percnt", "did you mean 'percent'?"),
         ("tiny_memory.whole.seed|digits", "takes an argument"),
+        (
+            "tiny_memory.whole.seed + tiny_memory.whole.seed|digits(4)",
+            "|digits beside + needs parentheses: (a + b)|digits takes it of the whole",
+        ),
+        ("tiny_memory.whole.seed|digits(4) * 2", "|digits beside * needs parentheses"),
+        ("mean(1 / (2 - tiny_memory.whole.seed|digits(4)))", "|digits beside - needs parentheses"),
         ("tiny_memory.whole.seed|digits(99)", "from 1 to 15"),
         ("tiny_memory.whole.seed|word", "wants a word"),
         ("tiny_memory.whole.model.bytes|percent", "wants a share"),

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from generator.content.claim import Claim
+from generator.evidence import quantifier, units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import falsifier, falsify
+from generator.evidence.value import Origin, Value
 from generator.pages.rendering import render
 
 RUN = "tiny_memory.halves"
@@ -142,3 +144,28 @@ def test_a_rule_that_was_judged_for_one_rank_names_no_number_of_ranks(copy):
     copy.edit("topics/averaging/quiz.yml", "claim: replicas-drift}", "claim: of-each}")
     assert copy.errors() == []
     assert "for each of " not in render(copy.load())["evidence/tiny_memory.md"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "counted"),
+    [
+        ([f"ranks[{r}].peak" for r in range(2)], "ranks"),
+        ([f"ranks[{r}].collectives[{2 - r}].bytes" for r in range(2)], "ranks"),
+        ([f"ranks[0].epochs[{e}].loss" for e in range(3)], "epochs"),
+        ([f"ranks[{r}].step_losses[{s}]" for r in range(2) for s in range(20)],
+         "pairs of rank and step"),
+        ([f"ranks[{r}].losses[{s}]" for r in range(2) for s in range(20)], "values"),
+        (["ranks[0].transfers[0].to", "ranks[1].transfers[0].to", "ranks[1].transfers[1].to"],
+         "values"),
+        ([f"ranks[{r}].peak" for r in (0, 1, 0)], "values"),
+        (["facts[0]"], "values"),
+    ],
+)  # fmt: skip
+def test_what_is_counted_is_what_the_number_counts(fields, counted):
+    values = [
+        Value(7, units.COUNT, "measured", field, origin=Origin("desk", "tiny", "run", field))
+        for field in fields
+    ]
+    of_one = Value(7, units.COUNT, "given", "tiny.run.seed")
+    found = quantifier.scope([(of_one, value) for value in values], of_one)
+    assert (found.several, found.num.number) == (counted, len(fields))

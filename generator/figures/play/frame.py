@@ -146,7 +146,9 @@ def _row(
     one: ShownRun,
     folio: Folio,
 ) -> Row:
-    folder = folio.book.traces[one.path.partition(".")[0]].folder
+    shown = folio.book.holder(one.path)
+    assert shown is not None, one.path  # its run is drawn
+    timeline = f"timelines/{shown.folder}/{one.path}.json"
     return Row(
         state=position,
         words=words,
@@ -154,7 +156,7 @@ def _row(
         run=one.path,
         nature=one.run.nature,
         source=folio.place_of(one.path),
-        timeline=f"timelines/{folder}/{one.path}.json" if trace_events.has_order(one.run) else None,
+        timeline=timeline if trace_events.has_order(one.run) else None,
         clock_error=_clock_error(one, folio),
     )
 

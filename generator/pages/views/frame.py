@@ -64,6 +64,7 @@ class Origin:
     raw: str
     again: str  # the command that measures it again
     is_stale: bool
+    is_new: bool  # the reference machine has measured none of the runs
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,9 @@ def machines(found: Sequence[Origin], book: Book) -> list[tuple[str, bool]]:
 def origins(folio: Folio, depth: int) -> list[Origin]:
     """The experiments behind a page, with the runs it used on each machine."""
     return [
-        _origin(book.traces[experiment], names, book, depth)
+        _origin(shown, names, book, depth)
         for book, paths in _used(folio)
-        for experiment, names in _by_experiment(paths).items()
-        if experiment in book.traces
+        for shown, names in _by_trace(paths, book)
     ]
 
 
@@ -119,12 +119,14 @@ def _used(folio: Folio) -> Iterator[tuple[Book, set[str]]]:
         yield folio.evidence.reference.book, folio.borrowed
 
 
-def _by_experiment(paths: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _by_trace(paths: Iterable[str], book: Book) -> Iterator[tuple[TraceOnPage, list[str]]]:
+    found: dict[tuple[str, str], tuple[TraceOnPage, list[str]]] = {}
     for path in sorted(set(paths)):
         experiment, name = path.split(".")
-        found.setdefault(experiment, []).append(name)
-    return found
+        shown = book.holder(path)
+        if shown is not None:
+            found.setdefault((experiment, shown.folder), (shown, []))[1].append(name)
+    yield from found.values()
 
 
 def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) -> Origin:
@@ -139,6 +141,7 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
         raw=f"{'../' * depth}{shown.raw}",
         again=command([experiment], "" if shown.is_plan else shown.folder, book.reference.name),
         is_stale=shown.is_stale,
+        is_new=shown.reference is None and not shown.is_plan,
     )
 
 
@@ -155,7 +158,21 @@ def notices(folio: Folio, found: Sequence[Origin], body: str) -> list[Notice]:
         )
         named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
         rows.append(Notice("", "", Markup(folio.ui["notice"]["stale"]).format(**named)))
+    rows += _elsewhere(folio, found)
     return [*rows, *_natures(folio, body), *_surprises(folio), *_broken_laws(folio)]
+
+
+def _elsewhere(folio: Folio, found: Sequence[Origin]) -> Iterator[Notice]:
+    """The runs that the reference machine has not measured, with the machine that has."""
+    words = folio.ui["notice"]
+    for origin in found:
+        if origin.is_new:
+            names = Markup(", ").join(
+                Markup("<code>{}.{}</code>").format(origin.experiment, run) for run in origin.runs
+            )
+            named = {"runs": names, "machine": Markup("<code>{}</code>").format(origin.machine)}
+            text = Markup(words["measured_by"]).format(**named)
+            yield Notice("", words["not_on_reference"], text)
 
 
 def _natures(folio: Folio, body: str) -> list[Notice]:
