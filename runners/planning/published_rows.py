@@ -129,6 +129,7 @@ def question(row: PublishedRow) -> Question:
         pipeline=axes.pipeline,
         sharding=axes.sharding,
         schedule=axes.schedule,
+        chunks=axes.chunks,
         has_sequence_parallel=axes.sequence,
         keeps_gathered=not is_megatron,
         layers_of_stages=axes.layers,
