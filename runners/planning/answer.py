@@ -63,16 +63,22 @@ class Answer(Record):
                 bounds.append(rank.flops / flops)
             if link:
                 bounds.append(sum(map(sent_bytes, rank.calls)) / link)
-        if flops and self.ranks and self.question.strategy.pipeline > 1:
+        # Ranks of ZB-V compute weight gradients where they would else wait.
+        strategy = self.question.strategy
+        if flops and self.ranks and strategy.pipeline > 1 and strategy.schedule != "zbv":
             bounds.append(self._pipelined_flops() / flops)
         return max(bounds, default=None)
 
     def _pipelined_flops(self) -> float:
         """Of one stage after another; what is known of the inner ones are their layers."""
-        asked = self.question
-        layers = [len(asked.layers_of(stage)) for stage in range(asked.strategy.pipeline)]
+        asked, strategy = self.question, self.question.strategy
+        layers = [
+            sum(len(asked.layers_of(stage)) for stage in strategy.stages_of(rank))
+            for rank in range(strategy.pipeline)
+        ]
         inner = sum(layers[1:-1]) / layers[1] if layers[1] else 1.0
-        found = pipelined_work([one.flops for one in self.ranks], inner, asked.num_microbatches)
+        units = asked.num_microbatches * strategy.chunks
+        found = pipelined_work([one.flops for one in self.ranks], inner, units)
         return float(found)
 
 

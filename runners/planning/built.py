@@ -126,7 +126,9 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     )
     assert shape is not None
     group = mesh.get_group("tensor") if mesh is not None and strategy.tensor > 1 else None
-    axis = TensorAxis(group, strategy.tensor, strategy.has_sequence_parallel)
+    axis = TensorAxis(
+        group, strategy.tensor, strategy.has_sequence_parallel, strategy.keeps_gathered
+    )
     style = Style(
         has_fused_attention=training.has_fused_attention,
         has_fused_norm=training.has_fused_norm,
@@ -158,12 +160,13 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
 def _own(question: Question, stage: int, mesh: DeviceMesh | None) -> Built:
     model, training, strategy = question.model, question.training, question.strategy
     batch = named(model.batch or "")
-    if strategy.pipeline > 1:
-        name, stages = model.stages, list(named(model.stages or "")(strategy.pipeline))
+    num_stages = strategy.num_stages
+    if num_stages > 1:
+        name, stages = model.stages, list(named(model.stages or "")(num_stages))
     else:
         name, stages = model.module, [named(model.module or "")()]
-    if len(stages) != strategy.pipeline or not all(isinstance(m, nn.Module) for m in stages):
-        number = f" for each of {strategy.pipeline} stages" if strategy.pipeline > 1 else ""
+    if len(stages) != num_stages or not all(isinstance(m, nn.Module) for m in stages):
+        number = f" for each of {num_stages} stages" if num_stages > 1 else ""
         raise PlanError(f"{name} builds no nn.Module{number}")
     module = stages[stage]
     if strategy.tensor > 1 and mesh is not None:
@@ -181,7 +184,7 @@ def _own(question: Question, stage: int, mesh: DeviceMesh | None) -> Built:
     def received() -> tuple[Any, ...]:
         return tuple(torch.empty(t.shape, dtype=t.dtype, requires_grad=True) for t in before)
 
-    is_last = stage == strategy.pipeline - 1
+    is_last = stage == num_stages - 1
     return Built(module, module, received if stage else arguments, _scalar, not stage, is_last)
 
 

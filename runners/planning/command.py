@@ -23,6 +23,7 @@ from runners.planning.question import Model, PlanError, Question, Training, stra
 from runners.planning.table import GIB, Rates, document, lines
 from runners.plans.model_presets import model_presets
 from runners.simulate.suite import cores
+from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import TraceError
 from runners.traces.sealed_forecasts import read_forecasts, sha256_of
 from runners.traces.sealed_score import score
@@ -70,7 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     own.add_argument("--tensor-plan", metavar="MODULE:FUNCTION", help="for parallelize_module")
     add = parser.add_argument
     add("--devices", type=_positive, default=8, metavar="N")
-    add("--memory", type=_size, default=80.0, metavar="GIB", help="of a device; default 80")
+    add(
+        "--memory",
+        type=_size,
+        default=H100_BYTES / GIB,
+        metavar="GIB",
+        help="of a device, as nvidia-smi reports it; default: an H100's",
+    )
     add("--sequence", type=_positive, metavar="S", help="tokens of a sample")
     add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
     add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
@@ -178,7 +185,7 @@ def _plan(asked: argparse.Namespace) -> int:
 
 def _title(model: Model, training: Training, asked: argparse.Namespace) -> str:
     return (
-        f"{model.name} on {asked.devices} devices of {asked.memory:g} GiB, sequence "
+        f"{model.name} on {asked.devices} devices of {asked.memory:.4g} GiB, sequence "
         f"{training.sequence}, microbatch {training.microbatch}, global batch "
         f"{training.global_batch}, {training.precision}, {training.optimizer}, checkpointing "
         f"{training.checkpointing}; simulated"

@@ -26,7 +26,8 @@ from runners.simulate.allocation_replay import Allocate, Event, Free, Pass, Use
 from runners.simulate.meter import SimulationMeter, _group_of, formula_of
 
 _GATHERING = "all_gather_copy_in"  # FSDP allocates what it gathers on a stream of its own
-GATHER_STREAM, TENSOR_STREAM = 1, 2
+_REDUCING = "chunk_cat"  # and so what comes of this copy of gradients: their sums, its gradients
+GATHER_STREAM, TENSOR_STREAM, REDUCE_STREAM = 1, 2, 3
 EMBEDDING = "embedding"  # describes the group of stages that have its weight
 _RARE = ("c10d", "_c10d_functional", "fsdp")  # what the simulation's own meter looks at
 # Commands that a stream of CUDA takes before the program has to wait, as measured in
@@ -106,16 +107,23 @@ class PlanMeter(SimulationMeter):
     """
 
     def __init__(
-        self, meshes: list[Any], *, is_gloo: bool = False, records_streams: bool = False
+        self,
+        meshes: list[Any],
+        *,
+        is_gloo: bool = False,
+        records_streams: bool = False,
+        copies_on_reduce_stream: bool = False,
     ) -> None:
         super().__init__(meshes, is_gloo=is_gloo)
         self._records_streams = records_streams
+        self._copies_on_reduce_stream = copies_on_reduce_stream
         self._used: defaultdict[int, list[int]] = defaultdict(list)  # by their place in the log
         self._commands: list[int] = []  # the place in the log at which each was queued
         self.flops: Counter[str] = Counter()
         self._is_activation = False
         self._axes: dict[str, str] = {}  # by a group's name
         self._streams: dict[int, int] = {}  # of storages that another stream than 0 allocated
+        self._reduced: int | None = None  # the storage that FSDP copied gradients to
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Follow what an operation gives, count what it computes, note an accelerator's streams."""
@@ -137,10 +145,17 @@ class PlanMeter(SimulationMeter):
         result = _FOLLOW(self, func, types, args, kwargs)
         if func.namespace == "fsdp" and _GATHERING in func.__name__:
             for tensor in tensors_in(result):
-                key = self._keys.get(local(tensor).untyped_storage()._cdata)
-                if key is not None:
-                    self._streams[key] = GATHER_STREAM
+                self._allocated_on(GATHER_STREAM, tensor)
+        if func.namespace == "fsdp" and _REDUCING in func.__name__:
+            self._reduced = local(kwargs["out"]).untyped_storage()._cdata
+            if self._copies_on_reduce_stream:
+                self._allocated_on(REDUCE_STREAM, kwargs["out"])
         return result
+
+    def _allocated_on(self, stream: int, tensor: torch.Tensor) -> None:
+        key = self._keys.get(local(tensor).untyped_storage()._cdata)
+        if key is not None:
+            self._streams[key] = stream
 
     def _count_flops(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         formula = formula_of(func._overloadpacket)
@@ -160,6 +175,10 @@ class PlanMeter(SimulationMeter):
         axis = self._axis(_group_of(args))
         self._is_activation = axis in ("tensor", "pipeline", EMBEDDING)
         super()._see_collective(name, args)
+        output, *others = tensors_in(args)
+        if self._reduced in [local(one).untyped_storage()._cdata for one in others]:
+            self._allocated_on(REDUCE_STREAM, output)
+            self._reduced = None
         if self._records_streams and axis == "tensor":
             for tensor in tensors_in(args):
                 self._used[len(self._log)].append(self._keys[self._see(tensor)._cdata])

@@ -24,6 +24,7 @@ from runners.planning.meter import PlanMeter
 from runners.planning.question import Question
 from runners.planning.remembering_mode import RememberingMode
 from runners.planning.step import Repeats, Step, one_step_counted, repeats
+from runners.planning.transformer import share_tied
 from runners.planning.updates import Update
 from runners.simulate.allocation_replay import Event, Replay, replay
 from runners.simulate.log import Call
@@ -61,6 +62,7 @@ def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> R
                 meshes,
                 is_gloo=question.backend == "gloo",
                 records_streams=question.training.records_streams,
+                copies_on_reduce_stream=question.training.copies_on_reduce_stream,
             )
             with meter:
                 step = take_steps(question, mesh, rank, CPU, meter)
@@ -85,16 +87,19 @@ def take_steps(
         meter: hears which phase it is, and what tensors are for.
     """
     strategy = question.strategy
-    stage = rank // (strategy.data * strategy.tensor)
-    built = build(question, mesh, stage, device)
-    meter.name(built.module.buffers(), "buffers")
-    meter.name(map(local, built.module.parameters()), "parameters")
+    stages = strategy.stages_of(rank // (strategy.data * strategy.tensor))
+    chunks = [build(question, mesh, stage, device) for stage in stages]
+    if chunks[0].is_first and chunks[-1].is_last and len(chunks) > 1:
+        share_tied(chunks[0].module, chunks[-1].module)
+    module = nn.ModuleList(one.module for one in chunks)
+    meter.name(module.buffers(), "buffers")
+    meter.name(map(local, module.parameters()), "parameters")
     shards_state = strategy.sharding == "zero1" and mesh is not None
     shard = mesh.get_group("data") if shards_state and mesh is not None else None
-    update = Update(built.module.parameters(), question.training, shard)
+    update = Update(module.parameters(), question.training, shard)
     meter.name(update.state(), "optimizer")
     meter.name(update.wide.values(), "gradients")
-    step = Step(question, built, update, mesh, device, meter)
+    step = Step(question, chunks, update, mesh, device, meter)
     step.run(1)
     with one_step_counted(meter):
         step.run(repeats(question).simulated)

@@ -18,7 +18,7 @@ Precision = Literal["fp32", "autocast", "bf16-mixed"]
 Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
 Checkpointing = Literal["none", "selective", "all"]
 Sharding = Literal["none", "zero1", "fsdp", "fsdp-keep"]
-Schedule = Literal["none", "gpipe", "1f1b"]
+Schedule = Literal["none", "gpipe", "1f1b", "interleaved", "zbv"]
 Backend = Literal["nccl", "gloo"]
 
 
@@ -33,16 +33,22 @@ class Strategy(Record):
         name: as a table shows it.
         data: ranks that see other samples; `sharding` says what they keep of the model.
         tensor: ranks that divide each layer.
-        pipeline: stages.
+        pipeline: ranks that divide the layers into stages.
+        chunks: stages of each of these ranks.
+        keeps_gathered: with sequence parallelism, a rank keeps the whole inputs of its products for
+            backward, as torch's `SequenceParallel` does; else it keeps its part of the sequence and
+            gathers again in backward, as Megatron-LM does.
     """
 
     name: str
     data: Count = 1
     tensor: Count = 1
     pipeline: Count = 1
+    chunks: Count = 1
     sharding: Sharding = "none"
     schedule: Schedule = "none"
     has_sequence_parallel: bool = False
+    keeps_gathered: bool = False
     has_bucket_views: bool = False
     layers_of_stages: list[int] = []
 
@@ -50,6 +56,21 @@ class Strategy(Record):
     def num_devices(self) -> int:
         """The product of all axes."""
         return self.data * self.tensor * self.pipeline
+
+    @property
+    def num_stages(self) -> int:
+        """Of the pipeline, over all ranks."""
+        return self.pipeline * self.chunks
+
+    def stages_of(self, rank: int) -> list[int]:
+        """The stages of a pipeline rank: each pass through the ranks adds one (ZB-V turns back)."""
+        if self.schedule == "zbv":
+            return [rank, self.num_stages - 1 - rank]
+        return list(range(rank, self.num_stages, self.pipeline))
+
+    def rank_of(self, stage: int) -> int:
+        """The pipeline rank that has a stage."""
+        return next(rank for rank in range(self.pipeline) if stage in self.stages_of(rank))
 
 
 class Training(Record):
@@ -72,6 +93,8 @@ class Training(Record):
             where the program freed it, since NCCL's stream is recorded on it
             (`Tensor.record_stream`).
         last_unit_stays: FSDP does not free the last unit's parameters after forward.
+        copies_on_reduce_stream: FSDP allocates its copy of a unit's gradients where it allocates
+            their sums, on the stream of its reduce-scatters, as torch did in 2024.
     """
 
     sequence: Count
@@ -83,6 +106,7 @@ class Training(Record):
     has_wide_gradients: bool = False
     is_foreach: bool = False
     last_unit_stays: bool = True
+    copies_on_reduce_stream: bool = False
     has_fused_attention: bool = True
     has_fused_norm: bool = True
     has_loss_in_place: bool = False
@@ -144,10 +168,26 @@ class Question(Record):
         return count
 
     @property
-    def ranks(self) -> list[int]:
-        """Those to simulate: the first of the first stage, of the last, and of one between them.
+    def microbatches_of_round(self) -> int:
+        """Microbatches that pass one chunk before a rank of interleaved 1F1B turns to its next.
 
-        Inner stages send both ways; the second has as many layers and microbatches as any of them.
+        Raises:
+            PlanError: torch's schedule does not allow so many microbatches.
+        """
+        total, ranks = self.num_microbatches, self.strategy.pipeline
+        rounds = max(1, total // ranks)
+        if total % rounds:
+            raise PlanError(
+                f"{self.strategy.name}: {total} microbatches do not divide into {rounds} rounds "
+                f"over {ranks} ranks"
+            )
+        return total // rounds
+
+    @property
+    def ranks(self) -> list[int]:
+        """Those to simulate: the first and the last of the pipeline, and one between them.
+
+        Inner ranks send both ways; the second has as many layers and microbatches as any of them.
         """
         stages = self.strategy.pipeline
         each = self.strategy.num_devices // stages
@@ -156,7 +196,7 @@ class Question(Record):
     def layers_of(self, stage: int) -> range:
         """The layers of a pipeline stage: equally many, or one more in the first stages."""
         shape = self.model.architecture
-        total, stages = (shape.num_layers if shape else 0), self.strategy.pipeline
+        total, stages = (shape.num_layers if shape else 0), self.strategy.num_stages
         sizes = self.strategy.layers_of_stages or layers_of_stages(total, stages)
         start = sum(sizes[:stage])
         return range(start, start + sizes[stage])
@@ -167,13 +207,18 @@ class Question(Record):
         Raises:
             PlanError: says why, in one line.
         """
-        _ = self.num_microbatches
         strategy, shape = self.strategy, self.model.architecture
+        if strategy.schedule == "interleaved":
+            _ = self.microbatches_of_round
+        _ = self.num_microbatches
         if shape is None:
             _check_functions(self.model, strategy)
             return
-        if strategy.pipeline > shape.num_layers:
-            raise PlanError(f"{strategy.name}: {shape.num_layers} layers are too few stages")
+        if strategy.num_stages > shape.num_layers:
+            raise PlanError(
+                f"{strategy.name}: {shape.num_layers} layers do not make "
+                f"{strategy.num_stages} stages"
+            )
         for count, what in (
             (shape.num_kv_heads, "heads of keys and values"),
             (shape.num_heads, "heads"),
@@ -208,8 +253,11 @@ _AXES: dict[str, tuple[str, dict[str, object]]] = {
     "fsdp-keep": ("data", {"sharding": "fsdp-keep"}),
     "tp": ("tensor", {}),
     "tp-sp": ("tensor", {"has_sequence_parallel": True}),
+    "tp-sp-keep": ("tensor", {"has_sequence_parallel": True, "keeps_gathered": True}),
     "gpipe": ("pipeline", {"schedule": "gpipe"}),
     "1f1b": ("pipeline", {"schedule": "1f1b"}),
+    "interleaved": ("pipeline", {"schedule": "interleaved", "chunks": 2}),
+    "zbv": ("pipeline", {"schedule": "zbv", "chunks": 2}),
 }
 
 
@@ -218,7 +266,8 @@ def strategy_of(text: str, devices: int) -> Strategy:
 
     Args:
         text: `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave
-            its size out and takes the devices that remain.
+            its size out and takes the devices that remain. `interleaved.4x3` gives each of 4 ranks
+            3 stages; without that it gives 2.
         devices: ranks there are.
 
     Raises:
@@ -253,9 +302,19 @@ def _word(text: str) -> _Word:
     name, _, size = text.partition(".")
     if name not in _AXES:
         raise PlanError(f"unknown strategy {text!r}; there are: {', '.join(_AXES)}")
-    if size and not (size.isdigit() and int(size)):
-        raise PlanError(f"{text}: the size of an axis is a number, such as {name}.2")
-    return _Word(*_AXES[name], int(size or 0))
+    axis, also = _AXES[name]
+    size, with_chunks, chunks = size.partition("x")
+    if with_chunks and name != "interleaved":
+        raise PlanError(f"{text}: only interleaved takes a number of stages for each rank")
+    if with_chunks:
+        also = {**also, "chunks": _number(chunks, text, f"{name}.4x3")}
+    return _Word(axis, also, _number(size, text, f"{name}.2") if size or with_chunks else 0)
+
+
+def _number(digits: str, text: str, example: str) -> int:
+    if not (digits.isdecimal() and int(digits)):
+        raise PlanError(f"{text}: the size of an axis is a number, such as {example}")
+    return int(digits)
 
 
 def usual(devices: int) -> list[str]:
@@ -263,7 +322,8 @@ def usual(devices: int) -> list[str]:
     names = ["single"]
     if devices == 1:
         return names
-    names += ["ddp", "ddp-view", "zero1", "fsdp", "fsdp-keep", "tp", "tp-sp", "gpipe", "1f1b"]
+    names += ["ddp", "ddp-view", "zero1", "fsdp", "fsdp-keep", "tp", "tp-sp", "tp-sp-keep"]
+    names += ["gpipe", "1f1b", "interleaved", "zbv"]
     inner = [size for size in (2, 4, 8) if devices % size == 0 and size < devices]
     names += [f"fsdp.{devices // size}+tp-sp.{size}" for size in inner]
     names += [f"1f1b.{size}+ddp.{devices // size}" for size in inner]

@@ -35,8 +35,8 @@ from runners.traces.sealed_forecasts import (
     run_of,
 )
 
-# What the allocator may reserve on a device of so many nominal GiB, beside driver and context: an
-# assumption, which `--outcomes` enforces as the allocator's limit.
+# The limits of the allocator under which runs are forecast, and which `--outcomes` enforces, on
+# devices of so many nominal GiB. They do not say what fits (`runners.traces.device_memory`).
 LIMITS = {24: 22 * GIB, 40: 38 * GIB, 80: 78 * GIB, 141: 138 * GIB}
 # Dense products in bf16 a second, as torchtitan states them for its utilisation (get_peak_flops in
 # torchtrain/utils.py at e62573d4, which cites the data sheets).

@@ -7,7 +7,7 @@ their phases are counted as often as they occur (`Repeats`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +16,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.memory import MemoryMeter
 from runners.planning.built import Built
 from runners.planning.meter import EMBEDDING
 from runners.planning.question import Question
+from runners.planning.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Turn, turns
 from runners.planning.updates import Update
 
 LEAST_MICROBATCHES = 2  # one that stands for all but the last, and the last
@@ -49,9 +51,17 @@ class Repeats:
 def repeats(question: Question) -> Repeats:
     """GPipe holds the activations of all; other schedules reach their peak with a few."""
     total, strategy = question.num_microbatches, question.strategy
-    needed = {"gpipe": total, "1f1b": strategy.pipeline + 1}.get(
-        strategy.schedule, LEAST_MICROBATCHES
-    )
+    match strategy.schedule:
+        case "gpipe":
+            needed = total
+        case "1f1b":
+            needed = strategy.pipeline + 1
+        case "interleaved":
+            needed = 2 * question.microbatches_of_round
+        case "zbv":
+            needed = 3 * strategy.pipeline
+        case _:
+            needed = LEAST_MICROBATCHES
     return Repeats(total, min(total, needed))
 
 
@@ -60,7 +70,7 @@ class Step:
 
     Args:
         question: what is simulated.
-        built: the module.
+        chunks: this rank's stages; without a pipeline, the whole module.
         update: of its parameters.
         mesh: of all ranks; None for a single one.
         device: of the tensors.
@@ -70,70 +80,64 @@ class Step:
     def __init__(
         self,
         question: Question,
-        built: Built,
+        chunks: Sequence[Built],
         update: Update,
         mesh: DeviceMesh | None,
         device: torch.device,
         meter: MemoryMeter,
     ) -> None:
         self._device = device
-        self._question, self._built, self._update = question, built, update
+        self._question, self._chunks, self._update = question, chunks, update
         self._mesh, self._meter = mesh, meter
         self._num = 1
         self._logits: Tensor | None = None  # which some training loops keep
         self._is_autocast = question.training.precision == "autocast"
         stages = mesh.get_group("pipeline") if mesh is not None else None
         self._stages = stages
-        self._ends = _ends(question, built, stages)
-        self._in_flight: dict[int, tuple[tuple[Any, ...], Any]] = {}
+        self._rank = stages.rank() if stages is not None else 0
+        self._ends = _ends(question, chunks, stages)
+        self._in_flight: dict[tuple[int, int], tuple[tuple[Any, ...], Any]] = {}
+        self._weights_wait: dict[tuple[int, int], Any] = {}  # what their gradients follow from
+        self._passed: dict[tuple[str, int, int], Tensor] = {}  # to another stage of this rank
 
     @property
     def module(self) -> nn.Module:
         """This rank's part of the model, without wrappers."""
-        return self._built.module
+        return nn.ModuleList(one.module for one in self._chunks)
 
     def run(self, num_microbatches: int) -> None:
         """A step: so many microbatches, what ranks sum at its end, and the update."""
         self._num = num_microbatches
         self._update.forget_gradients()
-        for turn, index in self._order():
-            phase = f"{LAST if index == self._num - 1 else ''}{turn}"
-            self._meter.enter(phase)
-            with self._quiet(index):
-                (self._forward if turn == "forward" else self._backward)(index)
+        for turn in turns(self._question, self._rank, self._num):
+            phase = FORWARD if turn.kind == FORWARD else BACKWARD
+            self._meter.enter(f"{LAST if turn.microbatch == self._num - 1 else ''}{phase}")
+            with self._quiet(turn):
+                self._take(turn)
             self._name_gradients()
         self._meter.enter("update")
         self._sum_gradients()
         self._update.step()
         self._meter.name(self._update.state(), "optimizer")
 
-    def _order(self) -> Iterator[tuple[str, int]]:
-        strategy, num = self._question.strategy, self._num
-        ahead = 1
-        if strategy.schedule == "gpipe":
-            ahead = num
-        elif strategy.schedule == "1f1b" and self._stages is not None:
-            ahead = min(num, strategy.pipeline - self._stages.rank())
-        for index in range(num):
-            yield "forward", index
-            if index >= ahead - 1:
-                yield "backward", index - ahead + 1
-        for index in range(num - ahead + 1, num):
-            yield "backward", index
+    def _take(self, turn: Turn) -> None:
+        if turn.kind == FORWARD:
+            self._forward(turn)
+        elif turn.kind == WEIGHT:
+            self._weights(turn)
+        else:
+            self._backward(turn)
 
-    def _quiet(self, index: int) -> AbstractContextManager[None]:
+    def _quiet(self, turn: Turn) -> AbstractContextManager[None]:
         """Gradients are summed with the last microbatch; FSDP reduces those of each."""
-        wrapped = self._built.wrapped
-        if isinstance(wrapped, DistributedDataParallel) and index < self._num - 1:
+        wrapped = self._chunks[turn.chunk].wrapped
+        if isinstance(wrapped, DistributedDataParallel) and turn.microbatch < self._num - 1:
             return wrapped.no_sync()
         return nullcontext()
 
-    def _forward(self, index: int) -> None:
-        built = self._built
-        arguments = built.arguments()
-        self._meter.name([t for t in arguments if isinstance(t, Tensor)], "buffers")
-        if not built.is_first:
-            self._peer(dist.recv, arguments[0].detach(), -1)
+    def _forward(self, turn: Turn) -> None:
+        built = self._chunks[turn.chunk]
+        arguments = self._arguments(built, turn)
         with self._autocast():
             output = built.wrapped(*arguments)
             if built.is_last and self._question.training.keeps_logits:
@@ -141,25 +145,69 @@ class Step:
             if built.is_last:
                 output = built.loss(output)
         if not built.is_last:
-            self._peer(dist.send, output.detach(), 1)
-        self._in_flight[index] = arguments, output
+            self._pass_on(output.detach(), turn, 1)
+        self._in_flight[turn.chunk, turn.microbatch] = arguments, output
 
-    def _backward(self, index: int) -> None:
-        arguments, output = self._in_flight.pop(index)
-        if self._built.is_last:
-            output.backward()
-        else:
-            gradient = torch.empty_like(output)
-            self._peer(dist.recv, gradient, 1)
+    def _arguments(self, built: Built, turn: Turn) -> tuple[Any, ...]:
+        passed = self._passed.pop((FORWARD, turn.chunk, turn.microbatch), None)
+        if passed is not None:
+            return (passed.requires_grad_(),)
+        arguments = built.arguments()
+        self._meter.name([t for t in arguments if isinstance(t, Tensor)], "buffers")
+        if not built.is_first:
+            self._peer(dist.recv, arguments[0].detach(), self._rank_beside(turn, -1))
+        return arguments
+
+    def _backward(self, turn: Turn) -> None:
+        built = self._chunks[turn.chunk]
+        arguments, output = self._in_flight.pop((turn.chunk, turn.microbatch))
+        gradient = None if built.is_last else self._gradient(output, turn)
+        if turn.kind != INPUT:
             torch.autograd.backward(output, gradient)
-            del gradient
-        del output
-        if not self._built.is_first:
-            self._peer(dist.send, arguments[0].grad, -1)
+        elif built.is_first:  # no gradient of its input: torch computes all with the weights'
+            self._weights_wait[turn.chunk, turn.microbatch] = output, gradient
+        else:
+            given = None if gradient is None else [gradient]
+            weights = built.module.parameters()
+            _, groups = stage_backward_input([output], given, list(arguments), weights)
+            self._weights_wait[turn.chunk, turn.microbatch] = groups
+        del output, gradient
+        if not built.is_first:
+            self._pass_on(arguments[0].grad, turn, -1)
 
-    def _peer(self, call: Callable[..., Any], tensor: Tensor, step: int) -> None:
-        assert self._stages is not None
-        peer = (self._stages.rank() + step) % self._stages.size()
+    def _gradient(self, output: Tensor, turn: Turn) -> Tensor:
+        passed = self._passed.pop((BACKWARD, turn.chunk, turn.microbatch), None)
+        if passed is not None:
+            return passed
+        gradient = torch.empty_like(output)
+        self._peer(dist.recv, gradient, self._rank_beside(turn, 1))
+        return gradient
+
+    def _weights(self, turn: Turn) -> None:
+        """The part of a split backward pass that gives the gradients of the weights."""
+        built, waited = (
+            self._chunks[turn.chunk],
+            self._weights_wait.pop((turn.chunk, turn.microbatch)),
+        )
+        if built.is_first:
+            torch.autograd.backward(*waited)
+        else:
+            stage_backward_weight(built.module.parameters(), waited)
+
+    def _pass_on(self, tensor: Tensor, turn: Turn, step: int) -> None:
+        """To the stage beside, which at the turn of ZB-V's V is on this rank as well."""
+        rank = self._rank_beside(turn, step)
+        if rank == self._rank:
+            kind = FORWARD if step == 1 else BACKWARD
+            self._passed[kind, turn.chunk + step, turn.microbatch] = tensor
+        else:
+            self._peer(dist.send, tensor, rank)
+
+    def _rank_beside(self, turn: Turn, step: int) -> int:
+        strategy = self._question.strategy
+        return strategy.rank_of(strategy.stages_of(self._rank)[turn.chunk] + step)
+
+    def _peer(self, call: Callable[..., Any], tensor: Tensor, peer: int) -> None:
         call(tensor.contiguous(), group=self._stages, **_end(call, peer))
 
     def _autocast(self) -> AbstractContextManager[Any]:
@@ -180,7 +228,7 @@ class Step:
             for parameter, gradient in self._update.gradients():
                 if parameter.dim() == 1:  # norms, and biases that follow a sum
                     dist.all_reduce(gradient, group=group)
-        wraps = isinstance(self._built.wrapped, DistributedDataParallel)
+        wraps = isinstance(self._chunks[0].wrapped, DistributedDataParallel)
         if strategy.data > 1 and strategy.sharding == "none" and not wraps:
             group = self._mesh.get_group("data")
             for _, gradient in self._update.gradients():
@@ -191,18 +239,19 @@ class Step:
         """The first and the last stage both have the embedding where it is tied to the logits."""
         if self._ends is None:
             return
-        tied = self._built.module.get_parameter("embedding.weight")
+        end = next(one for one in self._chunks if one.is_first or one.is_last)
+        tied = end.module.get_parameter("embedding.weight")
         for parameter, gradient in self._update.gradients():
             if parameter is tied:
                 dist.all_reduce(gradient, group=self._ends)
 
 
 def _ends(
-    question: Question, built: Built, stages: dist.ProcessGroup | None
+    question: Question, chunks: Sequence[Built], stages: dist.ProcessGroup | None
 ) -> dist.ProcessGroup | None:
     """The ranks of the first and the last stage, where both have the embedding."""
     shape = question.model.architecture
-    is_end = built.is_first != built.is_last
+    is_end = any(one.is_first for one in chunks) != any(one.is_last for one in chunks)
     if shape is None or not shape.has_tied_embeddings or not is_end or stages is None:
         return None
     ranks = dist.get_process_group_ranks(stages)

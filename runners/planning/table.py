@@ -1,7 +1,7 @@
 """Answers as a table, best first, and as JSON. No torch.
 
-In: answers and the memory of a device. Out: lines. A strategy fits if what the allocator reserves
-does; among those that fit, the one with the least time bound is best, or without rates the one
+In: answers and the memory of a device. Out: lines. `runners.traces.device_memory` says which
+strategies fit; among those, the one with the least time bound is best, or without rates the one
 whose busiest rank computes least and then sends least.
 """
 
@@ -12,16 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from runners.planning.answer import Answer, RankPlan, sent_bytes
+from runners.traces import device_memory
 
 GIB = 2**30
 _HEAD = (
-    f"{'strategy':<18}{'fits':>5}{'spare':>9}{'reserved':>10}{'peak':>9}"
+    f"{'strategy':<18}{'fits':>9}{'needs':>9}{'reserved':>10}{'peak':>9}"
     f"{'params':>9}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>7}{'TFLOP':>9}{'time ≥':>10}"
     "  payload of a step"
 )
 _UNITS = (
-    f"{'':<23}" + "sizes in GiB, of the busiest rank; spare: memory of the device less reserved"
+    f"{'':<27}" + "sizes in GiB, of the fullest rank; needs: "
+    f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}"
 )
+_KEEPS = {
+    False: "keeps its part of the sequence and gathers again in backward, as Megatron-LM does",
+    True: "keeps what it gathered for backward, as torch's SequenceParallel does",
+}
 
 
 @dataclass(frozen=True)
@@ -32,15 +38,37 @@ class Rates:
     link: float | None = None
 
 
+def fullest(answer: Answer) -> RankPlan | None:
+    """The rank whose allocator reserves most; None where there is none."""
+    return max(answer.ranks, key=lambda one: one.reserved_bytes, default=None)
+
+
+def needs(answer: Answer) -> int:
+    """Memory of a device that each rank of a strategy needs to fit."""
+    return max(
+        device_memory.needed_bytes(one.reserved_bytes, len({call.axis for call in one.calls}))
+        for one in answer.ranks
+    )
+
+
+def verdict(answer: Answer, memory_bytes: float) -> device_memory.Verdict:
+    """Whether a strategy fits a device; one without ranks does not."""
+    if not answer.ranks:
+        return "no"
+    least = max(device_memory.least_bytes(one.allocated_bytes) for one in answer.ranks)
+    return device_memory.verdict(memory_bytes, needs(answer), least)
+
+
 def ordered(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> list[Answer]:
     """Best first; strategies that cannot be simulated come last."""
 
     def key(answer: Answer) -> tuple[Any, ...]:
-        rank = answer.busiest
+        rank = fullest(answer)
         if rank is None:
-            return (2,)
-        if rank.reserved_bytes > memory_bytes:
-            return 1, rank.reserved_bytes
+            return (3,)
+        found = verdict(answer, memory_bytes)
+        if found != "fits":
+            return 1 + (found == "no"), rank.reserved_bytes
         flops = max(one.flops for one in answer.ranks)
         sent = max(sum(map(sent_bytes, one.calls)) for one in answer.ranks)
         bound = answer.seconds_at_least(rates.flops, rates.link)
@@ -52,20 +80,25 @@ def ordered(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> lis
 def lines(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> list[str]:
     """The table."""
     rows = [_line(one, memory_bytes, rates) for one in ordered(answers, memory_bytes, rates)]
-    return [_HEAD, _UNITS, *rows]
+    ways = {
+        one.question.strategy.keeps_gathered
+        for one in answers
+        if one.question.strategy.has_sequence_parallel and one.question.model.architecture
+    }
+    kept = [f"{'tp-sp-keep' if way else 'tp-sp'}: a rank {_KEEPS[way]}" for way in sorted(ways)]
+    return [_HEAD, _UNITS, *rows, *kept]
 
 
 def _line(answer: Answer, memory_bytes: float, rates: Rates) -> str:
     name = f"{answer.question.strategy.name:<18}"
-    rank = answer.busiest
+    rank = fullest(answer)
     if rank is None:
         return f"{name}  not planned: {answer.reason}"
-    spare = memory_bytes - rank.reserved_bytes
     held = rank.at_peak
     sizes = "".join(
         f"{size / GIB:{width}.2f}"
         for size, width in (
-            (spare, 9),
+            (needs(answer), 9),
             (rank.reserved_bytes, 10),
             (rank.peak_bytes, 9),
             (held.parameters_bytes, 9),
@@ -78,8 +111,9 @@ def _line(answer: Answer, memory_bytes: float, rates: Rates) -> str:
     bound = answer.seconds_at_least(rates.flops, rates.link)
     at_least = f"{bound:8.3f} s" if bound is not None else f"{'–':>10}"
     flops = max(one.flops for one in answer.ranks) / 1e12
-    fits = "yes" if spare >= 0 else "no"
-    return f"{name}{fits:>5}{sizes}{flops:9.2f}{at_least}  {_payload(rank)}"
+    return (
+        f"{name}{verdict(answer, memory_bytes):>9}{sizes}{flops:9.2f}{at_least}  {_payload(rank)}"
+    )
 
 
 def _payload(rank: RankPlan) -> str:
@@ -96,10 +130,9 @@ def document(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> li
     return [
         {
             **one.model_dump(mode="json"),
-            "fits": rank is not None and rank.reserved_bytes <= memory_bytes,
-            "spare_bytes": None if rank is None else memory_bytes - rank.reserved_bytes,
+            "verdict": verdict(one, memory_bytes),
+            "needed_bytes": needs(one) if one.ranks else None,
             "seconds_at_least": one.seconds_at_least(rates.flops, rates.link),
         }
         for one in ordered(answers, memory_bytes, rates)
-        for rank in (one.busiest,)
     ]

@@ -8,11 +8,13 @@ parallelism, activations between these layers are (batch, sequence / ranks, hidd
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
@@ -25,11 +27,30 @@ class TensorAxis:
         group: of these ranks; None for a single one.
         size: how many they are.
         has_sequence_parallel: activations between layers are divided along the sequence.
+        keeps_gathered: what is gathered for a product is kept for backward (torch); else a rank
+            keeps its part and gathers again in backward (Megatron-LM).
     """
 
     group: dist.ProcessGroup | None = None
     size: int = 1
     has_sequence_parallel: bool = False
+    keeps_gathered: bool = False
+
+    def products(
+        self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]
+    ) -> Sequence[Tensor]:
+        """The whole activation times each of several weights that are divided by columns."""
+        if self.size == 1 or not self.has_sequence_parallel or self.keeps_gathered:
+            whole = self.enter(x)
+            return [F.linear(whole, *pair) for pair in zip(weights, biases, strict=True)]
+        if torch.is_autocast_enabled(x.device.type):  # as autocast would for each product
+            dtype = torch.get_autocast_dtype(x.device.type)
+            x, weights = x.to(dtype), [weight.to(dtype) for weight in weights]
+            biases = [None if bias is None else bias.to(dtype) for bias in biases]
+        found: Sequence[Tensor] = _GatheredProducts.apply(  # type: ignore[no-untyped-call]
+            x, self, *weights, *biases
+        )
+        return found
 
     def enter(self, x: Tensor) -> Tensor:
         """Before a layer that is divided by columns: every rank needs the whole activation."""
@@ -110,6 +131,47 @@ class _GatherSequence(Function):
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
         return context.axis.scattered(grad), None
+
+
+class _GatheredProducts(Function):
+    """Products of the gathered sequence, which backward gathers again for the weights' gradients.
+
+    As `LinearWithGradAccumulationAndAsyncCommunication` of Megatron-LM: what is kept is this rank's
+    part of the sequence.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, x: Tensor, axis: TensorAxis, *parameters: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Of weights and as many biases."""
+        half = len(parameters) // 2
+        weights, biases = parameters[:half], parameters[half:]
+        context.save_for_backward(x, *weights)
+        context.axis = axis
+        whole = axis.gathered(x)
+        pairs = zip(weights, biases, strict=True)
+        return tuple(F.linear(whole, weight, bias) for weight, bias in pairs if weight is not None)
+
+    @staticmethod
+    def backward(context: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Of what was given, as far as it is needed."""
+        x, *weights = context.saved_tensors
+        needs = context.needs_input_grad[2:]
+        rows = [grad.flatten(0, 1) for grad in grads]
+        whole = context.axis.gathered(x).flatten(0, 1) if any(needs[: len(weights)]) else None
+        of_x = None
+        if context.needs_input_grad[0]:
+            total = grads[0] @ weights[0]
+            for row, weight in zip(rows[1:], weights[1:], strict=True):
+                total.flatten(0, 1).addmm_(row, weight)
+            of_x = context.axis.scattered(total)
+        of_weights = [None if whole is None else row.t() @ whole for row in rows]
+        of_biases = [
+            row.sum(0) if is_needed else None
+            for row, is_needed in zip(rows, needs[len(weights) :], strict=True)
+        ]
+        return of_x, None, *of_weights, *of_biases
 
 
 class _ScatterSequence(Function):

@@ -107,12 +107,12 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
-        x = self._axis.enter(x)
-        parts = (
-            self.inputs(x).split(self._sizes, -1)
-            if self._is_one_matrix
-            else (self.query(x), self.key(x), self.value(x))
-        )
+        if self._is_one_matrix:
+            parts: Sequence[Tensor] = _products(self._axis, x, self.inputs)[0].split(
+                self._sizes, -1
+            )
+        else:
+            parts = _products(self._axis, x, self.query, self.key, self.value)
         queries, keys, values = (part.unflatten(-1, (-1, self._head_size)) for part in parts)
         if self.norms:
             queries, keys = self.norms[0](queries), self.norms[1](keys)
@@ -133,6 +133,10 @@ class Attention(nn.Module):
         ahead = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
         weights = scores.masked_fill(ahead, -1e4).softmax(-1)
         return F.dropout(weights, self._style.dropout) @ values
+
+
+def _products(axis: TensorAxis, x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
+    return axis.products(x, [one.weight for one in layers], [one.bias for one in layers])
 
 
 def _repeated(x: Tensor, times: int) -> Tensor:
@@ -157,12 +161,15 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
-        return self._axis.leave(self.compute(self._axis.enter(x)))
+        layers = [self.inner] if self.gate is None else [self.inner, self.gate]
+        return self._axis.leave(self._finish(*_products(self._axis, x, *layers)))
 
     def compute(self, x: Tensor) -> Tensor:
         """The same, without what ranks send each other: every rank's result is an addend."""
-        inner = self.inner(x)
-        inner = F.gelu(inner) if self.gate is None else F.silu(inner) * self.gate(x)
+        return self._finish(self.inner(x), *([] if self.gate is None else [self.gate(x)]))
+
+    def _finish(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
+        inner = F.gelu(inner) if gate is None else F.silu(inner) * gate
         result: Tensor = self.outer(inner)
         return result
 
@@ -276,9 +283,8 @@ class Transformer(nn.Module):
             x = layer(x, self.angles)
         if not self.is_last:
             return x
-        x = self._axis.enter(self.norm(x))
-        logits: nn.Module | None = None if self._is_tied else self.logits
-        return F.linear(x, self.embedding.weight) if logits is None else logits(x)
+        weight = self.embedding.weight if self._is_tied else self.logits.weight
+        return self._axis.products(self.norm(x), [weight], [None])[0]
 
     def _embed(self, tokens: Tensor) -> Tensor:
         x: Tensor = self._axis.leave(self.embedding(tokens))
@@ -303,3 +309,9 @@ class Transformer(nn.Module):
             )
             return loss
         return F.cross_entropy(rows.float(), wanted)
+
+
+def share_tied(first: nn.Module, last: nn.Module) -> None:
+    """Where the embedding is tied to the logits, a rank with both end stages holds it once."""
+    if isinstance(first, Transformer) and isinstance(last, Transformer) and last._is_tied:
+        last.embedding = first.embedding

@@ -34,6 +34,7 @@ class Parallelism(Record):
             sharded), or `fsdp` (parameters and gradients as well, resharded after forward).
         last_block_stays: FSDP keeps the last block's parameters between forward and backward.
         sequence: activations between the parts that tensor parallelism splits are sharded too.
+        chunks: stages of each rank of the pipeline.
         layers: of each pipeline stage, where they are not equal.
     """
 
@@ -44,7 +45,8 @@ class Parallelism(Record):
     sequence: bool = False
     sharding: Literal["none", "zero1", "fsdp"]
     last_block_stays: bool = False
-    schedule: Literal["none", "1f1b"] = "none"
+    schedule: Literal["none", "1f1b", "interleaved"] = "none"
+    chunks: Count = 1
     layers: list[Count] = []
 
     @property

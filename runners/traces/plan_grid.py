@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field
 
+from runners.traces.device_memory import least_bytes, needed_bytes
 from runners.traces.digest import LOADER, ROOT, file_digest
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
@@ -219,6 +220,8 @@ def _rank(one: GridRank) -> RankRecord:
         ],
         measures={
             "reserved_bytes": one.reserved_bytes, "allocated_bytes": one.allocated_bytes,
+            "needed_bytes": needed_bytes(one.reserved_bytes, len({c.axis for c in one.calls})),
+            "least_bytes": least_bytes(one.allocated_bytes),
             "flops": one.flops, "sent_bytes": one.sent_bytes,
         },
     )  # fmt: skip

@@ -296,6 +296,7 @@ def test_the_usual_strategies_can_be_read():
         (["--model", "os:getcwd", "--batch", "os:getcwd", "--devices", "1"], "builds no nn.Module"),
         (["gpt2-124m", "--devices", "none"], "'none' is no whole number"),
         (["gpt2-124m", "--memory", "-1"], "'-1' is no number above 0"),
+        (["gpt2-124m", "--strategies", "dualpipe.4"], "unknown strategy 'dualpipe.4'"),
         (["gpt2-124m", "--precision", "fp8"], "invalid choice"),
         (["gpt2-124m", "--device", "8", "--beam"], "unrecognized arguments"),
     ],
@@ -313,13 +314,12 @@ def test_what_cannot_be_planned_is_one_line(words, why, capsys, tmp_path, monkey
 
 def test_the_command_prints_a_table_and_json(capsys, tmp_path):
     words = ["gpt2-124m", "--devices", "2", "--sequence", "64", "--strategies", "ddp,fsdp"]
-    assert main([*words, "--memory", "2", "--flops", "1e14", "--link", "1e9"]) == 0
+    assert main([*words, "--memory", "3.4", "--flops", "1e14", "--link", "1e9"]) == 0
     table = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in table[3:]] == [["fsdp", "yes"], ["ddp", "no"]]
-    assert main([*words, "--json", "--memory", "2"]) == 0  # known by now
+    assert [line.split()[:2] for line in table[3:]] == [["fsdp", "fits"], ["ddp", "marginal"]]
+    assert main([*words, "--json", "--memory", "3.4"]) == 0  # known by now
     first, second = json.loads(capsys.readouterr().out)
-    assert first["fits"]
-    assert not second["fits"]
+    assert [first["verdict"], second["verdict"]] == ["fits", "marginal"]
     assert first["ranks"][0]["at_peak"]["parameters_bytes"] > 0
 
 

@@ -137,15 +137,15 @@ def opened(built_site, open_page):
 @pytest.mark.browser
 def test_a_device_moves_the_line_and_counts_the_strategies_that_fit(opened):
     plan = opened()
-    needs = [
-        float(one.get_attribute("data-need"))
-        for one in plan.root.locator("svg.pb-wide [data-need]").all()
+    bars = plan.root.locator("svg.pb-wide [data-need]").all()
+    limits = [
+        [float(one.get_attribute(name)) for name in ("data-need", "data-least")] for one in bars
     ]
     for name, gib in (("A10", 22.5), ("A100", 40), ("H100", 79.6), ("H200", 140)):
         plan.device(name).click()
-        fitting = sum(need <= gib for need in needs)
-        assert f"{gib} GiB: {fitting} of {len(needs)} bars fit" in plan.said()
-        assert plan.over() == len(needs) - fitting
+        fitting = sum(need <= gib for need, _ in limits)
+        assert f"{gib} GiB: {fitting} of {len(bars)} bars fit" in plan.said()
+        assert plan.over() == sum(least > gib for _, least in limits)
     plan.root.locator("[data-lines] input").first.focus()
     plan.page.keyboard.press("ArrowRight")
     assert plan.said().startswith("40 GiB")
@@ -274,8 +274,8 @@ def test_what_fits_and_the_payload_come_first_in_the_table_of_a_plan(built_site)
     assert names[at : at + 4] == [
         "Strategy",
         "Fits in (smallest)",
+        "Needs",
         "Would reserve",
-        "Payload in a step",
     ]
     assert "&lt;br" not in html
 
@@ -293,7 +293,7 @@ def test_sealed_forecasts_stand_on_their_page_with_the_hash_of_the_file_beside_i
     assert len(rows) == len(simulated) + len(forecasts["near_limit"])
     for one in forecasts["near_limit"]:
         row = rows[f"near_{re.sub('[^a-z0-9]', '_', one['id'])}"]
-        assert ("<span>fits</span>" in row) == one["fits"]
+        assert ("<span>completes</span>" in row) == one["fits"]
     said = html.count("No accelerator has run these forecasts yet")
     has_outcomes = (ROOT / "content" / "sealed_outcomes").is_dir()
     assert said == (0 if has_outcomes else 1)

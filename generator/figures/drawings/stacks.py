@@ -45,12 +45,18 @@ class Part:
 
 @dataclass(frozen=True)
 class Stack:
-    """A bar: rows of a `group` stand together; `words` tells its sum."""
+    """A bar: rows of a `group` stand together; `words` tells its sum.
+
+    Attributes:
+        limits: where the line has to be for the bar to fit, and where it begins to be marginal; by
+            default both are the sum of its parts.
+    """
 
     group: str
     label: str
     parts: tuple[Part, ...]
     words: str
+    limits: tuple[float, float] | None = None
 
     @property
     def size(self) -> float:
@@ -143,12 +149,14 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     else:
         drawing.word(x.start - GAP, middle, row.label, anchor="end")
     at = f'x="{number(place)}" y="{number(middle)}"{side}'
-    drawing.parts.append(f'<text data-need="{row.size:.3f}" {at}>{row.words}</text>')
+    need, least = row.limits or (row.size, row.size)
+    limits = f'data-need="{need:.3f}" data-least="{least:.3f}"'
+    drawing.parts.append(f"<text {limits} {at}>{row.words}</text>")
 
 
 def _said_width(row: Stack) -> float:
     """What the sum of a bar takes, with what play.js adds."""
-    return max(text_width(f"{row.words} · {word}") for word in ("fits", "over"))
+    return max(text_width(f"{row.words} · {word}") for word in ("fits", "marginal"))
 
 
 def _dashes(uppers: Sequence[float], bottom: float, layout: Layout) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from markupsafe import Markup
@@ -61,6 +61,7 @@ def _peaks(one: ShownRun) -> list[tuple[int, Memory]]:
 def _rows(one: ShownRun, size: int, folio: Folio) -> list[Stack]:
     rank_word = folio.ui["figure"]["rank"]
     rows: list[Stack] = []
+    measures = {record.rank: record.measures for record in one.run.ranks}
     for rank, peak in _peaks(one):
         name = f"{rank_word} {rank}" if len(one.run.ranks) > 1 else ""
         label = " · ".join(filter(None, (one.label if not rows else "", name))) or rank_word
@@ -70,8 +71,16 @@ def _rows(one: ShownRun, size: int, folio: Folio) -> list[Stack]:
             for kind, (word, held) in enumerate(_held(peak, folio).items())
             if held
         )
-        rows.append(Stack(one.path, label, parts, said_bytes(peak.peak_bytes or 0)))
+        limits = _limits(measures[rank], size)
+        rows.append(Stack(one.path, label, parts, said_bytes(peak.peak_bytes or 0), limits))
     return rows
+
+
+def _limits(measures: Mapping[str, object], size: int) -> tuple[float, float] | None:
+    """Of a plan: the memory of a device with which a rank fits, and below which it cannot."""
+    found = [measures.get(name) for name in ("needed_bytes", "least_bytes")]
+    first, second = (one / size if isinstance(one, int) else None for one in found)
+    return None if first is None or second is None else (first, second)
 
 
 def _held(peak: Memory, folio: Folio) -> dict[str, int]:

@@ -22,7 +22,7 @@ from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
 from runners.plans.closed_forms import layers_of_stages, pipelined_work
 from runners.traces.records import RankRecord
 
-RESERVED = "measures.reserved_bytes"
+RESERVED, NEEDED = "measures.reserved_bytes", "measures.needed_bytes"
 
 
 def plan(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
@@ -54,6 +54,11 @@ def reserved(rank: RankRecord) -> int:
     return _counted(rank, "reserved_bytes")
 
 
+def needed(ranks: Sequence[RankRecord], measure: str = "needed_bytes") -> int:
+    """Memory of a device that the rank with the highest demand needs to fit."""
+    return max(_counted(rank, measure) for rank in ranks)
+
+
 def _counted(rank: RankRecord, measure: str) -> int:
     number = rank.measures[measure]
     assert isinstance(number, int)
@@ -76,14 +81,17 @@ def _stack(one: ShownRun, size: int, names: Sequence[str]) -> Stack:
         for kind, (name, number) in enumerate(zip(names, sizes, strict=True))
         if number > 0
     )
-    return Stack("", one.label, parts, said_bytes(reserved(rank)))
+    limits = tuple(needed(one.run.ranks, name) / size for name in ("needed_bytes", "least_bytes"))
+    return Stack("", one.label, parts, said_bytes(reserved(rank)), (limits[0], limits[1]))
 
 
 def _cells(one: ShownRun, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """What the fullest rank reserves and holds, and the most that any rank computes and sends."""
     position, rank = _busiest(one)
     path, words = f"{one.path}.ranks[{position}]", folio.ui["plan"]
-    yield words["fits_in"], _least_device(reserved(rank), folio)
+    in_need, _ = _busiest(one, "needed_bytes")
+    yield words["fits_in"], _least_device(needed(one.run.ranks), folio)
+    yield words["needed"], folio.cell(f"{one.path}.ranks[{in_need}].{NEEDED}")
     yield words["reserved"], folio.cell(f"{path}.{RESERVED}")
     yield words["sends"], _sent(one, folio)
     yield words["held"], _held(path, rank, folio)

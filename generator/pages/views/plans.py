@@ -18,7 +18,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.value import numeric
 from generator.figures import figures
 from generator.figures.figures import FigureOnPage
-from generator.figures.play.plan_view import reserved
+from generator.figures.play.plan_view import needed
 from runners.traces.plan_grid import Grid, GridRow
 from runners.traces.records import Run
 
@@ -114,7 +114,7 @@ def _row(name: str, shown: TraceOnPage, grid: Grid, folio: Folio) -> ModelRow:
         devices=", ".join(map(str, sorted({one.state.devices for one in grid.rows}))),
         first_devices=grid.rows[0].state.devices,
         state=_in_words(f"{name}.{first}", grid.rows[0], folio),
-        num_fitting=sum(max(map(reserved, run.ranks)) <= memory for run in usual),
+        num_fitting=sum(needed(run.ranks) <= memory for run in usual),
         num_strategies=len(usual),
     )
 

@@ -150,6 +150,7 @@
     if (!this.budget) return;
     const budget = this.memory || Number(this.budget.value);
     let fitting = 0;
+    let marginal = 0;
     let bars = 0;
     all(this.root, "[data-scale]").forEach((line) => {
       const [start, end, top] = line.dataset.scale.split(" ").map(Number);
@@ -157,17 +158,21 @@
       line.setAttribute("transform", `translate(${x})`);
       const needs = all(line.parentNode, "[data-need]");
       bars = needs.length;
-      fitting = needs.filter((need) => {
+      fitting = marginal = 0;
+      needs.forEach((need) => {
         const fits = Number(need.dataset.need) <= budget;
+        const over = Number(need.dataset.least) > budget;
         need.dataset.words = need.dataset.words || need.textContent;
-        need.textContent = need.dataset.words + " · " + (fits ? words.fits : words.over);
-        need.classList.toggle("pb-fails", !fits);
-        return fits;
-      }).length;
+        need.textContent = need.dataset.words + " · " + (fits ? words.fits : over ? words.over : words.marginal);
+        need.classList.toggle("pb-fails", over);
+        fitting += fits;
+        marginal += !fits && !over;
+      });
     });
     const unit = this.budget.dataset.unit;
-    const counts = { budget: Number(budget.toPrecision(3)), unit, n: fitting, m: bars };
-    const said = words.num_fit.replace(/\{(\w+)\}/g, (slot, name) => counts[name]);
+    const counts = { budget: Number(budget.toPrecision(3)), unit, n: fitting, m: bars, k: marginal };
+    const pattern = words.num_fit + (marginal ? words.num_marginal : "");
+    const said = pattern.replace(/\{(\w+)\}/g, (slot, name) => counts[name]);
     this.budget.setAttribute("aria-valuetext", said);
     this.form.querySelector("output").textContent = said;
     const nearest = Number(this.budget.defaultValue);

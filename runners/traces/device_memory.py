@@ -1,0 +1,48 @@
+"""Which memory of a device a simulated rank needs: the one rule of *fits*. No torch.
+
+In: what the allocator would reserve on a rank and gives out at its peak. Out: bytes of a device's
+memory as `nvidia-smi` reports it, and a verdict. What is outside the simulation are named terms,
+each of which content/references-devices.yml cites by the same value.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Literal
+
+MIB = 1 << 20
+DRIVER_BYTES = 451 * MIB  # that nvidia-smi counts and no process can allocate; on an A100
+CONTEXT_BYTES = 534 * MIB  # of CUDA, for a process; on an H100
+COMMUNICATOR_BYTES = 688 * MIB  # of NCCL, for a group of more than two ranks; on A100s
+H100_BYTES = 81_559 * MIB
+WORKSPACE_BYTES = 64 * MIB  # of cuBLAS: 32 MiB for each of torch's two handles; on Hopper
+ERROR = 0.03  # by which published peaks may exceed their simulations, as a share of these
+
+OUTSIDE_SAYS = "driver, CUDA context, NCCL's communicators, cuBLAS workspaces"
+
+Verdict = Literal["fits", "marginal", "no"]
+
+
+def needed_bytes(reserved: int, num_communicators: int) -> int:
+    """Memory with which a rank fits, whatever order its segments come in.
+
+    Formula: (1 + error) × reserved + driver + context + communicators × communicator + workspaces.
+
+    Args:
+        reserved: bytes that the caching allocator would hold without a limit.
+        num_communicators: process groups that the rank communicates in.
+    """
+    outside = CONTEXT_BYTES + num_communicators * COMMUNICATOR_BYTES + WORKSPACE_BYTES
+    return ceil((1 + ERROR) * reserved) + DRIVER_BYTES + outside
+
+
+def least_bytes(allocated: int) -> int:
+    """Memory below which a rank cannot fit: its blocks at the peak, the driver and the context."""
+    return allocated + DRIVER_BYTES + CONTEXT_BYTES
+
+
+def verdict(memory: float, needed: int, least: int) -> Verdict:
+    """Whether a rank fits a device; between both limits it is marginal."""
+    if needed <= memory:
+        return "fits"
+    return "marginal" if least <= memory else "no"

@@ -1,0 +1,57 @@
+"""The one rule of what fits: its terms are those that the book cites, and everything uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from runners.planning.published_file import PATH
+from runners.traces import device_memory
+from runners.traces.device_memory import least_bytes, needed_bytes, verdict
+from runners.traces.files import read_grid, read_published
+from runners.traces.plan_grid import as_trace
+
+CONTENT = Path(__file__).resolve().parents[2] / "content"
+GIB = 1 << 30
+
+
+def test_every_term_is_cited_with_the_same_value():
+    references = yaml.safe_load((CONTENT / "references-devices.yml").read_text(encoding="utf-8"))
+    cited = {one["id"]: one["value"] for one in references["references"]}
+    for name in ("driver", "context", "communicator", "workspace", "h100"):
+        assert cited[f"{name}-memory"] == getattr(device_memory, f"{name.upper()}_BYTES")
+
+
+@pytest.mark.parametrize(("gib", "said"), [(45, "fits"), (42, "marginal"), (40.9, "no")])
+def test_a_device_fits_is_marginal_or_does_not_fit(gib, said):
+    # 1.03 × 42 GiB, and 451 + 534 + 64 MiB and one communicator of 688 MiB: 44.96 GiB.
+    assert verdict(gib * GIB, needed_bytes(42 * GIB, 1), least_bytes(40 * GIB)) == said
+
+
+def test_each_group_of_ranks_needs_its_communicator():
+    more = needed_bytes(GIB, 3) - needed_bytes(GIB, 1)
+    assert more == 2 * device_memory.COMMUNICATOR_BYTES
+
+
+def test_a_rank_of_a_committed_plan_needs_more_than_it_reserves_and_at_least_what_it_allocates():
+    for path in sorted((CONTENT / "plans").glob("*.json")):
+        for run in as_trace(read_grid(path)).runs.values():
+            for rank in run.ranks:
+                found = rank.measures
+                assert found["needed_bytes"] > device_memory.ERROR * found["reserved_bytes"]
+                assert found["needed_bytes"] > found["least_bytes"] > found["allocated_bytes"]
+
+
+def test_no_fit_understates_a_published_peak_by_more_than_three_per_cent():
+    """The memory that the rule adds for the simulation's error makes up for what is left out."""
+    checked = []
+    for row in read_published(PATH).rows:
+        for peak in row.peaks:
+            simulated = peak.with_term_bytes or peak.simulated_bytes
+            assert simulated is not None, row.id
+            promised = (1 + device_memory.ERROR) * simulated
+            assert promised >= 0.97 * peak.measured_bytes, (row.id, peak.kind)
+            checked.append(row.id)
+    assert {"megatron-small-pp4-vp3-ddp", "megatron-small-tp2-sp-cp2-ddp"} <= {*checked}

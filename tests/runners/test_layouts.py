@@ -1,0 +1,167 @@
+"""What sequence parallelism keeps, and what schedules with several stages of a rank hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from runners.planning import one_rank
+from runners.planning.one_rank import simulate_rank
+from runners.planning.question import Model, PlanError, Question, Training, strategy_of
+from runners.planning.schedules import BACKWARD, FORWARD, WEIGHT, turns
+from runners.planning.step import Repeats
+from runners.planning.tensor_axis import TensorAxis
+from runners.plans.architecture import Architecture
+
+HIDDEN, LENGTH, MICROBATCH = 512, 256, 2
+GPT = {
+    "hidden_size": HIDDEN,
+    "num_heads": 4,
+    "num_kv_heads": 4,
+    "ffn_size": 4 * HIDDEN,
+    "vocabulary": 64,
+    "context_length": LENGTH,
+    "positions": "learned",
+    "activation": "gelu",
+    "norm": "layernorm",
+    "has_bias": True,
+    "has_tied_embeddings": False,
+}
+
+
+def asked(strategy, devices, num_layers=4, num_microbatches=1, **change):
+    shape = Architecture(**{**GPT, **change}, num_layers=num_layers)
+    training = Training(
+        sequence=LENGTH, microbatch=MICROBATCH, global_batch=MICROBATCH * num_microbatches
+    )
+    question = Question(
+        model=Model(name="gpt", architecture=shape),
+        training=training,
+        strategy=strategy_of(strategy, devices),
+    )
+    question.check()
+    return question
+
+
+def bytes_of_a_layer(strategy, ranks):
+    """Of activations, as the peaks of two depths differ by, for each `s b h`."""
+    peaks = [
+        simulate_rank(asked(strategy, ranks, depth), 0).at_peak.activations_bytes
+        for depth in (2, 4)
+    ]
+    return (peaks[1] - peaks[0]) / 2 / (LENGTH * MICROBATCH * HIDDEN)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_of_sequence_parallelism_keeps_what_korthikanti_et_al_count(ranks):
+    # 34 s b h / t with dropout, whose two masks are 2 of it (arXiv 2205.05198, section 4.2.2).
+    assert bytes_of_a_layer("tp-sp", ranks) == pytest.approx(32 / ranks, rel=0.01)
+    # Torch keeps the inputs of two products whole: 4 of the 32.
+    assert bytes_of_a_layer("tp-sp-keep", ranks) == pytest.approx(28 / ranks + 4, rel=0.01)
+    # Without sequence parallelism 10 of the 34 are whole, 2 of them masks.
+    assert bytes_of_a_layer("tp", ranks) == pytest.approx(24 / ranks + 8, rel=0.01)
+
+
+class TwoEqualRanks(TensorAxis):
+    """Both ranks have the same part of the sequence, so that one process can be both."""
+
+    def gathered(self, x):
+        return torch.cat([x, x], 1)
+
+    def scattered(self, x):
+        return sum(x.chunk(2, 1))
+
+
+def test_products_of_a_gathered_sequence_have_the_gradients_of_plain_autograd():
+    torch.manual_seed(0)
+    x, *weights = (torch.randn(n, requires_grad=True) for n in ((2, 3, 8), (5, 8), (6, 8)))
+    biases = [torch.randn(5, requires_grad=True), None]
+    axis = TwoEqualRanks(None, 2, has_sequence_parallel=True)
+    given = axis.products(x, weights, biases)
+    whole = torch.cat([x, x], 1)
+    plain = [torch.nn.functional.linear(whole, *pair) for pair in zip(weights, biases, strict=True)]
+    ups = [torch.randn_like(one) for one in plain]
+    leaves = [x, *weights, biases[0]]
+    gradients = [torch.autograd.grad(one, leaves, ups) for one in (given, plain)]
+    torch.testing.assert_close(*gradients)
+
+
+def most_in_flight(question, rank):
+    """Microbatches of a stage whose activations a rank holds at once, at most."""
+    held, most = 0, 0
+    for turn in turns(question, rank, question.num_microbatches):
+        held += (turn.kind == FORWARD) - (turn.kind in (BACKWARD, WEIGHT))
+        most = max(most, held)
+    return most
+
+
+@pytest.mark.parametrize(("ranks", "chunks", "num"), [(4, 2, 8), (4, 3, 16), (2, 4, 8)])
+def test_interleaved_ranks_hold_as_many_microbatches_as_megatron_lm_warms_up(ranks, chunks, num):
+    question = asked(f"interleaved.{ranks}x{chunks}", ranks, ranks * chunks, num)
+    for rank in range(ranks):
+        # get_pp_rank_microbatches of megatron/core/pipeline_parallel/schedules.py, and the forward
+        # pass before the first backward pass.
+        warm_up = (chunks - 1) * ranks + 2 * (ranks - rank - 1)
+        assert most_in_flight(question, rank) == warm_up + 1
+
+
+def test_zbv_holds_no_more_than_1f1b_on_its_first_rank():
+    # arXiv 2401.10241, section 6: 2p microbatches of half a stage each, on every rank.
+    question = asked("zbv.4", 4, 8, 16)
+    assert {most_in_flight(question, rank) for rank in range(4)} == {8}
+    assert most_in_flight(asked("1f1b.4", 4, 8, 16), 0) == 4
+
+
+@pytest.mark.parametrize("strategy", ["interleaved.2x2", "interleaved.2x3", "zbv.2"])
+def test_every_microbatch_passes_every_stage_once_and_sends_what_it_passes(strategy):
+    question = asked(strategy, 2, 6, 4)
+    each = {(stage, index) for stage in range(question.strategy.num_stages) for index in range(4)}
+    for kinds in ([FORWARD], [BACKWARD, WEIGHT]):
+        passed = Counter(
+            (question.strategy.stages_of(rank)[turn.chunk], turn.microbatch)
+            for rank in range(2)
+            for turn in turns(question, rank, 4)
+            if turn.kind in kinds
+        )
+        assert passed == dict.fromkeys(each, 1)
+    sent = sum(
+        call.bytes
+        for rank in (0, 1)
+        for call in simulate_rank(question, rank).calls
+        if call.operation == "send"
+    )
+    # Between ranks: each boundary of stages but the turn of the V, forward and backward, in bf16.
+    boundaries = question.strategy.num_stages - 1 - (question.strategy.schedule == "zbv")
+    assert sent == 2 * boundaries * 4 * LENGTH * MICROBATCH * HIDDEN * 2
+
+
+@pytest.mark.parametrize("strategy", ["1f1b.2", "interleaved.2x2", "zbv.2"])
+def test_a_few_microbatches_reach_the_peak_of_all(strategy, monkeypatch):
+    question = asked(strategy, 2, 4, 12)
+    few = simulate_rank(question, 0)
+    monkeypatch.setattr(one_rank, "repeats", lambda _: Repeats(12, 12))
+    whole = simulate_rank(question, 0)
+    assert (few.flops, few.calls) == (whole.flops, whole.calls)
+    assert few.peak_bytes == pytest.approx(whole.peak_bytes, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dualpipe.4", "unknown strategy 'dualpipe.4'"),
+        ("zbv.4x2", "only interleaved takes a number of stages"),
+        ("interleaved.4x0", "the size of an axis is a number"),
+    ],
+)
+def test_a_schedule_that_is_not_known_is_refused(text, said):
+    with pytest.raises(PlanError, match=said):
+        strategy_of(text, 4)
+
+
+def test_a_pipeline_that_the_model_or_the_batch_does_not_allow_is_refused():
+    with pytest.raises(PlanError, match="4 layers do not make 8 stages"):
+        asked("interleaved.4", 4, 4, 8)
+    with pytest.raises(PlanError, match="7 microbatches do not divide into 3 rounds"):
+        asked("interleaved.2", 2, 4, 7)
