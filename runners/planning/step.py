@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.meters.collectives import tensors_in
 from runners.meters.memory import MemoryMeter
 from runners.planning.built import Built
 from runners.planning.meter import EMBEDDING
@@ -131,11 +132,11 @@ class Step:
     def _forward(self, index: int) -> None:
         built = self._built
         arguments = built.arguments()
-        self._meter.name([t for t in arguments if isinstance(t, Tensor)], "buffers")
+        self._meter.name(tensors_in(arguments), "buffers")
         if not built.is_first:
             self._peer(dist.recv, arguments[0].detach(), -1)
         with self._autocast():
-            output = built.wrapped(*arguments)
+            output = built.call(arguments)
             if built.is_last and self._question.training.keeps_logits:
                 output = self._logits = output.float()
             if built.is_last:
