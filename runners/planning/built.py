@@ -7,6 +7,7 @@ module the children of its largest `ModuleList` or `Sequential`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ def build(
     _checkpoint(built.module, training.checkpointing)
     if shards and mesh is not None:
         _shard(built.module, question, mesh["data"])
-    built.module.to_empty(device=device)
+    _give_memory(built.module, device)
     built.wrapped = built.module
     if _needs_ddp(question) and mesh is not None:
         built.wrapped = DistributedDataParallel(
@@ -101,6 +102,18 @@ def build(
             gradient_as_bucket_view=strategy.has_bucket_views,
         )
     return built
+
+
+def _give_memory(module: nn.Module, device: torch.device) -> None:
+    """As `to_empty`, which would untie the parameters that modules share."""
+    names: defaultdict[int, list[str]] = defaultdict(list)
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names[id(parameter)].append(name)
+    module.to_empty(device=device)
+    for first, *tied in names.values():
+        for name in tied:
+            owner, _, own_name = name.rpartition(".")
+            module.get_submodule(owner).register_parameter(own_name, module.get_parameter(first))
 
 
 @contextmanager

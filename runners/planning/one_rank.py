@@ -23,7 +23,7 @@ from runners.planning.built import build
 from runners.planning.meter import PlanMeter
 from runners.planning.question import Question
 from runners.planning.remembering_mode import RememberingMode
-from runners.planning.stated_values import reads_of_python
+from runners.planning.stated_values import own_code_at_work
 from runners.planning.step import Repeats, Step, one_step_counted, repeats
 from runners.planning.updates import Update
 from runners.simulate.allocation_replay import Event, Replay, replay
@@ -62,7 +62,7 @@ def simulate_rank(
             dist.init_process_group()
             mesh = init_device_mesh("cpu", sizes, mesh_dim_names=AXES)
         mode = None if has_data else RememberingMode(question.model.stated)
-        with nullcontext() if mode is None else mode, reads_of_python():
+        with nullcontext() if mode is None else mode, own_code_at_work():
             meter = PlanMeter(
                 meshes,
                 is_gloo=question.backend == "gloo",

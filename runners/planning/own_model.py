@@ -57,7 +57,7 @@ def _check_arguments(function: Callable[..., Any], given: Any, by_name: Any, wha
     try:
         signature.bind(*given, **by_name)
     except TypeError as error:
-        raise PlanError(f"{line_of(function)} does not take {what}: {error}") from None
+        raise PlanError(f"{line_of(function)} is called with {what}: {error}") from None
 
 
 def arguments(model: Model, training: Training) -> Any:

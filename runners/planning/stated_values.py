@@ -89,9 +89,8 @@ class StatedMode(ValuelessMode):
 
     def _selected(self, func: Any, tensor: Tensor) -> Tensor:
         """Of a mask's elements as many as are stated."""
-        count = self._value(
-            own_code.running_line(), torch.int64, "how many elements a mask selects"
-        )
+        line = own_code.running_line()
+        count = self._value(line, torch.int64, "how many elements are selected")
         if func is _aten.masked_select.default:
             return tensor.new_empty(count)
         return tensor.new_empty_strided((count, tensor.dim()), (1, count), dtype=torch.int64)
@@ -129,9 +128,13 @@ class StatedMode(ValuelessMode):
 
 
 @contextmanager
-def reads_of_python() -> Iterator[None]:
-    """Let formatting read a value, as it does with real tensors, and arrays have their own data."""
-    array = Tensor.numpy
+def own_code_at_work() -> Iterator[None]:
+    """Let the user's code do without data what it does with them.
+
+    Formatting reads a value, arrays of NumPy keep their own, and `torch.compile` leaves a model as
+    it is. An LSTM computes step by step: of a CPU's fused one the workspace would not be seen.
+    """
+    array, is_fused = Tensor.numpy, torch._C._get_mkldnn_enabled()
 
     def formatted(tensor: FakeTensor, specification: str) -> str:
         if tensor.dim() or not specification:
@@ -145,5 +148,10 @@ def reads_of_python() -> Iterator[None]:
     with (
         patch.object(FakeTensor, "__format__", formatted),
         patch.object(Tensor, "numpy", numpy),
+        torch.compiler.set_stance("force_eager"),
     ):
-        yield
+        torch._C._set_mkldnn_enabled(False)
+        try:
+            yield
+        finally:
+            torch._C._set_mkldnn_enabled(is_fused)
