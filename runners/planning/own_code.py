@@ -86,15 +86,15 @@ def reason_of(error: BaseException, name: str) -> str:
     """
     said = str(error).strip().splitlines()
     message = said[0][:MOST_CHARACTERS] if said else ""
+    kind = f"{type(error).__name__}: "
     if any(one in message for one in _NO_MEMORY):
-        message = "it looks at the memory of a tensor, and a plan's tensors have none"
+        kind, message = "", "looks at the memory of a tensor, and a plan's tensors have none"
     if isinstance(error, SyntaxError) and error.filename:
         place: str | None = _shown(error.filename, error.lineno or 0)
         message = error.msg
     else:
         place = _raising_line(error.__traceback__)
-    text = f"{type(error).__name__}: {message}".rstrip(": ")
-    return f"{place or name}: {text}"
+    return f"{place or name}: {kind}{message}".rstrip(": ")
 
 
 def _raising_line(trace: TracebackType | None) -> str | None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed.fsdp import FSDPModule
 
+from runners.meters.collectives import tensors_in
 from runners.planning.own_code import line_of
 from runners.planning.question import Model, PlanError, Training
 
@@ -81,14 +84,17 @@ def call(called: nn.Module, module: nn.Module, arguments: Any, *, is_last: bool)
         is_last: it is no stage that sends what it returns to another.
 
     Raises:
-        PlanError: it does not take this batch, or a stage that sends returns no tensor.
+        PlanError: it does not take this batch, or what it returns cannot be sent or sharded.
     """
     given, by_name = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
     _check_arguments(module.forward, given, by_name, "what the batch holds")
     output = called(*given, **by_name)
+    returns = f"{line_of(module.forward)} returns {type(output).__name__}, "
     if not is_last and not isinstance(output, Tensor):
-        kind = type(output).__name__
-        raise PlanError(f"{line_of(module.forward)} returns {kind}, and a stage sends one tensor")
+        raise PlanError(f"{returns}and a stage sends one tensor")
+    is_seen = tensors_in(output) or is_dataclass(output) or not tensors_of(output)
+    if isinstance(called, FSDPModule) and not is_seen:
+        raise PlanError(f"{returns}in which FSDP finds no tensor; return a dictionary or a tuple")
     return output
 
 

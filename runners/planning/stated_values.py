@@ -131,8 +131,8 @@ class StatedMode(ValuelessMode):
 def own_code_at_work() -> Iterator[None]:
     """Let the user's code do without data what it does with them.
 
-    Formatting reads a value, arrays of NumPy keep their own, and `torch.compile` leaves a model as
-    it is. An LSTM computes step by step: of a CPU's fused one the workspace would not be seen.
+    Formatting and DLPack read values, arrays of NumPy keep their own, and `torch.compile` leaves a
+    model as it is. An LSTM computes step by step: of a CPU's fused one the workspace would not be seen.
     """
     array, is_fused = Tensor.numpy, torch._C._get_mkldnn_enabled()
 
@@ -147,6 +147,7 @@ def own_code_at_work() -> Iterator[None]:
 
     with (
         patch.object(FakeTensor, "__format__", formatted),
+        patch.object(FakeTensor, "__dlpack__", lambda own, **how: own.numpy().__dlpack__(**how)),
         patch.object(Tensor, "numpy", numpy),
         torch.compiler.set_stance("force_eager"),
     ):
