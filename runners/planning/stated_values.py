@@ -131,8 +131,9 @@ class StatedMode(ValuelessMode):
 def own_code_at_work() -> Iterator[None]:
     """Let the user's code do without data what it does with them.
 
-    Formatting and DLPack read values, arrays of NumPy keep their own, and `torch.compile` leaves a
-    model as it is. An LSTM computes step by step: of a CPU's fused one the workspace would not be seen.
+    Formatting and DLPack read values, arrays of NumPy keep their own, `torch.compile` leaves a
+    model as it is, and an LSTM computes step by step: a fused one on a CPU has a workspace that
+    fake tensors leave out.
     """
     array, is_fused = Tensor.numpy, torch._C._get_mkldnn_enabled()
 
