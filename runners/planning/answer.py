@@ -42,6 +42,12 @@ class Answer(Record):
     question: Question
     ranks: list[RankPlan] = []
     reason: str | None = None
+    used: list[str] = Field(
+        default=[], description="lines at which a value that the user states was read"
+    )
+    files: dict[str, str] = Field(
+        default={}, description="digests of the files that a model of one's own imports"
+    )
     seconds: float = Field(description="of the simulation")
     host_bytes: int = Field(description="the most that the simulating process held")
 

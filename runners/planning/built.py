@@ -7,8 +7,9 @@ module the children of its largest `ModuleList` or `Sequential`.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +24,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from runners.meters.memory import CPU
-from runners.planning.question import PlanError, Question
+from runners.planning import own_model
+from runners.planning.own_code import line_of
+from runners.planning.question import Question
 from runners.planning.tensor_axis import TensorAxis
 from runners.planning.transformer import Style, Transformer
 
@@ -45,31 +48,25 @@ class Built:
     Attributes:
         module: without wrappers.
         wrapped: what a step calls.
-        arguments: of one microbatch, for the model's first stage.
+        arguments: of one microbatch, for this stage; a dictionary names them.
         loss: from what the last stage returns; a number.
         is_first, is_last: of a pipeline's stages.
     """
 
     module: nn.Module
     wrapped: nn.Module
-    arguments: Callable[[], tuple[Any, ...]]
+    arguments: Callable[[], Any]
     loss: Callable[[Any], Tensor]
     is_first: bool = True
     is_last: bool = True
 
+    def call(self, arguments: Any) -> Any:
+        """The wrapped module's forward.
 
-def named(name: str) -> Callable[..., Any]:
-    """The function that `module:function` names.
-
-    Raises:
-        PlanError: there is none.
-    """
-    module, _, function = name.partition(":")
-    try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise PlanError(f"{name}: {error}") from None
-    return found
+        Raises:
+            PlanError: it does not take these arguments, or an inner stage gives no tensor.
+        """
+        return own_model.call(self.wrapped, self.module, arguments, is_last=self.is_last)
 
 
 def build(
@@ -86,21 +83,17 @@ def build(
     Raises:
         PlanError: a function that the model names is not there.
     """
-    training, strategy = question.training, question.strategy
+    training, strategy, model = question.training, question.strategy, question.model
+    for name in filter(None, (model.module, model.batch, model.stages, model.tensor_plan)):
+        own_model.named(name)  # what a module creates while it loads has a device and a type
     shards = strategy.sharding.startswith("fsdp")
-    is_low = training.precision == "bf16-mixed" and not shards
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.bfloat16 if is_low else torch.float32)
-    try:
-        with torch.device("meta"):
-            shape = question.model.architecture
-            built = _own(question, stage, mesh) if shape is None else _preset(question, mesh, stage)
-    finally:
-        torch.set_default_dtype(before)
+    with _default_type(question), torch.device("meta"):
+        build_stage = _own if model.architecture is None else _preset
+        built = build_stage(question, mesh, stage)
     _checkpoint(built.module, training.checkpointing)
     if shards and mesh is not None:
         _shard(built.module, question, mesh["data"])
-    built.module.to_empty(device=device)
+    _give_memory(built.module, device)
     built.wrapped = built.module
     if _needs_ddp(question) and mesh is not None:
         built.wrapped = DistributedDataParallel(
@@ -109,6 +102,31 @@ def build(
             gradient_as_bucket_view=strategy.has_bucket_views,
         )
     return built
+
+
+def _give_memory(module: nn.Module, device: torch.device) -> None:
+    """As `to_empty`, which would untie the parameters that modules share."""
+    names: defaultdict[int, list[str]] = defaultdict(list)
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names[id(parameter)].append(name)
+    module.to_empty(device=device)
+    for first, *tied in names.values():
+        for name in tied:
+            owner, _, own_name = name.rpartition(".")
+            module.get_submodule(owner).register_parameter(own_name, module.get_parameter(first))
+
+
+@contextmanager
+def _default_type(question: Question) -> Iterator[None]:
+    """Parameters and a batch in bf16, unless FSDP casts them."""
+    training, before = question.training, torch.get_default_dtype()
+    shards = question.strategy.sharding.startswith("fsdp")
+    is_low = training.precision == "bf16-mixed" and not shards
+    torch.set_default_dtype(torch.bfloat16 if is_low else torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _needs_ddp(question: Question) -> bool:
@@ -157,41 +175,30 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     return Built(module, module, tokens if first else hidden, loss, first, last)
 
 
-def _own(question: Question, stage: int, mesh: DeviceMesh | None) -> Built:
+def _own(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     model, training, strategy = question.model, question.training, question.strategy
-    batch = named(model.batch or "")
-    num_stages = strategy.num_stages
-    if num_stages > 1:
-        name, stages = model.stages, list(named(model.stages or "")(num_stages))
-    else:
-        name, stages = model.module, [named(model.module or "")()]
-    if len(stages) != num_stages or not all(isinstance(m, nn.Module) for m in stages):
-        number = f" for each of {num_stages} stages" if num_stages > 1 else ""
-        raise PlanError(f"{name} builds no nn.Module{number}")
+    stages = own_model.stages_of(model, strategy.num_stages)
     module = stages[stage]
     if strategy.tensor > 1 and mesh is not None:
-        parallelize_module(module, mesh["tensor"], named(model.tensor_plan or "")())
+        parallelize_module(module, mesh["tensor"], own_model.result(model.tensor_plan or ""))
 
-    def arguments() -> tuple[Any, ...]:
-        given = batch(training.microbatch, training.sequence)
-        return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    def arguments() -> Any:
+        with _default_type(question):
+            return own_model.arguments(model, training)
 
     with torch.no_grad():
         before = arguments() if stage else ()
         for one in stages[:stage]:
-            before = (one(*before),)
+            before = (own_model.call(one, one, before, is_last=False),)
 
     def received() -> tuple[Any, ...]:
         return tuple(torch.empty(t.shape, dtype=t.dtype, requires_grad=True) for t in before)
 
-    is_last = stage == num_stages - 1
-    return Built(module, module, received if stage else arguments, _scalar, not stage, is_last)
+    def loss(output: Any) -> Tensor:
+        return own_model.loss_of(output, line_of(module.forward))
 
-
-def _scalar(output: Any) -> Tensor:
-    """A loss as it is, and the mean of anything else."""
-    loss: Tensor = output if output.dim() == 0 else output.float().mean()
-    return loss
+    is_last = stage == strategy.num_stages - 1
+    return Built(module, module, received if stage else arguments, loss, not stage, is_last)
 
 
 def units(module: nn.Module) -> nn.ModuleList | nn.Sequential | None:

@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from math import inf
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import NoReturn
 
@@ -69,6 +69,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     own.add_argument("--stages", metavar="MODULE:FUNCTION", help="(number) → its pipeline stages")
     own.add_argument("--tensor-plan", metavar="MODULE:FUNCTION", help="for parallelize_module")
+    own.add_argument(
+        "--assume",
+        metavar="FILE:LINE=VALUE",
+        type=_stated,
+        action="append",
+        default=[],
+        help="what that line reads from a tensor; of a mask that indexes, how many are true",
+    )
     add = parser.add_argument
     add("--devices", type=_positive, default=8, metavar="N")
     add(
@@ -101,6 +109,18 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
     return int(text)
+
+
+def _stated(text: str) -> tuple[str, float]:
+    place, _, value = text.rpartition("=")
+    _, _, line = place.rpartition(":")
+    try:
+        number = float({"true": "1", "false": "0"}.get(value.lower(), value))
+    except ValueError:
+        number = nan
+    if not line.isdecimal() or not isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form FILE:LINE=VALUE")
+    return place, number
 
 
 def _size(text: str) -> float:
@@ -174,11 +194,16 @@ def _plan(asked: argparse.Namespace) -> int:
     found = [*answers(questions, cores(), _tell), *refused]
     if all(one.reason for one in found):
         raise PlanError(found[0].reason or "there is nothing to plan")
+    unused = set(model.stated) - {line for one in found for line in one.used}
+    if unused:
+        raise PlanError(f"--assume {min(unused)}: no value is read in that line")
     memory, rates = asked.memory * GIB, Rates(asked.flops, asked.link)
     if asked.json:
         written = json.dumps(document(found, memory, rates), indent=1)
     else:
-        written = "\n".join([_title(model, training, asked), *lines(found, memory, rates)])
+        assumed = [f"assumed: {line} reads {value:g}" for line, value in model.stated.items()]
+        rows = lines(found, memory, rates)
+        written = "\n".join([_title(model, training, asked), *assumed, *rows])
     sys.stdout.write(f"{written}\n")
     return 0
 
@@ -205,9 +230,12 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
             batch=asked.batch,
             stages=asked.stages,
             tensor_plan=asked.tensor_plan,
+            stated=dict(asked.assume),
         )
         return model, max(LONGEST, asked.sequence or 0)
     presets = model_presets()
+    if asked.assume:
+        raise PlanError("--assume is for a model of your own; a preset reads no values")
     if asked.preset not in presets:
         what = f"unknown preset {asked.preset!r}" if asked.preset else "name a preset, or --model"
         raise PlanError(f"{what}; there are: {', '.join(presets)}")

@@ -23,6 +23,7 @@ from runners.planning.built import build
 from runners.planning.meter import PlanMeter
 from runners.planning.question import Question
 from runners.planning.remembering_mode import RememberingMode
+from runners.planning.stated_values import own_code_at_work
 from runners.planning.step import Repeats, Step, one_step_counted, repeats
 from runners.planning.transformer import share_tied
 from runners.planning.updates import Update
@@ -36,7 +37,9 @@ LEAST_STEP_BYTES = 32 * MIB
 AXES = ("pipeline", "data", "tensor")
 
 
-def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> RankPlan:
+def simulate_rank(
+    question: Question, rank: int, *, has_data: bool = False, used: set[str] | None = None
+) -> RankPlan:
     """Execute two steps as one rank.
 
     Args:
@@ -44,9 +47,11 @@ def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> R
         rank: of how many, the strategy says.
         has_data: tensors are real, over the same groups that send nothing; for small models, with
             which a simulation can be compared.
+        used: filled with the lines at which a stated value was read.
 
     Raises:
-        PlanError: a function that the model names is not there.
+        PlanError: a function that the model names is not there, or its code reads a value that
+            nobody stated.
         Exception: whatever the model raises without data.
     """
     meshes: list[DeviceMesh] = []
@@ -57,7 +62,8 @@ def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> R
         if strategy.num_devices > 1:
             dist.init_process_group()
             mesh = init_device_mesh("cpu", sizes, mesh_dim_names=AXES)
-        with nullcontext() if has_data else RememberingMode():
+        mode = None if has_data else RememberingMode(question.model.stated)
+        with nullcontext() if mode is None else mode, own_code_at_work():
             meter = PlanMeter(
                 meshes,
                 is_gloo=question.backend == "gloo",
@@ -67,6 +73,9 @@ def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> R
             with meter:
                 step = take_steps(question, mesh, rank, CPU, meter)
                 held = sum(meter._sizes.values())
+            if mode is not None:
+                mode.check()
+                (used if used is not None else set()).update(mode.used)
             return _answer(question, rank, step.module, meter, held)
 
 

@@ -7,19 +7,22 @@ question, of torch's version, and of all code that it follows from.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import logging
 import multiprocessing
 import platform
 import resource
 import signal
+import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
+from contextlib import redirect_stdout
 from importlib import metadata
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
+from runners.planning import own_code
 from runners.planning.answer import Answer
 from runners.planning.question import PlanError, Question
 from runners.system import stopping
@@ -113,32 +116,31 @@ def _context() -> BaseContext:
 def _answer(asked: str, sending: Connection) -> None:
     """Simulate the ranks of a strategy that differ; what a process of its own executes."""
     import torch
-    from torch._subclasses.fake_tensor import (
-        DataDependentOutputException,
-        DynamicOutputShapeException,
-    )
 
     from runners.planning.one_rank import simulate_rank
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # this process is no command, and ends at once
+    logging.disable()  # torch logs a traceback of what it raises
+    warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     question = Question.model_validate_json(asked)
     start = time.monotonic()
-    ranks, reason = [], None
+    ranks, reason, loaded = [], None, set(sys.modules)
+    used: set[str] = set()
     try:
-        ranks = [simulate_rank(question, rank) for rank in question.ranks]
+        with redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
+            ranks = [simulate_rank(question, rank, used=used) for rank in question.ranks]
     except PlanError as error:
         reason = str(error)
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        reason = f"a shape follows from values, which a simulation does not have ({error})"
-    except Exception as error:  # noqa: BLE001 whatever it was, this model cannot be traced so
-        said = str(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {said[0][:160] if said else ''}".rstrip(": ")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 whatever the user's code raises
+        reason = own_code.reason_of(error, question.model.name)
     answer = Answer(
         question=question,
         ranks=ranks,
         reason=reason,
+        used=sorted(used),
+        files={} if question.model.module is None else own_code.digests(loaded),
         seconds=round(time.monotonic() - start, 3),
         host_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
     )
@@ -149,24 +151,16 @@ def _key(question: Question) -> str:
     digest = hashlib.sha256(engine_digest().encode())
     digest.update(metadata.version("torch").encode())
     digest.update(question.model_dump_json().encode())
-    model = question.model
-    for name in (model.module, model.batch, model.stages, model.tensor_plan):
-        digest.update(_source_of(name.partition(":")[0]) if name else b"")
+    if question.model.module is not None:
+        digest.update(repr(list(dict.fromkeys(sys.path))).encode())  # where modules are found
     return digest.hexdigest()
 
 
-@cache
-def _source_of(module: str) -> bytes:
-    """A module's source, as far as one file has it."""
-    try:
-        found = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        found = None
-    return Path(found.origin).read_bytes() if found and found.has_location and found.origin else b""
-
-
 def _kept(folder: Path, key: str) -> Answer | None:
+    """An answer that is known, unless a file that it follows from is another one now."""
     try:
-        return Answer.model_validate_json((folder / f"{key}.json").read_text(encoding="utf-8"))
+        kept = Answer.model_validate_json((folder / f"{key}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    is_same = all(own_code.digest_of(file) == known for file, known in kept.files.items())
+    return kept if is_same else None

@@ -1,6 +1,6 @@
 """A fake mode that remembers which tensors an operation gives: layers that repeat cost less.
 
-In: operations on tensors without data. Out: what `ValuelessMode` gives. An operation on tensors of
+In: operations on tensors without data. Out: what `StatedMode` gives. An operation on tensors of
 the same sizes, strides and types as before is answered from memory, with a new tensor of the same
 kind, a view of the same argument, or the argument itself. Whatever is not plain passes by:
 constants, conjugates, subclasses, collectives, and operations that change an argument's shape.
@@ -8,14 +8,14 @@ constants, conjugates, subclasses, collectives, and operations that change an ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
-from runners.simulate.fake_mode import ValuelessMode
+from runners.planning.stated_values import StatedMode
 
 _CPU = torch.device("cpu")
 _PLAIN = (
@@ -57,16 +57,15 @@ class _Answer(NamedTuple):
     container: type | None
 
 
-class RememberingMode(ValuelessMode):
+class RememberingMode(StatedMode):
     """Answers from memory where it can."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.allow_fallback_kernels = False  # they would compute with real tensors of full size
+    def __init__(self, stated: Mapping[str, float]) -> None:
+        super().__init__(stated)
         self._known: dict[Any, _Answer | None] = {}
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As `ValuelessMode` does, and quicker the second time."""
+        """As `StatedMode` does, and quicker the second time."""
         if func.namespace not in _NAMESPACES:
             return super().dispatch(func, types, args, kwargs)
         key: list[Any] = [func]
@@ -79,8 +78,9 @@ class RememberingMode(ValuelessMode):
         answer = self._known.get(name)
         if answer is not None:
             return self._made(answer, tensors)
+        num_read = self.num_read
         result = super().dispatch(func, types, args, kwargs)
-        if name not in self._known:
+        if name not in self._known and self.num_read == num_read:
             again: list[Any] = [func]
             _describe(args, again, [])
             _describe(kwargs or {}, again, [])

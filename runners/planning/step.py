@@ -19,6 +19,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.meters.collectives import tensors_in
 from runners.meters.memory import MemoryMeter
 from runners.planning.built import Built
 from runners.planning.meter import EMBEDDING
@@ -139,7 +140,7 @@ class Step:
         built = self._chunks[turn.chunk]
         arguments = self._arguments(built, turn)
         with self._autocast():
-            output = built.wrapped(*arguments)
+            output = built.call(arguments)
             if built.is_last and self._question.training.keeps_logits:
                 output = self._logits = output.float()
             if built.is_last:
@@ -153,7 +154,7 @@ class Step:
         if passed is not None:
             return (passed.requires_grad_(),)
         arguments = built.arguments()
-        self._meter.name([t for t in arguments if isinstance(t, Tensor)], "buffers")
+        self._meter.name(tensors_in(arguments), "buffers")
         if not built.is_first:
             self._peer(dist.recv, arguments[0].detach(), self._rank_beside(turn, -1))
         return arguments

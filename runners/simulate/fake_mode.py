@@ -37,21 +37,25 @@ class ValuelessMode(FakeTensorMode):
         try:
             return super().dispatch(func, types, args, kwargs or {})
         except DataDependentOutputException:
-            return _answer(func, args)
+            return self.answer(func, args)
+
+    def answer(self, func: Any, args: Any) -> float | int | bool:
+        """The number that an operation reads from a tensor, or whether two are equal."""
+        name = func.__name__.partition(".")[0]
+        if name == "_local_scalar_dense":
+            return _zero(args[0].dtype)
+        if name in ("equal", "allclose"):
+            return True
+        raise DataDependentOutputException(func)
+
+    def array(self, tensor: FakeTensor) -> Any:
+        """What `numpy` gives of a tensor without data."""
+        return NoBytes()
 
 
 ValuelessMode.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
     ValuelessMode.__torch_dispatch__
 )
-
-
-def _answer(func: Any, args: Any) -> float | int | bool:
-    name = func.__name__.partition(".")[0]
-    if name == "_local_scalar_dense":
-        return _zero(args[0].dtype)
-    if name in ("equal", "allclose"):
-        return True
-    raise DataDependentOutputException(func)
 
 
 def _zero(dtype: torch.dtype) -> float | int | bool:
@@ -72,6 +76,7 @@ class NoBytes:
         return []
 
 
-def no_bytes(tensor: FakeTensor, *arguments: Any, **named: Any) -> NoBytes:
+def array_of(tensor: FakeTensor, *arguments: Any, **named: Any) -> Any:
     """Stands for `FakeTensor.numpy`."""
-    return NoBytes()
+    mode = tensor.fake_mode
+    return mode.array(tensor) if isinstance(mode, ValuelessMode) else NoBytes()

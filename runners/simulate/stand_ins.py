@@ -29,7 +29,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from runners.simulate import reducer
-from runners.simulate.fake_mode import no_bytes
+from runners.simulate.fake_mode import array_of
 from runners.simulate.messages import OBJECT_CALLS, Mailbox, holding
 
 # Methods of a mesh that compute with its ranks, which are numbers and no tensors of the model.
@@ -71,7 +71,7 @@ def stand_ins(mailbox: Mailbox, world_size: int, meshes: list[DeviceMesh]) -> It
     put(dist, "_broadcast_coalesced", reducer.broadcast_coalesced)
     put(ddp, "_verify_param_shape_across_processes", lambda *_, **__: None)
     put(nn.Module, "_apply", _applied(nn.Module._apply))
-    put(FakeTensor, "numpy", no_bytes)
+    put(FakeTensor, "numpy", array_of)
     put(time, "sleep", lambda _: None)
     starts = (subprocess, "Popen"), (os, "fork"), (BaseProcess, "start"), (launcher, "launch_agent")
     for owner, name in starts:

@@ -17,10 +17,10 @@ from runners.planning.answer import Answer
 from runners.planning.command import main
 from runners.planning.one_rank import simulate_rank
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
+from runners.planning.stated_values import StatedMode
 from runners.planning.step import repeats
 from runners.plans.architecture import Architecture
 from runners.plans.published import published
-from runners.simulate.fake_mode import ValuelessMode
 from tests.conftest import wait_until
 
 LLAMA = Architecture(
@@ -218,7 +218,7 @@ def test_what_is_answered_from_memory_is_what_torchs_fake_mode_gives(
 ):
     question = asked(strategy, shape=shape, **how)
     remembered = simulate_rank(question, 0)
-    monkeypatch.setattr(one_rank, "RememberingMode", ValuelessMode)
+    monkeypatch.setattr(one_rank, "RememberingMode", StatedMode)
     assert simulate_rank(question, 0) == remembered
 
 

@@ -1,0 +1,257 @@
+"""Models as users write them, with the functions that build their batches."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+VOCABULARY = 100
+
+
+def floats(microbatch, _):
+    return torch.randn(microbatch, 16)
+
+
+def tokens(microbatch, sequence):
+    return torch.randint(VOCABULARY, (microbatch, sequence))
+
+
+def samples(microbatch, sequence):
+    return torch.randn(microbatch, sequence, 16)
+
+
+def images(microbatch, _):
+    return torch.randn(microbatch, 3, 16, 16)
+
+
+def keywords(microbatch, sequence):
+    ids = tokens(microbatch, sequence)
+    mask = torch.ones(microbatch, sequence, dtype=torch.bool)
+    return {"input_ids": ids, "labels": ids.clone(), "mask": mask}
+
+
+def number(_, __):
+    return 3
+
+
+class Plain(nn.Module):
+    """What most others are made of."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def hidden(self, x):
+        return self.narrow(torch.relu(self.wide(x)))
+
+    def forward(self, x):
+        return self.hidden(x)
+
+
+class NestedDictionary(Plain):
+    def forward(self, x):
+        hidden = self.hidden(x)
+        return {"out": {"logits": hidden, "more": [hidden.sum(), "text", None]}}
+
+
+class LogitsAndAuxiliary(Plain):
+    def forward(self, x):
+        hidden = self.hidden(x)
+        return hidden, hidden.pow(2).mean()
+
+
+class LossFirst(Plain):
+    def forward(self, x):
+        hidden = self.hidden(x)
+        return hidden.mean(), hidden
+
+
+class HasLoss(Plain):
+    def forward(self, x):
+        hidden = self.hidden(x)
+        return SimpleNamespace(loss=hidden.mean(), logits=hidden)
+
+
+class LossOfEachSample(Plain):
+    def forward(self, x):
+        hidden = self.hidden(x)
+        return {"loss": hidden.pow(2).mean(-1), "logits": hidden}
+
+
+@dataclass
+class DataOutput:
+    values: torch.Tensor
+    count: int
+
+
+class ReturnsData(Plain):
+    def forward(self, x):
+        return DataOutput(self.hidden(x), 3)
+
+
+@dataclass
+class ModelOutput(OrderedDict):
+    """As Hugging Face's: a dictionary with attributes."""
+
+    loss: torch.Tensor
+    logits: torch.Tensor
+
+    def __post_init__(self):
+        super().__init__(loss=self.loss, logits=self.logits)
+
+
+class Language(nn.Module):
+    """Keyword arguments, a mask, dropout, tied weights, and an output with a loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, 32)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(32, 4, 64, 0.1, batch_first=True) for _ in range(2)
+        )
+        self.head = nn.Linear(32, VOCABULARY, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, input_ids, labels=None, mask=None):
+        hidden = self.embed(input_ids)
+        for layer in self.layers:
+            hidden = layer(hidden, src_key_padding_mask=~mask)
+        logits = self.head(hidden)
+        loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return ModelOutput(loss, logits)
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(8, 16, 3),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(16, 10),
+        )
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(16, 32, 2, batch_first=True, dropout=0.1)
+        self.head = nn.Linear(32, 4)
+
+    def forward(self, x):
+        hidden, _ = self.lstm(x)
+        return self.head(hidden)
+
+
+class Embedded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(VOCABULARY, 32), nn.Linear(32, VOCABULARY)
+
+    def forward(self, x):
+        return self.head(self.embed(x))
+
+
+class Buffered(Plain):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.tril(torch.ones(16, 16)))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return self.hidden(x) @ self.mask
+
+
+class InPlace(Plain):
+    def forward(self, x):
+        return self.narrow(self.wide(x).mul_(2).relu_())
+
+
+class Checkpointed(Plain):
+    def forward(self, x):
+        return checkpoint(self.hidden, x, use_reentrant=False)
+
+
+class Compiled(Plain):
+    def forward(self, x):
+        return torch.compile(self.hidden)(x)
+
+
+class Frozen(Plain):
+    def __init__(self):
+        super().__init__()
+        self.requires_grad_(False)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.head(self.hidden(x))
+
+
+class Raises(Plain):
+    def forward(self, x):
+        raise ValueError(f"{tuple(x.shape)} is too small\nfor this")
+
+
+class WrongShape(Plain):
+    def forward(self, x):
+        return self.wide(self.wide(x))
+
+
+class ReturnsNothing(Plain):
+    def forward(self, x):
+        self.hidden(x)
+
+
+class ReturnsIndices(Plain):
+    def forward(self, x):
+        return self.hidden(x).argmax(-1)
+
+
+class ChangesWhatIsNeeded(Plain):
+    def forward(self, x):
+        return self.wide(x).relu_().mul_(2)
+
+
+class OnDevice(Plain):
+    def forward(self, x):
+        return self.hidden(x.cuda())
+
+
+class LooksAtMemory(Plain):
+    def forward(self, x):
+        return self.hidden(x) + sum(x.untyped_storage().tolist())
+
+
+class Packs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(16, 32, batch_first=True)
+
+    def forward(self, x):
+        lengths = torch.full(x.shape[:1], x.shape[1])
+        return self.lstm(nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True))[0].data
+
+
+def wants_a_number(number):
+    return Plain()
+
+
+def builds_a_number():
+    return 3
+
+
+def pair_of_stages(_):
+    return [LogitsAndAuxiliary(), Plain()]

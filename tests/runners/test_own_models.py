@@ -1,0 +1,355 @@
+"""A model of the user's own: each shape of it is planned rightly, or refused in one line."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
+
+from runners.planning import processes
+from runners.planning.command import main
+from runners.planning.one_rank import simulate_rank
+from runners.planning.own_model import loss_of
+from runners.planning.question import Model, Question, Training, strategy_of
+from tests.runners import own_models
+
+HERE = "tests.runners.own_models"
+FILE = "tests/runners/own_models.py"
+MICROBATCH, SEQUENCE = 4, 8
+PLANNED = [
+    ("NestedDictionary", "floats"),
+    ("LogitsAndAuxiliary", "floats"),
+    ("LossFirst", "floats"),
+    ("HasLoss", "floats"),
+    ("LossOfEachSample", "floats"),
+    ("ReturnsData", "floats"),
+    ("Language", "keywords"),
+    ("Convolutions", "images"),
+    ("Recurrent", "samples"),
+    ("Embedded", "tokens"),
+    ("Buffered", "floats"),
+    ("InPlace", "floats"),
+    ("Checkpointed", "floats"),
+]
+REFUSED = [
+    ("Raises", "floats", "Raises.forward", "ValueError: (4, 16) is too small"),
+    ("WrongShape", "floats", "WrongShape.forward", "RuntimeError: a and b must have same"),
+    ("ReturnsNothing", "floats", "ReturnsNothing.forward", "returns NoneType, of which nothing"),
+    ("ReturnsIndices", "floats", "ReturnsIndices.forward", "returns Tensor, of which nothing"),
+    ("OnDevice", "floats", "OnDevice.forward", "cuda"),
+    ("LooksAtMemory", "floats", "LooksAtMemory.forward", "looks at the memory of a tensor"),
+    ("Packs", "samples", "Packs.forward", "follows from values"),
+    ("Plain", "number", "Plain.hidden", "must be Tensor, not int"),
+    ("Plain", "keywords", "Plain.forward", "is called with what the batch holds: missing"),
+    ("wants_a_number", "floats", "wants_a_number", "is called with no arguments: missing"),
+    ("builds_a_number", "floats", "builds_a_number", "builds no nn.Module; it returns int"),
+]
+
+
+def asked(name, batch, strategy="single", module=HERE, **how):
+    training = {"sequence": SEQUENCE, "microbatch": MICROBATCH, "precision": "fp32", **how}
+    return Question(
+        model=Model(name=name, module=f"{module}:{name}", batch=f"{module}:{batch}"),
+        training=Training(**{"global_batch": 2 * MICROBATCH, **training}),
+        strategy=strategy_of(strategy, 2),
+    )
+
+
+def tracked_peak(name, batch):
+    """The peak of a second step of Adam, by torch's own tracker."""
+    with FakeTensorMode():
+        model = getattr(own_models, name)()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+        for _ in range(2):
+            tracker = MemTracker()
+            tracker.track_external(model, optimizer)
+            with tracker:
+                given = getattr(own_models, batch)(MICROBATCH, SEQUENCE)
+                by_name = given if isinstance(given, dict) else {"x": given}
+                loss_of(model(**by_name), "").backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+
+
+@pytest.fixture
+def step_by_step(monkeypatch):
+    """LSTMs as on an accelerator, where oneDNN does not compute them."""
+    torch._C._set_mkldnn_enabled(False)
+    yield
+    torch._C._set_mkldnn_enabled(True)
+
+
+@pytest.mark.usefixtures("step_by_step")
+@pytest.mark.parametrize(("name", "batch"), PLANNED)
+def test_a_model_of_ones_own_has_the_peak_that_torchs_tracker_finds(name, batch):
+    question = asked(name, batch, global_batch=MICROBATCH)
+    assert simulate_rank(question, 0).peak_bytes == tracked_peak(name, batch)
+
+
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")  # the output is a view
+@pytest.mark.parametrize("strategy", ["single", "ddp", "fsdp"])
+@pytest.mark.parametrize(("name", "batch"), PLANNED)
+def test_a_model_of_ones_own_has_the_peak_of_real_tensors(name, batch, strategy):
+    if (name, strategy) == ("HasLoss", "fsdp"):
+        pytest.skip("FSDP finds no tensor in an object of a class that torch does not know")
+    question = asked(name, batch, strategy)
+    fake, real = (simulate_rank(question, 0, has_data=data) for data in (False, True))
+    assert fake.peak_bytes == pytest.approx(real.peak_bytes, rel=0.02)
+    assert fake.calls == real.calls
+
+
+def test_what_torch_compile_would_compile_is_followed_as_it_is():
+    compiled, plain = (simulate_rank(asked(name, "floats"), 0) for name in ("Compiled", "Plain"))
+    assert compiled == plain
+
+
+@pytest.fixture
+def said(capsys, tmp_path, monkeypatch):
+    """What the command prints, and its exit code."""
+    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+
+    def say(module, batch, *words):
+        size = ["--devices", "2", "--microbatch", str(MICROBATCH), "--sequence", str(SEQUENCE)]
+        asked = ["--model", module, "--batch", batch, "--precision", "fp32", *size, *words]
+        code = main(asked if "--strategies" in words else [*asked, "--strategies", "single"])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return say
+
+
+def refusal(answer):
+    """The one line of a command that refuses."""
+    code, out, err = answer
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    return err.removeprefix("python -m runners plan: ").strip()
+
+
+@pytest.mark.parametrize(("name", "batch", "where", "why"), REFUSED)
+def test_what_cannot_be_planned_is_one_line_with_the_users_line(name, batch, where, why, said):
+    line = refusal(said(f"{HERE}:{name}", f"{HERE}:{batch}"))
+    file, number, rest = line.split(":", 2)
+    function = own_models
+    for part in where.split("."):
+        function = getattr(function, part)
+    lines, start = inspect.getsourcelines(function)
+    assert file == FILE
+    assert start <= int(number) < start + len(lines)
+    assert why in rest
+
+
+def test_of_a_backward_pass_that_fails_the_model_is_named(said):
+    line = refusal(said(f"{HERE}:ChangesWhatIsNeeded", f"{HERE}:floats"))
+    assert line.startswith(f"{HERE}:ChangesWhatIsNeeded: RuntimeError: one of the variables needed")
+
+
+def test_fsdp_needs_an_output_in_which_it_finds_tensors(said):
+    words = ("--strategies", "fsdp")
+    line = refusal(said(f"{HERE}:HasLoss", f"{HERE}:floats", *words))
+    assert "HasLoss.forward returns SimpleNamespace, in which FSDP finds no tensor" in line
+
+
+def test_a_stage_that_returns_a_tuple_is_named(said):
+    words = ("--strategies", "gpipe", "--stages", f"{HERE}:pair_of_stages")
+    line = refusal(said(f"{HERE}:Plain", f"{HERE}:floats", *words))
+    assert "LogitsAndAuxiliary.forward returns tuple, and a stage sends one tensor" in line
+
+
+def test_a_model_that_its_module_creates_is_planned_like_one_that_a_function_creates(said, own):
+    created = "shared = Reads()\nget = lambda: shared\n"
+    own("own.py", READING.format(read="pass", batch=RANDOM) + created)
+    tables = [said(f"own:{name}", "own:batch")[1] for name in ("get", "Reads")]
+    rows = [table.splitlines()[1:] for table in tables]
+    assert rows[0] == rows[1] != []
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (None, "own:build: No module named 'own'"),
+        ("def build(:\n", "own.py:1: SyntaxError: invalid syntax"),
+        ("import os\nimport nowhere\n", "own.py:2: ModuleNotFoundError: No module named 'nowhere'"),
+        ("import sys\nsys.exit('usage: own')\n", "own.py:2: SystemExit: usage: own"),
+        ("half = 1 / 0\n", "own.py:1: ZeroDivisionError: division by zero"),
+        ("build = 3\n", "own:build: the module own has no function build"),
+    ],
+)
+def test_a_module_that_cannot_be_loaded_is_one_line(source, why, said, own):
+    if source is not None:
+        own("own.py", source)
+    assert refusal(said("own:build", f"{HERE}:floats")) == why
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Writes a file of the user's, in the folder where the command is given."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # edits within a second are edits
+
+    def write(name, source):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source, encoding="utf-8")
+
+    return write
+
+
+READING = """from torch import nn
+import torch
+
+class Reads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(16, 64), nn.Linear(64, 16)
+
+    def forward(self, x):
+        {read}
+        return self.narrow(self.wide(x))
+
+def batch(microbatch, sequence):
+    return {batch}
+"""
+RANDOM = "torch.ones(microbatch, 16)"
+READS = {
+    "a comparison": "x = x.repeat(8, 1) if x.norm() > 1 else x",
+    "an integer": "x = x.repeat(int(x.max()), 1)",
+    "an item": "x = x * x.sum().item()",
+    "a truth": "x = x if bool(x.any()) else -x",
+    "a list": "x = x * len([v for v in x[0].tolist() if v > 0])",
+    "a loop": "x = x + sum(float(v) for v in x[0])",
+    "an array": "x = x + float(x.numpy().sum())",
+    "an array of numpy": "import numpy; x = x + float(numpy.asarray(x).sum())",
+    "an exchange": "import numpy; x = x + float(numpy.from_dlpack(x).sum())",
+    "an index": "x = x[: x.sum().long()]",
+    "a range": "x = x * len(range(x.sum().long()))",
+    "a size": "x = x + torch.ones(x.max().long(), 1)",
+    "classes": "x = x + nn.functional.one_hot(x.argmax(-1)).sum()",
+    "equality": "x = x if torch.equal(x, x + 0) else -x",
+    "closeness": "x = x if torch.allclose(x, x) else -x",
+    "membership": "x = x if 1.0 in x else -x",
+    "text": "f'{x.sum():.2f}'",
+    "a mask": "x = x[x.sum(-1) > 0]",
+    "a selection": "x = x.masked_select(x > 0).view(-1, 16)",
+    "places": "x = x[(x.sum(-1) > 0).nonzero().squeeze(-1)]",
+    "a read that is caught": "exec('try:\\n bool(x.any())\\nexcept Exception: pass')",
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_value_that_is_read_is_refused_with_the_line(read, said, own):
+    own("own.py", READING.format(read=read, batch=RANDOM))
+    line = refusal(said("own:Reads", "own:batch"))
+    assert line.startswith("own.py:10: reads values of a tensor, and a plan has none; state ")
+    assert line.endswith("--assume own.py:10=VALUE")
+
+
+@pytest.mark.parametrize("batch", ["torch.tensor(3.0)", "torch.ones(())"])
+def test_a_batch_stands_for_any_other_of_its_shape(batch, said, own):
+    own("own.py", READING.format(read="x = torch.ones(4, 16) * x.item()", batch=batch))
+    assert "own.py:10: reads values" in refusal(said("own:Reads", "own:batch"))
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "does"),
+    [
+        ("comparison", "1", "x = x.repeat(8, 1)"),
+        ("comparison", "false", ""),
+        ("integer", "3", "x = x.repeat(3, 1)"),
+        ("mask", "2", "x = x[:2] + 0"),
+        ("array", "2", "x = x + 2.0"),
+    ],
+)
+def test_a_value_that_is_stated_gives_the_plan_of_a_model_that_does_what_follows(
+    read, value, does, said, own
+):
+    source = next(line for name, line in READS.items() if name.endswith(f" {read}"))
+    own("own.py", READING.format(read=source, batch=RANDOM))
+    own("plain.py", READING.format(read=does or "pass", batch=RANDOM))
+    code, table, _ = said("own:Reads", "own:batch", "--assume", f"own.py:10={value}")
+    _, plain, _ = said("plain:Reads", "plain:batch")
+    _, assumed, *rows = table.splitlines()
+    assert code == 0
+    assert assumed == f"assumed: own.py:10 reads {float(value) if value != 'false' else 0:g}"
+    assert rows == plain.splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("stated", "why"),
+    [
+        ("own.py:3=1", "--assume own.py:3: no value is read in that line"),
+        ("own.py=1", "'own.py=1' is not of the form FILE:LINE=VALUE"),
+        ("own.py:10=many", "'own.py:10=many' is not of the form FILE:LINE=VALUE"),
+    ],
+)
+def test_what_is_stated_for_no_read_is_refused(stated, why, said, own):
+    own("own.py", READING.format(read="pass", batch=RANDOM))
+    assert refusal(said("own:Reads", "own:batch", "--assume", stated)).endswith(why)
+
+
+def test_a_whole_number_is_stated_as_one(said, own):
+    own("own.py", READING.format(read="x = x * int(x.argmax())", batch=RANDOM))
+    line = refusal(said("own:Reads", "own:batch", "--assume", "own.py:10=2.5"))
+    assert line == "--assume own.py:10=2.5: a whole number is read there"
+
+
+IMPORTED = {
+    "a module": ("sizes.py", "from sizes import WIDTH", "pass"),
+    "a module of a package": ("sizes/wide.py", "from sizes.wide import WIDTH", "pass"),
+    "a package": ("sizes/__init__.py", "from sizes import WIDTH", "pass"),
+    "one that building imports": ("sizes.py", "", "from sizes import WIDTH"),
+    "one that is named": ("sizes.py", "", "WIDTH = __import__('sizes').WIDTH"),
+}
+
+
+@pytest.mark.parametrize("how", IMPORTED)
+def test_a_constant_of_any_imported_module_gives_another_plan(how, said, own):
+    file, first, then = IMPORTED[how]
+    if file == "sizes/wide.py":
+        own("sizes/__init__.py", "")
+    module = "nn.Sequential(nn.Linear(16, WIDTH), nn.Linear(WIDTH, 16))"
+    build = f"def build():\n    {then}\n    return {module}\n"
+    batch = "def batch(microbatch, sequence):\n    return torch.ones(microbatch, 16)\n"
+    own("own.py", f"import torch\nfrom torch import nn\n{first}\n{build}{batch}")
+    sizes = []
+    for width in (1024, 2048):
+        own(file, f"WIDTH = {width}")
+        _, out, _ = said("own:build", "own:batch", "--json")
+        sizes.append(json.loads(out)[0]["ranks"][0]["num_parameters"])
+    assert sizes == [33 * width + 16 for width in (1024, 2048)]
+
+
+def test_a_plan_whose_files_are_as_they_were_is_not_simulated_again(said, own, monkeypatch):
+    own("own.py", READING.format(read="pass", batch=RANDOM))
+    first = said("own:Reads", "own:batch", "--json")
+    monkeypatch.setattr(processes, "_context", None)
+    assert said("own:Reads", "own:batch", "--json") == first
+
+
+def test_a_module_of_the_same_name_elsewhere_has_a_plan_of_its_own(
+    said, own, tmp_path, monkeypatch
+):
+    own("own.py", READING.format(read="pass", batch=RANDOM))
+    first = said("own:Reads", "own:batch", "--json")[1]
+    other = tmp_path / "other"
+    other.mkdir()
+    wider = READING.format(read="pass", batch=RANDOM).replace("64", "128")
+    (other / "own.py").write_text(wider, encoding="utf-8")
+    monkeypatch.chdir(other)
+    monkeypatch.syspath_prepend(other)
+    second = said("own:Reads", "own:batch", "--json")[1]
+    assert json.loads(first)[0]["ranks"] != json.loads(second)[0]["ranks"]
+
+
+def test_what_a_model_prints_is_no_part_of_the_answer(said, own):
+    own("own.py", READING.format(read="print(x.shape)", batch=RANDOM))
+    _, out, _ = said("own:Reads", "own:batch", "--json")
+    assert json.loads(out)[0]["reason"] is None
