@@ -2,8 +2,8 @@
 
     python -m generator.website.finish FOLDER
 
-Gives each page its Content-Security-Policy, and takes out of Zensical's index of the search the
-sentences that wait for an answer on any page. Run it once on a fresh build.
+Gives each page its Content-Security-Policy and links to its headings, and takes out of Zensical's
+index of the search the sentences that wait for an answer on any page. Run it once on a fresh build.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def finish(site: Path) -> int:
     for path in paths:
         html = path.read_text(encoding="utf-8")
         waiting |= search.part_of(html, ()).waiting
-        path.write_text(csp.with_policy(page_html.lean(html)), encoding="utf-8")
+        path.write_text(
+            csp.with_policy(page_html.lean(page_html.linked_headings(html))), encoding="utf-8"
+        )
     if (site / INDEX).is_file():
         index = json.loads((site / INDEX).read_text(encoding="utf-8"))
         search.take_out(index["items"], waiting)
