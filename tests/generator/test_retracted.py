@@ -215,4 +215,3 @@ def test_a_link_to_a_sentence_that_went_leads_to_the_one_that_replaced_it(copy):
     copy.edit("retracted.yml", "former: [it-went]", "former: [halves-fit]")
     (error,) = copy.errors()
     assert "'halves-fit' is a sentence of its own" in error
-
