@@ -24,7 +24,7 @@ _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
 _BORROWED = re.compile("|".join(BORROWED))
 _FIGURE = re.compile(r'<figure [^>]*id="([^"]+)">\s*<figcaption [^>]*>(.*?)</figcaption>')
-_ENTRY = re.compile(r'<(?:dt|section class="pb-retraction)\b[^>]* id="([^"]+)"[^>]*>([^<\n]*)')
+_ENTRY = re.compile(r'<(?:dt|h3 class="pb-sentence")[^>]* id="([^"]+)"[^>]*>([^<\n]*)')
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
 
@@ -42,7 +42,7 @@ def headings(page: str) -> Iterator[Heading]:
     taken: set[str] = set()
     for found in _HEADING.finditer(page):
         words = Markup(_TAG.sub("", found[2]))
-        anchor = _unique(_slug(_plain(words)), taken)
+        anchor = unique(slug(_plain(words)), taken)
         yield Heading(len(found[1]), words, anchor, found.start())
 
 
@@ -92,17 +92,17 @@ def _plain(words: str) -> str:
     return " ".join(html.unescape(words).split())
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
     """As `markdown.extensions.toc.slugify` does, which MkDocs uses."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
 
 
-def _unique(slug: str, taken: set[str]) -> str:
-    """A slug that no heading above has: MkDocs counts them up."""
-    name, number = slug, 0
+def unique(anchor: str, taken: set[str]) -> str:
+    """An anchor that no heading above has: MkDocs counts them up."""
+    name, number = anchor, 0
     while name in taken or not name:
         number += 1
-        name = f"{slug}_{number}"
+        name = f"{anchor}_{number}"
     taken.add(name)
     return name

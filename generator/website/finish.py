@@ -2,10 +2,11 @@
 
     python -m generator.website.finish FOLDER [TEMPLATES]
 
-Gives each page its Content-Security-Policy, and takes out of Zensical's index of the search the
-sentences that wait for an answer on any page. Run it once on a fresh build. TEMPLATES is the folder
-of the theme's templates, whose inline scripts the policy allows, such as `zensical/templates` where
-Zensical is installed; without it they are those of Material. Exits with 2 where a page has others.
+Gives each page its Content-Security-Policy and links to its headings, and takes out of Zensical's
+index of the search the sentences that wait for an answer on any page. Run it once on a fresh build.
+TEMPLATES is the folder of the theme's templates, whose inline scripts the policy allows, such as
+`zensical/templates` where Zensical is installed; without it they are those of Material. Exits with
+2 where a page has others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import sys
 from pathlib import Path
 
-from generator.website import csp, search
+from generator.website import csp, page_html, search
 
 INDEX = "search.json"
 SCRIPT, ASSIGNS = "search.js", "var __index = "  # the same index, for pages opened from disk
@@ -25,7 +26,9 @@ def finish(site: Path, templates: Path) -> csp.Blocked:
     paths = sorted(site.rglob("*.html"))
     waiting: set[str] = set()
     for path in paths:
-        waiting |= search.part_of(path.read_text(encoding="utf-8"), ()).waiting
+        html = path.read_text(encoding="utf-8")
+        waiting |= search.part_of(html, ()).waiting
+        path.write_text(page_html.linked_headings(html), encoding="utf-8")
     blocked = csp.put(site, paths, csp.scripts_of(templates))
     if (site / INDEX).is_file():
         index = json.loads((site / INDEX).read_text(encoding="utf-8"))

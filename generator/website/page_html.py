@@ -1,14 +1,18 @@
-"""The HTML of a page as it is written: the last look at one by hand, and idle space out of all.
+"""The HTML of a page as it is written: the last look at one by hand, links to headings, idle space.
 
-In: the HTML of one page. Out: why it may not stand in the site, or None; or the same in fewer
-bytes. `content/page_markup.py` refuses the same where an author wrote it; what Markdown's many
-dialects read differently is found here.
+In: the HTML of one page. Out: why it may not stand in the site, or None; or the same with headings
+that link to themselves, or in fewer bytes. `content/page_markup.py` refuses the same where an
+author wrote it; what Markdown's many dialects read differently is found here.
 """
 
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
+
+from generator.pages import headings
+from generator.website import html_blocks
 
 _REFUSED = frozenset(
     {"script", "iframe", "object", "embed", "style", "link", "meta", "base", "form"}
@@ -18,6 +22,12 @@ _LED_TO = frozenset({"href", "action", "formaction", "cite"})
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):|[/\\\\]{2}")
 _AS_WRITTEN = re.compile(r"<(pre|code|script|style|textarea)\b.*?</\1>", re.DOTALL | re.IGNORECASE)
 _IDLE = re.compile(r"[ \t\r\n]*\n[ \t\r\n]*")  # the indentation of templates, and their empty lines
+_HEADING = re.compile(r"<h([2-6])\b([^>]*)>(.*?)</h\1>", re.DOTALL)
+_HEADING_ID = re.compile(r'\sid="([^"]+)"')
+_TAG = re.compile(r"<[^>]+>")
+_LISTED = re.compile(r'<a href="#([^"]+)" class="md-nav__link"')
+_NOT_LISTED = re.compile(r'data-md-type="toc"[^>]*\shidden')
+_OF_A_QUESTION = 6  # how templates write such a heading, whose level depends on the one above it
 _IGNORED = re.compile(r"[\x00-\x20]")  # browsers drop these in an address
 
 
@@ -50,6 +60,37 @@ def problem(html: str) -> str | None:
     reader.feed(html)
     reader.close()
     return reader.found[0] if reader.found else None
+
+
+def linked_headings(html: str) -> str:
+    """The same page with headings that link to themselves, and those of questions one level down.
+
+    A heading that has a link already, such as that of a question, keeps it. The Tab key stops once
+    for each address: where the sidebar links a heading, the heading's own link is no further stop.
+    """
+    taken, above = html_blocks.ids(html), 1
+    listed = set() if _NOT_LISTED.search(html) else set(_LISTED.findall(html))
+
+    def linked(heading: re.Match[str]) -> str:
+        nonlocal above
+        level, attributes, words = int(heading[1]), heading[2], heading[3]
+        if level == _OF_A_QUESTION:
+            level = above + 1
+        else:
+            above = level
+        if "<a " not in words:
+            own = _HEADING_ID.search(attributes)
+            name = own[1] if own else headings.unique(_slug(words), taken)
+            attributes += "" if own else f' id="{name}"'
+            skipped = ' tabindex="-1"' if name in listed else ""
+            words = f'<a href="#{name}"{skipped}>{words}</a>'
+        return f"<h{level}{attributes}>{words}</h{level}>"
+
+    return _HEADING.sub(linked, html)
+
+
+def _slug(words: str) -> str:
+    return headings.slug(unescape(_TAG.sub("", words)))
 
 
 def lean(html: str) -> str:

@@ -363,9 +363,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     on_page_context = CombinedEvent(_before_the_search, _after_the_search)
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
-        """Put back what was set aside."""
+        """Put back what was set aside, and link each heading."""
         blocks = self.asides.pop(page.file.src_uri, None)
-        html = html_blocks.put_back(output, blocks or ())
+        html = page_html.linked_headings(html_blocks.put_back(output, blocks or ()))
         return html_blocks.skipped_to_title(html_blocks.code_within_reach(html))
 
     @event_priority(50)

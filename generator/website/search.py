@@ -49,8 +49,8 @@ _PIECE = re.compile(rf"(</?(?:p|ul|ol|li|pre)>|{_END})")
 # A place that a link leads to without being a heading: a retracted sentence, a term, a figure that
 # readers play with.
 _SENTENCE = re.compile(
-    r'<section class="pb-retraction[^<>]*\sid="([^"]+)"[^<>]*>\s*'
-    r'<p class="pb-sentence">(.*?)</p>.*?</section>',
+    r'<section class="pb-retraction[^<>]*>\s*'
+    r'<h3 class="pb-sentence" id="([^"]+)">(.*?)</h3>.*?</section>',
     re.DOTALL,
 )
 _FIGURE = re.compile(

@@ -149,7 +149,7 @@ class Step:
             self._pass_on(output.detach(), turn, 1)
         self._in_flight[turn.chunk, turn.microbatch] = arguments, output
 
-    def _arguments(self, built: Built, turn: Turn) -> tuple[Any, ...]:
+    def _arguments(self, built: Built, turn: Turn) -> Any:
         passed = self._passed.pop((FORWARD, turn.chunk, turn.microbatch), None)
         if passed is not None:
             return (passed.requires_grad_(),)

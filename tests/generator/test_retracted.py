@@ -223,8 +223,3 @@ def test_a_link_to_a_sentence_that_went_leads_to_the_one_that_replaced_it(copy):
     copy.edit("retracted.yml", "former: [it-went]", "former: [halves-fit]")
     (error,) = copy.errors()
     assert "'halves-fit' is a sentence of its own" in error
-
-
-def test_every_sentence_has_a_link_to_itself(copy):
-    for name, section in zip(copy.load().retractions, sections(copy), strict=True):
-        assert f'href="#{name}"' in section

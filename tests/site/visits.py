@@ -85,10 +85,10 @@ MARKED = """([asked, most]) => {
     }
     return marked;
 }"""
-# The numbers of figures and the stages of a page, but for those in what the reader keeps closed.
+# The numbers of figures and the stages of a page that paper lacks, but for those in a fold.
 UNSEEN_ON_PAPER = """() => Array
     .from(document.querySelectorAll('.pb-numbers > .pb-inside, .pb-stage > *'))
-    .filter(one => !one.closest('[data-after][hidden], details:not([open], .pb-numbers)'))
+    .filter(one => !one.closest('details:not([open], .pb-numbers)'))
     .filter(one => !one.getClientRects().length).map(one => one.outerHTML)"""
 # What a reader could not read: words of a drawing that leave it, lie on others, or are crossed.
 UNREADABLE = """() => {
