@@ -71,8 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return stopping.told(stopped)
     except (scaffold.CannotScaffoldError, topic_check.UnknownTopicError) as error:
         print(error, file=sys.stderr)
+    except BrokenPipeError:  # such as `| head`
+        return 0
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}; every file is whole", file=sys.stderr)
+        print(f"{error}; every file is whole", file=sys.stderr)
     return 2
 
 

@@ -45,6 +45,7 @@ from __future__ import annotations
 import sys
 
 from runners.system import limits, stopping
+from runners.system.scratch import Scratch
 
 if __name__ == "__main__":  # before all else is loaded
     stopping.listen("stopped; what was measured before is kept")
@@ -74,9 +75,11 @@ if __name__ == "__main__" and sys.argv[1:2] == ["plan"]:
     from runners.planning import command
 
     try:
-        stopping.leave(command.main(sys.argv[2:]))
+        with Scratch():
+            ended = command.main(sys.argv[2:])
     except KeyboardInterrupt as stopped:
-        stopping.leave(stopping.told(stopped))
+        ended = stopping.told(stopped)
+    stopping.leave(ended)
 
 from runners.commands import show
 from runners.commands.expectation import expected_lines
@@ -515,7 +518,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; what a person can fix is one line and exit code 2."""
     parsed = _parser().parse_args(arguments)
     try:
-        return COMMANDS[parsed.command](parsed)
+        with Scratch():  # torch's compiler keeps its files there
+            return COMMANDS[parsed.command](parsed)
     except KeyboardInterrupt as stopped:
         return stopping.told(stopped)
     except CAN_BE_MENDED as error:

@@ -1,7 +1,7 @@
 """The directions that imports may take, and the names that files may have.
 
 generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.declarations`, and
-`runners.system.stopping` for its commands; nothing under generator imports torch; only
+`runners.system` for its commands; nothing under generator imports torch; only
 `generator/website/plugin.py` imports MkDocs; runners never import generator; only what handles
 tensors needs torch; rooms import in one direction only.
 """

@@ -16,6 +16,8 @@ import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from runners.system import streams
+
 FIRST_DATE = 315532800  # 1980-01-01, in seconds since 1970
 READABLE = 0o100644 << 16  # a plain file that its owner may write and anybody read
 UNIX = 3
@@ -51,4 +53,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    streams.open_all()
+    sys.exit(streams.report(main()))

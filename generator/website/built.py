@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from generator.website import manifest, one_build
+from runners.system import streams
 
 NOTE = Path("site") / ".built"
 BEGUN = Path("site") / ".building"  # the digest of what goes in, until the build has ended
@@ -133,4 +134,5 @@ def _told(root: Path, *, is_over: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    streams.open_all()
+    sys.exit(streams.report(main()))

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from generator.website import csp, page_html, search
+from runners.system import streams
 
 INDEX = "search.json"
 SCRIPT, ASSIGNS = "search.js", "var __index = "  # the same index, for pages opened from disk
@@ -49,4 +50,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    streams.open_all()
+    sys.exit(streams.report(main()))

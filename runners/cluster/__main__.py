@@ -21,7 +21,7 @@ by Ctrl-C 130, by SIGTERM 143, by SIGHUP 129.
 
 from __future__ import annotations
 
-from runners.system import limits, stopping
+from runners.system import limits, stopping, streams
 
 if __name__ == "__main__":  # before torch is loaded
     stopping.listen("stopped; what was measured before is kept")
@@ -332,6 +332,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    sys.stdout.flush()
+    exit_code = streams.report(main())
     os._exit(exit_code)  # all is cleaned up, and to unload torch takes seconds on a busy machine

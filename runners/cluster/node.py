@@ -24,7 +24,7 @@ stopped by a signal. `torchrun` itself turns each of them but 0 into 1; `runners
 
 from __future__ import annotations
 
-from runners.system import stopping
+from runners.system import stopping, streams
 
 if __name__ == "__main__":
     stopping.listen("stopped; what was measured before is kept")  # before torch is loaded
@@ -358,6 +358,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    sys.stdout.flush()
+    exit_code = streams.report(main())
     os._exit(exit_code)  # all is cleaned up, and to unload torch takes seconds on a busy machine

@@ -9,6 +9,7 @@ import signal
 
 from runners.measuring import not_measured
 from runners.measuring.live_rank import LiveRank
+from runners.system.processes import STOPPED, TRACED
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 from runners.traces.schema import Status
@@ -61,9 +62,9 @@ def ending_of(rank: int, live: LiveRank, hung: bool, errors: str) -> RankOutcome
         )
         return RankOutcome(rank=rank, status="died", failure=failure)
     kind, message = "peer_lost", f"rank {rank} was still in {beat.phase} when a peer failed"
-    if live.is_stopped:
-        kind = "stopped"
-        message = f"rank {rank} was stopped (SIGSTOP) in {beat.phase} and not continued; run again"
+    if live.state in (STOPPED, TRACED):
+        how = "(SIGSTOP)" if live.state == STOPPED else "by a debugger"
+        kind, message = "stopped", f"rank {rank} was stopped {how} in {beat.phase}; run again"
     elif hung:
         kind, message = "hang", f"rank {rank} stood still in {beat.phase}"
     failure = Failure(

@@ -27,6 +27,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
@@ -52,10 +53,15 @@ class ForkServer:
     Args:
         environment: what it sets of the allocator.
         errors: a file for what it writes to standard error: its last words, where it ends itself.
+        beside: the other forkservers of its launcher, now and later: who waits for this one hears
+            of them, too.
     """
 
-    def __init__(self, environment: dict[str, str], errors: Path) -> None:
+    def __init__(
+        self, environment: dict[str, str], errors: Path, beside: Iterable[ForkServer] = ()
+    ) -> None:
         self._errors = errors
+        self._beside = beside
         with errors.open("wb") as file:
             self._process = self._started(environment, file)
         self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -85,8 +91,7 @@ class ForkServer:
             try:
                 message = self._messages.get(timeout=0.1)
             except queue.Empty:
-                if self._process.poll() is not None:
-                    raise LaunchError(self._why_it_ended(word)) from None
+                self._check_all()
                 if time.monotonic() - told > WORD_SECONDS:
                     told = time.monotonic()
                     self._tell_of_waiting(told - start)
@@ -95,31 +100,41 @@ class ForkServer:
                 return message[word]
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
-    def _why_it_ended(self, word: str) -> str:
-        """One line, from its last words; `word` is what it should have said."""
-        words = self._errors.read_text(encoding="utf-8", errors="replace")
-        last = words.strip().splitlines()[-1:] or ["it wrote nothing"]
-        return limits.blamed(words) or (
-            f"the forkserver ended ({self._how_it_ended()}) before it said {word!r}: {last[0]}; "
-            "run again, or see what `python -m runners.measuring.forkserver` says"
-        )
-
-    def _how_it_ended(self) -> str:
-        code = self._process.returncode
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-    def _tell_of_waiting(self, seconds: float) -> None:
-        """Say why nothing happens.
+    def _check_all(self) -> None:
+        """See that the forkservers of this launcher work.
 
         Raises:
-            LaunchError: nothing will, because somebody has stopped the forkserver.
+            LaunchError: one has ended, or somebody has stopped it; what to do.
         """
+        for server in {self, *self._beside}:
+            server._check()
+
+    def _check(self) -> None:
         pid = self._process.pid
-        if processes.is_stopped(pid):
+        if self._process.poll() is not None:
+            raise LaunchError(self._why_it_ended())
+        if processes.state(pid) == processes.STOPPED:
             raise LaunchError(
                 f"the forkserver (process {pid}) is stopped (SIGSTOP); "
                 f"continue it with `kill -CONT {pid}`, or end it, and run again"
             )
+
+    def _why_it_ended(self) -> str:
+        """One line, from its exit code and its last words."""
+        words = self._errors.read_text(encoding="utf-8", errors="replace")
+        last = words.strip().splitlines()[-1:] or ["it wrote nothing"]
+        code = self._process.returncode
+        when = "in the middle of a run" if self._is_ready else "before its first run"
+        how, then = f"exit code {code}", "or see what `python -m runners.measuring.forkserver` says"
+        if code < 0:
+            how, then = f"signal {-code}", "and see whether this machine ran out of memory"
+        return limits.blamed(words) or (
+            f"the forkserver (process {self._process.pid}) ended {when} ({how}: {last[0]}); "
+            f"run again, {then}"
+        )
+
+    def _tell_of_waiting(self, seconds: float) -> None:
+        """Say why nothing happens."""
         what = "starts the ranks" if self._is_ready else "loads torch"
         sys.stderr.write(f"the forkserver still {what}, for {seconds:.0f} s so far\n")
         sys.stderr.flush()
@@ -146,20 +161,18 @@ class ForkServer:
             self._process.stdin.write((json.dumps({"start": requests}) + "\n").encode())
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise LaunchError("the forkserver has ended; run again") from None
+            self._process.wait()  # it has closed its end: it is about to end, if it has not
+            raise LaunchError(self._why_it_ended()) from None
         return cast("list[int]", self._expect("started", 30))
 
     def exits(self) -> dict[int, int]:
         """Process ids that have ended since the last call, with their exit codes.
 
         Raises:
-            LaunchError: the forkserver itself has ended, and its ranks with it.
+            LaunchError: a forkserver has ended, and its ranks with it, or was stopped: a rank that
+                ends meanwhile is not reported.
         """
-        if self._process.poll() is not None:
-            raise LaunchError(
-                "the forkserver ended in the middle of a run; run again, and see whether this "
-                f"machine ran out of memory ({self._how_it_ended()})"
-            )
+        self._check_all()
         ended: dict[int, int] = {}
         while True:
             try:

@@ -28,6 +28,7 @@ from runners.ranks.heartbeat import Beat
 from runners.system import limits, stopping
 from runners.system.errors import LaunchError
 from runners.system.links import linked
+from runners.system.processes import STOPPED, TRACED
 from runners.system.scratch import Scratch
 from runners.traces import machine
 from runners.traces.outcome import RankOutcome
@@ -104,7 +105,7 @@ class Launcher:
         key = json.dumps(environment)
         if key not in self._servers:
             errors = self._scratch.path / f"forkserver{len(self._servers)}.err"
-            self._servers[key] = ForkServer(environment, errors)
+            self._servers[key] = ForkServer(environment, errors, self._servers.values())
         return self._servers[key]
 
     def prepare(self, passes: Iterable[PassName]) -> None:
@@ -263,7 +264,7 @@ class Launcher:
             if watch is not None:
                 watch([live.beat for live in ranks])
             working = [live for live in ranks if not live.is_over]
-            if not working:
+            if not working or any(live.state == STOPPED for live in working):
                 return False
             if any(live.is_broken for live in ranks):
                 failed_at = failed_at or time.monotonic()
@@ -273,7 +274,7 @@ class Launcher:
                 if waited > longest or all(r.has_settled(settle) for r in working):
                     return False
             elif all(live.is_quiet(patience) for live in working):
-                return not any(live.is_stopped for live in working)
+                return not any(live.state == TRACED for live in working)
 
     def _keep_errors(self, requests: list[dict[str, Any]]) -> None:
         """Let a person who debugs see what ranks wrote to standard error."""

@@ -36,7 +36,7 @@ class LiveRank:
     exit_code: int | None = None
     outcome: RankOutcome | None = None
     ticks: int | None = None
-    is_stopped: bool = False
+    state: str | None = None
     beat: Beat = field(default_factory=lambda: Beat(0, -1, "start"))
     quiet_since: float = field(default_factory=time.monotonic)
     quiet_ticks: int = 0
@@ -58,7 +58,7 @@ class LiveRank:
         if beat != self.beat or works:
             self.quiet_since, self.quiet_ticks = now, ticks or 0
         self.beat, self.ticks = beat, ticks
-        self.is_stopped = processes.is_stopped(self.pid)
+        self.state = processes.state(self.pid)
 
     def is_quiet(self, seconds: float) -> bool:
         """Whether it has neither spoken nor worked for these seconds."""

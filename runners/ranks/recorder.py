@@ -54,6 +54,7 @@ class Recorder:
         self.pass_name = pass_name
         self.step_index = -1
         self.outcome = RankOutcome(rank=rank)
+        self._facts: list[tuple[PredictionStep, dict[str, Setting]]] = []
         self._keeps_steps = plan.keeps_steps and not self.is_metered
 
     @property
@@ -108,24 +109,30 @@ class Recorder:
     def predict(
         self, name: str, operation: str, of: Tensor, facts: dict[str, Setting] | None = None
     ) -> Iterator[Callable[[Tensor], None]]:
-        """Record one step of a prediction from its tensors; `facts` may be filled inside."""
+        """Record one step of a prediction from its tensors; `facts` may be filled until the end."""
+        facts = {} if facts is None else facts
         with self._shown() as (out, seconds):
             yield out.append
         if self.is_metered or not out:
             return
-        self.outcome.prediction.append(
-            PredictionStep(
-                name=name,
-                rank=self.rank,
-                operation=operation,
-                shape_in=list(of.shape),
-                shape_out=list(out[-1].shape),
-                values=first_values(out[-1]),
-                facts=dict(facts or {}),
-            )
+        step = PredictionStep(
+            name=name,
+            rank=self.rank,
+            operation=operation,
+            shape_in=list(of.shape),
+            shape_out=list(out[-1].shape),
+            values=first_values(out[-1]),
+            facts=facts,
         )
+        self.outcome.prediction.append(step)
+        self._facts.append((step, facts))
         self.outcome.prediction_seconds[name] = seconds[-1]
         self._check_values(f"prediction.{name}.values", out[-1])
+
+    def keep_facts(self) -> None:
+        """Keep what was added to the facts of a step after its block."""
+        for step, facts in self._facts:
+            step.facts.update(facts)
 
     @contextmanager
     def _shown(self) -> Iterator[tuple[list[Tensor], list[float]]]:

@@ -3,7 +3,9 @@
 In: nothing. Out: a folder in the system's place for temporary files. Its name says who owns it:
 the host, the process id, and when that process started, so that neither another host that shares
 the folder nor a process that got the same id later is taken for the owner. The owner also holds a
-lock on the folder, which counts where processes do not see each other. No torch.
+lock on the folder, which counts where processes do not see each other. What torch compiles for this
+process and its children goes there, too: its compiler makes a folder as soon as it is loaded. No
+torch.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from runners.system import processes, stopping
 
 CLEAN_SECONDS = 2.0  # the longest that files of killed ranks may take to go
 POLL_SECONDS = 0.02
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 _OURS = re.compile(r"proofbook-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-(?P<start>\d+)-\w+")
 
 
@@ -46,6 +49,14 @@ class Scratch:
         self._lock = os.open(self.path, os.O_RDONLY)
         with suppress(OSError):  # some network file systems lock no folders
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._compiled = str(self.path / "compiled")
+        os.environ.setdefault(COMPILED, self._compiled)
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
 
     def folder(self) -> Path:
         """A new folder inside."""
@@ -53,6 +64,8 @@ class Scratch:
 
     def remove(self) -> None:
         """Remove the folder with all that is in it; calling it again does nothing."""
+        if os.environ.get(COMPILED) == self._compiled:
+            del os.environ[COMPILED]
         end = time.monotonic() + CLEAN_SECONDS
         while self.path.exists() and time.monotonic() < end:  # a dying rank may still write
             shutil.rmtree(self.path, ignore_errors=True)

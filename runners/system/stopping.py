@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from runners.system import streams
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_SECONDS = 5.0  # a command that has not ended by then is stopped anew
 at_end: list[Callable[[], None]] = []  # what must be cleaned up where nothing unwinds
@@ -43,11 +45,14 @@ class Stopped(KeyboardInterrupt):
 def listen(line: str) -> None:
     """Let these signals stop this command, unless its starter wants one ignored.
 
+    Its standard streams are opened, too, whatever its starter made of them.
+
     Args:
         line: what a person is told then.
     """
     global _line, _command
     _line, _command = line, os.getpid()
+    streams.open_all()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # such as SIGHUP under nohup
             signal.signal(number, _stop)
@@ -84,7 +89,7 @@ def leave(exit_code: int) -> NoReturn:
     """End this command, which has done its work: too late to be stopped."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    sys.exit(exit_code)
+    sys.exit(streams.report(exit_code))
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from runners.plans.experiment import PassName, RunPlan
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import NUM_METERED_STEPS, Rank
-from runners.traces.records import PredictionStep
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -41,11 +40,6 @@ class BareRank(Rank):
 
     def __init__(self, rank: int, plan: RunPlan, device: torch.device) -> None:
         super().__init__(rank, plan, pass_of(plan), device, _StillHeart())
-        # Some strategies amend what they showed last: here it is always this one step.
-        shown = PredictionStep(
-            name="", rank=rank, operation="", shape_in=[], shape_out=[], values=[], facts={}
-        )
-        self.outcome.prediction = [shown]
 
     def phase(self, name: str, *, computes: bool = True) -> AbstractContextManager[None]:  # type: ignore[override]
         """No mark."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -17,8 +18,8 @@ from runners.measuring.endings import ending_of
 from runners.measuring.forkserver import ForkServer
 from runners.measuring.launch import Launcher
 from runners.measuring.live_rank import LiveRank
-from runners.measuring.not_measured import NotMeasuredError
 from runners.plans.experiment import find
+from runners.system import processes
 from runners.system.errors import LaunchError
 from runners.system.processes import wants_processor
 from runners.traces.records import Run
@@ -45,6 +46,13 @@ def test_a_run_that_completes_says_what_it_printed_and_what_it_saw(run: Measure)
     assert well.printed == ["all is well"]
     assert [e.loss for e in well.epochs] == [3.0]
     assert not well.is_surprise
+
+
+def test_facts_are_kept_whether_they_are_filled_in_the_block_of_their_step_or_after_it(
+    run: Measure,
+) -> None:
+    (step,) = run("mishaps", "well").prediction
+    assert step.facts == {"inside": 1, "after": 2}
 
 
 def test_a_killed_rank_is_named_with_its_phase_step_and_signal(run: Measure) -> None:
@@ -91,11 +99,21 @@ def test_of_ranks_that_hang_the_one_that_fell_behind_is_the_cause(run: Measure) 
     assert [r.failure.phase for r in hung.ranks if r.failure] == ["all_reduce", "forward"]
 
 
-def test_a_rank_that_somebody_stopped_is_named_so_and_nothing_is_called_a_deadlock(
-    run: Measure,
+def test_a_rank_that_somebody_stopped_is_named_at_once_and_nothing_is_called_a_deadlock(
+    own_launcher: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NotMeasuredError, match=r"^rank 1 was stopped \(SIGSTOP\) in forward"):
-        run("mishaps", "stopped")
+    states: list[str | None] = []
+    look = LiveRank.look
+
+    def seen(live: LiveRank, code: int | None) -> None:
+        look(live, code)
+        states.append(live.state)
+
+    monkeypatch.setattr(LiveRank, "look", seen)
+    ended = own_launcher.run_pass(find("mishaps"), "stopped", "timed")
+    assert ended.not_measured is not None
+    assert ended.not_measured == "rank 1 was stopped (SIGSTOP) in forward; run again"
+    assert states.count("T") == 1
 
 
 def test_of_ranks_that_hang_alike_none_is_blamed_and_all_are_named(run: Measure) -> None:
@@ -201,11 +219,49 @@ def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(
         server._process.kill()
         server._process.wait()  # what follows is the launcher's answer, however slow the kill
 
-    with pytest.raises(LaunchError, match="forkserver ended in the middle of a run"):
+    with pytest.raises(LaunchError, match=r"the forkserver .* ended in the middle of a run"):
         own_launcher.run_pass(find("mishaps"), "hangs", "timed", kill)
     assert looks == 1
     with pytest.raises(LaunchError, match="forkserver"):
         own_launcher.run_pass(find("mishaps"), "well", "timed")
+
+
+def test_a_forkserver_that_is_stopped_in_the_middle_of_a_run_ends_it_at_once_and_in_one_line(
+    launcher: Launcher,
+) -> None:
+    looks = 0
+
+    def stop(_: object) -> None:
+        nonlocal looks
+        looks += 1
+        server._process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: processes.state(server._process.pid) == processes.STOPPED)
+
+    with Launcher("cpu") as own:
+        server = own._server("timed")
+        with pytest.raises(LaunchError, match=rf"is stopped.*kill -CONT {server._process.pid}"):
+            own.run_pass(find("mishaps"), "hangs", "timed", stop)
+    assert looks == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"), [(signal.SIGKILL, "ended before its first run"), (signal.SIGSTOP, "stopped")]
+)
+def test_who_waits_for_a_forkserver_hears_at_once_what_became_of_another(
+    sent: signal.Signals, told: str, tmp_path: Path
+) -> None:
+    """The one that is waited for never gets ready: its process does nothing."""
+    servers: list[ForkServer] = []
+    servers.append(ForkServer({}, tmp_path / "first", servers))
+    servers.append(ForkServer({}, tmp_path / "second", servers))
+    first, second = servers
+    try:
+        second._process.send_signal(sent)
+        with pytest.raises(LaunchError, match=rf"process {second._process.pid}\) .*{told}"):
+            first._expect("a word that it never says", math.inf)
+    finally:
+        for server in servers:
+            server.close()
 
 
 def test_a_forkserver_that_is_stopped_while_it_loads_is_not_left_behind(
@@ -404,9 +460,8 @@ def test_forkservers_of_a_killed_launcher_end_and_say_nothing_even_while_they_lo
 
 
 def test_a_forkserver_that_somebody_stopped_is_named_and_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("runners.measuring.forkserver.WORD_SECONDS", 0.2)
     server = ForkServer({}, tmp_path / "errors")
     try:
         server._process.send_signal(signal.SIGSTOP)

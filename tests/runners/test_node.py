@@ -51,8 +51,6 @@ def ended(nodes: TwoNodes) -> Ended:
     folder = folder_of(nodes)
     said, left = [nodes.said(node) for node in (0, 1)], nodes.left()
     temporary = [sorted(p.name for p in nodes.temporary(node).iterdir()) for node in (0, 1)]
-    # torch keeps one cache a user, which is meant to stay.
-    temporary = [[n for n in names if not n.startswith("torchinductor_")] for names in temporary]
     return Ended(codes, said, left, temporary, folder)
 
 

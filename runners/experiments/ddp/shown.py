@@ -52,7 +52,6 @@ def compare(rank: Rank[Settings], replica: nn.Module, validation: Samples) -> No
     _, facts["average_validation_loss"], facts["average_validation_accuracy"] = validate(
         averaged, validation
     )
-    _keep_facts(rank, "compare", facts)
 
 
 def follow(
@@ -90,27 +89,19 @@ def follow(
     after = of_all_ranks(rank, first_values(head.grad))
     averaged.update({f"rank_{r}_before": v for r, v in enumerate(before)})
     averaged.update({f"rank_{r}_after": v for r, v in enumerate(after)})
-    _keep_facts(rank, "all_reduce", averaged)
     _update(rank, replica, optimizer, head)
 
 
 def _update(
     rank: Rank[Settings], replica: nn.Module, optimizer: torch.optim.Optimizer, head: Tensor
 ) -> None:
-    with rank.predict("update", "one step of the optimizer on this rank", head) as out:
+    facts: dict[str, Setting] = {}
+    with rank.predict("update", "one step of the optimizer on this rank", head, facts) as out:
         optimizer.step()
         out(head)
     digests = of_all_ranks(rank, parameter_digest(replica.parameters()))
-    facts = {f"rank_{r}_digest": digest for r, digest in enumerate(digests)}
-    _keep_facts(rank, "update", {**facts, "num_distinct_digests": len(set(digests))})
-
-
-def _keep_facts(rank: Rank[Settings], name: str, facts: dict[str, Setting]) -> None:
-    """Add what was learnt of other ranks to a prediction step that is already timed."""
-    steps = rank.outcome.prediction
-    rank.outcome.prediction = [
-        s.model_copy(update={"facts": {**s.facts, **facts}}) if s.name == name else s for s in steps
-    ]
+    facts.update({f"rank_{r}_digest": digest for r, digest in enumerate(digests)})
+    facts["num_distinct_digests"] = len(set(digests))
 
 
 def show_stages(

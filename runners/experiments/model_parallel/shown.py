@@ -43,7 +43,7 @@ def predict(rank: Rank[Settings], own: nn.Module, validation: Samples) -> None:
     with rank.predict("softmax", "turn logits into probabilities", given, facts) as out:
         probabilities = torch.softmax(given, dim=1)
         out(probabilities)
-    rank.outcome.prediction[-1].facts.update(
+    facts.update(
         {
             "predicted_class": int(probabilities[0].argmax()),
             "true_class": int(batch.labels[0]),

@@ -13,6 +13,7 @@ from torch import nn
 from runners.plans.experiment import RunPlan
 from runners.ranks.rank import Rank
 from runners.traces.records import Death
+from runners.traces.schema import Setting
 
 QUESTION = "What does the launcher say when a run ends badly?"
 MEBIBYTE = 1 << 20
@@ -24,6 +25,11 @@ def well(rank: Rank) -> None:
         tensor = torch.full((4,), float(rank.rank + 1))
         dist.all_reduce(tensor)
     rank.epoch(1, loss=tensor[0].item(), num_samples=1)
+    facts: dict[str, Setting] = {}
+    with rank.predict("sum", "add over the ranks", tensor, facts) as out:
+        out(tensor)
+        facts["inside"] = 1
+    facts["after"] = 2
     print("all is well")
 
 
