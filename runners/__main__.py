@@ -36,8 +36,9 @@
     python -m runners schema                   the JSON Schema of a trace
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
-or a run that could not be measured for want of the machine; 2 a wrong call, a run that this
-machine cannot do, or a machine that is too busy for a reference set; 130 Ctrl-C; 143 SIGTERM.
+a simulation that failed, or a run that could not be measured for want of the machine; 2 a wrong
+call, a run that this machine cannot do, or a machine that is too busy for a reference set; 130
+Ctrl-C; 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ from runners.plans.experiment import UnknownExperimentError, check_name, find, n
 from runners.plans.settings import SettingsError
 from runners.simulate import allocator_check
 from runners.simulate.command import simulated
-from runners.simulate.suite import UnknownRunError
+from runners.simulate.suite import SimulationError, UnknownRunError
 from runners.system import accelerator
 from runners.system.errors import AcceleratorError, LaunchError
 from runners.traces import machine, tries
@@ -144,6 +145,7 @@ CAN_BE_MENDED = (
     HarmlessError,
     RerunError,
     FitError,
+    SimulationError,
     PlanError,
 )
 
@@ -281,6 +283,7 @@ def _run(request: RunRequest) -> int:
         f"{ran.num_measured} measured, {ran.num_fresh} already fresh, "
         f"{len(ran.surprises)} surprises{lost}; traces in {shown(ran.where)}"
     )
+    _told_failures("not predicted", ran.not_predicted)
     if ran.heavier:
         print(f"left to --full: {_told(ran.heavier)}")
     for line in ran.surprises:
@@ -345,13 +348,14 @@ def _try(wanted: str, settings: Sequence[str]) -> int:
         trial = prepare(experiment, run, settings)
         print(f"{wanted}: {'; '.join(trial.lines())}", flush=True)
         changed = replace(experiment, runs={trial.run: trial.plan})
-        print("\n".join(expected_lines(changed, trial.run)), flush=True)
+        expected, has_failed = expected_lines(changed, trial.run)
+        print("\n".join(expected), flush=True)
         trace = measure.measure_alone(changed, trial.run, launcher, Progress())
     path = tries.keep(trace)
     for line in summary_lines(trace.runs[run]):
         print(line)
     print(f"kept in {shown(path)}; `make serve` shows it beside the book's")
-    return 0
+    return 1 if has_failed else 0
 
 
 def _forget() -> int:
@@ -381,7 +385,7 @@ def _compare(first: str, second: str) -> int:
 def _predict(*, as_reference: bool) -> int:
     with measure.alone(), Launcher(machine.device_kind()) as launcher:
         where = measure.folder(as_reference=as_reference)
-        prediction = predict(launcher, where, Progress())
+        prediction, failed = predict(launcher, where, Progress())
         write_machine(where, machine.describe(as_reference=as_reference))
     peaks = sum(run.peak_bytes is not None for run in prediction.runs.values())
     steps = sum(run.step_seconds is not None for run in prediction.runs.values())
@@ -395,7 +399,14 @@ def _predict(*, as_reference: bool) -> int:
             f"{len(known)} experiments are measured here already: for these it comes too late, "
             "until `python -m runners run --force` measures them anew"
         )
-    return 0
+    return _told_failures("not predicted", failed)
+
+
+def _told_failures(what: str, lines: Sequence[str]) -> int:
+    """Say which simulations failed; the exit code."""
+    for line in lines:
+        print(f"{what}: {line}", file=sys.stderr)
+    return 1 if lines else 0
 
 
 def _rerun(wanted: Sequence[str], *, as_reference: bool) -> int:
@@ -441,7 +452,9 @@ def _simulate(arguments: argparse.Namespace) -> int:
         kept = keep([find(name) for name in names()])
         print(f"the work of {kept} runs; in {shown(COMMITTED)}")
     else:
-        print("\n".join(simulated(arguments.names, as_json=arguments.json)))
+        told, failed = simulated(arguments.names, as_json=arguments.json)
+        print("\n".join(told), flush=True)
+        return _told_failures("failed", failed)
     return 0
 
 

@@ -23,13 +23,15 @@ from runners.traces.prediction import Interval, RunForecast
 NO_PRIMITIVES = "unknown until `python -m runners predict` has measured this machine"
 
 
-def expected_lines(experiment: Experiment, run: str) -> list[str]:
-    """What a simulation of a run expects, a line each; or why it cannot be simulated."""
+def expected_lines(experiment: Experiment, run: str) -> tuple[list[str], bool]:
+    """What a simulation of a run expects, a line each, or why there is none; whether it failed."""
     plan = experiment.runs[run]
     (simulated,) = simulate([Wanted.of(experiment, run, plan)], num_workers=1).runs
     if simulated.reason is not None:
-        return [f"the dry run expects nothing: {simulated.reason}"]
-    return ["the dry run expects", *(f"  {line}" for line in _lines(experiment, run, simulated))]
+        how = "failed" if simulated.has_failed else "expects nothing"
+        return [f"the dry run {how}: {simulated.reason}"], simulated.has_failed
+    told = [f"  {line}" for line in _lines(experiment, run, simulated)]
+    return ["the dry run expects", *told], False
 
 
 def _lines(experiment: Experiment, run: str, simulated: SimulatedSteps) -> Iterator[str]:

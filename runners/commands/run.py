@@ -59,6 +59,7 @@ class Ran:
         not_measured: runs that failed for want of the machine, a line each with the cause.
         not_quiet: of the experiments measured now, those around which the machine was not quiet,
             a line each with the disturbances.
+        not_predicted: runs whose simulation failed, a line each with the error.
     """
 
     where: Path
@@ -69,11 +70,13 @@ class Ran:
     heavier: list[str]
     not_measured: list[str]
     not_quiet: list[str] = field(default_factory=list)
+    not_predicted: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """1 where a run surprised or was not measured, or a reference set is not whole; else 0."""
-        return 1 if self.surprises or self.lacking or self.not_measured else 0
+        """1 where a run surprised, or was not measured or predicted, or a set lacks one; else 0."""
+        failed = self.surprises or self.lacking or self.not_measured or self.not_predicted
+        return 1 if failed else 0
 
 
 def check_names(wanted: Sequence[str]) -> list[str]:
@@ -122,7 +125,8 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
                 part_of(name, where).unlink(missing_ok=True)
         waiting = all_pending(request, where)
         watch = watch or Watch()
-        unfinished = _measure(waiting, where, request, watch) if waiting else {}
+        not_predicted: list[str] = []
+        unfinished = _measure(waiting, where, request, watch, not_predicted) if waiting else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(machine.name_of(where))
     paths = [where / f"{name}.json" for name in chosen if name not in unfinished]
@@ -137,13 +141,21 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
         _heavier([name for name in chosen if name not in unfinished], traces),
         [line for causes in unfinished.values() for line in causes],
         _not_quiet(traces, {one.experiment.name for one in waiting}),
+        not_predicted,
     )
 
 
 def _measure(
-    waiting: list[Pending], where: Path, request: RunRequest, watch: Watch
+    waiting: list[Pending],
+    where: Path,
+    request: RunRequest,
+    watch: Watch,
+    not_predicted: list[str],
 ) -> dict[str, list[str]]:
-    """Measure what waits; the experiments that are unfinished, each with its causes."""
+    """Measure what waits; the experiments that are unfinished, each with its causes.
+
+    Adds a line to `not_predicted` for each run whose simulation failed.
+    """
     unfinished: dict[str, list[str]] = {}
     progress = Progress()
     if request.as_reference:
@@ -152,7 +164,7 @@ def _measure(
     with Launcher(machine.device_kind()) as launcher:
         launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
         if not request.names:  # who names experiments works on them, and has no time for it
-            _predict(waiting, launcher, where, progress)
+            not_predicted += _predict(waiting, launcher, where, progress)
             watch.forget()
         for place, one in enumerate(waiting):
             try:
@@ -198,12 +210,15 @@ def _not_quiet(traces: Sequence[Trace], measured: Collection[str]) -> list[str]:
     ]
 
 
-def _predict(waiting: list[Pending], launcher: Launcher, where: Path, progress: Progress) -> None:
+def _predict(
+    waiting: list[Pending], launcher: Launcher, where: Path, progress: Progress
+) -> list[str]:
     """Predict what waits; a machine on which that fails is measured all the same."""
     try:
-        bring_up_to_date([one.experiment for one in waiting], launcher, where, progress)
+        return bring_up_to_date([one.experiment for one in waiting], launcher, where, progress)
     except PrimitiveError as error:
         progress.said(f"nothing is predicted here: {error}")
+        return []
 
 
 def dry(request: RunRequest) -> list[str]:

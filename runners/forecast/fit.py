@@ -33,7 +33,7 @@ from runners.forecast.model import (
 )
 from runners.forecast.replay import UnknownSpeedError, Weights
 from runners.forecast.weights import BEGIN, Taken, fitted_weights
-from runners.forecast.work import Work, works
+from runners.forecast.work import Work, complete_works
 from runners.plans.experiment import Experiment, find, names, on_device
 from runners.traces.files import (
     NOT_TRACES,
@@ -270,7 +270,7 @@ def runs_of(where: Path) -> Runs:
     paths = [path for path in sorted(where.glob("*.json")) if path.stem not in NOT_TRACES]
     traces = [one for one in map(read, paths) if one.experiment in names() and not is_stale(one)]
     experiments = [on_device(find(one.experiment), _device(one)) for one in traces]
-    known = works(experiments)
+    known = complete_works(experiments)
     found = Runs([], [])
     for trace, experiment in zip(traces, experiments, strict=True):
         one = _of_trace(trace, experiment, known, prediction.primitives, read_machine(where))

@@ -15,7 +15,7 @@ from pathlib import Path
 from runners.forecast.fit import known_fit
 from runners.forecast.model import BY_HAND, best, forecast_run
 from runners.forecast.primitive_sizes import needed
-from runners.forecast.work import Work, works
+from runners.forecast.work import Work, failures, works
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import PRIMITIVES, Experiment, RunPlan, find, names, on_device
@@ -111,10 +111,11 @@ def predicted(
     primitives: Mapping[str, SampledSeconds | float],
     places: int,
     fit: Fit | None = None,
-) -> tuple[dict[str, RunForecast], list[ChoiceForecast]]:
-    """Forecasts of all runs of some experiments, and what is best among those asked about.
+) -> tuple[dict[str, RunForecast], list[ChoiceForecast], list[str]]:
+    """Forecasts of some experiments' runs, what is best among those asked about, and failures.
 
-    Each experiment gets the constants that were fitted without its own runs.
+    Each experiment gets the constants that were fitted without its own runs. A run whose simulation
+    failed has no forecast, and a line in the third result.
     """
     runs: dict[str, RunForecast] = {}
     choices = []
@@ -128,7 +129,8 @@ def predicted(
             )
             for name, plan in experiment.runs.items()
         }
-        runs |= {f"{experiment.name}.{name}": told for name, told in own.items()}
+        paths = {name: f"{experiment.name}.{name}" for name in own}
+        runs |= {paths[n]: told for n, told in own.items() if not _has_failed(known, paths[n])}
         for choice in experiment.choices:
             unknown = set(choice.runs) - set(own)
             assert not unknown, f"{experiment.name}: choice {choice.name} names no runs {unknown}"
@@ -144,15 +146,19 @@ def predicted(
                         expected=expected,
                     )
                 )
-    return runs, choices
+    return runs, choices, failures(known)
+
+
+def _has_failed(known: Mapping[str, Work], path: str) -> bool:
+    return path in known and known[path].has_failed
 
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def predict(launcher: Launcher, where: Path, progress: Progress) -> Prediction:
-    """Measure primitives, forecast_run every run, and write `prediction.json`.
+def predict(launcher: Launcher, where: Path, progress: Progress) -> tuple[Prediction, list[str]]:
+    """Measure primitives, forecast every run, and write `prediction.json`; with what failed.
 
     Raises:
         LaunchError, OSError.
@@ -161,7 +167,9 @@ def predict(launcher: Launcher, where: Path, progress: Progress) -> Prediction:
     primitives = measured_primitives(launcher, progress)
     experiments = [on_device(find(name), launcher.device) for name in names()]
     fit = known_fit(where, _references())
-    runs, choices = predicted(experiments, primitives, machine.num_places(launcher.device), fit)
+    runs, choices, failed = predicted(
+        experiments, primitives, machine.num_places(launcher.device), fit
+    )
     prediction = Prediction(
         schema_version=1,
         machine=machine.name_of(where),
@@ -172,7 +180,7 @@ def predict(launcher: Launcher, where: Path, progress: Progress) -> Prediction:
         fit=_name_of(fit),
     )
     write_prediction(where, prediction)
-    return prediction
+    return prediction, failed
 
 
 def _references() -> list[Path]:
@@ -186,8 +194,8 @@ def _name_of(fit: Fit | None) -> str | None:
 
 def bring_up_to_date(
     experiments: Iterable[Experiment], launcher: Launcher, where: Path, progress: Progress
-) -> None:
-    """Predict what is about to be measured and was not predicted so before.
+) -> list[str]:
+    """Predict what is about to be measured and was not predicted so before; a line a failure.
 
     A machine without a prediction gets its first one. One that has a prediction keeps its
     primitives: what is new or has changed is predicted from them, with the time of now.
@@ -198,12 +206,11 @@ def bring_up_to_date(
     """
     before = read_prediction(where)
     if before is None or needed() - set(before.primitives):  # or it is of an earlier model
-        predict(launcher, where, progress)
-        return
+        return predict(launcher, where, progress)[1]
     waiting = [on_device(one, launcher.device) for one in experiments]
     fit = known_fit(where, _references())
     places = machine.num_places(launcher.device)
-    runs, choices = predicted(waiting, before.primitives, places, fit)
+    runs, choices, failed = predicted(waiting, before.primitives, places, fit)
     now = _now()
     new = {
         name: told.model_copy(update={"recorded_at": now})
@@ -215,6 +222,7 @@ def bring_up_to_date(
     after = before.model_copy(update={"runs": {**before.runs, **new}, "choices": [*kept, *choices]})
     if new or sorted(after.choices, key=str) != sorted(before.choices, key=str):
         write_prediction(where, after)
+    return failed
 
 
 def _said(told: RunForecast | None) -> RunForecast | None:

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from runners.plans.experiment import Experiment, RunPlan
 from runners.simulate.step_log import Cost, Moment, SimulatedSteps
-from runners.simulate.suite import Tell, Wanted, cores, simulate
+from runners.simulate.suite import SimulationError, Wanted, cores, simulate
 from runners.traces.schema import Record
 
 COMMITTED = Path(__file__).with_name("work.json")
@@ -40,6 +40,7 @@ class Work(Record):
     num_ranks: int = 1
     ranks: list[RankWork] = []
     reason: str | None = Field(default=None, description="why it cannot be simulated")
+    has_failed: bool = Field(default=False, description="the reason is an error; never kept")
 
     @property
     def are_alike(self) -> bool:
@@ -67,6 +68,7 @@ def work_of(run: SimulatedSteps, plan: RunPlan) -> Work:
         if has_steps
         else [],
         reason=run.reason,
+        has_failed=run.has_failed,
     )
 
 
@@ -75,7 +77,7 @@ def is_wanted(plan: RunPlan) -> bool:
     return "metered" in plan.passes or ("timed" in plan.passes and plan.strategy != "program")
 
 
-def works(experiments: Iterable[Experiment], tell: Tell | None = None) -> dict[str, Work]:
+def works(experiments: Iterable[Experiment]) -> dict[str, Work]:
     """The work of every run of some experiments, by `experiment.run`."""
     asked = [
         Wanted.of(experiment, name, plan)
@@ -85,14 +87,35 @@ def works(experiments: Iterable[Experiment], tell: Tell | None = None) -> dict[s
     ]
     known = _read(COMMITTED)
     missing = [one for one in asked if one.key not in known]
-    simulated = simulate(missing, tell=tell, num_workers=cores()).runs if missing else []
+    simulated = simulate(missing, num_workers=cores()).runs if missing else []
     new = {one.key: work_of(run, one.plan) for one, run in zip(missing, simulated, strict=True)}
     return {f"{one.experiment}.{one.run}": known.get(one.key) or new[one.key] for one in asked}
 
 
+def failures(known: Mapping[str, Work]) -> list[str]:
+    """A line for each run whose simulation failed."""
+    return [f"{name}: {work.reason}" for name, work in known.items() if work.has_failed]
+
+
+def complete_works(experiments: Iterable[Experiment]) -> dict[str, Work]:
+    """The work of every run, for what rests on all of them.
+
+    Raises:
+        SimulationError: simulations failed.
+    """
+    known = works(experiments)
+    if failures(known):
+        raise SimulationError(failures(known))
+    return known
+
+
 def keep(experiments: Sequence[Experiment], path: Path = COMMITTED) -> int:
-    """Write the work of all these runs into the committed file; how many there are."""
-    found = works(experiments)
+    """Write the work of all these runs into the committed file; how many there are.
+
+    Raises:
+        SimulationError: simulations failed.
+    """
+    found = complete_works(experiments)
     runs = {
         _key(experiment, name): found[f"{experiment.name}.{name}"]
         for experiment in experiments

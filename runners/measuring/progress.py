@@ -10,6 +10,7 @@ from typing import TextIO
 
 from runners.plans.experiment import Experiment
 from runners.ranks.heartbeat import Beat
+from runners.system import count
 from runners.traces.records import Run
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
@@ -26,9 +27,10 @@ class Progress:
         self._experiment = ""
         self._total = 0
         self._number = 0
-        self._drawn = 0.0
+        self._drawn = time.monotonic()
 
     def _write(self, text: str) -> None:
+        self._drawn = time.monotonic()
         self._stream.write(text)
         self._stream.flush()
 
@@ -41,21 +43,24 @@ class Progress:
         self._write(f"{experiment.name}: {experiment.question}\n")
 
     def watcher(self, run: str, pass_name: str) -> Callable[[list[Beat]], None]:
-        """A function that draws what the ranks do now, a few times a second."""
+        """A function that draws what the ranks do now, a few times a second.
+
+        Where nobody looks on, it writes a line when there was none for a while.
+        """
         start = time.monotonic()
 
         def watch(beats: list[Beat]) -> None:
             now = time.monotonic()
-            if not self._live or now - self._drawn < REFRESH_SECONDS:
+            if now - self._drawn < (REFRESH_SECONDS if self._live else count.WORD_SECONDS):
                 return
-            self._drawn = now
             ranks = ", ".join(
                 f"rank {i} {b.phase}{f' (step {b.step})' if b.step >= 0 else ''}"
                 for i, b in enumerate(beats)
             )
             head = f"  [{self._number + 1}/{self._total}] {run} · {pass_name}"
+            line = f"{head} · {now - start:.1f} s · {ranks}"
             width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be cleared
-            self._write("\r\x1b[K" + f"{head} · {now - start:.1f} s · {ranks}"[:width])
+            self._write(f"\r\x1b[K{line[:width]}" if self._live else f"{line}\n")
 
         return watch
 

@@ -137,7 +137,7 @@ def _seal() -> int:
     from runners.planning.seal import seal
 
     sealed.check_unsealed(sealed.PATH)
-    sealed.write_forecasts(seal(_tell_runs), sealed.PATH)
+    sealed.write_forecasts(seal(), sealed.PATH)
     sys.stdout.write(f"{sealed.PATH.name}: SHA-256 {sha256_of(sealed.PATH)}\n")
     return 0
 
@@ -153,17 +153,18 @@ def _outcomes() -> int:
 
 
 def _published(asked: argparse.Namespace) -> int:
-    found = answers(published_rows.questions(), cores(), _tell)
-    if asked.grid:
+    found = answers(published_rows.questions(), cores())
+    has_failed = any(one.has_failed for one in found)
+    if asked.grid and not has_failed:
         published_file.write(found)
     as_json = json.dumps(published_rows.document(found), indent=1)
     written = as_json if asked.json else "\n".join(published_rows.lines(found))
     sys.stdout.write(f"{written}\n")
-    return 0
+    return 1 if has_failed else 0
 
 
 def _grid(asked: argparse.Namespace) -> int:
-    grid.main(asked.preset, confirms=asked.confirm, tell=_tell, say=_say)
+    grid.main(asked.preset, confirms=asked.confirm, say=_say)
     return 0
 
 
@@ -191,7 +192,8 @@ def _plan(asked: argparse.Namespace) -> int:
     if training.sequence > longest:
         raise PlanError(f"{model.name} has positions for {longest} tokens")
     questions, refused = _questions(model, training, asked)
-    found = [*answers(questions, cores(), _tell), *refused]
+    answered = answers(questions, cores())
+    found = [*answered, *refused]
     if all(one.reason for one in found):
         raise PlanError(found[0].reason or "there is nothing to plan")
     unused = set(model.stated) - {line for one in found for line in one.used}
@@ -205,7 +207,7 @@ def _plan(asked: argparse.Namespace) -> int:
         rows = lines(found, memory, rates)
         written = "\n".join([_title(model, training, asked), *assumed, *rows])
     sys.stdout.write(f"{written}\n")
-    return 0
+    return 1 if any(one.has_failed for one in answered) else 0
 
 
 def _title(model: Model, training: Training, asked: argparse.Namespace) -> str:
@@ -271,18 +273,6 @@ def _questions(
     return possible, refused
 
 
-def _tell_runs(done: int, total: int) -> None:
-    _tell(done, total, "runs of the book")
-
-
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
-
-
-def _tell(done: int, total: int, name: str) -> None:
-    """A line that says how far it is, where a person looks on."""
-    if sys.stderr.isatty():
-        end = "\r\x1b[K" if done == total else ""
-        sys.stderr.write(f"\r\x1b[K{done}/{total} strategies simulated: {name}{end}")
-        sys.stderr.flush()

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from runners.planning.answer import Answer, RankPlan, sent_bytes
-from runners.planning.processes import CACHE, ROOT, Tell, answers
+from runners.planning.processes import CACHE, ROOT, answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
 from runners.plans.model_presets import ModelPreset, model_presets
 from runners.traces.files import TraceError, read_grid, write_grid
@@ -111,7 +111,6 @@ def questions(preset: ModelPreset) -> Iterator[tuple[State, Question]]:
 def make(
     preset: str,
     num_workers: int,
-    tell: Tell | None = None,
     folder: Path = PLANS,
     cache: Path = CACHE,
 ) -> Grid:
@@ -120,12 +119,11 @@ def make(
     Args:
         preset: the model's.
         num_workers: processes that simulate side by side.
-        tell: hears how far it is.
         folder: where the file stands.
         cache: where answers are kept, until all are there.
 
     Raises:
-        PlanError: there is no grid of this preset, or every row failed.
+        PlanError: there is no grid of this preset, every row was left out, or one failed.
         OSError: the disk refused; the former file stays.
     """
     asked = list(questions(_preset(preset)))
@@ -136,9 +134,11 @@ def make(
             possible.append((state, question))
         except PlanError as error:
             left_out.append(_left_out(state, question, str(error)))
-    found = answers([question for _, question in possible], num_workers, tell, cache)
+    found = answers([question for _, question in possible], num_workers, cache)
     rows = []
     for (state, question), answer in zip(possible, found, strict=True):
+        if answer.has_failed:
+            raise PlanError(f"{preset}: {question.strategy.name}: {answer.reason}")
         if answer.reason is None:
             rows.append(_row(state, answer))
         else:
@@ -153,7 +153,6 @@ def make(
 def confirm(
     preset: str,
     num_workers: int,
-    tell: Tell | None = None,
     folder: Path = PLANS,
     cache: Path = CACHE,
 ) -> Grid:
@@ -173,7 +172,7 @@ def confirm(
     if any((one.state, one.strategy) not in by_row for one in grid.rows):
         raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
     asked = [by_row[one.state, one.strategy] for one in chosen]
-    for row, answer in zip(chosen, answers(asked, num_workers, tell, cache), strict=True):
+    for row, answer in zip(chosen, answers(asked, num_workers, cache), strict=True):
         if answer.reason or _row(row.state, answer).ranks != row.ranks:
             why = answer.reason or "came out otherwise"
             raise PlanError(f"{preset}: {row.strategy} on {row.state.devices} {why}; make it again")
@@ -210,7 +209,7 @@ def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     return as_trace(_grid(_preset(preset), rows, [])).runs
 
 
-def main(preset: str | None, *, confirms: bool, tell: Tell, say: Callable[[str], None]) -> None:
+def main(preset: str | None, *, confirms: bool, say: Callable[[str], None]) -> None:
     """Make or confirm the grid of one preset, or of all.
 
     Raises:
@@ -219,7 +218,7 @@ def main(preset: str | None, *, confirms: bool, tell: Tell, say: Callable[[str],
     do = confirm if confirms else make
     for name in [preset] if preset else list(GRIDS):
         try:
-            grid = do(name, 1, tell)
+            grid = do(name, 1)
         except TraceError as error:
             raise PlanError(str(error)) from None
         seconds = sum(one.seconds for one in grid.rows)

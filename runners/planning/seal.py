@@ -24,7 +24,7 @@ from runners.planning.table import GIB
 from runners.plans.experiment import find, names
 from runners.plans.model_presets import model_presets
 from runners.simulate.log import SimulatedRun
-from runners.simulate.suite import CACHE, ROOT, Tell, Wanted, cores, simulate, wanted
+from runners.simulate.suite import CACHE, ROOT, Wanted, cores, failures, simulate, wanted
 from runners.traces.records import Run
 from runners.traces.sealed_forecasts import (
     LimitForecast,
@@ -68,14 +68,17 @@ TRAININGS: dict[int, list[tuple[str, dict[str, Any]]]] = {
 }
 
 
-def seal(tell: Tell | None = None) -> SealedForecasts:
+def seal() -> SealedForecasts:
     """Simulate everything.
 
     Raises:
-        PlanError: tracked files differ from the commit, which is to say what made the forecasts.
+        PlanError: tracked files differ from the commit, which is to say what made the forecasts; or
+            a simulation failed.
     """
     commit = _commit()
-    runs = simulate(suite(), CACHE / "cuda", tell, cores()).runs
+    runs = simulate(suite(), CACHE / "cuda", cores()).runs
+    if failures(runs):
+        raise PlanError("; ".join(failures(runs)))
     return SealedForecasts(
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=commit,

@@ -10,22 +10,24 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from runners.simulate.compare import Compared, compare, score
-from runners.simulate.suite import cores, on_a_terminal, simulate, wanted
+from runners.simulate.suite import cores, failures, simulate, wanted
 from runners.traces import machine
 
 
-def simulated(names: Iterable[str], *, as_json: bool) -> list[str]:
-    """Simulate runs; the lines that tell what came of them.
+def simulated(names: Iterable[str], *, as_json: bool) -> tuple[list[str], list[str]]:
+    """Simulate runs: the lines that tell what came of them, and one for each that failed.
 
     Raises:
         UnknownExperimentError, UnknownRunError: a name means nothing.
     """
-    found = simulate(wanted(names), tell=on_a_terminal, num_workers=cores())
+    found = simulate(wanted(names), num_workers=cores())
     compared = compare(found.runs, reference())
+    failed = failures(found.runs)
     if as_json:
-        return [json.dumps([one.as_json() for one in compared], indent=1)]
+        return [json.dumps([one.as_json() for one in compared], indent=1)], failed
     known = len(compared) - found.num_new
-    return [*(_line(one) for one in compared), f"{score(compared).line()}; {known} known before"]
+    last = f"{score(compared).line()}; {known} known before"
+    return [*map(_line, compared), last], failed
 
 
 def reference() -> Path:

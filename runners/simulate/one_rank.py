@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, NoReturn, cast
 from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed.checkpoint.utils import _DistWrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import optimizer
 from torch.optim.optimizer import _foreach_supported_types
@@ -31,11 +33,16 @@ from runners.ranks.rank import Rank
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.following import following
 from runners.simulate.messages import Mailbox, Sent
-from runners.simulate.stand_ins import stand_ins
+from runners.simulate.stand_ins import UnsimulatedError, stand_ins
 from runners.simulate.step_log import StepLog
 from runners.simulate.step_meter import StepMeter
 
 NUM_STEPS = 2
+# What a group that sends nothing has not, by its owner and name.
+_LACKING = (
+    (_distributed_c10d, "_dump_fr_trace_json", "it reads which collectives a real group recorded"),
+    (_DistWrapper, "reduce_scatter", "its ranks plan a checkpoint together"),
+)
 
 
 class _Silence:
@@ -133,6 +140,30 @@ def optimizers_of(device: str) -> Iterator[None]:
             _foreach_supported_types.remove(FakeTensor)
 
 
+@contextmanager
+def _without_a_group() -> Iterator[None]:
+    """Refuse what needs a real group; and copy fake tensors whose value torch knows."""
+    with ExitStack() as stack:
+        for owner, name, what in _LACKING:
+            stack.enter_context(patch.object(owner, name, _refused(what)))
+        stack.enter_context(patch.object(FakeTensor, "__deepcopy__", _copied, create=True))
+        yield
+
+
+def _refused(what: str) -> Any:
+    def refuse(*arguments: object, **named: object) -> NoReturn:
+        raise UnsimulatedError(what)
+
+    return refuse
+
+
+def _copied(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
+    """Stands for a copy: of a tensor whose value torch knows, torch copies the real storage."""
+    if tensor.constant is None:
+        return torch.Tensor.__deepcopy__(tensor, memo)  # type: ignore[no-untyped-call]
+    return memo.setdefault(id(tensor), tensor.clone())
+
+
 def simulate_rank(
     experiment: Experiment, plan: RunPlan, rank: int, sent: Sent, device: str = "cpu"
 ) -> StepLog:
@@ -160,7 +191,8 @@ def simulate_rank(
         own: SimulatedRank = SimulatedRank(rank, plan, meshes, is_gloo=device == "cpu")
         own.scratch = Path(scratch)
         mode = nullcontext() if is_fake_itself else ValuelessMode()
-        with optimizers_of(device), following(lambda: own.meter.timeline), mode:
+        follows = following(lambda: own.meter.timeline)
+        with optimizers_of(device), follows, _without_a_group(), mode:
             own.start_memory()
             torch.manual_seed(plan.seed)
             with suppress(_Recorded):

@@ -28,9 +28,23 @@ from runners.simulate.one_rank import simulate_rank
 from runners.simulate.stand_ins import UnsimulatedError
 from runners.simulate.step_log import StepLog
 
-Answer = dict[int, StepLog] | str  # the logs of the ranks that differ, or why there are none
-WAITS_FOR_EACH_OTHER = "its ranks wait for objects of each other"
-ENDLESS = "it does not end"
+
+@dataclass(frozen=True)
+class Unsimulated:
+    """Why there are no logs.
+
+    Attributes:
+        has_failed: by an error, a death or a limit of time, which another attempt may not meet;
+            otherwise the run does what no simulation can.
+    """
+
+    reason: str
+    has_failed: bool = False
+
+
+Answer = dict[int, StepLog] | Unsimulated  # the logs of the ranks that differ
+WAITS_FOR_EACH_OTHER = Unsimulated("its ranks wait for objects of each other")
+ENDLESS = Unsimulated("it does not end", has_failed=True)
 
 
 class _Asked(MutableMapping[Key, Any]):
@@ -115,7 +129,7 @@ class RankProcesses:
             for one in self._running:
                 _end(one)
 
-    def _simulate(self, ranks: set[int]) -> str | None:
+    def _simulate(self, ranks: set[int]) -> Unsimulated | None:
         """Simulate these ranks, and all, if one of them needs another; or why that cannot be."""
         self._start(ranks)
         while self._running:
@@ -155,23 +169,24 @@ class RankProcesses:
         finally:
             os._exit(0)
 
-    def _simulated(self, rank: int, sent: Sent) -> tuple[StepLog | None, str | None]:
+    def _simulated(self, rank: int, sent: Sent) -> tuple[StepLog | None, Unsimulated | None]:
         """The log of a rank, or why there is none."""
         try:
             return simulate_rank(self._experiment, self._plan, rank, sent, self._device), None
         except UnsimulatedError as error:
-            return None, str(error)
+            return None, Unsimulated(str(error))
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
-            return None, f"what it does follows from values of tensors ({error})"
+            return None, Unsimulated(f"what it does follows from values of tensors ({error})")
         except BaseException as error:  # noqa: BLE001 whatever it was, the run cannot be simulated
             if os.environ.get("PROOFBOOK_STDERR"):
                 import traceback
 
                 traceback.print_exc()
             said = str(error).strip().splitlines()
-            return None, f"{type(error).__name__}: {said[0][:160] if said else ''}".rstrip(": ")
+            reason = f"{type(error).__name__}: {said[0][:160] if said else ''}".rstrip(": ")
+            return None, Unsimulated(reason, has_failed=True)
 
-    def _listen(self) -> str | None:
+    def _listen(self) -> Unsimulated | None:
         """Take what the ranks say next; why the run cannot be simulated, if they say so."""
         by_connection = {one.connection: one for one in self._running}
         left = self._deadline - time.monotonic()
@@ -184,7 +199,7 @@ class RankProcesses:
                 return reason
         return None
 
-    def _take_from(self, one: _Process) -> str | None:
+    def _take_from(self, one: _Process) -> Unsimulated | None:
         try:
             said = one.connection.recv()
         except (EOFError, ConnectionError):
@@ -196,7 +211,7 @@ class RankProcesses:
         else:
             _, log, reason = said
             if reason is not None:
-                return cast("str", reason)
+                return cast("Unsimulated", reason)
             self._logs[one.rank] = log
             self._running.remove(one)
             _end(one)
@@ -215,12 +230,14 @@ class RankProcesses:
         else:
             one.waits_for = key
 
-    def _death(self, one: _Process) -> str:
+    def _death(self, one: _Process) -> Unsimulated:
         self._running.remove(one)
         _, status = os.waitpid(one.pid, 0)
         one.connection.close()
         number = os.WTERMSIG(status)
-        return ENDLESS if number == signal.SIGXCPU else f"its process ended by signal {number}"
+        if number == signal.SIGXCPU:
+            return ENDLESS
+        return Unsimulated(f"its process ended by signal {number}", has_failed=True)
 
 
 def _end(one: _Process) -> None:

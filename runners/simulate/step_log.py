@@ -42,6 +42,10 @@ class StepLog(RankLog):
 
 
 class SimulatedSteps(SimulatedRun):
-    """A simulated run whose ranks have timelines."""
+    """A simulated run whose ranks have timelines.
+
+    Where it has failed, `reason` is an error, and nobody keeps it: it says nothing of the run.
+    """
 
     ranks: list[StepLog]  # type: ignore[assignment] # a list of a narrower kind
+    has_failed: bool = False

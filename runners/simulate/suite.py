@@ -13,10 +13,10 @@ import json
 import multiprocessing
 import os
 import platform
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor
+from concurrent.futures import wait as first_of
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -28,18 +28,25 @@ from pydantic import ValidationError
 from runners.plans.experiment import Experiment, RunPlan, find, names, on_device
 from runners.simulate.log import TAKE_OTHERS
 from runners.simulate.step_log import SimulatedSteps
-from runners.system import stopping
+from runners.system import count, stopping
+from runners.system.count import Count
 from runners.traces.digest import file_digest, program_digests, source_digest
 from runners.traces.files import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "simulations"
 NUM_WORKERS = 2
-Tell = Callable[[int, int], None]  # runs that are done, and all
 
 
 class UnknownRunError(ValueError):
     """An experiment has no run of that name."""
+
+
+class SimulationError(RuntimeError):
+    """Simulations failed on which the result would rest; a line for each."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(["simulations failed, and nothing was written:", *lines]))
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,7 @@ def _key(experiment: Experiment, plan: RunPlan, device: str) -> str:
     program = declared["settings"].get("program")
     parts = [
         _own_digest(),
-        metadata.version("torch"),
+        torch_release(),
         source_digest(experiment.name),
         program_digests(experiment.name).get(str(program), ""),
         json.dumps(follows, sort_keys=True),
@@ -115,6 +122,11 @@ def _key(experiment: Experiment, plan: RunPlan, device: str) -> str:
         *([device] if device != "cpu" else []),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+def torch_release() -> str:
+    """The version of torch without the tag of its build: tensors have the same bytes in each."""
+    return metadata.version("torch").partition("+")[0]
 
 
 _SPEED = "_per_second"
@@ -153,15 +165,13 @@ def _own_digest() -> str:
 def simulate(
     runs: Iterable[Wanted],
     folder: Path = CACHE,
-    tell: Tell | None = None,
     num_workers: int = NUM_WORKERS,
 ) -> Simulated:
-    """Simulate runs that are not known yet.
+    """Simulate runs that are not known yet; one that fails is not kept.
 
     Args:
         runs: which, all of one kind of device.
         folder: where results are kept.
-        tell: hears how far it is.
         num_workers: processes that simulate side by side.
     """
     asked = list(runs)
@@ -171,13 +181,12 @@ def simulate(
     order = sorted(missing.values(), key=_weight, reverse=True)
     new = {one.experiment: one.device for one in order}
     present = {name: {one.key for one in wanted([name], device)} for name, device in new.items()}
-    for done, (one, run) in enumerate(_simulated(order, num_workers), start=1):
+    for one, run in _simulated(order, num_workers):
         of_experiment = kept[one.experiment]
         of_experiment[one.key] = run
-        own = {k: v for k, v in of_experiment.items() if k in {one.key, *present[one.experiment]}}
+        wanted_now = {one.key, *present[one.experiment]}
+        own = {k: v for k, v in of_experiment.items() if k in wanted_now and not v.has_failed}
         _keep(folder, one.experiment, own)
-        if tell is not None:
-            tell(done, len(order))
     return Simulated([_named(one, kept[one.experiment][one.key]) for one in asked], len(order))
 
 
@@ -193,8 +202,18 @@ def _simulated(
         with ProcessPoolExecutor(min(num_workers, len(order)), _context(), _prepare) as pool:
             with stopping.held():  # what is raised while a process forks is swallowed
                 tasks = {pool.submit(_worked, one.as_json()): one for one in order}
-            for task in as_completed(tasks):
-                yield tasks[task], SimulatedSteps.model_validate_json(task.result())
+            told, waiting = Count(len(tasks), "runs simulated"), set(tasks)
+            while waiting:
+                told.tell(len(tasks) - len(waiting))
+                ended, waiting = first_of(waiting, count.WORD_SECONDS, FIRST_COMPLETED)
+                for task in ended:
+                    yield tasks[task], SimulatedSteps.model_validate_json(task.result())
+            told.end()
+
+
+def failures(runs: Iterable[SimulatedSteps]) -> list[str]:
+    """A line for each simulation that failed."""
+    return [f"{one.experiment}.{one.run}: {one.reason}" for one in runs if one.has_failed]
 
 
 def _named(one: Wanted, run: SimulatedSteps) -> SimulatedSteps:
@@ -251,14 +270,6 @@ def _keep(folder: Path, experiment: str, runs: Mapping[str, SimulatedSteps]) -> 
         key: one.model_dump(mode="json", exclude_defaults=True) for key, one in sorted(runs.items())
     }
     write_json(folder / f"{experiment}.json", document)
-
-
-def on_a_terminal(done: int, total: int) -> None:
-    """A line that says how far it is, where a person looks on."""
-    if sys.stderr.isatty():
-        end = "\n" if done == total else ""
-        sys.stderr.write(f"\r\x1b[K{done}/{total} runs simulated{end}")
-        sys.stderr.flush()
 
 
 def cores() -> int:

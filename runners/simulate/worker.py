@@ -15,7 +15,7 @@ from runners.plans.experiment import Experiment, RunPlan
 from runners.ranks.process import preload
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.log import TAKE_OTHERS
-from runners.simulate.rank_processes import Answer, RankProcesses
+from runners.simulate.rank_processes import Answer, RankProcesses, Unsimulated
 from runners.simulate.step_log import SimulatedSteps
 
 # Processor seconds of one rank: a program that waits for a value to change never ends.
@@ -32,7 +32,11 @@ def prepare() -> None:
     with ValuelessMode():
         layer = torch.nn.Linear(4, 4)
         update = torch.optim.Adam(layer.parameters(), fused=True)
-        layer(torch.ones(2, 4)).sum().backward()
+        layer(torch.ones(2, 4))
+        # No backward pass: on a torch with devices it starts threads, and after that no process
+        # forked from this one can take one. Under fake tensors a build for CUDA has a device.
+        for parameter in layer.parameters():
+            parameter.grad = torch.ones_like(parameter)
         update.step()
     gc.collect()
     gc.freeze()  # no later collection looks at what was loaded
@@ -54,22 +58,28 @@ def simulate_plan(
     start = time.monotonic()
     most = MOST_SECONDS_OF_A_PROGRAM if plan.strategy == "program" else MOST_SECONDS
     deadline = start + MOST_WALL_SECONDS
+    refused = _refused(plan)
     answer: Answer = (
-        _refused(plan) or RankProcesses(experiment, plan, device, most, deadline).answer()
+        Unsimulated(refused)
+        if refused
+        else RankProcesses(experiment, plan, device, most, deadline).answer()
     )
-    logs = {} if isinstance(answer, str) else answer
+    logs = {} if isinstance(answer, Unsimulated) else answer
     return SimulatedSteps(
         experiment=experiment.name,
         run=run,
         ranks=[logs[rank] for rank in sorted(logs)],
         like_first=[rank for rank in range(plan.world_size) if logs and rank not in logs],
-        reason=answer if isinstance(answer, str) else None,
+        reason=answer.reason if isinstance(answer, Unsimulated) else None,
+        has_failed=isinstance(answer, Unsimulated) and answer.has_failed,
         seconds=round(time.monotonic() - start, 3),
     )
 
 
 def _refused(plan: RunPlan) -> str:
     """Why a run is not tried; empty where it is."""
+    if plan.follows is not None:
+        return f"it works with what was measured of {plan.follows}"
     how = TAKE_OTHERS.get(plan.expected)
     if how is not None:
         return f"its ranks are meant to {how}, which takes ranks that meet each other"
