@@ -48,21 +48,26 @@ def _shown(file: str, line: int) -> str:
     return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{line}"
 
 
-def _user_line(frames: Iterable[tuple[str, int]]) -> str | None:
-    """The user's line among frames of a stack, innermost first; else that of a layer of torch's."""
+def _user_line(frames: Iterable[tuple[str, int]], layers: str = "<none>") -> str | None:
+    """The user's line among frames of a stack, innermost first; else that of one of torch's layers.
+
+    Args:
+        frames: files and lines.
+        layers: the folder of those.
+    """
     layer = None
     for file, line in frames:
         if file == _ENTRY:
             break
         if _is_user_file(file):
             return _shown(file, line)
-        if layer is None and "/torch/nn/modules/" in file:
+        if layer is None and layers in file:
             layer = _shown(file, line)
     return layer
 
 
 def running_line() -> str | None:
-    """The innermost line of the user's that is running; None in a plan's own update."""
+    """The innermost line of the user's, or of a layer, that is running; None in a plan's update."""
 
     def frames() -> Iterable[tuple[str, int]]:
         frame = inspect.currentframe()
@@ -70,7 +75,7 @@ def running_line() -> str | None:
             yield frame.f_code.co_filename, frame.f_lineno
             frame = frame.f_back
 
-    return _user_line(frames())
+    return _user_line(frames(), "/torch/nn/modules/")
 
 
 def line_of(function: Callable[..., Any]) -> str:
