@@ -256,8 +256,9 @@ def test_what_a_layer_of_torch_reads_is_refused_where_the_user_has_no_line(said,
     own(
         "own.py",
         "import torch\nfrom torch import nn\n"
-        "layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)\n"
-        "build = lambda: nn.TransformerEncoder(layer, 2)\n"
+        "def build():\n"
+        "    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)\n"
+        "    return nn.TransformerEncoder(layer, 2)\n"
         "batch = lambda microbatch, length: {\n"
         "    'src': torch.ones(microbatch, length, 16), 'mask': torch.ones(length, length)\n"
         "}\n",
