@@ -65,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     own = parser.add_argument_group("a model of your own")
     own.add_argument("--model", metavar="MODULE:FUNCTION", help="builds an nn.Module")
     own.add_argument(
-        "--batch", metavar="MODULE:FUNCTION", help="(microbatch, sequence) → its arguments"
+        "--batch",
+        metavar="MODULE:FUNCTION",
+        help="(microbatch, sequence) → its arguments; a dictionary names them",
     )
     own.add_argument("--stages", metavar="MODULE:FUNCTION", help="(number) → its pipeline stages")
     own.add_argument("--tensor-plan", metavar="MODULE:FUNCTION", help="for parallelize_module")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
 import sysconfig
 from collections.abc import Callable, Collection, Iterable
@@ -21,9 +22,9 @@ from typing import Any
 MOST_CHARACTERS = 160  # of a message that is not ours
 _ROOM = Path(__file__).resolve().parent
 _ENTRY = str(_ROOM / "one_rank.py")  # what lies below it on the stack started the simulation
-_STANDARD = sysconfig.get_path("stdlib")
-_INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-_SIMULATING = tuple(str(_ROOM.parent / name) for name in ("planning", "simulate", "meters"))
+_STANDARD = f"{Path(os.__file__).parent}/"
+_INSTALLED = tuple({f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib")})
+_SIMULATING = tuple(f"{_ROOM.parent / name}/" for name in ("planning", "simulate", "meters"))
 
 # What torch says where a program asks for the bytes of a fake tensor.
 _NO_MEMORY = ("Cannot access data pointer", "data is not allocated", "Not available for 'meta'")
@@ -31,7 +32,7 @@ _NO_MEMORY = ("Cannot access data pointer", "data is not allocated", "Not availa
 
 def _folder_of(package: str) -> str:
     found = importlib.util.find_spec(package)
-    return str(Path(found.origin).parent) if found and found.origin else "<none>"
+    return f"{Path(found.origin).parent}/" if found and found.origin else "<none>"
 
 
 @cache
@@ -47,18 +48,26 @@ def _shown(file: str, line: int) -> str:
     return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{line}"
 
 
-def _user_line(frames: Iterable[tuple[str, int]]) -> str | None:
-    """The user's line among frames of a stack, innermost first."""
+def _user_line(frames: Iterable[tuple[str, int]], layers: str = "<none>") -> str | None:
+    """The user's line among frames of a stack, innermost first; else that of one of torch's layers.
+
+    Args:
+        frames: files and lines.
+        layers: the folder of those.
+    """
+    layer = None
     for file, line in frames:
         if file == _ENTRY:
-            return None
+            break
         if _is_user_file(file):
             return _shown(file, line)
-    return None
+        if layer is None and layers in file:
+            layer = _shown(file, line)
+    return layer
 
 
 def running_line() -> str | None:
-    """The innermost line of the user's that is running; None where torch or a plan runs alone."""
+    """The innermost line of the user's, or of a layer, that is running; None in a plan's update."""
 
     def frames() -> Iterable[tuple[str, int]]:
         frame = inspect.currentframe()
@@ -66,7 +75,7 @@ def running_line() -> str | None:
             yield frame.f_code.co_filename, frame.f_lineno
             frame = frame.f_back
 
-    return _user_line(frames())
+    return _user_line(frames(), "/torch/nn/modules/")
 
 
 def line_of(function: Callable[..., Any]) -> str:

@@ -252,6 +252,20 @@ def test_a_value_that_is_read_is_refused_with_the_line(read, said, own):
     assert line.endswith("--assume own.py:10=VALUE")
 
 
+def test_what_a_layer_of_torch_reads_is_refused_where_the_user_has_no_line(said, own):
+    own(
+        "own.py",
+        "import torch\nfrom torch import nn\n"
+        "def build():\n"
+        "    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)\n"
+        "    return nn.TransformerEncoder(layer, 2)\n"
+        "batch = lambda microbatch, length: {\n"
+        "    'src': torch.ones(microbatch, length, 16), 'mask': torch.ones(length, length)\n"
+        "}\n",
+    )
+    assert "/torch/nn/modules/transformer.py:" in refusal(said("own:build", "own:batch"))
+
+
 @pytest.mark.parametrize("batch", ["torch.tensor(3.0)", "torch.ones(())"])
 def test_a_batch_stands_for_any_other_of_its_shape(batch, said, own):
     own("own.py", READING.format(read="x = torch.ones(4, 16) * x.item()", batch=batch))

@@ -97,12 +97,3 @@ def test_what_a_function_of_the_model_raises_is_one_line(capsys):
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"{2 * DEPTH} stages do not divide {DEPTH} blocks" in said
-
-
-def test_a_model_whose_shapes_follow_from_values_is_one_line(capsys):
-    words = ["--model", f"{OWN}:untraceable", "--batch", f"{OWN}:rows", "--sequence", "1"]
-    assert main([*words, "--devices", "1"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert "a shape follows from values" in said.err

@@ -141,25 +141,6 @@ def tensor_plan():
     }
 
 
-def untraceable():
-    """A model whose shapes follow from values."""
-
-    class Chooses(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.linear(x[x.sum(-1) > 0])
-
-    return Chooses()
-
-
-def rows(microbatch, _):
-    """A batch for it."""
-    return torch.ones(microbatch, 4)
-
-
 class Meter(MemoryMeter):
     """The memory meter, without wrappers of results under way: they hold no memory themselves."""
 
