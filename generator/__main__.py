@@ -74,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # such as `| head`
         return 0
     except OSError as error:
-        print(f"{error}; every file is whole", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"{where}{error.strerror}; every file is whole", file=sys.stderr)
     return 2
 
 

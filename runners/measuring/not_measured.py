@@ -3,17 +3,21 @@
 In: how the ranks of a pass ended, and what was declared. Out: the cause in one line, or None where
 the end is evidence. Signals that a process raises against itself by a fault (SIGABRT, SIGSEGV, …)
 are evidence; those that only another process or the kernel sends are not, unless the run declared
-exactly this death. No torch.
+exactly this death. What fails before the strategy of the run is called, while ranks find each other
+and warm up, is the same for all experiments and evidence of none. No torch.
 """
 
 from __future__ import annotations
 
 import errno
+import socket
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from runners.plans.experiment import PassName, RunPlan
+from runners.system import limits
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 
@@ -30,6 +34,24 @@ _LACKS_IN_WORDS = {
     "Disk quota exceeded": LACKS[errno.EDQUOT],
     "Too many open files": LACKS[errno.EMFILE],
 }
+_NO_INTERFACE = "ranks find no network interface: bring loopback up with `ip link set lo up`"
+_NO_NAME = "a host name does not resolve: put it into /etc/hosts"
+_NO_PORT = "no port is free that ranks need: end the process that uses it (`ss -tanp`)"
+_REMEDIES = {
+    "Unable to find interface": _NO_INTERFACE,
+    "Unable to find address": _NO_INTERFACE,
+    "Network is unreachable": _NO_INTERFACE,
+    "Cannot assign requested address": _NO_PORT,
+    "name resolution": _NO_NAME,
+    "Name or service not known": _NO_NAME,
+    "No address associated with hostname": _NO_NAME,
+    "Address already in use": _NO_PORT,
+    "EADDRINUSE": _NO_PORT,
+    "Read-only file system": "a folder cannot be written: set TMPDIR to one that can",
+}
+_SEE = "; run again with PROOFBOOK_STDERR=1, which shows all that ranks say"
+_BEFORE_IT_BEGAN = ("start", "warm_up")
+LOOPBACK_SECONDS = 1.0  # a connection takes some microseconds
 PROBE_BYTES = 1 << 20  # more than any record of a rank takes
 
 
@@ -72,6 +94,18 @@ def is_full(folder: Path) -> bool:
     return False
 
 
+def _loopback_error() -> OSError | None:
+    """What prevents processes of this machine from reaching each other; None where nothing does."""
+    try:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=LOOPBACK_SECONDS),
+        ):
+            return None
+    except OSError as error:
+        return error
+
+
 def cause(
     plan: RunPlan,
     pass_name: PassName,
@@ -96,10 +130,15 @@ def cause(
     in_words = [words for one in unexpected if (words := _lack_in(one, scratch))]
     if in_words:
         return in_words[0]
-    if not any(_is_as_declared(plan, one) for one in outcomes) and is_full(scratch):
-        return _no_space(scratch)
+    if not any(_is_as_declared(plan, one) for one in outcomes):
+        if is_full(scratch):
+            return _no_space(scratch)
+        if error := _loopback_error():
+            return f"{_NO_INTERFACE}, and run again (127.0.0.1: {error.strerror})"
     budgeted = pass_name == "budgeted" or is_limited or plan.expected == "out_of_memory"
-    return next(_from_outside(unexpected, has_budget=budgeted), None)
+    return next(
+        chain(_from_outside(unexpected, has_budget=budgeted), _before_it_began(unexpected)), None
+    )
 
 
 def _is_declared(plan: RunPlan, failure: Failure) -> bool:
@@ -125,6 +164,12 @@ def _lack_in(failure: Failure, scratch: Path) -> str | None:
             if what == LACKS[errno.ENOSPC] and is_here:
                 return _no_space(scratch)
             return f"{what}: rank {failure.rank} in {failure.phase}: {failure.message}"
+    for words, remedy in _REMEDIES.items():
+        if words in failure.message:
+            return (
+                f"{remedy}, and run again (rank {failure.rank} in {failure.phase}: "
+                f"{failure.message})"
+            )
     return None
 
 
@@ -133,11 +178,20 @@ def _from_outside(failures: Sequence[Failure], *, has_budget: bool) -> Iterator[
         if one.kind == "stopped":
             yield one.message
         if one.signal is not None and one.signal not in OWN_FAULTS:
-            yield (
+            yield limits.blamed(one.message) or (
                 f"{one.message}, which this run did not declare: somebody's kill, or the kernel "
                 "when memory ran out"
             )
         if one.exit_code == NO_REPORT:
-            yield f"{one.message}: it could not report how it failed"
+            yield f"{one.message}: it could not report how it failed{_SEE}"
         if one.kind == "out_of_memory" and not has_budget:
             yield f"not enough memory for rank {one.rank} in {one.phase}: {one.message}"
+
+
+def _before_it_began(failures: Sequence[Failure]) -> Iterator[str]:
+    for one in failures:
+        if one.phase in _BEFORE_IT_BEGAN and one.kind not in ("budget_too_small", "peer_lost"):
+            yield (
+                f"rank {one.rank} failed in {one.phase}, before its experiment began: "
+                f"{one.message}{_SEE}"
+            )

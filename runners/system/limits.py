@@ -7,11 +7,14 @@ cannot be mapped, a thread cannot start, a pipe cannot open. No torch.
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+from runners.system import processes
 
 MAX_WORDS = 200  # characters kept of what a library said
 
@@ -46,6 +49,8 @@ _LIMITS = (
         ),
     ),
     _Limit("-u", resource.RLIMIT_NPROC, None, "processes and threads", _THREADS),
+    _Limit("-f", resource.RLIMIT_FSIZE, 1024, "KiB in a file", ("file too large",)),
+    _Limit("-t", resource.RLIMIT_CPU, None, "seconds of processor time", ("sigxcpu",)),
 )
 
 
@@ -78,6 +83,11 @@ def blamed(words: str) -> str | None:
                 f"({_last_line(words)}); raise it with `ulimit {limit.option} {_more(limit)}`, "
                 "and run again"
             )
+    if any(symptom in said for symptom in _THREADS):
+        return (
+            f"no further process or thread may start here ({_last_line(words)}); let the container "
+            "have more (pids.max), and run again"
+        )
     return None
 
 
@@ -114,7 +124,10 @@ def explain(command: str) -> None:
 
 
 def _allowed(limit: _Limit) -> int | None:
+    """What a limit allows; None where there is none, or where its user is far from it."""
     soft, _ = resource.getrlimit(limit.number)
+    if limit.number == resource.RLIMIT_NPROC and soft > 2 * processes.num_threads(os.getuid()):
+        return None  # it is set nearly everywhere
     return None if soft == resource.RLIM_INFINITY else soft // (limit.unit_bytes or 1)
 
 

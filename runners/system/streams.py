@@ -23,7 +23,7 @@ class _Output(io.FileIO):
         super().__init__(number, "w", closefd=False)
         self.refusal: OSError | None = None
 
-    def write(self, data: Any, /) -> int:
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 as the standard library has it
         try:
             return super().write(data)
         except OSError as error:

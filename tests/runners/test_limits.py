@@ -81,10 +81,35 @@ def allowed(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 def test_a_thread_that_cannot_start_is_put_down_to_the_limit_that_is_set(
     number: int, option: str, allowed: dict[int, int]
 ) -> None:
-    allowed[number] = 1 << 20
+    allowed[number] = 1
     line = limits.blamed("RuntimeError: can't start new thread")
     assert line is not None
     assert f"`ulimit {option}`" in line
+
+
+def test_a_thread_that_cannot_start_far_below_the_limit_is_put_down_to_the_container(
+    allowed: dict[int, int],
+) -> None:
+    allowed[resource.RLIMIT_NPROC] = 1 << 20
+    line = limits.blamed("BlockingIOError: [Errno 11] Resource temporarily unavailable")
+    assert line is not None
+    assert "ulimit" not in line
+    assert "pids.max" in line
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "named"),
+    [
+        (resource.RLIMIT_FSIZE, "OSError: [Errno 27] File too large", "`ulimit -f` allows 4 KiB"),
+        (resource.RLIMIT_CPU, "rank 0 died in step: SIGXCPU", "`ulimit -t` allows 4096 seconds"),
+    ],
+)
+def test_what_a_limit_on_files_or_on_processor_time_ends_is_put_down_to_it(
+    number: int, words: str, named: str, allowed: dict[int, int]
+) -> None:
+    assert limits.blamed(words) is None
+    allowed[number] = 4096
+    assert named in str(limits.blamed(words))
 
 
 def test_where_nothing_is_limited_no_limit_is_blamed(allowed: dict[int, int]) -> None:

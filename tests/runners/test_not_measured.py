@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.measuring import measure
+from runners.measuring import measure, not_measured
 from runners.measuring.forkserver import ForkServer
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError, UnfinishedError
@@ -210,13 +210,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def _command(
-    root: Path, traces: Path, experiments: Path, temporary: Path | None = None, code: int = 1
+    root: Path,
+    traces: Path,
+    experiments: Path,
+    temporary: Path | None = None,
+    code: int = 1,
+    under: tuple[str, ...] = (),
 ) -> str:
     """What `run full` says on standard error, in an environment of its own."""
     environment = {**os.environ, MORE: str(experiments), "PROOFBOOK_TRACES": str(traces)}
     environment |= {"TMPDIR": str(temporary)} if temporary else {}
     done = subprocess.run(
-        [sys.executable, "-m", "runners", "run", "full", "--force"],
+        [*under, sys.executable, "-m", "runners", "run", "full", "--force"],
         cwd=root,
         env=environment,
         capture_output=True,
@@ -268,11 +273,86 @@ def test_a_full_folder_of_traces_is_named_and_costs_no_trace(
     assert [path.name for path in small_disk.rglob("*.json*")] == []
 
 
+def test_without_a_network_interface_nothing_is_measured_and_the_trace_stays(
+    tmp_path: Path, root: Path, experiments: Path
+) -> None:
+    own_network = ("unshare", "--net")  # in which nobody has brought loopback up
+    if not shutil.which(own_network[0]) or subprocess.run([*own_network, "true"]).returncode:
+        pytest.skip("only root can take the network away, and here it cannot")
+    traces = tmp_path / "traces"
+    _command(root, traces, experiments, code=0)
+    (trace,) = traces.rglob("full.json")
+    before = trace.read_bytes()
+    said = _command(root, traces, experiments, under=own_network)
+    (line,) = [line for line in said.splitlines() if line.startswith("not measured: full.well: ")]
+    assert "`ip link set lo up`, and run again" in line
+    assert "surprise" not in said
+    assert trace.read_bytes() == before
+
+
+def _ended(kind: str, phase: str, message: str) -> RankOutcome:
+    failure = {
+        "kind": kind, "message": message, "requested_bytes": None, "rank": 0, "phase": phase,
+        "step": None,
+    }  # fmt: skip
+    status = "deadlocked" if kind == "hang" else "failed"
+    return RankOutcome.model_validate({"rank": 0, "status": status, "failure": failure})
+
+
+@pytest.mark.usefixtures("launcher")
+@pytest.mark.parametrize(
+    ("phase", "message", "remedy"),
+    [
+        ("warm_up", "RuntimeError: Cannot resolve 127.0.0.1 to a (local) address", "STDERR=1"),
+        ("build", "RuntimeError: ifa != nullptr. Unable to find interface for: [::1]", "ip link"),
+        ("program", "gaierror: [Errno -3] Temporary failure in name resolution", "/etc/hosts"),
+        ("program", "DistNetworkError: port: 29500, code: -98, name: EADDRINUSE", "uses it"),
+        ("build", "OSError: [Errno 30] Read-only file system: 'x'", "TMPDIR"),
+    ],
+)
+def test_what_the_surroundings_did_to_a_rank_is_named_with_what_to_do(
+    phase: str, message: str, remedy: str, tmp_path: Path
+) -> None:
+    plan = find("mishaps").runs["well"]
+    told = not_measured.cause(plan, "timed", [_ended("exception", phase, message)], tmp_path)
+    assert told is not None
+    assert message in told
+    assert f"rank 0 in {phase}" in told or f"rank 0 failed in {phase}" in told
+    assert remedy in told
+
+
+@pytest.mark.usefixtures("launcher")  # which finds the tests' experiments
+def test_a_failure_before_the_strategy_is_called_is_no_evidence_and_one_in_it_is(
+    tmp_path: Path,
+) -> None:
+    plan = find("hangs").runs["order_swapped"]  # which is meant to hang
+    for phase, is_evidence in (("start", False), ("warm_up", False), ("collective", True)):
+        ends = [_ended("hang", phase, f"rank 0 stood still in {phase}")]
+        assert (not_measured.cause(plan, "timed", ends, tmp_path) is None) == is_evidence
+    small = _ended("budget_too_small", "warm_up", "a budget of 1 byte")
+    lost = _ended("peer_lost", "warm_up", "rank 0 was still in warm_up when a peer failed")
+    assert (
+        not_measured.cause(find("mishaps").runs["too_small"], "budgeted", [small], tmp_path) is None
+    )
+    assert not_measured.cause(find("mishaps").runs["raises"], "timed", [lost], tmp_path) is None
+
+
+@pytest.mark.usefixtures("launcher")  # which finds the tests' experiments
+def test_a_run_that_hangs_otherwise_than_declared_where_loopback_is_down_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung = [_ended("hang", "program", "rank 0 stood still in program")]
+    plan = find("mishaps").runs["well"]
+    assert not_measured.cause(plan, "timed", hung, tmp_path) is None
+    error = OSError(101, "Network is unreachable")
+    monkeypatch.setattr(not_measured, "_loopback_error", lambda: error)
+    assert "ip link set lo up" in str(not_measured.cause(plan, "timed", hung, tmp_path))
+    assert not_measured.cause(find("mishaps").runs["hangs"], "timed", hung, tmp_path) is None
+
+
 def test_outcomes_as_declared_are_evidence_whatever_the_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from runners.measuring import not_measured
-
     monkeypatch.setattr(not_measured, "is_full", lambda _: True)
     plan = find("hangs").runs["lengths_differ"]
     assert plan.expected_death is not None
