@@ -60,7 +60,7 @@ def test_each_miss_and_nothing_else_has_an_explanation(committed):
     assert missing == explained.keys()
     assert missing
     for key, one in explained.items():
-        assert one.with_term_bytes == pytest.approx(one.measured_bytes, rel=0.05), key
+        assert one.with_term_bytes == pytest.approx(one.measured_bytes, rel=0.06), key
 
 
 def test_a_row_comes_out_the_same_today(committed, tmp_path):
