@@ -124,9 +124,15 @@ def _without_clashes(variant: Item, evidence: Evidence) -> Item:
 
 
 def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
-    """The variants that have exactly one right answer on these runs, each with its number."""
+    """The variants that have exactly one right answer on these runs, each with its number.
+
+    On another machine than the reference, one that an author wrote may have come out so that its
+    texts mislead: then it is not asked.
+    """
     for number, variant in enumerate(variants_of(item, evidence), 1):
-        if _is_answerable(variant, evidence):
+        written = item.variants[number - 1] if item.variants else None
+        misleads = written and _misleading(item, written, variant, evidence)
+        if not misleads and _is_answerable(variant, evidence):
             yield number, variant
 
 
@@ -146,26 +152,40 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[tuple[Path, str]]:
         zip(item.variants, variants_of(item, evidence), strict=True)
     ):
         place: Path = ("variants", number)
-        yield from ((place, message) for message in _wrong(item, written, variant, evidence))
+        wrong = _wrong if evidence.book.is_reference else _unsound
+        yield from ((place, message) for message in wrong(item, written, variant, evidence))
 
 
 def _wrong(item: Item, written: Variant, variant: Item, evidence: Evidence) -> list[str]:
     """Everything for which a variant is no question of its own with one right answer."""
-    reworded, runs = _reworded(item, written), written.runs
+    return _unsound(item, written, variant, evidence) or _misleading(
+        item, written, variant, evidence
+    )
+
+
+def _unsound(item: Item, written: Variant, variant: Item, evidence: Evidence) -> list[str]:
+    """What is wrong with a variant however the runs came out."""
     found = [
-        *_unread(item, written), *_unknown(written, evidence), *_foreign(reworded, runs, evidence),
-        *_counted(reworded, written, evidence),
-    ]  # fmt: skip
+        *_unread(item, written),
+        *_unknown(written, evidence),
+        *_foreign(_reworded(item, written), written.runs, evidence),
+    ]
     if not found:
         found = [message for _, message in evidence_checks.mistakes(variant, evidence)]
     if not found and evidence.book.is_reference:
         found = list(_unprintable(variant, evidence))
-    has_key = not found and _is_answerable(variant, evidence)
-    if has_key:
-        found = [*_told_apart(variant, evidence), *_reordered(item, variant, evidence)]
-    if not found and not has_key and evidence.book.is_reference:
-        found = [_NO_KEY]
-    if not found and has_key and _is_same(item, variant, evidence):
+    return found
+
+
+def _misleading(item: Item, written: Variant, variant: Item, evidence: Evidence) -> list[str]:
+    """What is wrong with a variant as the runs came out: elsewhere, a reason not to ask it."""
+    found = list(_counted(_reworded(item, written), written, evidence))
+    if found:
+        return found
+    if not _is_answerable(variant, evidence):
+        return [_NO_KEY] if evidence.book.is_reference else []
+    found = [*_told_apart(variant, evidence), *_reordered(item, variant, evidence)]
+    if not found and _is_same(item, variant, evidence):
         found = ["this variant reads like the question itself; choose runs that differ"]
     return found
 

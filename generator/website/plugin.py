@@ -204,9 +204,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """End a build; while serving, go on with the last good pages if there are any."""
         if not self.is_serving or not (Path(config.docs_dir) / "index.md").is_file():
             raise ContentAbort(mistakes) from None
-        self.mistakes = mistakes
-        for mistake in mistakes.splitlines():
-            log.error(mistake)
+        self.mistakes = mistakes  # told last, below whatever the last good pages are warned of
 
     def _publish(self, folder: Path) -> None:
         """Print what has changed since the last build; only while serving is there any."""
@@ -385,7 +383,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             )  # fmt: skip
             search.add_machines(entries)
             led = search.add_leads(entries, self.leads)
-            for lost in (*led, *search.add_leads(entries, self.alone, "alone")):
+            alone = search.add_leads(entries, self.alone, "alone")
+            for lost in (*led, *alone):
+                if self.is_serving and _is_page(lost, Path(config.docs_dir)):
+                    continue  # the index has the pages of the last edit alone
                 log.warning(f"synonyms.yml leads to {lost!r}, which the site does not have")
 
     @event_priority(-200)
@@ -402,6 +403,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if self.is_serving:
             if self.mistakes or self.is_told:
                 banner.put(site, self.mistakes)
+            for mistake in self.mistakes.splitlines():
+                log.error(mistake)
             self.is_told = bool(self.mistakes)
             return
         if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
@@ -434,6 +437,11 @@ def _tell_replaced(theirs: Path) -> None:
         if own.is_file() and own.read_bytes() != ours.read_bytes():
             say = log.warning if name == MAIN else log.info
             say(f"{own} replaces generator/website/overrides/{name}; keep in it what that does")
+
+
+def _is_page(address: str, folder: Path) -> bool:
+    """Whether an address of the site lies on a page that the folder of pages has."""
+    return (folder / f"{address.partition('#')[0].removesuffix('.html')}.md").is_file()
 
 
 def _sections(nav: Iterable[Any] | None) -> Iterator[tuple[str, str]]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from generator.checks.content_checks import check
 from generator.content.book import Book, load
 from generator.content.claim import Claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.regime import dtype_of
 from generator.evidence.verdicts import Outcome
 from runners.traces.invariants import violations
+from runners.traces.records import Run
 from tests.generator import foreign_hardware as foreign
 
 MIB = 2**20
@@ -133,3 +137,40 @@ def test_a_law_that_hardware_breaks_is_found_out(bad):
 
     assert not verdict(reference()), "it holds where it was measured"
     assert [name for name in NAMES if verdict(variant(name))] == found_by
+
+
+def _drawn(seed: int) -> foreign.Change:
+    """The times of each run by a factor of its own, and its losses and accuracies by another."""
+    draw = random.Random(seed)
+
+    def moved(name: str, value: Any, factor: float) -> Any:
+        if isinstance(value, dict):
+            return {key: moved(key, one, factor) for key, one in value.items()}
+        if isinstance(value, list):
+            return [moved(name, one, factor) for one in value]
+        if not isinstance(value, float) or not ("loss" in name or name.endswith("accuracy")):
+            return value
+        return min(value * factor, 1.0) if name.endswith("accuracy") else value * factor
+
+    def change(document: foreign.Document, run: Run, name: str) -> None:
+        foreign.times(draw.choice([0.03, 0.3, 1, 3, 30]))(document, run, name)
+        factor = draw.choice([0.5, 0.9, 1, 1.1, 2])
+        for part in ("epochs", "step_losses", "validation"):
+            document[part] = moved(part, document[part], factor)
+
+    return change
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_another_machine_observes_no_item_ends_its_build(seed):
+    book = reference()
+    there = foreign.on_another_machine(foreign.varied(book, _drawn(seed)))
+    traces = {
+        name: one if one.is_plan else replace(one, reference=book.traces[name].trace)
+        for name, one in there.traces.items()
+    }
+    own = {name: one.trace for name, one in traces.items() if not one.is_plan}
+    measured = replace(book.machines[book.reference.name], machine=there.machine, traces=own)
+    machines = {there.machine.name: measured, **book.machines}
+    evidence = Evidence(replace(there, traces=traces, machines=machines))
+    assert [str(error) for error in check(evidence)] == []
