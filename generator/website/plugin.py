@@ -269,9 +269,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
         """Note what is copied.
 
-        The page for wrong addresses takes its words and the topics from here.
+        The page for wrong addresses takes its words and the topics from here, and shared links
+        take their picture.
         """
-        env.globals.update(not_found=interface_words()["not_found"], topics=self.topics)
+        picture = files.get_file_from_path(publish.PICTURE)
+        words = interface_words()["not_found"]
+        env.globals.update(not_found=words, topics=self.topics, picture=picture)
         self.copied = {file.abs_dest_path for file in files if not file.is_documentation_page()}
         return env
 

@@ -64,6 +64,7 @@ SPEAKING = "assets/proofbook.js"
 SOURCES = "assets/sources.js"
 REPORT = "assets/report.js"
 PLAY = "assets/play.js"
+PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 # What a page of questions loads as one script, which compresses better than its parts.
 QUIZ = "assets/quiz.js"
 QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))
@@ -163,6 +164,8 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
         files[name] = path.read_bytes()
     files.update(timelines(book))
     files.update(_programs(book))
+    if (content / "picture.png").is_file():
+        files[PICTURE] = _image(content / "picture.png", content)
     folder = content / "pages"
     for path in handwritten.files(folder):
         name = path.relative_to(folder).as_posix()

@@ -17,6 +17,7 @@ import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Iterator
 from functools import partial
+from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -136,13 +137,30 @@ def test_addresses_are_those_of_the_site_and_dates_those_of_the_commit(published
     assert gzip.decompress((published.site / "sitemap.xml.gz").read_bytes()) == sitemap
 
 
+def _shared(page: Path) -> dict[str, str]:
+    """What a page says to those who share its address."""
+    tags = (tag.attributes for tag in read_head(page).tags if tag.name == "meta")
+    return {tag["property"]: tag["content"] for tag in tags if "property" in tag}
+
+
+def test_a_shared_link_shows_the_title_a_description_and_the_picture(published):
+    picture = (published.site / "assets" / "picture.png").read_bytes()
+    assert picture == (published.folder / "content" / "picture.png").read_bytes()
+    for page in pages(published.site):
+        shared, name = _shared(page), page.relative_to(published.site).as_posix()
+        assert shared["og:image"] == f"{published.address}assets/picture.png"
+        assert shared["og:url"] == published.address + name
+        title = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))[1]
+        assert unescape(title) in (shared["og:title"], f"{shared['og:title']} · Proofbook")
+        assert len(shared["og:description"]) > 20
+
+
 def test_without_an_address_the_book_names_none(frozen_site):
     assert not list(frozen_site.glob("sitemap.xml*"))
-    assert not any(
-        tag.attributes.get("rel") == "canonical"
-        for page in pages(frozen_site)
-        for tag in read_head(page).tags
-    )
+    for page in pages(frozen_site):
+        assert not any(tag.attributes.get("rel") == "canonical" for tag in read_head(page).tags)
+        assert {"og:title", "og:description"} <= _shared(page).keys()
+        assert not {"og:image", "og:url"} & _shared(page).keys()
 
 
 def test_the_zip_holds_the_site_dated_by_the_commit_and_its_checksum_stands_beside_it(published):
