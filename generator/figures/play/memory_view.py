@@ -12,7 +12,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.play_states import ShownRun, State
 from generator.evidence.value import numeric
 from generator.figures.drawings.stacks import Part, Stack, stacks
-from generator.figures.play.seen import Seen, both, byte_unit, on_one_device, said_bytes
+from generator.figures.play.seen import Seen, both, byte_unit, in_lines, on_one_device, said_bytes
 from runners.traces.measured import Memory
 
 CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")
@@ -94,8 +94,9 @@ def _cells(one: ShownRun, folio: Folio) -> dict[str, Markup]:
     known = [(n, peak) for n, peak in peaks if peak and peak.at_peak and peak.peak_bytes]
     at, largest = max(known, key=lambda pair: pair[1].peak_bytes or 0)
     words = folio.ui["play"]["classes"]
-    return {
+    held = {
         words[name]: folio.cell(f"{one.path}.ranks[{at}].memory.at_peak.{name}_bytes")
         for name in CLASSES
         if getattr(largest.at_peak, f"{name}_bytes")
     }
+    return in_lines(folio.ui["plan"]["held"], held)

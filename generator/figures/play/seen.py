@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
@@ -26,6 +26,12 @@ class Seen:
     says: str
     cells: tuple[dict[str, Markup], ...] = field(default_factory=tuple)
     title: str = ""
+
+
+def in_lines(title: str, amounts: Mapping[str, Markup]) -> dict[str, Markup]:
+    """Amounts in one cell, a line each: a column for each makes a table wider than its page."""
+    lines = (Markup("{} {}").format(name, amount) for name, amount in amounts.items())
+    return {title: Markup("<span>{}</span>").format(Markup("<br>").join(lines))} if amounts else {}
 
 
 def both(draw: Callable[[Layout], Drawing]) -> tuple[Drawing, Drawing]:

@@ -19,7 +19,7 @@ from generator.figures.drawings import schedule as schedule_drawing
 from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.lines import Series, lines
 from generator.figures.drawings.memory_bars import Bar
-from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
+from generator.figures.play.seen import Seen, both, byte_unit, in_lines, said_bytes
 from generator.figures.time_figures import activities, time_unit, timeline_rows
 from runners.traces.records import RankRecord
 
@@ -151,10 +151,11 @@ def _in_calls(count: int, folio: Folio) -> str:
 
 def _payload_cells(one: ShownRun, rank: RankRecord, folio: Folio) -> dict[str, Markup]:
     at = f"{one.path}.ranks[{one.run.ranks.index(rank)}]"
-    return {
+    passed = {
         c.operation: folio.cell(f"{at}.collectives['{c.operation}'].bytes")
         for c in rank.collectives
     }
+    return in_lines(folio.ui["plan"]["sends"], passed)
 
 
 def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
