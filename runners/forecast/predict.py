@@ -121,6 +121,7 @@ def predicted(
     choices = []
     chosen = list(experiments)
     known = works(chosen)
+    failed = {name for name, work in known.items() if work.has_failed}
     for experiment in chosen:
         constants = fit.constants_for(experiment.name) if fit else BY_HAND
         own = {
@@ -129,8 +130,8 @@ def predicted(
             )
             for name, plan in experiment.runs.items()
         }
-        paths = {name: f"{experiment.name}.{name}" for name in own}
-        runs |= {paths[n]: told for n, told in own.items() if not _has_failed(known, paths[n])}
+        told = {f"{experiment.name}.{name}": forecast for name, forecast in own.items()}
+        runs |= {path: forecast for path, forecast in told.items() if path not in failed}
         for choice in experiment.choices:
             unknown = set(choice.runs) - set(own)
             assert not unknown, f"{experiment.name}: choice {choice.name} names no runs {unknown}"
@@ -147,10 +148,6 @@ def predicted(
                     )
                 )
     return runs, choices, failures(known)
-
-
-def _has_failed(known: Mapping[str, Work], path: str) -> bool:
-    return path in known and known[path].has_failed
 
 
 def _now() -> str:
@@ -219,8 +216,12 @@ def bring_up_to_date(
     }
     names_now = {one.name for one in waiting}
     kept = [c for c in before.choices if c.experiment not in names_now]
-    after = before.model_copy(update={"runs": {**before.runs, **new}, "choices": [*kept, *choices]})
-    if new or sorted(after.choices, key=str) != sorted(before.choices, key=str):
+    gone = {f"{one.name}.{name}" for one in waiting for name in one.runs} - set(runs)
+    others = {name: told for name, told in before.runs.items() if name not in gone}
+    after = before.model_copy(update={"runs": {**others, **new}, "choices": [*kept, *choices]})
+    if after.runs != before.runs or sorted(after.choices, key=str) != sorted(
+        before.choices, key=str
+    ):
         write_prediction(where, after)
     return failed
 

@@ -184,9 +184,10 @@ def simulate(
     for one, run in _simulated(order, num_workers):
         of_experiment = kept[one.experiment]
         of_experiment[one.key] = run
-        wanted_now = {one.key, *present[one.experiment]}
-        own = {k: v for k, v in of_experiment.items() if k in wanted_now and not v.has_failed}
-        _keep(folder, one.experiment, own)
+        if not run.has_failed:
+            asked_now = {one.key, *present[one.experiment]}
+            own = {k: v for k, v in of_experiment.items() if k in asked_now and not v.has_failed}
+            _keep(folder, one.experiment, own)
     return Simulated([_named(one, kept[one.experiment][one.key]) for one in asked], len(order))
 
 

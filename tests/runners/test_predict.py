@@ -46,7 +46,8 @@ def test_every_run_is_predicted_from_its_settings_or_not_at_all(book, monkeypatc
     known = {name: one for e in experiments for name, one in works([e]).items()}
     monkeypatch.setattr(trace, "_text", closed)
     monkeypatch.setattr(predict, "works", lambda _: known)
-    runs, choices = predicted(experiments, machine_of_laws(), 2)
+    runs, choices, failed = predicted(experiments, machine_of_laws(), 2)
+    assert failed == []
     assert set(runs) == {f"{e.name}.{name}" for e in experiments for name in e.runs}
     counts = Counter(e.name for e in experiments for n in e.runs if _says(runs[f"{e.name}.{n}"]))
     assert counts.total() > 100
@@ -159,6 +160,16 @@ def test_a_machine_without_a_prediction_gets_one_of_everything(folder):
     }
     assert [(c.name, c.expected) for c in told.choices] == [("small", "a")]
     assert told.machine == "machine"
+
+
+def test_a_run_whose_simulation_failed_has_no_forecast_and_is_named(folder, monkeypatch):
+    _updated(folder, _experiment({"a": 10_000_000, "b": 20_000_000}))
+    changed = _experiment({"a": 10_000_000, "b": 30_000_000})
+    failed = Work(reason="ValueError: a fault", has_failed=True)
+    monkeypatch.setattr(predict, "works", lambda some: _works(some) | {"heavier.b": failed})
+    told = bring_up_to_date([changed], _Launcher(), folder, Progress(io.StringIO()))
+    assert told == ["heavier.b: ValueError: a fault"]
+    assert set(read_prediction(folder).runs) == {"heavier.a"}
 
 
 def test_the_prediction_of_a_part_of_a_machine_names_the_machine_and_the_part(folder, monkeypatch):

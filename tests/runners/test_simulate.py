@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,14 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.forecast.work import is_wanted, work_of, works
+from runners.__main__ import main
+from runners.commands.expectation import expected_lines
+from runners.forecast.work import is_wanted, keep, work_of, works
+from runners.planning import processes
+from runners.planning.question import Model, Question, Training, strategy_of
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import MORE, find
+from runners.plans.model_presets import model_presets
 from runners.plans.work import mlp_flops
 from runners.simulate import worker
 from runners.simulate.command import reference
@@ -24,7 +30,8 @@ from runners.simulate.compare import compare, score
 from runners.simulate.heap import touched_bytes
 from runners.simulate.messages import BlockedError, Mailbox
 from runners.simulate.step_log import SimulatedSteps, StepLog
-from runners.simulate.suite import UnknownRunError, simulate, wanted
+from runners.simulate.suite import SimulationError, UnknownRunError, simulate, wanted
+from runners.system import count
 from runners.training.networks import mlp
 
 pytestmark = pytest.mark.ranks
@@ -46,6 +53,12 @@ RUNS = [
     "listings.ring_all_reduce_by_hand",
 ]
 OWN = Path(__file__).parent / "experiments"
+_QUESTION = Question(
+    model=Model(name="small", architecture=model_presets()["gpt2-124m"].architecture),
+    training=Training(sequence=64, microbatch=1, global_batch=2),
+    strategy=strategy_of("ddp", 2),
+    backend="nccl",
+)
 
 
 @pytest.fixture(scope="module")
@@ -276,18 +289,78 @@ print(int(statistics.median(taken[3:])) * resource.getpagesize())
 
 
 @pytest.mark.parametrize(
-    ("run", "reason"),
+    ("run", "reason", "has_failed"),
     [
-        ("killed", "its process ended by signal 9"),
-        ("spins", "it does not end"),
-        ("selects", "what it does follows from values of tensors (aten.nonzero.default)"),
-        ("forks", "it starts processes of its own"),
-        ("launches", "it starts processes of its own"),
+        ("killed", "its process ended by signal 9", True),
+        ("stumbles", "ValueError: a fault", True),
+        ("spins", "it does not end", True),
+        ("selects", "what it does follows from values of tensors (aten.nonzero.default)", False),
+        ("forks", "it starts processes of its own", False),
+        ("launches", "it starts processes of its own", False),
     ],
 )
-def test_a_run_that_cannot_be_simulated_says_why(untrue, monkeypatch, run, reason):
+def test_a_run_that_cannot_be_simulated_says_why(untrue, monkeypatch, run, reason, has_failed):
     monkeypatch.setattr(worker, "MOST_SECONDS", 2)
-    assert simulated_run("untrue", run).reason == reason
+    told = simulated_run("untrue", run)
+    assert (told.reason, told.has_failed) == (reason, has_failed)
+
+
+def test_a_failure_is_not_kept_and_what_no_simulation_can_do_is(untrue, tmp_path):
+    names = ["untrue.stumbles", "untrue.killed", "untrue.forks"]
+    assert simulate(wanted(names), tmp_path).num_new == 3
+    assert simulate(wanted(names), tmp_path).num_new == 2
+    assert len(json.loads((tmp_path / "untrue.json").read_text())) == 1
+
+
+def test_a_command_whose_simulation_fails_names_the_run_and_ends_with_1(untrue, capsys):
+    assert main(["simulate", "untrue.stumbles"]) == 1
+    assert "failed: untrue.stumbles: ValueError: a fault\n" in capsys.readouterr().err
+    assert expected_lines(find("untrue"), "stumbles") == (
+        ["the dry run failed: ValueError: a fault"],
+        True,
+    )
+
+
+def test_no_run_of_the_book_fails_by_what_a_simulation_lacks(tmp_path):
+    """Checkpoints, recorded collectives and earlier measurements take real ranks."""
+    names = ["faults.resumed", "faults.replayed_minute", "hangs.order_same", "replicas.batch_norm"]
+    found = {one.run: one for one in simulate(wanted(names), tmp_path).runs}
+    assert {name: one.reason for name, one in found.items()} == {
+        "resumed": "its ranks plan a checkpoint together",
+        "replayed_minute": "it works with what was measured of killed",
+        "order_same": "it reads which collectives a real group recorded",
+        "batch_norm": None,
+    }
+    assert not any(one.has_failed for one in found.values())
+
+
+def test_the_work_of_a_run_that_failed_is_not_committed(untrue, tmp_path, monkeypatch):
+    path, declared = tmp_path / "work.json", find("untrue")
+    failing = replace(declared, runs={"stumbles": declared.runs["stumbles"]})
+    with pytest.raises(SimulationError, match=r"untrue\.stumbles: ValueError: a fault"):
+        keep([failing], path)
+    assert not path.exists()
+
+
+def test_builds_of_one_release_of_torch_share_what_is_kept_and_releases_do_not(monkeypatch):
+    def keys(version):
+        monkeypatch.setattr("importlib.metadata.version", lambda _: version)
+        return wanted(["ddp.ddp"])[0].key, processes._key(_QUESTION)
+
+    ours = keys("2.13.0")
+    assert keys("2.13.0+cpu") == keys("2.13.0+cu130") == ours
+    assert not {*keys("2.13.1+cpu")} & {*ours}
+
+
+def test_who_waits_for_simulations_hears_how_far_they_are(tmp_path, monkeypatch, capsys):
+    simulate(wanted(["ddp.single"]), tmp_path)
+    assert capsys.readouterr().err.startswith("0/1 runs simulated, 0 s so far\n")
+    monkeypatch.setattr(count, "WORD_SECONDS", 0.01)
+    simulate(wanted(["ddp.ddp"]), tmp_path)
+    processes.answers([_QUESTION], 1, tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith("0/1 runs simulated, ") for line in lines) > 1
+    assert sum(line.startswith("0/1 strategies simulated, ") for line in lines) > 1
 
 
 def test_ranks_that_are_meant_to_hang_are_not_tried():

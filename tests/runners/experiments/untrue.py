@@ -18,7 +18,7 @@ from runners.ranks.rank import Rank
 QUESTION = "What happens to a simulation that cannot be?"
 RUNS: dict[str, RunPlan[Any]] = {
     name: RunPlan(name, 2, passes=("metered",), has_timeline=False)
-    for name in ("killed", "spins", "selects", "forks", "launches", "talks", "sleeps")
+    for name in ("killed", "stumbles", "spins", "selects", "forks", "launches", "talks", "sleeps")
 }
 
 
@@ -31,6 +31,11 @@ def _steps(rank: Rank, count: int = 3) -> None:
 def killed(rank: Rank) -> None:
     """Its process ends."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stumbles(rank: Rank) -> None:
+    """It fails by a fault of its own."""
+    raise ValueError("a fault")
 
 
 def spins(rank: Rank) -> None:
@@ -78,6 +83,7 @@ def sleeps(rank: Rank) -> None:
 
 STRATEGIES = {
     "killed": killed,
+    "stumbles": stumbles,
     "spins": spins,
     "selects": selects,
     "forks": forks,
