@@ -37,7 +37,7 @@ def out(tmp_path):
 
 
 def stamps(folder):
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("[!.]*") if path.is_file()}
 
 
 def test_build_writes_pages_assets_and_raw_traces(run, out, copy):
