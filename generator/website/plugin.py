@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import click
 from jinja2 import BytecodeCache, Environment, FileSystemLoader
 from jinja2.bccache import Bucket
 from markupsafe import escape
@@ -114,7 +114,8 @@ class ContentAbort(Abort):
 
     def show(self, *_: object, **__: object) -> None:
         """Print what is wrong where errors belong; MkDocs' own goes to standard output."""
-        click.echo(self.format_message(), err=True)
+        if sys.stderr:  # whoever starts MkDocs may have closed it
+            sys.stderr.write(f"{self.format_message()}\n")
 
 
 class ProofbookConfig(Config):
