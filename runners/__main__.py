@@ -1,6 +1,6 @@
 """The runners' command.
 
-    python -m runners list                     experiments, their runs, and what is measured here
+    python -m runners list [NAME …]            experiments, their runs, and what is measured here
     python -m runners run [NAME …]             measure what is missing or stale (--force: all);
                                                an interrupted one continues where it was
     python -m runners run [NAME …] --full      the heavier runs and experiments too
@@ -196,7 +196,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Execute distributed-training experiments and write what they measured.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("list", help="experiments, their runs, and what is measured here")
+    listing = commands.add_parser("list", help="experiments, their runs, and what is measured here")
+    listing.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
     _add_measuring(commands)
     showing = commands.add_parser("show", help="what an experiment measured, with expressions")
     show.add_arguments(showing)
@@ -245,9 +246,9 @@ def _positive(text: str) -> int:
     return number
 
 
-def _list() -> int:
+def _list(wanted: Sequence[str]) -> int:
     where = measure.folder()
-    for name in names():
+    for name in check_names(wanted):
         experiment = find(name)
         heavier = ", only with --full" if experiment.full else ""
         print(f"{name:<18} {len(experiment.runs):>3} runs{heavier}  {_state(name, where)}")
@@ -511,7 +512,7 @@ def _schema() -> int:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "list": lambda _: _list(),
+    "list": lambda arguments: _list(arguments.names),
     "run": _dispatch_run,
     "try": _dispatch_try,
     "reproduce": lambda arguments: _reproduce(arguments.paths, arguments.on),

@@ -67,3 +67,15 @@ def test_the_example_passes_make_check(clone, tool):
     if shutil.which("mypy", path=str(ROOT / ".venv/bin")) is None:
         pytest.skip("no mypy here")
     assert _tried(f".venv/bin/{tool} runners/experiments/widths", clone)
+
+
+@pytest.mark.ranks
+@pytest.mark.builds
+def test_a_strict_build_shows_and_marks_what_only_this_machine_has_measured(clone):
+    run, _ = _commands(_section("Add an experiment"))
+    _tried(run, clone)
+    recipe = (ROOT / "Makefile").read_text().partition("\npages:")[2].partition("\n\t@")[2]
+    command = recipe.partition("\n")[0].replace("$(REFERENCE)", "reference-cpu-2c")
+    _tried(command.replace("$(PY)", ".venv/bin/python"), clone)
+    page = (clone / "site" / "html" / "evidence" / "widths.html").read_text()
+    assert "Not measured on the reference machine." in page

@@ -34,7 +34,7 @@ idea: The one idea, in a few sentences.
 figure: learnt
 program:
   path: content/topics/{name}/code/{file}
-  # run: listings.{stem}     once `python -m runners run listings` has executed it
+  # run: listings.{stem}     once `python -m runners run listings --full` has executed it
   title: The smallest program that shows it
 walkthrough:
   - code: total = sum(parts)

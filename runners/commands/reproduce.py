@@ -8,8 +8,7 @@ experiment is compared as `compare` does. Nothing of the book is written.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.planning import grid, published_file, seal, sealed
-from runners.plans.experiment import find, names, on_device
+from runners.plans.experiment import find, names, nearest, on_device
 from runners.traces import machine, published_plans, sealed_forecasts
 from runners.traces.compare import compare
 from runners.traces.fields import NAMES, Key, at, below, in_words, measure_of, steps_of
@@ -156,7 +155,7 @@ def folder_of(on: str | None) -> Path:
     name = on or (references[0] if references else "")
     if name not in known:
         there_are = ", ".join(known) or "none"
-        raise ReproduceError(f"no machine {name!r}{_nearest(name, known)}; there are: {there_are}")
+        raise ReproduceError(f"no machine {name!r}{nearest(name, known)}; there are: {there_are}")
     return machine.TRACES / name
 
 
@@ -164,7 +163,7 @@ def _page(experiment: str, folder: Path) -> Page:
     if experiment.startswith(PREFIX):
         return _planned(experiment)
     if experiment not in names():
-        hint = _nearest(experiment, names())
+        hint = nearest(experiment, names())
         raise ReproduceError(f"no experiment {experiment!r}{hint}; `list` names them")
     path = folder / f"{experiment}.json"
     if not path.exists():
@@ -191,14 +190,9 @@ def _planned(experiment: str) -> Page:
     plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
     if experiment not in plans:
         known = ", ".join(plans) or "none yet"
-        hint = _nearest(experiment, plans)
+        hint = nearest(experiment, plans)
         raise ReproduceError(f"no plans called {experiment!r}{hint}; there are: {known}")
     return Page(as_trace(read_grid(plans[experiment])), None)
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _runs(trace: Trace, named: Sequence[str]) -> list[str]:
@@ -211,7 +205,7 @@ def _runs(trace: Trace, named: Sequence[str]) -> list[str]:
 
 def _check_run(trace: Trace, run: str) -> None:
     if run not in trace.runs:
-        hint = _nearest(run, trace.runs)
+        hint = nearest(run, trace.runs)
         known = ", ".join(trace.runs)
         raise ReproduceError(f"no run {run!r} in {trace.experiment}{hint}; there are: {known}")
 
@@ -264,7 +258,7 @@ def _by_name(steps: Sequence[Key], run: Run, path: str) -> tuple[Key, ...]:
             below_it = None
         if below_it is None:
             known = below(thing)
-            why = f"no {key!r}{_nearest(str(key), known)}"
+            why = f"no {key!r}{nearest(str(key), known)}"
             if str(key) in known:
                 why = f"{key!r} is empty"
             raise ReproduceError(f"the page's run has no value at {path}: {why}")

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from runners.plans.experiment import UnknownExperimentError, check_name
+from runners.plans.experiment import UnknownExperimentError, check_name, nearest
 from runners.traces import machine
 from runners.traces.files import NOT_TRACES, TraceError, read
 from runners.traces.records import Run, Trace
@@ -122,7 +122,14 @@ def _trace(experiment: str, run: str) -> Trace:
         raise TraceError(f"{path}: {problem}")
     if run and run not in trace.runs:
         known = ", ".join(trace.runs)
-        raise UnknownExperimentError(f"{experiment} has no run {run!r}; there are: {known}")
+        name, _, field = run.partition(".")
+        if name in trace.runs:
+            raise UnknownExperimentError(
+                f"{experiment}.{run} goes on behind the run {name!r}; its values: "
+                f"python -m runners show --grep {field} {experiment}.{name}"
+            )
+        hint = nearest(name, trace.runs)
+        raise UnknownExperimentError(f"{experiment} has no run {name!r}{hint}; there are: {known}")
     return trace
 
 

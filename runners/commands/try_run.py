@@ -6,12 +6,11 @@ these settings and with whatever follows from them, or one line that says why th
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from runners.plans.experiment import Experiment, RunPlan
+from runners.plans.experiment import Experiment, RunPlan, nearest
 from runners.plans.settings import RunSettings, following
 from runners.traces.schema import Setting
 
@@ -89,7 +88,7 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
         TrialError: there is no such run or setting, or a value is of another type or impossible.
     """
     if run not in experiment.runs:
-        hint = _nearest(run, experiment.runs)
+        hint = nearest(run, experiment.runs)
         raise TrialError(
             f"no run {run!r} in {experiment.name}{hint}; there are: {', '.join(experiment.runs)}"
         )
@@ -128,11 +127,6 @@ def values(plan: RunPlan) -> dict[str, Setting]:
     return {**plan.settings.as_json(), **of_the_plan}
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
 def _asked(run: str, known: Mapping[str, Setting], wanted: Iterable[str]) -> dict[str, Setting]:
     asked: dict[str, Setting] = {}
     for text in wanted:
@@ -141,7 +135,7 @@ def _asked(run: str, known: Mapping[str, Setting], wanted: Iterable[str]) -> dic
             raise TrialError(f"write --set KEY=VALUE, not {text!r}")
         if name not in known:
             raise TrialError(
-                f"no setting {name!r} in {run}{_nearest(name, known)}; "
+                f"no setting {name!r} in {run}{nearest(name, known)}; "
                 f"there are: {', '.join(sorted(known))}"
             )
         asked[name] = _read(name, value, known[name])

@@ -24,6 +24,7 @@ folder; nothing registers anywhere. No torch here.
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib
 import importlib.util
 import os
@@ -199,6 +200,12 @@ def _files() -> dict[str, Path]:
     return found
 
 
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What a mistyped name was probably meant to be, in parentheses; nothing where none is near."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
 def names() -> list[str]:
     """The names of all experiments, sorted."""
     return sorted(_files())
@@ -212,7 +219,10 @@ def check_name(name: str) -> Path:
     """
     path = _files().get(name)
     if path is None:
-        raise UnknownExperimentError(f"no experiment {name!r}; there are: {', '.join(names())}")
+        known = names()
+        raise UnknownExperimentError(
+            f"no experiment {name!r}{nearest(name, known)}; there are: {', '.join(known)}"
+        )
     return path
 
 

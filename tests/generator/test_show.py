@@ -44,7 +44,13 @@ def test_a_run_and_a_word_pick_among_the_same_lines(capsys):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [("dpd", "no experiment 'dpd'"), ("ddp.x", "ddp has no run 'x'; there are:")]
+    ("asked", "said"),
+    [
+        ("dpd", "no experiment 'dpd' (did you mean ddp?); there are:"),
+        ("ddp.x", "ddp has no run 'x'; there are:"),
+        ("ddp.singel.epochs", "ddp has no run 'singel' (did you mean single?); there are:"),
+        ("ddp.ddp.epoch", "its values: python -m runners show --grep epoch ddp.ddp"),
+    ],
 )
 def test_what_is_not_there_is_one_line_and_exit_code_2(capsys, asked, said):
     assert show.main([asked]) == 2
