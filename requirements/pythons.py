@@ -3,9 +3,10 @@
 Finds CPython 3.11 and later (`pyenv`, `uv`, the path), the newest patch of each; `--ends` takes the
 oldest and the newest of these, `--others` leaves out that of `.venv`, which the tests run on. For
 each it makes an environment, `.venv` where that is the same Python and else `.pythons/3.12`, and
-runs the smoke: `check` of the content, one experiment with its metered passes, the tests of the
-memory meter. Prints a table. Exits 1 where a smoke failed; a Python for which pip finds no packages
-is named as not tried.
+runs the smoke: `check` of the content, one experiment with its metered passes, a simulation, a
+plan, the tests of the memory meter. The torch that pip installs by default is another build than
+that of `.venv`. Prints a table. Exits 1 where a smoke failed; a Python for which pip finds no
+packages is named as not tried.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ METER = ("tests/runners/test_kernel.py", "tests/runners/test_meters.py")
 SMOKE = {
     "content": ["-m", "generator", "check"],
     EXPERIMENT: ["-m", "runners", "run", EXPERIMENT],
+    "simulate": ["-m", "runners", "simulate", "ddp.ddp"],
+    "plan": ["-m", "runners", "plan", "gpt2-124m", "--devices", "2", "--strategies", "ddp,fsdp"],
     "meter": ["-m", "pytest", "-q", "-p", "no:cacheprovider", *METER],
 }
 Version = tuple[int, int, int]

@@ -321,6 +321,7 @@ def test_a_command_whose_simulation_fails_names_the_run_and_ends_with_1(untrue, 
     )
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's own, of buffers that it reads
 def test_no_run_of_the_book_fails_by_what_a_simulation_lacks(tmp_path):
     """Checkpoints, recorded collectives and earlier measurements take real ranks."""
     names = ["faults.resumed", "faults.replayed_minute", "hangs.order_same", "replicas.batch_norm"]
