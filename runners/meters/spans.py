@@ -18,6 +18,8 @@ from itertools import pairwise
 
 from runners.traces.measured import RankClock, RankTime, Span
 
+UPDATE = "optimizer"  # the phase that `runners.ranks.phases` calls so; torch stays out of here
+
 
 @dataclass(frozen=True)
 class Event:
@@ -144,7 +146,7 @@ def split_waiting(
     spans: list[Span] = []
     times: list[RankTime] = []
     for rank in sorted(windows):
-        own = [e for e in events if e.rank == rank]
+        own = _ended([e for e in events if e.rank == rank])
         places: defaultdict[tuple[str, int | None], int] = defaultdict(int)
         ready: dict[int, int] = {}
         for index, event in enumerate(own):
@@ -156,6 +158,21 @@ def split_waiting(
         times.append(_summed(rank, painted, (window[1] - window[0]) / 1e9))
         spans += _joined(painted, shortest_share * (window[1] - window[0]) / 1e9)
     return spans, times
+
+
+def _ended(events: list[Event]) -> list[Event]:
+    """A rank's events; no communication lasts into an update that began after it.
+
+    An update waits for the gradients. gloo's thread may record the end of a collective only after
+    the rank has gone on.
+    """
+    updates = [e.start_ns for e in events if e.kind == "compute" and e.name == UPDATE]
+    return [
+        replace(e, end_ns=min([e.end_ns, *(at for at in updates if at > e.start_ns)]))
+        if e.kind == "communication"
+        else e
+        for e in events
+    ]
 
 
 def _joined(spans: list[Span], shortest_seconds: float) -> list[Span]:

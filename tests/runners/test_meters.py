@@ -42,6 +42,21 @@ def metered_steps(num_steps: int, optimizer_class: type[torch.optim.Optimizer]) 
     return meter
 
 
+def test_an_update_is_drawn_where_the_end_of_its_collective_was_recorded_late() -> None:
+    events = [
+        Event(0, "compute", "backward", 0, 10 * MS),
+        Event(0, "communication", "all_reduce", 10 * MS, 25 * MS),  # by a thread of its own
+        Event(0, "compute", "optimizer", 20 * MS, 24 * MS),
+        Event(1, "compute", "backward", 0, 10 * MS),
+        Event(1, "communication", "all_reduce", 10 * MS, 20 * MS),
+        Event(1, "compute", "optimizer", 20 * MS, 25 * MS),
+    ]
+    spans, _ = split_waiting(events, {0: (0, 25 * MS), 1: (0, 25 * MS)})
+    for rank in (0, 1):
+        named = [one.name for one in spans if one.rank == rank]
+        assert named[:3] == ["backward", "all_reduce", "optimizer"]
+
+
 def test_parameters_and_gradients_are_four_bytes_each() -> None:
     memory = metered_steps(2, torch.optim.SGD).memory(None)
     assert memory.largest is not None
