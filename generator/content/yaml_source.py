@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,6 +26,9 @@ _TAGS = {
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "null", "bool", "int", "float")
 }
 MAX_DEPTH = 40  # of mappings and lists in each other; the book's deepest have seven
+_FLAT = MAX_DEPTH // 2
+_BRACKETS = re.compile(r"[\[\]{}]")
+_LEADING = re.compile(rf"^[ \t?:-]{{{2 * _FLAT}}}", re.MULTILINE)  # or indented as far
 _TOO_DEEP = f"nested more than {MAX_DEPTH} deep; make it flatter"
 _OPENING = re.compile(r"[ -]*(?:[\w-]+:)? *\{\{")  # a value that begins with an expression
 _BRACES = "quote a text that begins with {{"
@@ -47,10 +51,7 @@ _ESCAPES = {"x": 2, "u": 4, "U": 8}
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader with YAML 1.2's words for booleans, null and numbers, and no others.
-
-    It is PyYAML's own on every machine: libyaml, which not all have, reads what this one refuses.
-    """
+    """The safe loader with YAML 1.2's words for booleans, null and numbers, and no others."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}
     depth = 0
@@ -64,6 +65,12 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
+
+
+class _Quick(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The same by libyaml, five times as quick; what it refuses, `_Loader` explains."""
+
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 for _tag, _pattern, _first in (
@@ -93,7 +100,7 @@ class Source:
     @cached_property
     def root(self) -> yaml.Node:
         """The nodes, which know their places; composed again when an error asks for one."""
-        root = yaml.compose(self.text, Loader=_Loader)
+        root = _composed(self.file, self.text)
         assert root is not None, self.file
         return root
 
@@ -273,6 +280,9 @@ def parse(file: str, text: str) -> Source:
 
 def _composed(file: str, text: str) -> yaml.Node | None:
     """The nodes of a text; None where it holds nothing."""
+    if not _has_tab_or_depth(text):
+        with suppress(yaml.YAMLError, ValueError):
+            return yaml.compose(text, Loader=_Quick)
     try:
         return yaml.compose(text, Loader=_Loader)
     except yaml.reader.ReaderError as error:
@@ -281,6 +291,15 @@ def _composed(file: str, text: str) -> yaml.Node | None:
         raise ContentErrors([_syntax_error(file, text, error)]) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ContentErrors([ContentError(file, 1, 1, f"not YAML: {error}")]) from None
+
+
+def _has_tab_or_depth(text: str) -> bool:
+    """Whether libyaml would take what is refused here, or end the process in many levels."""
+    depth = most = 0
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "[{" else -1
+        most = max(most, depth)
+    return "\t" in text or most > _FLAT or bool(_LEADING.search(text))
 
 
 def _unreadable(file: str, text: str, error: yaml.reader.ReaderError) -> ContentError:

@@ -51,7 +51,6 @@ def test_a_key_that_is_missing_beside_an_unknown_one_that_is_not_near_is_named_t
         ("a: b\ngoes on\nc: d", "3:1", "indent text that goes on"),
         ('a: "b" c', "1:8", "quote the whole text"),
         ("a: @b", "1:4", "quote a text that begins with this character"),
-        ("a: {b: c? d}", "1:9", "quote text that holds one of"),
         ("a: - b", "1:4", "begin the list on a line of its own"),
         ('a: "b', "1:6", "a quotation mark is never closed"),
     ],
