@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from generator.content.errors import ContentError, ContentErrors
 from generator.pages.page import Judged, Printed, Sheet, printed
+from runners.system import count
 
 FEWEST = 24  # tasks that are worth a second process
 AT_A_TIME = 4  # that a process takes: those of a topic share values
@@ -44,10 +45,13 @@ def done(tasks: Sequence[Task], num_processes: int) -> Generator[Found, None, No
         initializer=_watch,
         initargs=(os.getpid(),),
     )
+    progress = count.Count(len(tasks), "pages and checks done", only_live=True)
     try:
-        for told in pool.map(_of_shared, range(len(tasks)), chunksize=AT_A_TIME):
+        for at, told in enumerate(pool.map(_of_shared, range(len(tasks)), chunksize=AT_A_TIME)):
+            progress.tell(at)
             yield told if isinstance(told, Printed) else [ContentError(*key) for key in told]
     finally:
+        progress.end()
         pool.shutdown(cancel_futures=True)
         _shared = ()
 

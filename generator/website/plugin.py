@@ -45,6 +45,7 @@ from generator.evidence.folio import interface_words
 from generator.pages import hands
 from generator.pages.press import Press
 from generator.website import banner, csp, html_blocks, one_build, page_html, publish, search
+from runners.system import count
 from runners.traces.digest import forget_code
 
 GENERATOR = Path(__file__).resolve().parents[1]
@@ -148,6 +149,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.waiting: dict[str, frozenset[str]] = {}
         self.shown: str | None = None  # a page's HTML while the search reads a part of it
         self.copied: set[str] = set()
+        self.num_built = 0
         self.turn = ExitStack()  # while this process is the one that builds
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
@@ -297,6 +299,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         for file in files.documentation_pages():
             put_there = os.path.relpath(file.abs_src_path or "", self.root)
             file.edit_uri = sources.get(file.src_uri, put_there)
+        self.count = count.Count(len(files.documentation_pages()), "pages built", only_live=True)
         return files
 
     def on_page_markdown(
@@ -366,6 +369,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
         """Put back what was set aside, and link each heading."""
+        self.num_built += 1
+        self.count.tell(self.num_built)
         blocks = self.asides.pop(page.file.src_uri, None)
         html = page_html.linked_headings(html_blocks.put_back(output, blocks or ()))
         return html_blocks.skipped_to_title(html_blocks.code_within_reach(html))
@@ -424,6 +429,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     @event_priority(-300)
     def _after_all(self, *, config: MkDocsConfig) -> None:
         """Let the next process build."""
+        self.count.end()
+        self.num_built = 0
         self.turn.close()
 
     on_post_build = CombinedEvent(_before_the_index, _after_the_pages, _after_all)

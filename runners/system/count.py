@@ -18,10 +18,11 @@ class Count:
     Args:
         total: how many there are.
         what: they are, and what is done to them.
+        only_live: nothing is said where there is no terminal.
     """
 
-    def __init__(self, total: int, what: str) -> None:
-        self._total, self._what = total, what
+    def __init__(self, total: int, what: str, *, only_live: bool = False) -> None:
+        self._total, self._what, self._only_live = total, what, only_live
         self._start = time.monotonic()
         self._told: float | None = None
 
@@ -31,6 +32,8 @@ class Count:
         line = f"{done}/{self._total} {self._what}, {now - self._start:.0f} s so far"
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\x1b[K{line}")
+        elif self._only_live:
+            return
         elif self._told is None or now - self._told >= WORD_SECONDS:
             self._told = now
             sys.stderr.write(f"{line}\n")
