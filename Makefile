@@ -50,7 +50,7 @@ traces: .venv/.run  ## run what is missing or stale here (NAMES='ddp' picks, FUL
 	@$(PY) -m runners run $(NAMES) $(if $(FULL),--full) $(ARGS)
 
 pages: .venv/.pages  ## the book from the committed traces, strictly; no torch, no experiments
-	@PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true $(PY) -m mkdocs build --strict
+	@PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true PROOFBOOK_NEW_RUNS=true $(PY) -m mkdocs build --strict
 	@echo "Open $(CURDIR)/site/html/index.html"
 
 publish: .venv/.pages  ## the book for a web server, and a zip of it (SITE_URL=https://example.org/book/)

@@ -80,6 +80,9 @@ if __name__ == "__main__" and sys.argv[1:2] == ["plan"]:
             ended = command.main(sys.argv[2:])
     except KeyboardInterrupt as stopped:
         ended = stopping.told(stopped)
+    except OSError as error:
+        sys.stderr.write(f"python -m runners plan: {error}\n")
+        ended = 2
     stopping.leave(ended)
 
 from runners.commands import show

@@ -324,6 +324,7 @@ def load(
     *,
     with_tries: bool = False,
     only: Collection[str] | None = None,
+    with_new: bool = False,
 ) -> Book:
     """Read a content folder.
 
@@ -334,6 +335,7 @@ def load(
         is_stale: tells whether the code of a trace's experiment has changed since.
         with_tries: whether to read what readers tried; only while serving.
         only: the machines that may be shown; all of them by default.
+        with_new: whether runs that none of these has are shown as this machine measured them.
 
     Raises:
         ContentErrors: everything wrong with any file.
@@ -341,7 +343,7 @@ def load(
     loader = _Loader(content.resolve())
     for path, problem in content_files.strange(loader.content):
         loader.refuse(path, problem)
-    shelf = Shelf(loader.content, is_stale, loader.errors, only)
+    shelf = Shelf(loader.content, is_stale, loader.errors, only, with_new)
     home = loader.home()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     written = list(loader.claims())

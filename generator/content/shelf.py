@@ -175,14 +175,15 @@ class Shelf:
         content: the folder of content.
         is_stale: tells whether the code of a trace's experiment has changed since.
         errors: where mistakes are put.
-        only: the folders that may be shown; all of them where it is None. What none of them has
-            measured comes from this machine's own folder, so that a new experiment can be read.
+        only: the folders that may be shown; all of them where it is None.
+        with_new: what none of them has measured comes from this machine's own folder.
     """
 
     content: Path
     is_stale: IsStale
     errors: list[ContentError]
     only: Collection[str] | None = None
+    with_new: bool = False
 
     @property
     def folder(self) -> Path:
@@ -210,7 +211,7 @@ class Shelf:
         if found[name] is None:  # without it there is nothing to show
             return {}
         known = {one: measured for one, measured in found.items() if measured is not None}
-        return known | self._new_here(known)
+        return known | (self._new_here(known) if self.with_new else {})
 
     def _new_here(self, known: Mapping[str, Measured]) -> dict[str, Measured]:
         """This machine's own folder where it may not be shown: the runs that no other has."""

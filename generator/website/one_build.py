@@ -32,8 +32,9 @@ def alone(folder: Path) -> Iterator[None]:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.seek(0)
-            sys.stderr.write(f"{folder}: waiting for another build (process {file.read()})\n")
-            sys.stderr.flush()
+            if sys.stderr is not None:
+                sys.stderr.write(f"{folder}: waiting for another build (process {file.read()})\n")
+                sys.stderr.flush()
             fcntl.lockf(file, fcntl.LOCK_EX)
         file.truncate(0)
         file.write(str(os.getpid()))

@@ -125,6 +125,7 @@ class ProofbookConfig(Config):
     content = config_options.Type(str, default="content")
     machine = config_options.Type(str, default="")  # PROOFBOOK_MACHINE comes before it
     committed_only = config_options.Type(bool, default=False)
+    new_runs = config_options.Type(bool, default=False)
 
 
 class ProofbookPlugin(BasePlugin[ProofbookConfig]):
@@ -149,7 +150,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.waiting: dict[str, frozenset[str]] = {}
         self.shown: str | None = None  # a page's HTML while the search reads a part of it
         self.copied: set[str] = set()
-        self.num_built = 0
+        self.count = count.Count(0, "pages built", only_live=True)
         self.turn = ExitStack()  # while this process is the one that builds
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
@@ -219,6 +220,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             os.environ.get("PROOFBOOK_MACHINE") or self.config.machine,
             with_tries=self.is_serving,
             only=committed.machines(self.content) if self._is_published() else None,
+            with_new=self.config.new_runs,
         )
         self.synonyms = (*book.synonyms, *(one.alike for one in book.terms))
         self.leads, self.alone = book.leads, book.alone
@@ -300,6 +302,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             put_there = os.path.relpath(file.abs_src_path or "", self.root)
             file.edit_uri = sources.get(file.src_uri, put_there)
         self.count = count.Count(len(files.documentation_pages()), "pages built", only_live=True)
+        self.num_built = 0
         return files
 
     def on_page_markdown(
@@ -375,6 +378,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         html = page_html.linked_headings(html_blocks.put_back(output, blocks or ()))
         return html_blocks.skipped_to_title(html_blocks.code_within_reach(html))
 
+    @event_priority(100)
+    def _before_all(self, *, config: MkDocsConfig) -> None:
+        """Let messages follow on a line of their own."""
+        self.count.end()
+
     @event_priority(50)
     def _before_the_index(self, *, config: MkDocsConfig) -> None:
         """Give the entries of the search their further words, before it writes its index."""
@@ -429,14 +437,13 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     @event_priority(-300)
     def _after_all(self, *, config: MkDocsConfig) -> None:
         """Let the next process build."""
-        self.count.end()
-        self.num_built = 0
         self.turn.close()
 
-    on_post_build = CombinedEvent(_before_the_index, _after_the_pages, _after_all)
+    on_post_build = CombinedEvent(_before_all, _before_the_index, _after_the_pages, _after_all)
 
     def on_build_error(self, *, error: Exception) -> None:
         """Let the next process build."""
+        self.count.end()
         self.turn.close()
 
 

@@ -125,7 +125,7 @@ def _trace(experiment: str, run: str) -> Trace:
         name, _, field = run.partition(".")
         if name in trace.runs:
             raise UnknownExperimentError(
-                f"{experiment}.{run} goes on behind the run {name!r}; its values: "
+                f"{experiment}.{run} names a field of the run {name!r}; its values: "
                 f"python -m runners show --grep {field} {experiment}.{name}"
             )
         hint = nearest(name, trace.runs)

@@ -134,7 +134,7 @@ def cause(
         if is_full(scratch):
             return _no_space(scratch)
         if error := _loopback_error():
-            return f"{_NO_INTERFACE}, and run again (127.0.0.1: {error.strerror})"
+            return f"{_NO_INTERFACE}, and run again (127.0.0.1: {error.strerror or error})"
     budgeted = pass_name == "budgeted" or is_limited or plan.expected == "out_of_memory"
     return next(
         chain(_from_outside(unexpected, has_budget=budgeted), _before_it_began(unexpected)), None

@@ -196,6 +196,10 @@ def _plan(asked: argparse.Namespace) -> int:
     questions, refused = _questions(model, training, asked)
     answered = answers(questions, cores())
     found = [*answered, *refused]
+    failed = [one for one in answered if one.has_failed]
+    if failed and all(one.reason for one in found):
+        _say(f"{failed[0].question.strategy.name}: {failed[0].reason}")
+        return 1
     if all(one.reason for one in found):
         raise PlanError(found[0].reason or "there is nothing to plan")
     unused = set(model.stated) - {line for one in found for line in one.used}
@@ -209,7 +213,7 @@ def _plan(asked: argparse.Namespace) -> int:
         rows = lines(found, memory, rates)
         written = "\n".join([_title(model, training, asked), *assumed, *rows])
     sys.stdout.write(f"{written}\n")
-    return 1 if any(one.has_failed for one in answered) else 0
+    return 1 if failed else 0
 
 
 def _title(model: Model, training: Training, asked: argparse.Namespace) -> str:

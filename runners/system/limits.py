@@ -126,8 +126,10 @@ def explain(command: str) -> None:
 def _allowed(limit: _Limit) -> int | None:
     """What a limit allows; None where there is none, or where its user is far from it."""
     soft, _ = resource.getrlimit(limit.number)
-    if limit.number == resource.RLIMIT_NPROC and soft > 2 * processes.num_threads(os.getuid()):
-        return None  # it is set nearly everywhere
+    if limit.number == resource.RLIMIT_NPROC:  # it is set nearly everywhere
+        num_threads = processes.num_threads(os.getuid())
+        if num_threads and soft > 2 * num_threads:
+            return None
     return None if soft == resource.RLIM_INFINITY else soft // (limit.unit_bytes or 1)
 
 

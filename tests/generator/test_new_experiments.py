@@ -22,7 +22,7 @@ def strict(copy):
     copy.add_machine("desk", "tiny_memory", "tiny_training")
 
     def loaded(is_stale=fresh):
-        return load(copy.content, REFERENCE, is_stale, only={REFERENCE})
+        return load(copy.content, REFERENCE, is_stale, only={REFERENCE}, with_new=True)
 
     return loaded
 

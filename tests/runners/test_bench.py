@@ -14,6 +14,7 @@ AFTER = {
     "again",
     "finish",
     "keep_peak",
+    "keep_facts",
     "start_kernel",
     "limit_allocator",
     "note_refusals",

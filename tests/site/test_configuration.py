@@ -221,10 +221,7 @@ def test_what_somebody_put_into_docs_dir_is_built_as_mkdocs_builds_it(built):
 
 
 def test_links_that_lead_nowhere_are_told_for_pages_written_by_hand(tmp_path):
-    folder = project(tmp_path / "book", "nav: null\n")
-    configuration = folder / "mkdocs.yml"
-    text = configuration.read_text(encoding="utf-8")
-    configuration.write_text(text.replace("theme:", "theme:\n  features: []"), encoding="utf-8")
+    folder = project(tmp_path / "book", "nav: null\ntheme: {features: []}\n")
     pages_of_mine = folder / "content" / "pages"
     pages_of_mine.mkdir()
     (pages_of_mine / "about.md").write_text("[Nowhere](evidense.md)\n")

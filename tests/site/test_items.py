@@ -8,7 +8,6 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.site.asking import (
-    BY_ID,
     CHALLENGE,
     ITEMS,
     RECALL,
@@ -607,15 +606,6 @@ def test_a_report_repeats_what_was_asked_and_no_verdict_on_its_options(page):
         assert not [
             word for word in ("Right", "Not quite", "The evidence", "↑", "Choose") if word in text
         ]
-
-
-def test_paper_shows_the_answers_that_the_reader_has_seen_and_no_others(page):
-    Asking(page, "what-peak").give("160")
-    page.emulate_media(media="print")
-    assert BY_ID["what-peak"].why_right in Asking(page, "what-peak").text()
-    for one in ITEMS:
-        if one.id != "what-peak":
-            assert one.why_right not in Asking(page, one.id).text(), one.id
 
 
 def test_a_status_region_is_in_the_page_from_the_start_and_silent(frozen_site):

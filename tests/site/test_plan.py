@@ -189,7 +189,9 @@ def test_a_choice_shows_its_state_and_its_rows_and_keeps_the_line(opened):
 @pytest.mark.browser
 def test_a_number_opens_to_its_simulation_and_the_command_that_repeats_it(opened):
     plan = opened()
-    plan.page.locator("#fsdp_on_8 a[data-v]").nth(1).click()  # the first is the device's memory
+    plan.page.locator("#fsdp_on_8 a[data-v]").nth(
+        2
+    ).click()  # after the device's and what is needed
     box = plan.page.locator(".pb-source")
     assert "simulated, not run at this size" in box.text_content()
     assert f"runners reproduce '{RUN}.ranks[0].measures.reserved_bytes'" in box.text_content()

@@ -22,7 +22,7 @@ from generator.evidence.value import AbsentError, Value, numeric
 from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table, plain
 from generator.figures.play.memory_view import memory
-from generator.figures.play.plan_view import plan, reserved
+from generator.figures.play.plan_view import needed, plan
 from generator.figures.play.played import Budget, Line, Played, Row
 from generator.figures.play.ring_view import chunks
 from generator.figures.play.seen import Seen, byte_unit
@@ -204,12 +204,12 @@ def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> Budget | No
     written = folio.value(figure.play.budget) if figure.play.budget else None
     if written is None:
         return None
-    needed = [
-        reserved(rank) if "plan" in figure.play.shows else rank.memory.peak_bytes or 0
+    sizes = [
+        needed([rank]) if "plan" in figure.play.shows else rank.memory.peak_bytes or 0
         for state in found for one in state.runs for rank in one.run.ranks if rank.memory
     ]  # fmt: skip
-    unit, size = byte_unit(max(needed))
-    top = max(*needed, numeric(written)) * 1.05 / size
+    unit, size = byte_unit(max(sizes))
+    top = max(*sizes, numeric(written)) * 1.05 / size
     step = next(one for one in STEPS if top / one <= MOST_STEPS)
     start = round(numeric(written) / size, 3)
     return Budget(start, round(start % step, 3), round(top, 3), step, unit, folio.show(written))
