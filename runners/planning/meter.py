@@ -158,7 +158,9 @@ class PlanMeter(SimulationMeter):
             self._streams[key] = stream
 
     def _count_flops(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        formula = formula_of(func._overloadpacket)
+        packet = func._overloadpacket
+        in_place = packet is torch.ops.aten.addmm_  # of which torch's registry has no formula
+        formula = formula_of(torch.ops.aten.addmm if in_place else packet)
         if formula is not None:
             self.flops[self.phase] += formula(*args, **kwargs, out_val=result)
 

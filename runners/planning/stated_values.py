@@ -110,7 +110,7 @@ class StatedMode(ValuelessMode):
         if dtype.is_floating_point:
             return value
         if not value.is_integer():
-            raise PlanError(f"--assume {key}={value:g}: a whole number is read there")
+            self._refuse(f"reads a whole number, and --assume {key}={value:g} states none")
         return int(value)
 
     def _key_of(self, line: str | None) -> str | None:

@@ -312,7 +312,7 @@ def test_what_is_stated_for_no_read_is_refused(stated, why, said, own):
 def test_a_whole_number_is_stated_as_one(said, own):
     own("own.py", READING.format(read="x = x * int(x.argmax())", batch=RANDOM))
     line = refusal(said("own:Reads", "own:batch", "--assume", "own.py:10=2.5"))
-    assert line == "--assume own.py:10=2.5: a whole number is read there"
+    assert line == "own.py:10: reads a whole number, and --assume own.py:10=2.5 states none"
 
 
 IMPORTED = {
