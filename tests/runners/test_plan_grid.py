@@ -32,22 +32,31 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(grid, "GRIDS", {"tiny": grid.Plan(1, states)})
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "tp-sp")})
 
+    simulated = []
+    start = processes._Answers.__init__
+
+    def listed(self, questions, num_workers):
+        simulated.extend(questions)
+        start(self, questions, num_workers)
+
+    monkeypatch.setattr(processes._Answers, "__init__", listed)
+
     def made(how=grid.make, **options):
-        heard = []
+        simulated.clear()
         options = {"folder": tmp_path / "plans", "cache": tmp_path / "cache"} | options
-        found = how("tiny", 1, lambda *said: heard.append(said), **options)
-        return found, heard, tmp_path / "plans" / "tiny.json"
+        found = how("tiny", 1, **options)
+        return found, list(simulated), tmp_path / "plans" / "tiny.json"
 
     return made
 
 
 def test_a_file_holds_every_row_of_every_state_and_what_cannot_be_is_left_out_with_its_reason(tiny):
-    found, heard, path = tiny()
+    found, simulated, path = tiny()
     assert read_grid(path) == found
     assert [(row.strategy, row.state.checkpointing) for row in found.rows] == [
         ("single", "none"), ("fsdp", "none"), ("single", "all"), ("fsdp", "all"),
     ]  # fmt: skip
-    assert len(heard) == 4
+    assert len(simulated) == 4
     assert {one.reason for one in found.left_out} == {
         "4 tensor-parallel ranks do not divide 2 heads of keys and values"
     }
@@ -73,8 +82,8 @@ def test_an_interrupted_grid_goes_on_where_it_was_and_writes_no_half_file(tiny, 
         patched.setattr(processes._Answers, "__next__", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tiny()
-    _, heard, path = tiny()
-    assert len(heard) == 2
+    _, simulated, path = tiny()
+    assert len(simulated) == 2
     assert read_grid(path)
 
 
@@ -86,8 +95,8 @@ def test_rows_of_changed_code_that_come_out_equal_are_confirmed_and_others_refus
     monkeypatch.setattr(plan_grid, "engine_digest", lambda: "another")
     monkeypatch.setattr(processes, "engine_digest", lambda: "another")
     assert plan_grid.code_digest("tiny") != first.code
-    again, heard, _ = tiny(grid.confirm)
-    assert len(heard) == len(first.rows[:: grid.EACH]) == 1
+    again, simulated, _ = tiny(grid.confirm)
+    assert len(simulated) == len(first.rows[:: grid.EACH]) == 1
     assert again.code == plan_grid.code_digest("tiny")
     assert [one.code_was for one in again.confirmed] == [first.code]
     assert read_grid(path).rows == first.rows
