@@ -24,7 +24,9 @@ _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
 _BORROWED = re.compile("|".join(BORROWED))
 _FIGURE = re.compile(r'<figure [^>]*id="([^"]+)">\s*<figcaption [^>]*>(.*?)</figcaption>')
-_ENTRY = re.compile(r'<(?:dt|h3 class="pb-sentence")[^>]* id="([^"]+)"[^>]*>([^<\n]*)')
+_ENTRY = re.compile(
+    r'<(?:dt|h3 class="pb-sentence")[^>]* id="([^"]+)"[^>]*>((?:[^<\n]|</?code[^>]*>)*)'
+)
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
 
@@ -80,7 +82,7 @@ def borrowed(body: str) -> tuple[str, dict[str, Markup]]:
         if own:
             named |= {one.anchor: one.words for one in own if one.level == own[0].level}
         elif entry:
-            named[entry[1]] = Markup(entry[2] or entry[1])
+            named[entry[1]] = Markup(entry[2].rstrip(".") or entry[1])
         elif before := [one for one in above if one.at < start]:
             named[before[-1].anchor] = before[-1].words
         elif figure := _FIGURE.search(page, start, end):

@@ -193,9 +193,16 @@ def test_an_entry_below_no_heading_is_named_by_itself_and_a_paragraph_by_the_hea
         f"{begins}<p>first</p>{ends}{begins}{figure}</figure>{ends}\n"
         f"## One\n\n{begins}<p>of one</p>{ends}\n"
         f'{begins}<dt id="term-a">A term</dt>{ends}\n'
+        f'{begins}<h3 class="pb-sentence" id="b">A <code>b</code> fits.</h3>{ends}\n'
         f"{begins}## Two\n\n### Inner\n{ends}\n## Three\n"
     )
     page, named = headings.borrowed(body)
     assert begins not in page
     assert ends not in page
-    assert named == {"figure-a": "A figure", "one": "One", "term-a": "A term", "two": "Two"}
+    assert named == {
+        "figure-a": "A figure",
+        "one": "One",
+        "term-a": "A term",
+        "b": "A <code>b</code> fits",
+        "two": "Two",
+    }
