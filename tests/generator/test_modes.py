@@ -435,7 +435,7 @@ def test_stages_wait_for_the_question_right_above_them_and_then_for_the_first(co
     copy.edit("topics/averaging/trace.yml", head, f"commit: is-it-equal\nwaits: [stages]\n{flow}")
     text = rendering.render(copy.load())["topics/averaging/trace.md"]
     places = [f'<div data-after="{one}">' for one in ("without-averaging", "is-it-equal")]
-    lines = [f'<a href="#item-{one}">' for one in ("is-it-equal", "without-averaging")]
+    lines = [f'<a href="#item-{one}">“' for one in ("is-it-equal", "without-averaging")]
     found = [text.index(one) for one in (*places, "data-stepper", *lines)]
     assert found == sorted(found)
 

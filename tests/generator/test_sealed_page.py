@@ -56,7 +56,7 @@ def test_before_an_outcome_every_forecast_stands_there_and_one_sentence_says_tha
     for one in forecasts.near_limit:
         row = next(text for name, text in rows.items() if name.endswith(one.id.split("-")[-1])
                    and re.sub(r"\W", "_", one.id) in name)  # fmt: skip
-        verdict = "fits" if one.fits else "does not fit"
+        verdict = "completes" if one.fits else "runs out of memory"
         assert row.endswith(f" GiB {verdict}")
     for one in forecasts.suite:
         assert (f"{one.experiment}_{one.run}" in rows) == (one.reason is None)
@@ -108,7 +108,7 @@ def test_a_miss_and_a_wrong_verdict_are_red_and_named_and_lead_to_their_rows(sea
     missed, wrong = (f"near_{re.sub(r'[^a-z0-9]', '_', one.id)}" for one in fitting[:2])
     rows = texts(page)
     assert "25.0%" in rows[missed]
-    assert "does not fit, the forecast was wrong; out of memory in backward" in rows[wrong]
+    assert "runs out of memory, the forecast was wrong; out of memory in backward" in rows[wrong]
     links = re.findall(rf'<a (?:class="{RED}" )?href="#(near_\w+)"', page)
     assert sorted(links) == sorted([missed, wrong])
     said = re.sub(r"<[^>]+>", "", page)
