@@ -45,7 +45,7 @@ def done(tasks: Sequence[Task], num_processes: int) -> Generator[Found, None, No
         initializer=_watch,
         initargs=(os.getpid(),),
     )
-    progress = count.Count(len(tasks), "pages and checks done", only_live=True)
+    progress = count.Count(len(tasks), "pages and checks done")
     try:
         for at, told in enumerate(pool.map(_of_shared, range(len(tasks)), chunksize=AT_A_TIME)):
             progress.tell(at)

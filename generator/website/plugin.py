@@ -150,7 +150,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.waiting: dict[str, frozenset[str]] = {}
         self.shown: str | None = None  # a page's HTML while the search reads a part of it
         self.copied: set[str] = set()
-        self.count = count.Count(0, "pages built", only_live=True)
+        self.count = count.Count(0, "pages built")
         self.turn = ExitStack()  # while this process is the one that builds
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
@@ -301,7 +301,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         for file in files.documentation_pages():
             put_there = os.path.relpath(file.abs_src_path or "", self.root)
             file.edit_uri = sources.get(file.src_uri, put_there)
-        self.count = count.Count(len(files.documentation_pages()), "pages built", only_live=True)
+        self.count = count.Count(len(files.documentation_pages()), "pages built")
         self.num_built = 0
         return files
 

@@ -1,7 +1,7 @@
 """How far a command is that works through many things: a live line, or lines. No torch.
 
-In: how many are done. Out: on a terminal one line that is drawn anew; elsewhere a line at the start
-and one after every few seconds, so that a log shows that the command goes on.
+In: how many are done. Out: on a terminal one line that is drawn anew; elsewhere one line
+every few seconds, so that a log shows that the command goes on and a short one stays short.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ class Count:
     Args:
         total: how many there are.
         what: they are, and what is done to them.
-        only_live: nothing is said where there is no terminal.
     """
 
-    def __init__(self, total: int, what: str, *, only_live: bool = False) -> None:
-        self._total, self._what, self._only_live = total, what, only_live
-        self._start = time.monotonic()
-        self._told: float | None = None
+    def __init__(self, total: int, what: str) -> None:
+        self._total, self._what = total, what
+        self._start = self._last_line = time.monotonic()
 
     def tell(self, done: int) -> None:
         """Say how many are done, unless that was said a moment ago."""
@@ -34,10 +32,8 @@ class Count:
             return
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\x1b[K{line}")
-        elif self._only_live:
-            return
-        elif self._told is None or now - self._told >= WORD_SECONDS:
-            self._told = now
+        elif now - self._last_line >= WORD_SECONDS:
+            self._last_line = now
             sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 

@@ -75,7 +75,8 @@ def below(thing: object) -> list[str]:
 OF_TIMES = frozenset(
     {
         "idle_share", "idle_shares", "sending_share", "inside_share",
-        "num_break_even", "num_break_even_low", "num_break_even_high",
+        "num_break_even", "num_break_even_low", "num_break_even_high", "break_even_place",
+        "num_long_steps", "num_sizes_faster",
     }
 )  # fmt: skip
 
