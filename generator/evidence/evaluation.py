@@ -6,10 +6,8 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from generator.content import prose
@@ -42,9 +40,6 @@ CITED_UNITS = {
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
 NOTHING = Label("")
-# What a sentence calls the machine of its runs, and what that is on the pages of another machine.
-_HERE = re.compile(r"\bhere\b|\b([Tt])his machine\b")
-ON_REFERENCE = "on the reference machine"
 
 
 class Evidence:
@@ -52,17 +47,12 @@ class Evidence:
 
     Attributes:
         book: the book.
-        lacks: what was asked for since somebody emptied this, and the machine shown has not: runs,
-            values, undecided claims, open items.
-        stands_in: the book's machine is the reference's, on pages of another one.
     """
 
-    def __init__(self, book: Book, *, stands_in: bool = False) -> None:
+    def __init__(self, book: Book) -> None:
         self.book = book
-        self.stands_in = stands_in
-        self.lacks: set[str] = set()
         self._evaluations: dict[tuple[str, str | None, str | None], Evaluation] = {}
-        self._outcomes: dict[str, tuple[Outcome, frozenset[str]]] = {}
+        self._outcomes: dict[str, Outcome] = {}
         self._underway: list[str] = []
         self._reference: Evidence | None = None
         self._texts: dict[Hashable, str] = {}
@@ -74,7 +64,7 @@ class Evidence:
 
         What was evaluated and judged stays; nothing else of a book decides it.
         """
-        again = Evidence(book, stands_in=self.stands_in)
+        again = Evidence(book)
         again._evaluations, again._outcomes = self._evaluations, self._outcomes
         again._texts = self._texts
         if self._reference and book.on_reference:
@@ -85,18 +75,8 @@ class Evidence:
     def reference(self) -> Evidence | None:
         """The same over the reference machine's traces; None where these are they."""
         if self._reference is None and self.book.on_reference:
-            self._reference = Evidence(self.book.on_reference, stands_in=True)
+            self._reference = Evidence(self.book.on_reference)
         return self._reference
-
-    def note(self, *runs: str) -> None:
-        """Remember which of these runs this machine has not measured as declared."""
-        self.lacks.update(run for run in runs if not self._is_whole(run))
-
-    def _is_whole(self, path: str) -> bool:
-        shown, run = self.book.holder(path), self.book.run(path)
-        if shown is None or run is None or shown.is_fallback or shown.is_stale:
-            return False
-        return run.status != "skipped" and not run.is_surprise
 
     def evaluate(
         self, expression: str, run: str | None = None, other: str | None = None
@@ -110,26 +90,14 @@ class Evidence:
         """
         key = (expression, run, other)
         if key not in self._evaluations:
-            self._evaluations[key] = self._evaluate(expression, {"run": run, "other": other})
-        found = self._evaluations[key]
-        self.lacks |= found.lacks
-        return found
-
-    def _evaluate(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
-        """The evaluation with what it lacks, also where it draws upon others."""
-        outer, self.lacks = self.lacks, set()
-        try:
-            found = self._calculated(expression, paths)
-            self.note(*found.runs)
-            if found.absent or found.is_borrowed:
-                self.lacks.add(expression)
-            if found.absent and found.absent.run:
-                self.note(found.absent.run)
-            return replace(found, lacks=frozenset(self.lacks))
-        finally:
-            self.lacks = outer
+            self._evaluations[key] = self._calculated(expression, {"run": run, "other": other})
+        return self._evaluations[key]
 
     def _calculated(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
+        """What comes of an expression.
+
+        It is evaluated on the reference machine where only that has measured all of its runs.
+        """
         reading = Reading()
         result, absent, error = None, None, None
         try:
@@ -161,8 +129,6 @@ class Evidence:
         traces = self.book.traces
         for experiment in names if names <= traces.keys() else traces:
             shown = traces[experiment]
-            if shown.is_fallback and experiment in names:
-                self.lacks.add(experiment)
             trace = shown.trace
             origin = Origin(
                 "" if shown.is_plan else shown.machine.name, experiment,
@@ -276,16 +242,11 @@ class Evidence:
             raise ExpressionError(f"claim {claim!r} depends on its own verdict")
         if claim not in self._outcomes:
             self._underway.append(claim)
-            outer, self.lacks = self.lacks, set()
             try:
-                judged = self._judged(claim)
-                self._outcomes[claim] = judged, frozenset(self.lacks)
+                self._outcomes[claim] = self._judged(claim)
             finally:
                 self._underway.pop()
-                self.lacks = outer
-        outcome, lacks = self._outcomes[claim]
-        self.lacks |= lacks
-        return outcome
+        return self._outcomes[claim]
 
     def _judged(self, name: str) -> Outcome:
         """The verdict on this machine; on the reference machine where only that has all its runs.
@@ -295,24 +256,15 @@ class Evidence:
         claim = self.book.claims[name]
         sides = verdicts.sides(self, claim)
         runs = {run for side in sides for run in side.runs}
-        holders = {verdicts.holder(self, run) for run in runs}
+        holders = set(map(self.book.machine_of, runs)) - {""}
         is_spread = len(holders) > 1 or any(side.is_borrowed for side in sides)
         if is_spread and self.reference:
-            self.lacks.add(name)
             return self.reference.outcome(name)
-        outcome = verdicts.judge_one(self, claim)
-        self.note(*outcome.runs)
-        if outcome.verdict in verdicts.UNDECIDED:
-            self.lacks.add(name)
-        return outcome
+        return verdicts.judge_one(self, claim)
 
     def sentence(self, claim: str) -> str:
-        """What the claim says that its runs showed, as a Line; "here" is the pages' machine."""
-        said = verdicts.sentence(self.book.claims[claim], self.outcome(claim))
-        if not self.stands_in:
-            return said
-        where = chain([ON_REFERENCE], repeat("there"))
-        return _HERE.sub(lambda at: f"{at[1]}he reference machine" if at[1] else next(where), said)
+        """What the claim says that its runs showed, as a Line."""
+        return verdicts.sentence(self.book.claims[claim], self.outcome(claim))
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed, for comparing what readers see.
