@@ -94,7 +94,7 @@ def has_quantifier(claim: Claim) -> bool:
 
 def _one_of_many(evidence: Evidence, claim: Claim) -> str | None:
     """A field that a rule observes on one rank of several, or at one step or epoch; or None."""
-    observed = evidence.evaluate(claim.observed, claim.run, claim.other)
+    observed = evidence.evaluate(claim.observed, claim.names)
     for field in observed.measured:
         experiment, name, _ = field.split(".", 2)
         run = evidence.book.run(f"{experiment}.{name}")
