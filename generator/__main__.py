@@ -34,7 +34,6 @@ from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors
-from generator.content.former_digests import FormerDigestsFile
 from generator.content.lesson import MODES, HomeFile, TopicFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
@@ -49,7 +48,6 @@ SCHEMAS: dict[str, type[Written]] = {
     "retracted.yml": RetractionFile,
     "misconceptions.yml": MisconceptionFile,
     "references.yml": ReferenceFile,
-    "former_digests.yml": FormerDigestsFile,
     "claims/*.yml": ClaimFile,
     "topics/*/topic.yml": TopicFile,
     "topics/*/quiz.yml": QuizFile,

@@ -151,7 +151,7 @@ def test_markup_in_every_text_of_the_book_is_shown_as_text(copy):
             for one in document.fields
             if one.mark in ("line", "prose") and one.path[-1] != "term"  # lessons must use it
         ]
-        assert texts or path.name in ("references.yml", "former_digests.yml", "synonyms.yml")
+        assert texts or path.name in ("references.yml", "synonyms.yml")
         path.write_text(_with(lines, source, texts))
     assert copy.errors() == []
     rendered = rendering.render(copy.load())

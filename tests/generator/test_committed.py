@@ -15,7 +15,6 @@ from generator.content.errors import ContentError
 from generator.evidence import calculator, verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import changes, falsifier, falsify, steps_of
-from generator.items.digests import digest_of
 from generator.items.keys import key_of
 from runners.traces.records import Trace
 
@@ -43,20 +42,6 @@ def test_no_site_gives_more_than_three_statements_and_no_question_is_one(real):
         assert not re.search(r"\b(?:question|asks?|asked)\b", one.where), one.id
         assert not re.search(r"/questions?/\d", url.path), one.id
     assert {site: number for site, number in sites.items() if number > 3} == {}
-
-
-def test_former_digests_lead_to_items_that_still_ask_the_same(real):
-    """Where one fails: is it the same question still? Write its new digest, add the old to former.
-
-    Where it has become another question, delete its line: old answers then no longer count.
-    """
-    evidence = Evidence(real)
-    items = {name: item for topic in real.topics for name, item in topic.items.items()}
-    now = {name: digest_of(items[name], evidence) for name in real.former_digests if name in items}
-    assert {name: one.digest for name, one in real.former_digests.items()} == now
-    listed = [one for known in real.former_digests.values() for one in known.former]
-    assert len(set(listed)) == len(listed)
-    assert not set(listed) & set(now.values())
 
 
 def test_the_book_has_no_mistake(real):

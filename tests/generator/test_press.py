@@ -52,19 +52,8 @@ def counted(monkeypatch):
 
 def test_the_list_holds_every_file_of_the_frozen_book(copy):
     found = {path.relative_to(copy.content).as_posix() for path in copy.content.rglob("*.yml")}
-    found -= {"former_digests.yml"}  # it holds no text; the test below edits it
     found -= {"synonyms.yml"}  # it stands in the search's index, and on no page
     assert {name for name in found if "quiz-" not in name} == set(EVERY_KIND_OF_FILE)
-
-
-def test_an_edit_of_former_digests_prints_the_pages_of_the_items_anew(copy):
-    press = Press()
-    before = press.printed(copy.load())
-    copy.edit("former_digests.yml", 'former: ["', 'former: ["0123456789ab", "')
-    after = press.printed(copy.load())
-    assert after == Press().printed(copy.load())
-    assert sum(b"0123456789ab" in text for text in after.values()) > 1
-    assert not any(b"0123456789ab" in text for text in before.values())
 
 
 def texts_of(copy, file):
@@ -235,7 +224,6 @@ def test_a_mistake_is_told_as_long_as_it_stands_and_at_its_place_of_now(copy):
     assert re.sub(r":\d+:", "::", later) == re.sub(r":\d+:", "::", first) != later
     copy.edit(file, "text: They stay 2 equal", "text: They stay equal")
     assert isinstance(outcome(press, copy), dict)
-
 
 
 def test_what_is_on_disk_is_read_only_where_somebody_touched_it(copy, tmp_path, monkeypatch):
