@@ -170,8 +170,6 @@ class Evidence:
             return Node(machine, (), "machine", reading, Origin(machine.name))
         if name == "cited":
             return _Cited(self._cited(), (), "cited", reading, Origin(""))
-        if name == "by_definition":
-            return NOTHING
         if command_for(name):  # an experiment, which nobody has run
             raise ExpressionError(no_trace(name, traces))
         raise ExpressionError(f"unknown name {name!r}{nearest(name, [*traces, *ROOTS])}")
