@@ -39,7 +39,7 @@ from generator.pages import hands, headings
 from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment
 from generator.pages.views import summary
 from generator.pages.views.glossary import Use
-from runners.traces import published_plans, sealed_forecasts
+from runners.traces import published_plans
 
 _SHARED = (
     "root", "traces", "machine", "reference", "machines", "claims", "laws",
@@ -455,11 +455,6 @@ def _of_plans(
         yield Sheet(
             "plan/published.md", "published.md.j2", book, plan.published.title,
             plan.published.about, written, under=PLAN, has_toc=True,
-        )  # fmt: skip
-    if plan.sealed and sealed_forecasts.EXPERIMENT in book.traces:
-        yield Sheet(
-            "plan/sealed.md", "sealed.md.j2", book, plan.sealed.title,
-            plan.sealed.about, written, under=PLAN, has_toc=True,
         )  # fmt: skip
     for name in plan.models:
         shown = book.traces.get(name)
