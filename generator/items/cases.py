@@ -16,7 +16,6 @@ from generator.content.quiz import Choice, Item, Order, Several
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.value import AbsentError, ExpressionError
 from generator.items import evidence_checks
-from generator.items.item_seen import option_text
 from generator.items.keys import key_of
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:
 
 def _seen(item: Item, evidence: Evidence) -> tuple[str, ...]:
     """What a reader sees of a question: its text, and what there is to choose from."""
-    texts = [option_text(one) for one in getattr(item, "options", ())]
+    texts = [one.says for one in getattr(item, "options", ())]
     texts += [f"{one.left} {one.right}" for one in getattr(item, "pairs", ())]
     texts += [one.text for one in getattr(item, "pieces", ())]
     texts += [one.title for one in getattr(item, "rows", ())]

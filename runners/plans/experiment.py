@@ -64,7 +64,8 @@ class RunPlan(Generic[S]):
         expected_death: of a run that is meant to end as `died`, and of no other: which rank dies,
             in which phase, by which signal or with which exit code. Another death is a surprise
             where a process brought it about itself; one from outside is not measured.
-        budget_bytes: what each rank may allocate above its start; None is no limit.
+        budget_bytes: what each rank may allocate above its start; None is no limit. With a budget,
+            a `budgeted` pass stands for the two others, unless `passes` names it beside them.
         passes: `timed` trains to the end with no meter, `metered` takes a few steps under the
             meters, `budgeted` trains to the end under the budget. Each is its own set of processes.
         seed: seeds data and parameters.
@@ -116,6 +117,8 @@ class RunPlan(Generic[S]):
             given = FreeSettings(**given)
         settings = given.of_run(self.strategy, self.world_size, self.seed)
         object.__setattr__(self, "settings", settings)
+        if self.budget_bytes is not None and "budgeted" not in self.passes:
+            object.__setattr__(self, "passes", ("budgeted",))
         rate = getattr(settings, "link_bits_per_second", self.link_bits_per_second)
         object.__setattr__(self, "link_bits_per_second", rate)
         if (self.expected == "died") != (self.expected_death is not None):

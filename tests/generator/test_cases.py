@@ -92,7 +92,7 @@ REFUSED = {
         "this case reads like the first",
     ),
     "a claim about no such run": (
-        "misconceptions: [copies-save-memory]", "claims: [peak-of-halves@run]", "no claim",
+        "some activations", "{{ holds('peak-of-halves@run') }}", "no claim",
     ),
 }  # fmt: skip
 
