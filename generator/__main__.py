@@ -1,11 +1,10 @@
 """The generator's commands.
 
     python -m generator build     content/ → site/pages/, written only where bytes changed
-    python -m generator check     every mistake and verdict, and what no misconception has met yet
+    python -m generator check     every mistake and every verdict
     python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
     python -m generator coverage [NAME]      who reads which field of the reference traces
     python -m generator compare A B    which claims machine B judges otherwise than machine A
-    python -m generator items FILE…    what readers' exported answers say about each item
     python -m generator new topic NAME     a topic's first files
     python -m generator schema    the JSON Schemas of what authors write
 
@@ -29,12 +28,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from generator.checks import content_checks, coverage, topic_check
+from generator.checks import content_checks, topic_check
 from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors
-from generator.content.former_digests import FormerDigestsFile
 from generator.content.lesson import MODES, HomeFile, TopicFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
@@ -49,7 +47,6 @@ SCHEMAS: dict[str, type[Written]] = {
     "retracted.yml": RetractionFile,
     "misconceptions.yml": MisconceptionFile,
     "references.yml": ReferenceFile,
-    "former_digests.yml": FormerDigestsFile,
     "claims/*.yml": ClaimFile,
     "topics/*/topic.yml": TopicFile,
     "topics/*/quiz.yml": QuizFile,
@@ -82,25 +79,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
     verbs = parser.add_subparsers(
-        required=True, metavar="build | check | coverage | compare | items | new | schema"
+        required=True, metavar="build | check | coverage | compare | new | schema"
     )
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     covering = verbs.add_parser("coverage", help="list the readers of each field of a trace")
     comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
-    items = verbs.add_parser("items", help="report on items from readers' exported answers")
     new = verbs.add_parser("new", help="start a topic")
     schema = verbs.add_parser("schema", help="print the JSON Schemas of the YAML files")
-    for verb in (build, check, covering, comparing, items, new):
+    for verb in (build, check, covering, comparing, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
-    for verb in (build, check, items, new):
+    for verb in (build, check, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic only, which is faster")
     covering.add_argument("name", metavar="NAME", nargs="?", help="an experiment, or its run")
     comparing.add_argument("machine", metavar="A", help="a folder's name")
     comparing.add_argument("other", metavar="B", help="another folder's name")
-    items.add_argument("files", nargs="+", type=Path, metavar="FILE")
     new.add_argument("what", choices=["topic"])
     new.add_argument("name")
     commands = {
@@ -108,7 +103,6 @@ def _parser() -> argparse.ArgumentParser:
         check: _check,
         covering: _coverage,
         comparing: _compare,
-        items: _items,
         new: _new,
         schema: _schema,
     }
@@ -139,12 +133,10 @@ def _check(options: argparse.Namespace) -> int:
 
     book = load(options.content, options.machine)
     press = Press()
-    press.printed(book)  # some mistakes show only on a page, such as an answer above its question
+    press.printed(book)  # some mistakes show only on a page
     judged = press.judged(book)
     evidence = judged.evidence
     _tell(judged.outcomes)
-    for lack in coverage.lacks(evidence):
-        print(lack)
     return _report(book, evidence)
 
 
@@ -208,18 +200,6 @@ def _compare(options: argparse.Namespace) -> int:
     for line in found.lines():
         print(line)
     return 1 if found.breaks_law else 0
-
-
-def _items(options: argparse.Namespace) -> int:
-    from generator.pages import reader_report
-
-    book = load(options.content, options.machine)
-    report = reader_report.tell(_sound(book), options.files)
-    for line in report.lines:
-        print(line)
-    for line in report.refused:
-        print(line, file=sys.stderr)
-    return 2 if report.refused else 0
 
 
 def _new(options: argparse.Namespace) -> int:

@@ -26,7 +26,6 @@ from generator.content.claim import (  # fmt: skip
 from generator.content.content_files import FileError
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
-from generator.content.former_digests import FormerDigests, FormerDigestsFile
 from generator.content.glossary import GlossaryFile, SynonymsFile, Term
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
@@ -90,7 +89,6 @@ class Book:
         handwritten: the pages of content/pages.
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
-        former_digests: by the id of an item, what readers' answers to it were once kept with.
         terms: those of the glossary, in the order of the alphabet.
         synonyms: groups of words that the search takes for one another.
         leads: words that lead a search to an address of the site.
@@ -115,7 +113,6 @@ class Book:
     handwritten: tuple[HandWritten, ...] = ()
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
-    former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
     terms: tuple[Term, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
     leads: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -195,7 +192,7 @@ class _Loader:
 
     def read(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
         try:
-            document = read(self.name(path), content_files.text_of(path, self.content), model)
+            document = read(self.name(path), content_files.text_of(path), model)
         except ContentErrors as error:
             self.errors += error.errors
             return None
@@ -230,7 +227,7 @@ class _Loader:
         """A file, `quiz.yml`, and what was set apart from it, `quiz-deep.yml`."""
         whole, parts = folder / f"{stem}.yml", content_files.found_in(folder, f"{stem}-*.yml")
         for path in (whole, *parts):
-            if content_files.stands(path):
+            if path.exists():
                 yield self.read(path, model)
 
     def topics(self) -> Iterator[Topic]:
@@ -250,7 +247,7 @@ class _Loader:
             if path.stem not in known or path.suffix != ".yml":
                 hint = nearest(path.name, [f"{stem}.yml" for stem in known])
                 self.refuse(path, f"no mode has this name{hint}")
-        if not content_files.stands(folder / "topic.yml"):
+        if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
             return None
         file = self.read(folder / "topic.yml", TopicFile)
@@ -270,7 +267,7 @@ class _Loader:
         declared = file.model.modes if file else {}
         for mode, model in MODES.items():
             path = folder / f"{mode}.yml"
-            if not content_files.stands(path):
+            if not path.exists():
                 if file and mode in declared:
                     message = f"mode {mode!r} has no {self.name(path)}"
                     self.errors.append(file.source.error(("modes", mode), message, at_key=True))
@@ -288,13 +285,13 @@ class _Loader:
         for path in handwritten.files(folder):
             if path.suffix == ".md":
                 try:
-                    yield handwritten.read(folder, path, self.name(path), self.content)
+                    yield handwritten.read(folder, path, self.name(path))
                 except ContentErrors as error:
                     self.errors += error.errors
 
     def if_there(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
         """A file that a book may lack."""
-        return self.read(path, model) if content_files.stands(path) else None
+        return self.read(path, model) if path.exists() else None
 
     def terms(self) -> tuple[Term, ...]:
         found: dict[str, Term] = {}
@@ -309,7 +306,7 @@ class _Loader:
 
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
-        if not content_files.stands(path):
+        if not path.exists():
             self.refuse(path, "no such file; the book needs a home page")
             return None
         document = self.read(path, HomeFile)
@@ -346,8 +343,6 @@ def load(
         ContentErrors: everything wrong with any file.
     """
     loader = _Loader(content.resolve())
-    for path, problem in content_files.strange(loader.content):
-        loader.refuse(path, problem)
     shelf = Shelf(loader.content, is_stale, loader.errors, only, with_new)
     home = loader.home()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
@@ -363,7 +358,6 @@ def load(
         loader.parts(cited, "references", references, "reference")
     references |= shelf.published_references()
     retractions = _ranked(retractions, home.statements if home else [])
-    former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
     guide = loader.if_there(loader.content / "guide.yml", GuideFile)
     terms, synonyms = loader.terms(), loader.synonyms()
     plan = loader.if_there(loader.content / "plan.yml", PlanFile)
@@ -383,7 +377,7 @@ def load(
         retractions=retractions, misconceptions=misconceptions, references=references,
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
-        lost_tries=lost, former_digests=former.model.items if former else {},
+        lost_tries=lost,
         terms=terms, leads=synonyms.leads, alone=synonyms.alone,
         synonyms=tuple(map(tuple, synonyms.synonyms)),
         plan=plan.model if plan else None,

@@ -7,7 +7,17 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.dtypes import EPSILONS, Dtype
-from generator.content.words import ClaimId, Expression, Id, Line, Name, Prose, RunPath, Written
+from generator.content.words import (
+    ClaimId,
+    Expression,
+    Id,
+    Line,
+    Name,
+    Prose,
+    RunPath,
+    Written,
+    listed,
+)
 
 # PyTorch's CUDACachingAllocator rounds a large allocation up to 2 MiB (kRoundLarge), a small one to
 # 512 B; the larger of the two bounds both.
@@ -147,11 +157,7 @@ class Showed(Written):
     too_few_samples: Line | None = None
 
 
-def _several(written: object) -> object:
-    return written if isinstance(written, list) else [written]
-
-
-SEVERAL = BeforeValidator(_several)  # one may stand without its list
+SEVERAL = BeforeValidator(listed)  # one may stand without its list
 
 
 class Case(Written):
@@ -190,9 +196,7 @@ class Case(Written):
 
 def _listed(written: object) -> object:
     """Cases as a list: a single one may stand alone, and a run's name stands for its case."""
-    cases = _several(written)
-    assert isinstance(cases, list)
-    return [{"run": one} if isinstance(one, str) else one for one in cases]
+    return [{"run": one} if isinstance(one, str) else one for one in listed(written)]
 
 
 class Claim(Written):
@@ -207,8 +211,8 @@ class Claim(Written):
     and a single value with each element of the other side.
 
     With `for`, the rule is judged once a run, and `run` stands for it in expressions and texts; the
-    verdict's id is `law@experiment.run`. `was` maps the ids that such verdicts once had to runs. In
-    its texts, `{{ predicted }}` and `{{ observed }}` are the claim's own.
+    verdict's id is `law@experiment.run`. In its texts, `{{ predicted }}` and `{{ observed }}` are
+    the claim's own.
     """
 
     id: Id
@@ -217,7 +221,6 @@ class Claim(Written):
         BeforeValidator(_listed, json_schema_input_type=list[RunPath | Case] | RunPath | Case),
         Field(alias="for", min_length=1),
     ] = []
-    was: dict[ClaimId, RunPath] = {}
     kind: Literal["law", "observation"] = "law"
     says: Line
     predicted: Expression
@@ -232,8 +235,6 @@ class Claim(Written):
     showed: Showed | None = None
     regime: Regime = Regime()  # what the file states for all of its claims holds beside it
     constant: Line | None = None  # what a number typed as the prediction stands for
-    cause: ClaimId | None = None  # the claim that shows what its sentence gives as the reason
-    accepts: dict[Literal["quantifier", "because"], Line] = {}  # what it breaks, and why it may
 
     @property
     def run(self) -> str | None:
@@ -244,6 +245,12 @@ class Claim(Written):
     def other(self) -> str | None:
         """What `other` stands for in a claim of one run."""
         return self.cases[0].other if self.cases else None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names that its expressions have of their own, with what they stand for."""
+        stands_for = {"run": self.run, "other": self.other}
+        return {name: path for name, path in stands_for.items() if path}
 
 
 class ClaimFile(Written):
@@ -281,7 +288,6 @@ class Retraction(Written):
         program: a file of `content/retracted/`, short enough to be read at a glance, which a run
             of the experiment `repeats` executes.
         uses: the model of that program, or what stands in for one; said once for each program.
-        former: ids of sentences that this one replaces, whose links lead here.
     """
 
     id: Id
@@ -296,7 +302,6 @@ class Retraction(Written):
     stakes: Line | None = None
     program: Name | None = None
     uses: Line | None = None
-    former: list[Id] = []
 
 
 class RetractionFile(Written):

@@ -14,7 +14,16 @@ from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from generator.content.claim import SEVERAL, Tolerance, Verdict
 from generator.content.exhibit import Listing
-from generator.content.words import ClaimId, Expression, Id, Line, Prose, RunPath, Written
+from generator.content.words import (
+    ClaimId,
+    Expression,
+    Id,
+    Line,
+    OverCases,
+    Prose,
+    RunPath,
+    Written,
+)
 
 
 class RightIf(Written):
@@ -36,22 +45,6 @@ class Slip(Written):
     why: Line | None = None  # beyond what the name says
 
 
-class Variant(Written):
-    """What to replace in an item, so that it asks the same elsewhere.
-
-    Attributes:
-        runs: runs that it reads, as in `{growth.ddp_ranks_2: growth.ddp_ranks_4}`.
-        ranks: ranks that it names or reads, as in `{3: 1}`.
-        claims: claims whose ids say no run.
-        words: what would be untrue elsewhere, as in `{The deep model: The wide model}`.
-    """
-
-    runs: dict[RunPath, RunPath] = {}
-    ranks: dict[int, int] = {}
-    claims: dict[ClaimId, ClaimId] = {}
-    words: dict[str, Line] = {}
-
-
 class Option(Written):
     """One answer: a text that explains itself, or a slip, which is computed and explains itself.
 
@@ -67,6 +60,11 @@ class Option(Written):
     misconception: Id | None = None
     refuted_by: ClaimId | None = None  # a claim that must hold; shown as the evidence
     decides: Annotated[list[ClaimId], SEVERAL] = []  # whatever their verdict; not shown
+
+    @property
+    def says(self) -> str:
+        """Its text; a slip says its number."""
+        return f"{{{{ {self.slip.gives} }}}}" if self.slip else self.text or ""
 
     @property
     def deciders(self) -> tuple[ClaimId, ...]:
@@ -104,7 +102,7 @@ class Table(Written):
         return self
 
 
-class _Item(Written):
+class _Item(OverCases):
     """What every question has.
 
     Attributes:
@@ -116,25 +114,19 @@ class _Item(Written):
         listing: code that the question is about, shown below the stem.
         explains: the mechanism, shown with the answer.
         claims: evidence shown with the answer, beside what options name.
-        misconceptions: what a wrong answer shows, where no option or slip names it.
-        variants: the same question on other runs or of another rank, which Recall asks in turn.
-            Without it, the laws that the item names say on which other runs it may be asked.
-        accepts: rules of item writing that this item breaks knowingly, each with the reason.
+        cases: `for:`, the runs that the question is asked of: the first on pages, all of them in
+            turn on Recall pages. A different question is an item of its own.
         this_table: values that the question is about, shown below the stem. A graded item may hang
             on a difference of times only if it shows them here: on another machine both the times
             and the key are others.
     """
 
-    id: Id
     revision: Annotated[int, Field(ge=1)] = 1
     stem: Prose
     hints: list[Line] = []
     listing: Listing | None = None
     explains: Prose | None = None
     claims: list[ClaimId] = []
-    misconceptions: list[Id] = []
-    variants: list[Variant] = []
-    accepts: dict[str, str] = {}
     this_table: Table | None = None
 
 
@@ -297,14 +289,3 @@ class QuizFile(Written):
     """content/topics/<topic>/quiz.yml: items that modes name by id."""
 
     items: list[_AnyItem]
-
-
-def believed(item: Item) -> list[str]:
-    """The misconceptions that wrong answers to an item show, each once, in the order written."""
-    found = list(item.misconceptions)
-    for option in getattr(item, "options", ()):
-        found += [name for name in (option.misconception, option.slip and option.slip.misconception)
-                  if name]  # fmt: skip
-    found += [slip.misconception for slip in getattr(item, "slips", ()) if slip.misconception]
-    found += [line.misconception for line in getattr(item, "lines", ()) if line.misconception]
-    return list(dict.fromkeys(found))

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,7 +22,7 @@ from generator.content.once import once
 from generator.content.words import MAX_LINE
 from runners.plans.declarations import command_for, difference
 from runners.traces import files as traces
-from runners.traces import published_plans, sealed_forecasts, values
+from runners.traces import published_plans, values
 from runners.traces.backtest import Score
 from runners.traces.files import NOT_TRACES, TraceError
 from runners.traces.fit import Fit
@@ -40,11 +39,10 @@ from runners.traces.published_plans import (
 )
 from runners.traces.records import Run, Trace
 from runners.traces.reruns import Reruns
-from runners.traces.sealed_forecasts import Sealed, read_sealed
 
 RecordT = TypeVar(
     "RecordT", Machine, Trace, Grid, PublishedPlans | None, Prediction | None, Reruns | None,
-    Fit | None, Score | None, Sealed | None, tuple[str, ...],
+    Fit | None, Score | None, tuple[str, ...],
 )  # fmt: skip
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
@@ -68,8 +66,6 @@ def is_stale(trace: Trace) -> bool:
     """Whether the code of a trace's experiment has changed since, or what it declares differs."""
     if trace.experiment == published_plans.EXPERIMENT:
         return trace.code.digest != published_plans.code_digest()
-    if trace.experiment == sealed_forecasts.EXPERIMENT:
-        return False  # they are of the commit that they name, whatever the code is now
     if trace.experiment.startswith(PREFIX):
         return is_stale_plan(trace)
     return traces.is_stale(trace) or difference(trace) is not None
@@ -88,7 +84,6 @@ class TraceOnPage:
         lent: the runs that this trace lacks or skipped, as another machine measured them.
         grid: the committed plans of a model that these are: simulated, measured on no machine.
         published: the simulations of published measurements that these are, likewise.
-        sealed: the sealed forecasts that these are, likewise, and their outcomes.
     """
 
     trace: Trace
@@ -99,7 +94,6 @@ class TraceOnPage:
     lent: TraceOnPage | None = None
     grid: Grid | None = None
     published: PublishedPlans | None = None
-    sealed: Sealed | None = None
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -121,7 +115,7 @@ class TraceOnPage:
     @property
     def is_plan(self) -> bool:
         """Whether it was simulated for a plan, and so on no machine."""
-        return bool(self.grid or self.published or self.sealed)
+        return bool(self.grid or self.published)
 
     @property
     def file(self) -> str:
@@ -130,8 +124,6 @@ class TraceOnPage:
             return f"plans/{self.grid.preset}.json"
         if self.published:
             return PUBLISHED
-        if self.sealed:
-            return sealed_forecasts.FILE
         return f"traces/{self.folder}/{self.trace.experiment}.json"
 
     @property
@@ -231,13 +223,13 @@ class Shelf:
         if own is None or self._may_show(own):
             return {}
         folder = self.folder / own
-        machine = self._trying(traces.read_machine, folder, "machine.json")
+        machine = self._trying(traces.read_machine, folder)
         old = [one.traces for one in known.values()]
         new = {name: _lacking(trace, old) for name, trace in self._traces(folder).items()}
         kept = {name: one for name, one in new.items() if one.runs and not self.is_stale(one)}
         if machine is None or not kept:
             return {}
-        faults = self._trying(self._altered, folder, traces.VALUES) or ()
+        faults = self._trying(self._altered, folder) or ()
         altered = tuple(line for line in faults if Path(line.partition(":")[0]).stem in kept)
         return {own: Measured(machine, kept, altered=altered)}
 
@@ -265,13 +257,6 @@ class Shelf:
         cited = [] if found is None else [_reference(r, p) for r in found.rows for p in r.peaks]
         return {one.id: one for one in cited}
 
-    @cached_property
-    def sealed(self) -> Sealed | None:
-        """The sealed forecasts, with the outcomes of the machines that may be shown."""
-        found = self._trying(read_sealed, self.content / sealed_forecasts.FILE)
-        may = [one for one in found.outcomes if self._may_show(one.machine)] if found else []
-        return replace(found, outcomes=tuple(may)) if found else None
-
     def plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, as pages of any machine show them."""
         found = {}
@@ -288,9 +273,6 @@ class Shelf:
             found[trace.experiment] = TraceOnPage(
                 trace, machine, is_stale=stale, published=published
             )
-        if self.sealed is not None:
-            trace = once(sealed_forecasts.as_trace, self.sealed.forecasts)
-            found[trace.experiment] = TraceOnPage(trace, machine, sealed=self.sealed)
         return found
 
     def _reference_name(self) -> str | None:
@@ -312,9 +294,9 @@ class Shelf:
     def _own_name(self) -> str | None:
         """The folder that this machine measured into last."""
         note, name = self.folder / "this-machine", ""
-        if content_files.stands(note):
+        if note.exists():
             try:
-                name = content_files.text_of(note, self.content).strip()
+                name = content_files.text_of(note).strip()
             except FileError as error:
                 place = (self._name(note), error.line, error.column)
                 self.errors.append(ContentError(*place, str(error)))
@@ -326,26 +308,26 @@ class Shelf:
             known = ", ".join(traces.machine_folders(self.folder)) or "there is none yet"
             self._refuse_folder(name, f"{NO_FOLDER}{known}")
             return None
-        machine = self._trying(traces.read_machine, folder, "machine.json")
+        machine = self._trying(traces.read_machine, folder)
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
         found = self._traces(folder)
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        prediction = self._trying(traces.read_prediction, folder, "prediction.json")
+        prediction = self._trying(traces.read_prediction, folder)
         if prediction:
             self._check_name(folder / "prediction.json", "machine", prediction.machine)
-        reruns = self._trying(traces.read_reruns, folder, "reruns.json")
+        reruns = self._trying(traces.read_reruns, folder)
         if reruns:
             self._check_name(folder / "reruns.json", "machine", reruns.machine)
-        fit = self._trying(traces.read_fit, folder, "constants.json")
+        fit = self._trying(traces.read_fit, folder)
         if fit:
             self._check_name(folder / "constants.json", "machine", fit.machine)
-        score = self._trying(traces.read_score, folder, "backtest.json")
+        score = self._trying(traces.read_score, folder)
         if score:
             self._check_name(folder / "backtest.json", "machine", score.machine)
-        altered = self._trying(self._altered, folder, traces.VALUES) or ()
-        unlisted = self._trying(_unlisted, folder, traces.VALUES) or ()
+        altered = self._trying(self._altered, folder) or ()
+        unlisted = self._trying(_unlisted, folder) or ()
         return Measured(machine, found, stale, prediction, reruns, fit, score, altered, unlisted)
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
@@ -383,21 +365,8 @@ class Shelf:
     def _name(self, path: Path) -> str:
         return path.relative_to(self.content.parent).as_posix()
 
-    def _trying(
-        self, read_one: Callable[[Path], RecordT], path: Path, inside: str = ""
-    ) -> RecordT | None:
-        """What is read from a path; None where that is refused, as is what leads elsewhere.
-
-        Args:
-            read_one: reads it.
-            path: a file, or the folder that the reader looks into.
-            inside: the file that it looks for there.
-        """
-        file = path / inside
-        problem = content_files.stands(file) and content_files.problem(file, self.content)
-        if problem:
-            self._refuse(file, problem)
-            return None
+    def _trying(self, read_one: Callable[[Path], RecordT], path: Path) -> RecordT | None:
+        """What is read from a file, or from a folder that it is looked for in; None if refused."""
         try:
             return read_one(path)
         except TraceError as error:

@@ -7,7 +7,7 @@ whose quartile ranges overlap are not distinguishable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,7 +22,6 @@ from runners.plans.declarations import difference
 from runners.traces import files as traces
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Trace
-from runners.traces.upgrade import TRACE_VERSION
 from runners.traces.values import UNLISTED_FOLDER
 
 MIN_SAMPLES = 5
@@ -91,9 +90,7 @@ class Evidence(Protocol):
     def book(self) -> Book:
         """The book."""
 
-    def evaluate(
-        self, expression: str, run: str | None = None, other: str | None = None
-    ) -> Evaluation:
+    def evaluate(self, expression: str, names: Mapping[str, str] | None = None) -> Evaluation:
         """What comes of an expression."""
 
     def outcome(self, claim: str) -> Outcome:
@@ -151,10 +148,10 @@ def sides(evidence: Evidence, claim: Claim) -> tuple[Evaluation, Evaluation]:
 
 def _side(evidence: Evidence, claim: Claim, expression: str) -> Evaluation:
     """What comes of one side; a list of a rule with a quantifier is read element by element."""
-    found = evidence.evaluate(expression, claim.run, claim.other)
+    found = evidence.evaluate(expression, claim.names)
     is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
     if claim.quantifier and is_list:
-        return evidence.evaluate(f"{expression}[:]", claim.run, claim.other)
+        return evidence.evaluate(f"({expression})[:]", claim.names)
     return found
 
 
@@ -406,9 +403,6 @@ def unlisted(book: Book) -> list[str]:
 
 def _why_stale(trace: Trace) -> str:
     """Why a trace of any other machine is stale, without a numeral."""
-    is_old = trace.recorded_as < TRACE_VERSION
-    if is_old:
-        return "its schema is an earlier one"
     if not traces.is_stale(trace) and difference(trace):
         return "it differs from what its experiment declares"
     return "its experiment's code has changed"
@@ -416,11 +410,6 @@ def _why_stale(trace: Trace) -> str:
 
 def _age(trace: Trace) -> str:
     """Why a stale trace of the reference machine is no evidence, and what to do."""
-    if trace.recorded_as < TRACE_VERSION:
-        return (
-            f"of schema version {trace.recorded_as}, which is no evidence any more; run "
-            f"`python -m runners run {trace.experiment} --as-reference --full`"
-        )
     differs = None if traces.is_stale(trace) else difference(trace)
     if differs:
         return f"stale: {differs}; restore it from git, or run it again"
