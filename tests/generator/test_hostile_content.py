@@ -214,7 +214,7 @@ FILES = [
     "topics/averaging/code/mean.py", "claims/tiny_memory.yml", "claims/more.yml", "references.yml",
     "references-more.yml", "pages/about.md", "pages/picture.png", "traces/this-machine",
     "traces/reference-frozen/tiny_memory.json", "traces/reference-frozen/machine.json",
-    "traces/reference-frozen/prediction.json", "traces/reference-frozen/more.json",
+    "traces/reference-frozen/primitives.json", "traces/reference-frozen/more.json",
 ]  # fmt: skip
 
 
