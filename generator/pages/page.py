@@ -22,7 +22,7 @@ from generator.content import handwritten
 from generator.content.book import Book, Topic
 from generator.content.exhibit import Figure
 from generator.content.lesson import Mode
-from generator.content.typesetting import moment
+from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
 from generator.evidence.claim_topics import Lesson
 from generator.evidence.evaluation import Evidence
@@ -32,7 +32,6 @@ from generator.evidence.provenance import PageText
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
-from generator.figures.picture import plain
 from generator.pages import headings, search_rank
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (

@@ -19,7 +19,7 @@ from generator.content.quiz import Choice, FaultyLine, Item, Match, Order, Sever
 from generator.content.words import Written
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
-from generator.items.keys import Key, key_of
+from generator.items.kinds import Key, key_of
 
 NOTE = ".standing.json"  # beside the pages; files that begin with a dot stay there
 LEFT_OPEN = "left open"
