@@ -26,7 +26,6 @@ from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
-from generator.items import given_away
 from generator.pages import hands, headings
 from generator.pages.page import Gathered, Judged, Printed, Sheet, environment
 from generator.pages.sheets import sheets
@@ -98,12 +97,9 @@ class Press:
                   or path not in pages]  # fmt: skip
         self._print(chosen, _checks(self.judged.evidence, under), pages)
         pages = {path: pages[path] for path in planned}
-        messages = {
-            item: message for page in pages.values() for item, message in page.messages.items()
-        }
         _raise_any([
-            *_doubles(sheets(book)), *given_away.mistakes(book, messages),
-            *_unused_terms(book, pages), *_missing_sections(book, _anchors(book, pages)),
+            *_doubles(sheets(book)), *_unused_terms(book, pages),
+            *_missing_sections(book, _anchors(book, pages)),
         ])  # fmt: skip
         self.sheets, self.pages = planned, pages
         return {path: page.content for path, page in pages.items()}
@@ -157,21 +153,11 @@ def _checks(evidence: Evidence, under: tuple[str, ...]) -> list[hands.Task]:
         if document.source.file.removeprefix("content/").replace(".yml", ".md").startswith(under)
     ]
     found += [
-        partial(content_checks.of_writing, evidence, topic)
-        for topic in book.topics
-        if any(_overlap(f"topics/{topic.id}/", one) for one in under)
-    ]
-    found += [
         partial(content_checks.of_handwritten, evidence, page)
         for page in book.handwritten
         if page.path.startswith(under)
     ]
     return found
-
-
-def _overlap(first: str, second: str) -> bool:
-    """Whether some paths that begin with the one also begin with the other."""
-    return first.startswith(second) or second.startswith(first)
 
 
 def _mistakes(found: hands.Found) -> list[ContentError]:

@@ -8,7 +8,7 @@ from generator.content.book import Book, Topic
 from generator.content.plan_page import PlanFile
 from generator.evidence.folio import interface_words
 from generator.pages.page import Sheet
-from runners.traces import published_plans, sealed_forecasts
+from runners.traces import published_plans
 
 EVIDENCE = "evidence.md"
 PLAN = "plan.md"
@@ -102,11 +102,6 @@ def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
         yield Sheet(
             "plan/published.md", "published.md.j2", plan.published.title,
             plan.published.about, written, under=PLAN, has_toc=True,
-        )  # fmt: skip
-    if plan.sealed and sealed_forecasts.EXPERIMENT in book.traces:
-        yield Sheet(
-            "plan/sealed.md", "sealed.md.j2", plan.sealed.title,
-            plan.sealed.about, written, under=PLAN, has_toc=True,
         )  # fmt: skip
     for name in plan.models:
         shown = book.traces.get(name)

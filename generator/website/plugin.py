@@ -37,7 +37,6 @@ from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
-from generator.checks import coverage
 from generator.content import book as books
 from generator.content import committed
 from generator.content.book import Book
@@ -237,10 +236,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
         publish.publish(self.book, self.content, Path(config.docs_dir), self.press, under)
         self.files = files
-        evidence = self.press.judged.evidence
-        self.problems = list(verdicts.problems(self.book, evidence))
-        lacks = [] if self.is_serving else coverage.lacks(evidence)
-        for problem in (*self.problems, *lacks):
+        self.problems = list(verdicts.problems(self.book, self.press.judged.evidence))
+        for problem in self.problems:
             log.warning(problem)
         for line in verdicts.unlisted(self.book):
             log.info(line)

@@ -93,15 +93,6 @@ def test_a_mistake_of_a_page_is_told_and_the_last_good_pages_stay(copy):
     assert press.printed(copy.load(), pages_of([LESSON])) == before
 
 
-def test_an_answer_told_on_a_page_that_is_not_printed_again_is_still_told(copy):
-    press = Press()
-    lesson = "topics/sharding/experiment.yml"
-    press.printed(copy.load())
-    copy.edit(lesson, "A model that does not fit is", "Out of memory in backward, and")
-    with pytest.raises(ContentErrors, match="is read on topics/sharding/experiment"):
-        press.printed(copy.load(), pages_of([lesson]))
-
-
 def test_several_processes_print_what_one_prints(book, monkeypatch):
     monkeypatch.setattr(hands, "FEWEST", 2)
     monkeypatch.setattr(hands, "AT_A_TIME", 1)
