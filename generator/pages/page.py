@@ -47,7 +47,6 @@ from generator.pages.views import (
     highlighting,
     home,
     listing,
-    machine_forecasts,
     machines,
     other_machines,
     plans,
@@ -331,9 +330,6 @@ def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, An
         "retraction": lambda one: retractions.retraction(one, topics, folio),
         "run_anchor": folio.place_of,
         "runs_by_machine": lambda: runs.by_machine(experiment, values, folio),
-        "predicted_of": lambda name: machine_forecasts.predicted_of(
-            experiment, folio.book.machines[name], folio
-        ),
         "proofs_of": lambda: proof.proofs_of(experiment, lessons, folio),
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
         "claim_place": folio.claim_place,
@@ -345,7 +341,6 @@ def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, An
         "helps_with": lambda technique: guide.helps_with(technique, folio),
         "guide_edges": lambda written: guide.edges(written, gathered.anchors, folio),
         "machines": machines,
-        "forecasts": machine_forecasts,
         "folio": folio,
     }
 
