@@ -26,9 +26,10 @@ from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
+from generator.evidence.which_machine import shows_reference
 from generator.pages import hands, headings
 from generator.pages.page import Gathered, Judged, Printed, Sheet, environment
-from generator.pages.sheets import sheets
+from generator.pages.sheets import EVIDENCE, HOME, sheets
 from generator.pages.views.glossary import Use
 
 TAKEN = "the book has a page of this name already; choose another"
@@ -92,7 +93,8 @@ class Press:
         else:
             environment().globals["ui"] = interface_words()
             self.judged, under, pages = judged(book), EVERYTHING, {}
-        planned = {sheet.path: sheet for sheet in sheets(book)}
+        machines = _Machines(self.judged.evidence)
+        planned = {sheet.path: machines.decided(sheet) for sheet in sheets(book)}
         chosen = [one for path, one in planned.items() if path.startswith(under)
                   or path not in pages]  # fmt: skip
         self._print(chosen, _checks(self.judged.evidence, under), pages)
@@ -135,6 +137,32 @@ class Press:
                         errors += found
             _raise_any(errors)
             checks = []
+
+
+class _Machines:
+    """Which machine each page shows: a topic's pages the same one."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._known: dict[str, bool] = {}
+
+    def decided(self, sheet: Sheet) -> Sheet:
+        """The sheet, with the reference machine shown where its text needs it.
+
+        The page of all claims names the machine beside each of them, and decides nothing.
+        """
+        if (sheet.source is None and sheet.topic is None) or sheet.path == EVIDENCE:
+            return sheet
+        of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source or ""
+        if of not in self._known:
+            self._known[of] = shows_reference(self._text(of) + sheet.text, self._evidence)
+        return replace(sheet, on_reference=self._known[of])
+
+    def _text(self, of: str) -> str:
+        """What decides: a topic's files, or a file and those set apart from it; of home, both."""
+        starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
+        documents = self._evidence.book.documents
+        return "\n".join(one.source.text for one in documents if one.source.file.startswith(starts))
 
 
 def judged(book: Book) -> Judged:

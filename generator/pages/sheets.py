@@ -10,6 +10,7 @@ from generator.evidence.folio import interface_words
 from generator.pages.page import Sheet
 from runners.traces import published_plans
 
+HOME = "content/home.yml"
 EVIDENCE = "evidence.md"
 PLAN = "plan.md"
 
@@ -49,7 +50,7 @@ def _of_topic(topic: Topic) -> Iterator[Sheet]:
 def _of_the_book(book: Book) -> Iterator[Sheet]:
     """Home, the guide, the lists of topics, terms, claims and statements."""
     words, home = interface_words(), book.home
-    yield Sheet("index.md", "home.md.j2", home.title, home.about, "content/home.yml", turn=1)
+    yield Sheet("index.md", "home.md.j2", home.title, home.about, HOME, turn=1)
     yield Sheet(
         "topics/index.md", "topics.md.j2", words["topics"]["title"], words["topics"]["lede"],
         turn=1,
