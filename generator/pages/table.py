@@ -29,9 +29,10 @@ class Marked(NamedTuple):
     css: str
 
 
-def table(
-    columns: Sequence[Column], rows: Iterable[Sequence[Cell | Marked]], *, is_found: bool = True
-) -> Markup:
+Row = Sequence[Cell | Marked]
+
+
+def table(columns: Sequence[Column], rows: Iterable[Row], *, is_found: bool = True) -> Markup:
     """The table; the first cell of a row heads it.
 
     Args:
@@ -56,7 +57,14 @@ def table(
     )
 
 
-def _row(columns: Sequence[Column], row: Sequence[Cell | Marked]) -> Markup:
+def counted(number: int) -> Markup:
+    """A number that the generator counted."""
+    return Markup('<span class="pb-label" title="{}">{}</span>').format(
+        interface_words()["evidence"]["counted"], number
+    )
+
+
+def _row(columns: Sequence[Column], row: Row) -> Markup:
     first, *others = row
     cells = Markup("").join(
         _cell(column, cell) for column, cell in zip(columns[1:], others, strict=True)

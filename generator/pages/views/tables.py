@@ -12,7 +12,7 @@ from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
 from generator.evidence.observations import Observation, observe
-from generator.pages.table import Column, Marked, table
+from generator.pages.table import Cell, Column, Marked, Row, table
 from generator.pages.views.listing import raised
 from runners.traces.records import PredictionStep, Run, Stage
 
@@ -179,7 +179,7 @@ def epochs(training: Training, folio: Folio) -> tuple[int, Markup]:
     narrow = Markup('<span class="pb-label"><span class="pb-narrow-only">{} </span>{}</span>')
     columns = [Column(head, False), *(Column(folio.ui["figure"][name]) for name in fields)]
     columns.append(Column(folio.ui["table"]["observation"], False))
-    rows = [
+    rows: list[Row] = [
         [
             narrow.format(head, epoch.epoch),
             *(folio.cell(f"{training.run}.epochs[{position}].{name}") for name in fields),
@@ -211,7 +211,7 @@ def failing(paths: Sequence[str], folio: Folio) -> Failing:
     runs = {path: run for path in paths if (run := folio.run(path)) is not None}
     words, more = folio.ui["table"], folio.ui["experiment"]
     columns = [Column(folio.ui["figure"]["run"], False), Column(words["outcome"], False)]
-    rows = [
+    rows: list[list[Cell | Marked]] = [
         [folio.strategy(run) + _nature(run), Marked(folio.ui["statuses"][run.status], _css(run))]
         for run in runs.values()
     ]
