@@ -455,7 +455,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def _machine() -> int:
-    print(json.dumps(machine.describe().model_dump(mode="json"), indent=1, sort_keys=True))
+    print(json.dumps(machine.describe().as_json(), indent=1, sort_keys=True))
     name = machine.name()
     if (machine.TRACES / name / "machine.json").is_file():
         print(_quiet_line(name), file=sys.stderr)

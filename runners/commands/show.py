@@ -32,7 +32,7 @@ def lines(trace: Trace, run: str | None = None) -> Iterator[str]:
     for run_name, found in trace.runs.items():
         if run in (None, run_name):
             prefix = f"{trace.experiment}.{run_name}"
-            for path, value in _walk(prefix, found.model_dump(mode="json")):
+            for path, value in _walk(prefix, found.as_json()):
                 yield f"{{{{ {path} }}}}  {json.dumps(value)}"
 
 

@@ -399,7 +399,7 @@ def write(path: Path, trace: Trace) -> None:
         ValueError: it holds a number that is not finite.
         OSError: the disk refused; nothing is left behind.
     """
-    document = trace.model_dump(mode="json")
+    document = trace.as_json()
     num_bytes = len(json.dumps(document, indent=1, sort_keys=True))
     if num_bytes > MAX_TRACE_BYTES:
         raise TraceError(f"{path.name} would hold {num_bytes} bytes, more than {MAX_TRACE_BYTES}")
@@ -412,12 +412,12 @@ def write_part(path: Path, trace: Trace) -> None:
     Raises:
         OSError: the disk refused; nothing is left behind.
     """
-    write_json(path, trace.model_dump(mode="json"))
+    write_json(path, trace.as_json())
 
 
 def write_machine(folder: Path, machine: Machine) -> None:
     """Write `machine.json` into a machine's folder."""
-    write_json(folder / "machine.json", machine.model_dump(mode="json"))
+    write_json(folder / "machine.json", machine.as_json())
 
 
 def write_prediction(folder: Path, prediction: Prediction) -> None:
