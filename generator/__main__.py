@@ -1,7 +1,7 @@
 """The generator's commands.
 
     python -m generator build     content/ → site/pages/, written only where bytes changed
-    python -m generator check     every mistake and verdict, and what no misconception has met yet
+    python -m generator check     every mistake and every verdict
     python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
     python -m generator coverage [NAME]      who reads which field of the reference traces
     python -m generator compare A B    which claims machine B judges otherwise than machine A
@@ -29,7 +29,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from generator.checks import content_checks, coverage, topic_check
+from generator.checks import content_checks, topic_check
 from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
@@ -137,12 +137,10 @@ def _check(options: argparse.Namespace) -> int:
 
     book = load(options.content, options.machine)
     press = Press()
-    press.printed(book)  # some mistakes show only on a page, such as an answer above its question
+    press.printed(book)  # some mistakes show only on a page
     judged = press.judged(book)
     evidence = judged.evidence
     _tell(judged.outcomes)
-    for lack in coverage.lacks(evidence):
-        print(lack)
     return _report(book, evidence)
 
 

@@ -231,8 +231,6 @@ class Claim(Written):
     showed: Showed | None = None
     regime: Regime = Regime()  # what the file states for all of its claims holds beside it
     constant: Line | None = None  # what a number typed as the prediction stands for
-    cause: ClaimId | None = None  # the claim that shows what its sentence gives as the reason
-    accepts: dict[Literal["quantifier", "because"], Line] = {}  # what it breaks, and why it may
 
     @property
     def run(self) -> str | None:

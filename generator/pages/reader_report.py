@@ -14,7 +14,6 @@ from typing import NamedTuple
 from generator.content.quiz import Choice, FaultyLine, Item, Several
 from generator.evidence.evaluation import Evidence
 from generator.items.digests import digest_of
-from generator.items.item_seen import option_text
 from generator.items.item_statistics import ItemReport, Report, Share, report
 from generator.items.readers import Export, ExportError, read
 
@@ -97,7 +96,7 @@ def _words(evidence: Evidence, item: Item, place: int) -> str:
     if isinstance(item, FaultyLine):
         return item.lines[place].code.strip()
     assert isinstance(item, Choice | Several)
-    return evidence.plain(option_text(item.options[place]))
+    return evidence.plain(item.options[place].says)
 
 
 def _count(number: int, word: str) -> str:

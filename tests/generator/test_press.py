@@ -214,26 +214,16 @@ def test_a_mistake_is_told_as_long_as_it_stands_and_at_its_place_of_now(copy):
     press = Press()
     press.printed(copy.load())
     file = "topics/averaging/quiz.yml"
-    copy.edit(file, "text: They stay equal", "text: They always stay equal")
+    copy.edit(file, "text: They stay equal", "text: They stay 2 equal")
     first = outcome(press, copy)
-    assert "'always'" in first
+    assert "'2'" in first
     assert outcome(press, copy) == first
     copy.edit(file, "items:\n", "# a line more\nitems:\n")
     later = outcome(press, copy)
     assert later == outcome(Press(), copy)
     assert re.sub(r":\d+:", "::", later) == re.sub(r":\d+:", "::", first) != later
-    copy.edit(file, "text: They always stay equal", "text: They stay equal")
+    copy.edit(file, "text: They stay 2 equal", "text: They stay equal")
     assert isinstance(outcome(press, copy), dict)
-
-
-def test_an_answer_told_on_a_page_that_is_not_printed_again_is_still_told(copy):
-    press = Press()
-    press.printed(copy.load())
-    lesson = "topics/sharding/experiment.yml"
-    copy.edit(lesson, "A model that does not fit is", "Out of memory in backward, and")
-    assert "is read on topics/sharding/experiment.md" in outcome(press, copy)
-    copy.edit("topics/averaging/trace.yml", "From the rows to the update.", "From rows to update.")
-    assert "is read on topics/sharding/experiment.md" in outcome(press, copy)
 
 
 def test_what_is_on_disk_is_read_only_where_somebody_touched_it(copy, tmp_path, monkeypatch):

@@ -160,8 +160,6 @@ def _item(evidence, topic, name):
         {"hints": ["Another."]},
         {"explains": "Another mechanism."},
         {"slips": []},
-        {"accepts": {"absolutes": "It is so."}},
-        {"misconceptions": ["loss-decides"]},
     ],
 )
 def test_a_digest_does_not_change_when_a_text_is_rewritten(evidence, change):
