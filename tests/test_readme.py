@@ -85,7 +85,7 @@ def measured_copy(tmp_path_factory) -> Path:
         elif isinstance(trace.get("machine"), str):
             trace["machine"] = here["name"]
         (own / path.name).write_text(json.dumps(trace), encoding="utf-8")
-    values.list_all(own)
+    values.list_values(own)
     return copy
 
 

@@ -145,7 +145,6 @@ class Measured:
         score: how near today's forecasts come to its runs; None where that was not kept.
         fit: the constants of its forecasts, and on which runs they were fitted; None: by hand.
         altered: files that are not as they were measured, each with why, as lines.
-        unlisted: the experiments whose digest nobody kept, so that no edit of theirs is noticed.
     """
 
     machine: Machine
@@ -156,7 +155,6 @@ class Measured:
     fit: Fit | None = None
     score: Score | None = None
     altered: tuple[str, ...] = ()
-    unlisted: tuple[str, ...] = ()
 
 
 @dataclass
@@ -315,8 +313,7 @@ class Shelf:
         if score:
             self._check_name(folder / "backtest.json", "machine", score.machine)
         altered = self._trying(self._altered, folder, traces.VALUES) or ()
-        unlisted = self._trying(_unlisted, folder, traces.VALUES) or ()
-        return Measured(machine, found, stale, prediction, reruns, fit, score, altered, unlisted)
+        return Measured(machine, found, stale, prediction, reruns, fit, score, altered)
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
         """The files of a folder that are not as they were measured, each with why."""
@@ -404,10 +401,6 @@ def _unfit_for_pages(trace: Trace) -> Iterator[str]:
         yield f"question: {fault.message}"
     for _, word in prose.numerals(trace.question):
         yield f"question: bare numeral {word!r}; the experiment's QUESTION asks without a number"
-
-
-def _unlisted(folder: Path) -> tuple[str, ...]:
-    return tuple(values.lacks_list(folder))
 
 
 def page_of(experiment: str) -> str:

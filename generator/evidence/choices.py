@@ -18,10 +18,10 @@ from typing import Literal
 
 from generator.content.shelf import Measured
 from generator.evidence.calibration import NOT_REAL, floor_of, outcome_of
-from runners.traces.compare import overlap
 from runners.traces.prediction import ChoiceForecast
 from runners.traces.records import Run
 from runners.traces.reruns import QUANTITIES, Quantity, Rerun, pairs
+from runners.traces.tolerance import overlap
 
 ChoiceVerdict = Literal["right", "wrong", "undecided"]
 RuleName = Literal["one_device", "fewest_ranks", "rerun"]

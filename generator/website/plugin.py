@@ -232,7 +232,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         evidence = self.press.judged(book).evidence
         for problem in verdicts.problems(book, evidence):
             log.warning(problem)
-        for line in (*verdicts.unlisted(book), *published.rerun):
+        for line in published.rerun:
             log.info(line)
 
     def _is_published(self) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from runners.plans.experiment import UnknownExperimentError, check_name, nearest
 from runners.traces import machine
-from runners.traces.files import NOT_TRACES, TraceError, read
+from runners.traces.files import TraceError, read, trace_paths
 from runners.traces.records import Run, Trace
 from runners.traces.values import edited
 
@@ -147,9 +147,8 @@ def _path(experiment: str) -> Path:
 def _paths() -> list[Path]:
     found: dict[str, Path] = {}
     for folder in _folders():
-        for path in sorted(folder.glob("*.json")):
-            if path.stem not in NOT_TRACES:
-                found.setdefault(path.name, path)
+        for path in trace_paths(folder):
+            found.setdefault(path.name, path)
     return [found[name] for name in sorted(found)]
 
 

@@ -212,6 +212,11 @@ def read_part(path: Path) -> Trace:
     return _parsed_trace(path, _text(path))
 
 
+def trace_paths(folder: Path) -> list[Path]:
+    """The traces of a machine's folder, in order of their experiments."""
+    return [path for path in sorted(folder.glob("*.json")) if path.stem not in NOT_TRACES]
+
+
 def machine_folders(traces: Path) -> list[str]:
     """The names of all machines' folders: `<machine>`, or `<machine>/<share>` for a part of one."""
     described = [*traces.glob("*/machine.json"), *traces.glob("*/*/machine.json")]

@@ -369,7 +369,7 @@ RULES: dict[type[Record], Sequence[Rule]] = {
              lambda run, _: _epochs_agree_with_steps(run)),
         Rule("validation.loss", "is not the last epoch's validation_loss",
              lambda run, _: run.validation is None or not run.epochs
-             or run.epochs[-1].validation_loss in (None, run.validation.loss)),
+             or _is_among(run.validation.loss, [run.epochs[-1].validation_loss])),
         Rule("ranks", "one receives from another what that one did not send, or the reverse",
              lambda run, _: _sends_what_is_received(run)),
         Rule("stages", "lists a name twice",

@@ -89,7 +89,7 @@ def test_a_file_that_is_no_trace_is_one_line(copy, capsys, held, said):
     (copy.content / TRACE).write_bytes(held)
     assert main(["check", "--content", str(copy.content)]) == 2
     line, *_ = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"content/{TRACE}: ")
+    assert re.match(rf"content/{TRACE}(:1)?: ", line)
     assert said in line or "schema_version" in line
 
 
@@ -177,7 +177,7 @@ def test_a_number_that_arithmetic_would_leave_is_refused(copy, spoil, number):
 
 def test_the_largest_numbers_that_a_trace_may_hold_are_printed_and_drawn(copy):
     path = copy.content / "traces" / "reference-frozen" / "tiny_training.json"
-    text = re.sub(r'"loss": [\d.]+', '"loss": 9.9e299', path.read_text())
+    text = re.sub(r'loss": [\d.]+', 'loss": 9.9e299', path.read_text())
     path.write_text(text)
     assert not [error for error in copy.errors() if error.startswith("content/traces")]
     with contextlib.suppress(ContentErrors):  # an item may now give its key away
