@@ -94,7 +94,7 @@ def _settle_losses(run: dict[str, Any]) -> None:
     for epoch in run["epochs"]:
         known = [one["loss"] for one in epoch["ranks"]]
         is_known = epoch["loss"] is not None and known and None not in known
-        if is_known and not min(known) <= epoch["loss"] <= max(known):
+        if is_known and not min(known) - 1e-6 <= epoch["loss"] <= max(known) + 1e-6:
             epoch["ranks"] = [{**one, "loss": epoch["loss"]} for one in epoch["ranks"]]
             run["step_losses"] = []
     if run["epochs"] and run["validation"]:

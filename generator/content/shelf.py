@@ -209,13 +209,13 @@ class Shelf:
         if own is None or self._may_show(own):
             return {}
         folder = self.folder / own
-        machine = self._trying(traces.read_machine, folder, "machine.json")
+        machine = self._trying(traces.read_machine, folder)
         old = [one.traces for one in known.values()]
         new = {name: _lacking(trace, old) for name, trace in self._traces(folder).items()}
         kept = {name: one for name, one in new.items() if one.runs and not self.is_stale(one)}
         if machine is None or not kept:
             return {}
-        faults = self._trying(self._altered, folder, traces.VALUES) or ()
+        faults = self._trying(self._altered, folder) or ()
         altered = tuple(line for line in faults if Path(line.partition(":")[0]).stem in kept)
         return {own: Measured(machine, kept, altered=altered)}
 
@@ -280,9 +280,9 @@ class Shelf:
     def _own_name(self) -> str | None:
         """The folder that this machine measured into last."""
         note, name = self.folder / "this-machine", ""
-        if content_files.stands(note):
+        if note.exists():
             try:
-                name = content_files.text_of(note, self.content).strip()
+                name = content_files.text_of(note).strip()
             except FileError as error:
                 place = (self._name(note), error.line, error.column)
                 self.errors.append(ContentError(*place, str(error)))
@@ -294,25 +294,25 @@ class Shelf:
             known = ", ".join(traces.machine_folders(self.folder)) or "there is none yet"
             self._refuse_folder(name, f"{NO_FOLDER}{known}")
             return None
-        machine = self._trying(traces.read_machine, folder, "machine.json")
+        machine = self._trying(traces.read_machine, folder)
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
         found = self._traces(folder)
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        prediction = self._trying(traces.read_prediction, folder, "prediction.json")
+        prediction = self._trying(traces.read_prediction, folder)
         if prediction:
             self._check_name(folder / "prediction.json", "machine", prediction.machine)
-        reruns = self._trying(traces.read_reruns, folder, "reruns.json")
+        reruns = self._trying(traces.read_reruns, folder)
         if reruns:
             self._check_name(folder / "reruns.json", "machine", reruns.machine)
-        fit = self._trying(traces.read_fit, folder, "constants.json")
+        fit = self._trying(traces.read_fit, folder)
         if fit:
             self._check_name(folder / "constants.json", "machine", fit.machine)
-        score = self._trying(traces.read_score, folder, "backtest.json")
+        score = self._trying(traces.read_score, folder)
         if score:
             self._check_name(folder / "backtest.json", "machine", score.machine)
-        altered = self._trying(self._altered, folder, traces.VALUES) or ()
+        altered = self._trying(self._altered, folder) or ()
         return Measured(machine, found, stale, prediction, reruns, fit, score, altered)
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
@@ -350,21 +350,8 @@ class Shelf:
     def _name(self, path: Path) -> str:
         return path.relative_to(self.content.parent).as_posix()
 
-    def _trying(
-        self, read_one: Callable[[Path], RecordT], path: Path, inside: str = ""
-    ) -> RecordT | None:
-        """What is read from a path; None where that is refused, as is what leads elsewhere.
-
-        Args:
-            read_one: reads it.
-            path: a file, or the folder that the reader looks into.
-            inside: the file that it looks for there.
-        """
-        file = path / inside
-        problem = content_files.stands(file) and content_files.problem(file, self.content)
-        if problem:
-            self._refuse(file, problem)
-            return None
+    def _trying(self, read_one: Callable[[Path], RecordT], path: Path) -> RecordT | None:
+        """What is read from a file, or from a folder that it is looked for in; None if refused."""
         try:
             return read_one(path)
         except TraceError as error:

@@ -29,10 +29,10 @@ from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.figures.picture import plain
 from generator.items import worked
+from generator.items.cases import answerable
 from generator.items.digests import digest_of
 from generator.items.keys import Key, key_of, shown_order
 from generator.items.typed_number import Unit, unit_of
-from generator.items.variants import answerable
 from generator.pages.views.answers import Answer, Backing, answers, claim_behind, told_once
 from generator.pages.views.highlighting import highlighted_lines
 from generator.pages.views.listing import ListingOnPage, listing
