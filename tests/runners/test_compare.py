@@ -99,7 +99,7 @@ def test_what_the_kernel_counts_and_what_is_rounded_is_summed_up_and_not_called_
     found = compare(traces_in(first), traces_in(other))
     assert found.is_none
     assert [line for line in found.lines() if line.startswith("  ")] == [
-        "  3 fields, most of all tiny_training.averaged.ranks[].measures.headers_bytes: "
+        "  2 fields, most of all tiny_training.averaged.ranks[].measures.headers_bytes: "
         "at most 0.3 of the larger, 2 times"
     ]
 
