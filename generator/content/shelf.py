@@ -23,13 +23,11 @@ from generator.content.words import MAX_LINE
 from runners.plans.declarations import command_for, difference
 from runners.traces import files as traces
 from runners.traces import published_plans, values
-from runners.traces.backtest import Score
 from runners.traces.files import NOT_TRACES, TraceError
-from runners.traces.fit import Fit
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, Grid, as_trace
 from runners.traces.plan_grid import is_stale as is_stale_plan
-from runners.traces.prediction import Prediction
+from runners.traces.primitives import Primitives
 from runners.traces.published_plans import FILE as PUBLISHED
 from runners.traces.published_plans import (
     PublishedPeak,
@@ -38,11 +36,9 @@ from runners.traces.published_plans import (
     reference_of,
 )
 from runners.traces.records import Run, Trace
-from runners.traces.reruns import Reruns
 
 RecordT = TypeVar(
-    "RecordT", Machine, Trace, Grid, PublishedPlans | None, Prediction | None, Reruns | None,
-    Fit | None, Score | None, tuple[str, ...],
+    "RecordT", Machine, Trace, Grid, PublishedPlans | None, Primitives | None, tuple[str, ...],
 )  # fmt: skip
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
@@ -140,20 +136,14 @@ class Measured:
         machine: what it is.
         traces: what it measured itself, by experiment.
         stale: the experiments whose code has changed since, or that declare otherwise.
-        prediction: what it predicted of itself before it measured; None where it did not.
-        reruns: which of its runs it measured twice; None where none.
-        score: how near today's forecasts come to its runs; None where that was not kept.
-        fit: the constants of its forecasts, and on which runs they were fitted; None: by hand.
+        primitives: what it computes and communicates in how long; None where it did not measure.
         altered: files that are not as they were measured, each with why, as lines.
     """
 
     machine: Machine
     traces: dict[str, Trace]
     stale: frozenset[str] = frozenset()
-    prediction: Prediction | None = None
-    reruns: Reruns | None = None
-    fit: Fit | None = None
-    score: Score | None = None
+    primitives: Primitives | None = None
     altered: tuple[str, ...] = ()
 
 
@@ -300,20 +290,11 @@ class Shelf:
         self._check_name(folder / "machine.json", "name", machine.name)
         found = self._traces(folder)
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        prediction = self._trying(traces.read_prediction, folder)
-        if prediction:
-            self._check_name(folder / "prediction.json", "machine", prediction.machine)
-        reruns = self._trying(traces.read_reruns, folder)
-        if reruns:
-            self._check_name(folder / "reruns.json", "machine", reruns.machine)
-        fit = self._trying(traces.read_fit, folder)
-        if fit:
-            self._check_name(folder / "constants.json", "machine", fit.machine)
-        score = self._trying(traces.read_score, folder)
-        if score:
-            self._check_name(folder / "backtest.json", "machine", score.machine)
+        primitives = self._trying(traces.read_primitives, folder)
+        if primitives:
+            self._check_name(folder / "primitives.json", "machine", primitives.machine)
         altered = self._trying(self._altered, folder) or ()
-        return Measured(machine, found, stale, prediction, reruns, fit, score, altered)
+        return Measured(machine, found, stale, primitives, altered)
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
         """The files of a folder that are not as they were measured, each with why."""

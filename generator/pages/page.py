@@ -47,7 +47,6 @@ from generator.pages.views import (
     highlighting,
     home,
     listing,
-    machine_forecasts,
     machines,
     other_machines,
     plans,
@@ -319,9 +318,6 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "retraction": lambda one: retractions.retraction(one, topics, folio),
         "run_anchor": folio.place_of,
         "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", sheet.shown, folio),
-        "predicted_of": lambda name: machine_forecasts.predicted_of(
-            sheet.experiment or "", folio.book.machines[name], folio
-        ),
         "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", sheet.claim_lessons, folio),
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
         "claim_place": folio.claim_place,
@@ -333,7 +329,6 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "helps_with": lambda technique: guide.helps_with(technique, folio),
         "guide_edges": lambda written: guide.edges(written, sheet.anchors, folio),
         "machines": machines,
-        "forecasts": machine_forecasts,
         "folio": folio,
     }
 
