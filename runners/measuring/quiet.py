@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from runners.system.errors import FixableError
 from runners.traces.quiet_record import MOST_LOAD_SHARE, Canary, Quiet
 
 PROC = Path("/proc")
@@ -49,7 +50,7 @@ while received := peer.recv(64):
 """
 
 
-class NotIdleError(RuntimeError):
+class NotIdleError(FixableError, RuntimeError):
     """Other processes keep the machine busy; the message names them, in one line."""
 
 

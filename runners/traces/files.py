@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
+from runners.system.errors import FixableError
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
 from runners.traces.lines import line_of
@@ -28,7 +29,6 @@ from runners.traces.plan_grid import Grid, values_digest
 from runners.traces.primitives import Primitives
 from runners.traces.published_plans import PublishedPlans, rows_digest
 from runners.traces.records import Trace
-from runners.traces.reruns import Reruns
 from runners.traces.schema import Record
 
 MAX_TRACE_BYTES = 300_000
@@ -37,14 +37,14 @@ MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is th
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 # What else a machine's folder holds.
-NOT_TRACES = frozenset({"machine", "primitives", "reruns", "values"})
+NOT_TRACES = frozenset({"machine", "primitives", "values"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 LARGEST = 1e300  # a sum of such numbers, or a share of them in percent, is still one
 _MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
 
-class TraceError(ValueError):
+class TraceError(FixableError, ValueError):
     """A trace that cannot be used; the message names the file and the field."""
 
 
@@ -257,15 +257,6 @@ def read_primitives(folder: Path) -> Primitives | None:
     return _read_if_there(folder / "primitives.json", Primitives)
 
 
-def read_reruns(folder: Path) -> Reruns | None:
-    """Read `reruns.json` of a machine's folder; None where nothing was measured twice.
-
-    Raises:
-        TraceError: as `read`.
-    """
-    return _read_if_there(folder / "reruns.json", Reruns)
-
-
 def read_grid(path: Path) -> Grid:
     """Read the committed plans of one preset, `content/plans/<preset>.json`.
 
@@ -410,16 +401,6 @@ def write_primitives(folder: Path, primitives: Primitives) -> None:
     write_json(folder / "primitives.json", primitives.model_dump(mode="json"))
 
 
-def write_reruns(folder: Path, reruns: Reruns) -> None:
-    """Write `reruns.json` into a machine's folder."""
-    write_json(folder / "reruns.json", reruns.model_dump(mode="json"))
-
-
 def finite_or_none(value: float) -> float | None:
     """The value, or None where JSON could not carry it."""
     return value if math.isfinite(value) else None
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a trace, made from the models."""
-    return Trace.model_json_schema()

@@ -222,7 +222,7 @@ def test_the_command_refuses_a_busy_machine_in_one_line_with_exit_code_2(
         Watch(Readings(BUSY), lambda: Load(0.4, ("cc1plus",)), 0.0).wait_until_idle(print)
         raise AssertionError
 
-    monkeypatch.setattr(command, "run", busy)
+    monkeypatch.setattr(running, "run", busy)
     assert command.main(["run", "--as-reference"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "cc1plus" in line

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from runners import __main__ as commands
-from runners.commands import show
 from runners.measuring import measure
 from runners.measuring.pending import lacking, part_of, pending
 from runners.measuring.progress import Progress
@@ -113,14 +112,21 @@ def test_show_refuses_an_edited_trace(
     shutil.copy(source, copy)
     list_values(copy)
     monkeypatch.setattr(machine, "TRACES", tmp_path)
-    assert show.main(["ddp"]) == 0
+    assert commands.main(["show", "ddp"]) == 0
     capsys.readouterr()
     path = copy / "ddp.json"
     document = json.loads(path.read_text())
     document["runs"]["ddp"]["epochs"][0]["accuracy"] = 0.9
     write_json(path, document)
-    assert show.main(["ddp"]) == 2
+    assert commands.main(["show", "ddp"]) == 2
     assert capsys.readouterr().err == f"python -m runners: {path}: {EDITED}\n"
+
+
+def _listed(name, capsys):
+    """What `list` says of an experiment."""
+    capsys.readouterr()
+    commands.main(["list", name])
+    return capsys.readouterr().out.splitlines()[0].partition("  ")[2].split("runs")[1].strip()
 
 
 @pytest.mark.ranks
@@ -142,7 +148,7 @@ def test_an_edited_trace_is_measured_again(tmp_path, monkeypatch, launcher, caps
     one = pending("heavier", folder)
     assert (one.reason, one.measured) == ("edited after it was measured", ("light",))
     assert lacking(["heavier"], folder) == ["heavier: edited after it was measured"]
-    assert commands._state("heavier", folder) == "edited after it was measured"
+    assert _listed("heavier", capsys) == "edited after it was measured"
     measured()
     assert pending("heavier", folder) is None
 
