@@ -1,7 +1,7 @@
 """The generator's commands.
 
     python -m generator build     content/ → site/pages/, written only where bytes changed
-    python -m generator check     every mistake and verdict, and what no misconception has met yet
+    python -m generator check     every mistake and every verdict
     python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
     python -m generator coverage [NAME]      who reads which field of the reference traces
     python -m generator compare A B    which claims machine B judges otherwise than machine A
@@ -29,12 +29,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from generator.checks import content_checks, coverage, topic_check
+from generator.checks import content_checks, topic_check
 from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors
-from generator.content.former_digests import FormerDigestsFile
 from generator.content.lesson import MODES, HomeFile, TopicFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
@@ -49,7 +48,6 @@ SCHEMAS: dict[str, type[Written]] = {
     "retracted.yml": RetractionFile,
     "misconceptions.yml": MisconceptionFile,
     "references.yml": ReferenceFile,
-    "former_digests.yml": FormerDigestsFile,
     "claims/*.yml": ClaimFile,
     "topics/*/topic.yml": TopicFile,
     "topics/*/quiz.yml": QuizFile,
@@ -139,12 +137,10 @@ def _check(options: argparse.Namespace) -> int:
 
     book = load(options.content, options.machine)
     press = Press()
-    press.printed(book)  # some mistakes show only on a page, such as an answer above its question
+    press.printed(book)  # some mistakes show only on a page
     judged = press.judged(book)
     evidence = judged.evidence
     _tell(judged.outcomes)
-    for lack in coverage.lacks(evidence):
-        print(lack)
     return _report(book, evidence)
 
 

@@ -29,9 +29,6 @@
     python -m runners plan PRESET | --model MODULE:FUNCTION
                                                which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
-    python -m runners harmless NAME … --because REASON
-                                               measure again, and declare that a change of code
-                                               altered no result: traces stay fresh
     python -m runners machine                  what this machine is
     python -m runners schema                   the JSON Schema of a trace
 
@@ -87,7 +84,6 @@ if __name__ == "__main__" and sys.argv[1:2] == ["plan"]:
 
 from runners.commands import show
 from runners.commands.expectation import expected_lines
-from runners.commands.harmless import HarmlessError, declare
 from runners.commands.reproduce import ReproduceError, reproduce
 from runners.commands.rerun import RerunError, rerun
 from runners.commands.run import RunRequest, check_names, dry, run, shown
@@ -145,7 +141,6 @@ CAN_BE_MENDED = (
     LaunchError,
     NotIdleError,
     ReproduceError,
-    HarmlessError,
     RerunError,
     FitError,
     SimulationError,
@@ -234,9 +229,6 @@ def _parser() -> argparse.ArgumentParser:
         "--score", action="store_true", help="forecasts from simulations beside committed traces"
     )
     commands.add_parser("plan", help="which strategies fit a model on so many devices")
-    declaring = commands.add_parser("harmless", help="declare that a change altered no result")
-    declaring.add_argument("names", nargs="+", metavar="NAME", help="experiments to measure again")
-    declaring.add_argument("--because", required=True, metavar="REASON", help="one sentence")
     commands.add_parser("machine", help="what this machine is")
     commands.add_parser("schema", help="the JSON Schema of a trace")
     return parser
@@ -462,15 +454,6 @@ def _simulate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _harmless(chosen: Sequence[str], reason: str) -> int:
-    def say(line: str) -> None:
-        print(line, flush=True)
-
-    is_declared = declare(chosen, reason, Progress(), say)
-    print("declared" if is_declared else "not declared: results differ", flush=True)
-    return 0 if is_declared else 1
-
-
 def _machine() -> int:
     print(json.dumps(machine.describe().model_dump(mode="json"), indent=1, sort_keys=True))
     name = machine.name()
@@ -525,7 +508,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "rerun": lambda arguments: _rerun(arguments.names, as_reference=arguments.as_reference),
     "fit": lambda arguments: _fit(as_reference=arguments.as_reference),
     "simulate": _simulate,
-    "harmless": lambda arguments: _harmless(arguments.names, arguments.because),
     "machine": lambda _: _machine(),
     "schema": lambda _: _schema(),
 }

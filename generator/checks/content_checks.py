@@ -5,14 +5,13 @@ In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from generator.checks import (
-    byte_checks,
     calculator_checks,
     claim_checks,
-    comparison_checks,
     guide_checks,
     key_checks,
     lesson_checks,
@@ -20,11 +19,9 @@ from generator.checks import (
     repeats,
     retraction_checks,
     rule_checks,
-    sentence_checks,
-    voice_checks,
 )
 from generator.content import glossary, listed_code, prose
-from generator.content.book import Book, Topic
+from generator.content.book import Book
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
@@ -38,8 +35,7 @@ from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.filters import Label, Showed
-from generator.items import evidence_checks, quiz_balance, variants, writing_checks
-from generator.items.item_seen import seen
+from generator.items import evidence_checks, variants
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -52,6 +48,7 @@ _KNOWN: dict[str, tuple[str, Callable[[Book], Collection[str]]]] = {
     "topics": ("topic", lambda book: [topic.id for topic in book.topics]),
 }
 _KNOWN |= {"sources": _KNOWN["source"], "misconceptions": _KNOWN["misconception"]}
+_HOLDS = re.compile(r"\bholds\(\s*['\"]([^'\"]+)['\"]\s*\)")
 _RUN_KEYS = frozenset(
     {"run", "other", "runs", "budgeted", "current_metrics", "output", "reference"}
 )
@@ -65,8 +62,6 @@ def check(evidence: Evidence) -> list[ContentError]:
 def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
     for document in evidence.book.documents:
         yield from of_document(evidence, document)
-    for topic in evidence.book.topics:
-        yield from of_writing(evidence, topic)
     for page in evidence.book.handwritten:
         yield from of_handwritten(evidence, page)
 
@@ -106,13 +101,20 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
             if problem:
                 message = f"{found.text}: {problem}"
                 yield document.error(one.path, message, offset=found.start)
-        for offset, message in voice_checks.phrases(one.text):
-            yield document.error(one.path, message, offset=offset)
 
 
 def _problem(evidence: Evidence, _: Document[Any], __: Field, expression: str) -> str | None:
     """Why an expression cannot stand in a text."""
-    return evidence.unprintable(evidence.evaluate(expression))
+    return evidence.unprintable(evidence.evaluate(expression)) or _fallen(evidence, expression)
+
+
+def _fallen(evidence: Evidence, expression: str) -> str | None:
+    """Why a sentence cannot rest on a claim that it names: the reference machine refutes it."""
+    for claim in _HOLDS.findall(expression):
+        outcome = evidence.outcome(claim)
+        if outcome.on_reference and outcome.verdict != "holds":
+            return f"the sentence rests on {claim}, which does not hold: {outcome.explanation}"
+    return None
 
 
 def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
@@ -183,20 +185,6 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
             yield document.error(("items", position, *path), message)
 
 
-def of_writing(evidence: Evidence, topic: Topic) -> Iterator[ContentError]:
-    """How the items of a topic are written, one by one and all together."""
-    if not evidence.book.is_reference:  # a key that moves elsewhere makes nobody's writing worse
-        return
-    items = [one for one in (seen(item, evidence) for item in topic.items.values()) if one]
-    over_all = quiz_balance.findings(topic.id, items)
-    for one in items:
-        found = [*writing_checks.findings(one), *over_all.get(one.item.id, ())]
-        document, place = evidence.book.item_places[one.item.id]
-        known = (*writing_checks.RULES, *writing_checks.TOPIC_RULES)
-        for path, message in writing_checks.judged(one.item, found, known):
-            yield document.error((*place, *path), message)
-
-
 def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for path, message in lesson_checks.mistakes(evidence, document):
         yield document.error(path, message)
@@ -263,8 +251,6 @@ def _at(model: object, path: tuple[str | int, ...]) -> object:
 _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
-    (ClaimFile, sentence_checks.mistakes),
-    (ClaimFile, byte_checks.mistakes),
     (ClaimFile, rule_checks.mistakes),
     (ClaimFile, regime_checks.mistakes),
     (QuizFile, _items),
@@ -276,7 +262,5 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (HomeFile, _home),
     (GlossaryFile, _terms),
     (GuideFile, guide_checks.mistakes),
-    (GuideFile, comparison_checks.mistakes),
     (tuple(MODES.values()), _lesson),
-    (tuple(MODES.values()), comparison_checks.mistakes),
 )

@@ -2,7 +2,7 @@
 
 In: the folder of content and a topic's id. Out: a book that holds nothing else that is judged, and
 the mistakes in it, as `check` of the whole book tells them. That one also finds what only printed
-pages show, such as an answer above its question, and what only the whole book shows.
+pages and the whole book show.
 """
 
 from __future__ import annotations
@@ -89,7 +89,6 @@ def _mistakes(evidence: Evidence, topic: Topic, names: list[str]) -> Iterator[Co
     if any(evidence.outcome(name).error for name in names):  # rare: then each at its place
         for document in claims:
             yield from content_checks.of_document(evidence, document)
-    yield from content_checks.of_writing(evidence, topic)
 
 
 def _narrowed(document: Document[Any], laws: set[str]) -> Document[Any]:

@@ -26,7 +26,6 @@ from generator.content.claim import (  # fmt: skip
 from generator.content.content_files import FileError
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
-from generator.content.former_digests import FormerDigests, FormerDigestsFile
 from generator.content.glossary import GlossaryFile, SynonymsFile, Term
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
@@ -90,7 +89,6 @@ class Book:
         handwritten: the pages of content/pages.
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
-        former_digests: by the id of an item, what readers' answers to it were once kept with.
         terms: those of the glossary, in the order of the alphabet.
         synonyms: groups of words that the search takes for one another.
         leads: words that lead a search to an address of the site.
@@ -115,7 +113,6 @@ class Book:
     handwritten: tuple[HandWritten, ...] = ()
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
-    former_digests: dict[str, FormerDigests] = field(default_factory=dict, repr=False)
     terms: tuple[Term, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
     leads: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -358,7 +355,6 @@ def load(
         loader.parts(cited, "references", references, "reference")
     references |= shelf.published_references()
     retractions = _ranked(retractions, home.statements if home else [])
-    former = loader.if_there(loader.content / "former_digests.yml", FormerDigestsFile)
     guide = loader.if_there(loader.content / "guide.yml", GuideFile)
     terms, synonyms = loader.terms(), loader.synonyms()
     plan = loader.if_there(loader.content / "plan.yml", PlanFile)
@@ -378,7 +374,7 @@ def load(
         retractions=retractions, misconceptions=misconceptions, references=references,
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
-        lost_tries=lost, former_digests=former.model.items if former else {},
+        lost_tries=lost,
         terms=terms, leads=synonyms.leads, alone=synonyms.alone,
         synonyms=tuple(map(tuple, synonyms.synonyms)),
         plan=plan.model if plan else None,

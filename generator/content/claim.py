@@ -207,8 +207,8 @@ class Claim(Written):
     and a single value with each element of the other side.
 
     With `for`, the rule is judged once a run, and `run` stands for it in expressions and texts; the
-    verdict's id is `law@experiment.run`. `was` maps the ids that such verdicts once had to runs. In
-    its texts, `{{ predicted }}` and `{{ observed }}` are the claim's own.
+    verdict's id is `law@experiment.run`. In its texts, `{{ predicted }}` and `{{ observed }}` are
+    the claim's own.
     """
 
     id: Id
@@ -217,7 +217,6 @@ class Claim(Written):
         BeforeValidator(_listed, json_schema_input_type=list[RunPath | Case] | RunPath | Case),
         Field(alias="for", min_length=1),
     ] = []
-    was: dict[ClaimId, RunPath] = {}
     kind: Literal["law", "observation"] = "law"
     says: Line
     predicted: Expression
@@ -232,8 +231,6 @@ class Claim(Written):
     showed: Showed | None = None
     regime: Regime = Regime()  # what the file states for all of its claims holds beside it
     constant: Line | None = None  # what a number typed as the prediction stands for
-    cause: ClaimId | None = None  # the claim that shows what its sentence gives as the reason
-    accepts: dict[Literal["quantifier", "because"], Line] = {}  # what it breaks, and why it may
 
     @property
     def run(self) -> str | None:
@@ -281,7 +278,6 @@ class Retraction(Written):
         program: a file of `content/retracted/`, short enough to be read at a glance, which a run
             of the experiment `repeats` executes.
         uses: the model of that program, or what stands in for one; said once for each program.
-        former: ids of sentences that this one replaces, whose links lead here.
     """
 
     id: Id
@@ -296,7 +292,6 @@ class Retraction(Written):
     stakes: Line | None = None
     program: Name | None = None
     uses: Line | None = None
-    former: list[Id] = []
 
 
 class RetractionFile(Written):

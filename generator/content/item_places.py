@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from generator.content.lesson import ChallengeFile, LessonFile, RecallFile, TryFile
+from generator.content.lesson import LessonFile, RecallFile
 from generator.content.quiz import Item
 
-COMMITMENTS = frozenset({"commit", "guess", "question"})  # asked before the text tells
-_PLACES = COMMITMENTS | {"quiz", "checks", "item"}
+_PLACES = frozenset({"commit", "guess", "question", "quiz", "checks", "item"})
 
 
 class Asked(NamedTuple):
@@ -39,19 +38,6 @@ def items_asked_by(
     else:
         found = list(named_in(lesson) if named is None else named)
     return [Asked(field, items[name]) for field, name in found if name in items]
-
-
-def committed(
-    lesson: LessonFile, items: Mapping[str, Item], named: Sequence[tuple[str, str]] | None = None
-) -> list[Item]:
-    """The items that a reader answers before the lesson tells, and is then shown the run."""
-    return [
-        one.item
-        for one in items_asked_by(lesson, items, named)
-        if one.field in COMMITMENTS
-        or (one.field == "item" and isinstance(lesson, TryFile))
-        or (isinstance(lesson, ChallengeFile) and one.item.kind in ("predict", "faulty_line"))
-    ]
 
 
 def named_in(thing: object, field: str = "") -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Claims as authors write them → one claim for each run that they are judged on.
 
 In: the files of `content/claims/` and the traces, in which a selection finds its runs. Out: `Laws`,
-or what is wrong with a `for:` or a `was:`, at its place.
+or what is wrong with a `for:`, at its place.
 """
 
 from __future__ import annotations
@@ -32,17 +32,13 @@ class Laws:
     Attributes:
         claims: by id, one for each run.
         of_law: the ids that come of each claim as it is written.
-        former: the id that a verdict has now, by the one that it once had.
     """
 
     claims: dict[str, Claim] = field(default_factory=dict)
     of_law: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    former: dict[str, str] = field(default_factory=dict)
 
     def lacks(self, name: str) -> str:
         """Why no claim has an id, and which one is meant."""
-        if name in self.former:
-            return f"no claim {name!r} any more; it is now {self.former[name]!r}"
         if name in self.of_law:
             ids = self.of_law[name]
             return f"claim {name!r} is judged on {len(ids)} runs; name one of them: {ids[0]!r}"
@@ -60,24 +56,13 @@ def of_documents(
 ) -> Laws:
     """Every claim of a book, once for each of its runs; mistakes go to `errors`."""
     found = Laws()
-    written = [
-        (document, position, claim)
-        for document in documents
-        for position, claim in enumerate(document.model.claims)
-    ]
-    for document, position, claim in written:
-        place = ("claims", position, "for")
-        runs = tuple(_runs_of_cases(document, place, claim, traces, errors))
-        own = _on_runs(document, position, runs)
-        found.claims.update((one.id, one) for one in own)
-        found.of_law[claim.id] = tuple(one.id for one in own)
-    for document, position, claim in written:
-        for old, run in claim.was.items():
-            path, now = ("claims", position, "was", old), f"{claim.id}@{run}"
-            problem = _not_former(found, claim, old, run)
-            if problem:
-                errors.append(document.error(path, problem))
-            found.former[old] = now
+    for document in documents:
+        for position, claim in enumerate(document.model.claims):
+            place = ("claims", position, "for")
+            runs = tuple(_runs_of_cases(document, place, claim, traces, errors))
+            own = _on_runs(document, position, runs)
+            found.claims.update((one.id, one) for one in own)
+            found.of_law[claim.id] = tuple(one.id for one in own)
     return found
 
 
@@ -97,18 +82,6 @@ def _on_runs(
 def _within(file: ClaimFile, claim: Claim) -> Claim:
     """A claim under the regime that its file states for all of its claims."""
     return claim.model_copy(update={"regime": claim.regime.over(file.regime)})
-
-
-def _not_former(found: Laws, claim: Claim, old: str, run: str) -> str | None:
-    """Why an id cannot be one that a verdict once had, or None."""
-    if f"{claim.id}@{run}" not in found.claims:
-        runs = [one.partition("@")[2] for one in found.of_law[claim.id]]
-        return f"was: {run!r} is none of the runs of for:{nearest(run, filter(None, runs))}"
-    if old in found.claims:
-        return f"a claim has the id {old!r} now; was: names ids that are no longer used"
-    if old in found.former:
-        return f"{old!r} was {found.former[old]!r} already"
-    return None
 
 
 def _runs_of_cases(
@@ -173,10 +146,9 @@ def alone(claim: Claim) -> Claim:
 
 def written_out(claim: Claim, case: Case) -> Claim:
     """A claim on one of its runs: with an id of its own, and texts that name the run."""
-    was = {old: run for old, run in claim.was.items() if run == case.run}
     own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "showed", "source")}
     name = f"{claim.id}@{case.run}"
-    return _with_texts(claim.model_copy(update={**own, "id": name, "cases": [case], "was": was}))
+    return _with_texts(claim.model_copy(update={**own, "id": name, "cases": [case]}))
 
 
 def short_names(claim: Claim) -> dict[str, str]:

@@ -44,27 +44,6 @@ class PublishedPage(Written):
     notes: dict[str, Line] = {}
 
 
-class SealedPage(Written):
-    """What the page of sealed forecasts says.
-
-    Attributes:
-        lede: why they were sealed.
-        near: how the table of configurations near a limit is read.
-        suite: what is forecast of the book's own runs.
-        check: how readers check the seal; `outcomes` how outcomes are recorded.
-        reasons: why runs have no forecast, in words, by how the recorded reason begins.
-    """
-
-    title: Line
-    about: Line
-    lede: Prose
-    near: Prose
-    suite: Prose
-    check: Prose
-    outcomes: Prose
-    reasons: dict[str, Line] = {}
-
-
 class PlanFile(Written):
     """content/plan.yml.
 
@@ -86,7 +65,6 @@ class PlanFile(Written):
         simulated: how a plan comes about, and what it leaves out.
         own: how to plan a model of one's own; `program` is an example that a test executes.
         published: of the page that compares simulations with published measurements, if any.
-        sealed: of the page of sealed forecasts, if any.
     """
 
     title: Line
@@ -112,4 +90,3 @@ class PlanFile(Written):
     own: Prose
     program: Listing
     published: PublishedPage | None = None
-    sealed: SealedPage | None = None

@@ -69,6 +69,11 @@ class Option(Written):
     decides: Annotated[list[ClaimId], SEVERAL] = []  # whatever their verdict; not shown
 
     @property
+    def says(self) -> str:
+        """Its text; a slip says its number."""
+        return f"{{{{ {self.slip.gives} }}}}" if self.slip else self.text or ""
+
+    @property
     def deciders(self) -> tuple[ClaimId, ...]:
         """The claims that decide whether it is right."""
         right = (self.right_if.claim,) if self.right_if else ()
@@ -116,10 +121,8 @@ class _Item(Written):
         listing: code that the question is about, shown below the stem.
         explains: the mechanism, shown with the answer.
         claims: evidence shown with the answer, beside what options name.
-        misconceptions: what a wrong answer shows, where no option or slip names it.
         variants: the same question on other runs or of another rank, which Recall asks in turn.
             Without it, the laws that the item names say on which other runs it may be asked.
-        accepts: rules of item writing that this item breaks knowingly, each with the reason.
         this_table: values that the question is about, shown below the stem. A graded item may hang
             on a difference of times only if it shows them here: on another machine both the times
             and the key are others.
@@ -132,9 +135,7 @@ class _Item(Written):
     listing: Listing | None = None
     explains: Prose | None = None
     claims: list[ClaimId] = []
-    misconceptions: list[Id] = []
     variants: list[Variant] = []
-    accepts: dict[str, str] = {}
     this_table: Table | None = None
 
 
@@ -297,14 +298,3 @@ class QuizFile(Written):
     """content/topics/<topic>/quiz.yml: items that modes name by id."""
 
     items: list[_AnyItem]
-
-
-def believed(item: Item) -> list[str]:
-    """The misconceptions that wrong answers to an item show, each once, in the order written."""
-    found = list(item.misconceptions)
-    for option in getattr(item, "options", ()):
-        found += [name for name in (option.misconception, option.slip and option.slip.misconception)
-                  if name]  # fmt: skip
-    found += [slip.misconception for slip in getattr(item, "slips", ()) if slip.misconception]
-    found += [line.misconception for line in getattr(item, "lines", ()) if line.misconception]
-    return list(dict.fromkeys(found))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,7 +22,7 @@ from generator.content.once import once
 from generator.content.words import MAX_LINE
 from runners.plans.declarations import command_for, difference
 from runners.traces import files as traces
-from runners.traces import published_plans, sealed_forecasts, values
+from runners.traces import published_plans, values
 from runners.traces.backtest import Score
 from runners.traces.files import NOT_TRACES, TraceError
 from runners.traces.fit import Fit
@@ -40,11 +39,10 @@ from runners.traces.published_plans import (
 )
 from runners.traces.records import Run, Trace
 from runners.traces.reruns import Reruns
-from runners.traces.sealed_forecasts import Sealed, read_sealed
 
 RecordT = TypeVar(
     "RecordT", Machine, Trace, Grid, PublishedPlans | None, Prediction | None, Reruns | None,
-    Fit | None, Score | None, Sealed | None, tuple[str, ...],
+    Fit | None, Score | None, tuple[str, ...],
 )  # fmt: skip
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
@@ -62,8 +60,6 @@ def is_stale(trace: Trace) -> bool:
     """Whether the code of a trace's experiment has changed since, or what it declares differs."""
     if trace.experiment == published_plans.EXPERIMENT:
         return trace.code.digest != published_plans.code_digest()
-    if trace.experiment == sealed_forecasts.EXPERIMENT:
-        return False  # they are of the commit that they name, whatever the code is now
     if trace.experiment.startswith(PREFIX):
         return is_stale_plan(trace)
     return traces.is_stale(trace) or difference(trace) is not None
@@ -82,7 +78,6 @@ class TraceOnPage:
         lent: the runs that neither has, such as a new program's, as another machine measured them.
         grid: the committed plans of a model that these are: simulated, measured on no machine.
         published: the simulations of published measurements that these are, likewise.
-        sealed: the sealed forecasts that these are, likewise, and their outcomes.
     """
 
     trace: Trace
@@ -93,7 +88,6 @@ class TraceOnPage:
     lent: TraceOnPage | None = None
     grid: Grid | None = None
     published: PublishedPlans | None = None
-    sealed: Sealed | None = None
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -109,7 +103,7 @@ class TraceOnPage:
     @property
     def is_plan(self) -> bool:
         """Whether it was simulated for a plan, and so on no machine."""
-        return bool(self.grid or self.published or self.sealed)
+        return bool(self.grid or self.published)
 
     @property
     def file(self) -> str:
@@ -118,8 +112,6 @@ class TraceOnPage:
             return f"plans/{self.grid.preset}.json"
         if self.published:
             return PUBLISHED
-        if self.sealed:
-            return sealed_forecasts.FILE
         return f"traces/{self.folder}/{self.trace.experiment}.json"
 
     @property
@@ -253,13 +245,6 @@ class Shelf:
         cited = [] if found is None else [_reference(r, p) for r in found.rows for p in r.peaks]
         return {one.id: one for one in cited}
 
-    @cached_property
-    def sealed(self) -> Sealed | None:
-        """The sealed forecasts, with the outcomes of the machines that may be shown."""
-        found = self._trying(read_sealed, self.content / sealed_forecasts.FILE)
-        may = [one for one in found.outcomes if self._may_show(one.machine)] if found else []
-        return replace(found, outcomes=tuple(may)) if found else None
-
     def plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, as pages of any machine show them."""
         found = {}
@@ -276,9 +261,6 @@ class Shelf:
             found[trace.experiment] = TraceOnPage(
                 trace, machine, is_stale=stale, published=published
             )
-        if self.sealed is not None:
-            trace = once(sealed_forecasts.as_trace, self.sealed.forecasts)
-            found[trace.experiment] = TraceOnPage(trace, machine, sealed=self.sealed)
         return found
 
     def _reference_name(self) -> str | None:

@@ -156,7 +156,7 @@ class Evidence:
     def _roots(self, reading: Reading, names: set[str]) -> dict[str, object]:
         """What an expression may start from; all of it where an error has to name what there is."""
         roots: dict[str, object] = {
-            **LABELS, **self._calls(), "cited": None, "by_definition": NOTHING,
+            **LABELS, **self._calls(), "cited": None,
         }  # fmt: skip
         traces = self.book.traces
         for experiment in names if names <= traces.keys() else traces:

@@ -22,7 +22,6 @@ from runners.plans.declarations import difference
 from runners.traces import files as traces
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Trace
-from runners.traces.upgrade import TRACE_VERSION
 from runners.traces.values import UNLISTED_FOLDER
 
 MIN_SAMPLES = 5
@@ -414,9 +413,6 @@ def unlisted(book: Book) -> list[str]:
 
 def _why_stale(trace: Trace) -> str:
     """Why a trace of any other machine is stale, without a numeral."""
-    is_old = trace.recorded_as < TRACE_VERSION
-    if is_old:
-        return "its schema is an earlier one"
     if not traces.is_stale(trace) and difference(trace):
         return "it differs from what its experiment declares"
     return "its experiment's code has changed"
@@ -424,11 +420,6 @@ def _why_stale(trace: Trace) -> str:
 
 def _age(trace: Trace) -> str:
     """Why a stale trace of the reference machine is no evidence, and what to do."""
-    if trace.recorded_as < TRACE_VERSION:
-        return (
-            f"of schema version {trace.recorded_as}, which is no evidence any more; run "
-            f"`python -m runners run {trace.experiment} --as-reference --full`"
-        )
     differs = None if traces.is_stale(trace) else difference(trace)
     if differs:
         return f"stale: {differs}; restore it from git, or run it again"

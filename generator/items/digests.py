@@ -1,10 +1,9 @@
 """Which question an answer belongs to: the digest that a browser keeps with a reader's answers.
 
-In: an item and the evidence. Out: its digest, and the digests under which answers to the same
-question were kept before (`content/former_digests.yml`). The digest covers what decides whether an
-answer still means the same: the item's id and kind, what is right, among how many, and the author's
-`revision`. Wording, feedback and hints are not covered, and neither is any measured number, so that
-neither rewriting a text nor a rerun voids an answer.
+In: an item and the evidence. Out: its digest. It covers what decides whether an answer still means
+the same: the item's id and kind, what is right, among how many, and the author's `revision`.
+Wording, feedback and hints are not covered, and neither is any measured number, so that neither
+rewriting a text nor a rerun voids an answer.
 """
 
 from __future__ import annotations
@@ -31,14 +30,6 @@ def digest_of(item: Item, evidence: Evidence) -> str:
 def _digest(item: Item, evidence: Evidence) -> str:
     covered = [item.id, item.kind, str(item.revision), _key(item, evidence)]
     return hashlib.sha256("\n".join(covered).encode()).hexdigest()[:12]
-
-
-def former_digests(item: Item, evidence: Evidence) -> tuple[str, ...]:
-    """The digests that the same question had before; none where it has become another question."""
-    known = evidence.book.former_digests.get(item.id)
-    if known is None or known.digest != digest_of(item, evidence):
-        return ()
-    return tuple(known.former)
 
 
 def _key(item: Item, evidence: Evidence) -> str:

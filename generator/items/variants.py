@@ -30,7 +30,6 @@ from generator.content.words import marks
 from generator.content.yaml_source import Path
 from generator.evidence.value import AbsentError, ExpressionError, Value
 from generator.items import evidence_checks, siblings
-from generator.items.item_seen import option_text
 from generator.items.keys import is_same, key_of, tolerance_of, value_of
 
 if TYPE_CHECKING:
@@ -338,7 +337,7 @@ def _counted(item: Item, written: Variant, evidence: Evidence) -> Iterator[str]:
 
 def _told_apart(variant: Item, evidence: Evidence) -> Iterator[str]:
     """Two options that read alike, of which one may be right."""
-    texts = [evidence.plain(option_text(one)) for one in getattr(variant, "options", ())]
+    texts = [evidence.plain(one.says) for one in getattr(variant, "options", ())]
     for text in texts:
         if texts.count(text) > 1:
             yield f"two options of this variant read {text!r}; choose runs that differ"
@@ -360,7 +359,7 @@ def _is_same(item: Item, variant: Item, evidence: Evidence) -> bool:
 
 def _seen(item: Item, evidence: Evidence) -> tuple[str, ...]:
     """What a reader sees of a question: its text, and what there is to choose from."""
-    texts = [option_text(one) for one in getattr(item, "options", ())]
+    texts = [one.says for one in getattr(item, "options", ())]
     texts += [f"{one.left} {one.right}" for one in getattr(item, "pairs", ())]
     texts += [one.text for one in getattr(item, "pieces", ())]
     texts += [one.title for one in getattr(item, "rows", ())]

@@ -33,7 +33,6 @@ from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.figures.picture import plain
-from generator.items import given_away
 from generator.pages import headings, search_rank
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
@@ -57,7 +56,6 @@ from generator.pages.views import (
     question,
     retractions,
     runs,
-    sealed,
     sift,
     stages,
     summary,
@@ -177,7 +175,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Printed:
-    """A page: its bytes, the minutes that it takes, the items whose answer it gives away.
+    """A page: its bytes, and the minutes that it takes.
 
     `terms` are those of the glossary that its prose uses, and `assets` the files that only this
     page loads, by their path under the site's root. `values` are what it prints of runs, with what
@@ -186,7 +184,6 @@ class Printed:
 
     content: bytes
     minutes: int
-    messages: Mapping[str, str]
     terms: frozenset[str] = frozenset()
     assets: Mapping[str, bytes] = field(default_factory=dict)
     values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
@@ -255,13 +252,11 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         else says(sheet.heading),
         description=_shortened(plain(says(sheet.about)) if sheet.about else ""),
     )
-    items = topic.items if topic and book.is_reference else {}
-    messages = given_away.messages(body, sheet.path, items, judged.evidence) if items else {}
     terms = frozenset(links.used)
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}
     values = folio.text.sources.of_runs
-    return Printed(content.encode(), minutes, messages, terms, loaded, values)
+    return Printed(content.encode(), minutes, terms, loaded, values)
 
 
 def _tools(
@@ -334,7 +329,6 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "models": lambda: plans.models(folio),
         "model_tabs": lambda: plans.tabs(folio),
         "published": lambda: published.published(folio),
-        "sealed": lambda: sealed.sealed(folio),
         "terms": lambda: glossary.entries(sheet.used_in, folio),
         "helps_with": lambda technique: guide.helps_with(technique, folio),
         "guide_edges": lambda written: guide.edges(written, sheet.anchors, folio),

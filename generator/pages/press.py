@@ -35,12 +35,11 @@ from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
-from generator.items import given_away
 from generator.pages import hands, headings
 from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment
 from generator.pages.views import summary
 from generator.pages.views.glossary import Use
-from runners.traces import published_plans, sealed_forecasts
+from runners.traces import published_plans
 
 _SHARED = (
     "root", "traces", "machine", "reference", "machines", "claims", "laws",
@@ -102,13 +101,7 @@ class Press:
         judged = self.judged(book)
         book = judged.evidence.book
         pages = self._print_all(_Files(book), judged)
-        messages = {
-            item: message for page in pages.values() for item, message in page.messages.items()
-        }
-        _raise_any([
-            *given_away.mistakes(book, messages), *_unused_terms(book, pages),
-            *_missing_sections(book, _anchors(book, pages)),
-        ])  # fmt: skip
+        _raise_any([*_unused_terms(book, pages), *_missing_sections(book, _anchors(book, pages))])
         return {path: page.content for path, page in pages.items()}
 
     @property
@@ -221,10 +214,6 @@ def _looks(files: _Files, evidence: Evidence) -> Iterator[tuple[str, Look]]:
         own = (document, items.get(id(document.model)), files.code([document]))
         look = partial(content_checks.of_document, evidence, document)
         yield document.source.file, (own, look)
-    for topic in book.topics:
-        questions = files.questions(topic)
-        made_from = (topic.items, questions, files.code(questions))
-        yield topic.id, (made_from, partial(content_checks.of_writing, evidence, topic))
     for page in book.handwritten:
         yield page.file, (page, partial(content_checks.of_handwritten, evidence, page))
 
@@ -466,11 +455,6 @@ def _of_plans(
         yield Sheet(
             "plan/published.md", "published.md.j2", book, plan.published.title,
             plan.published.about, written, under=PLAN, has_toc=True,
-        )  # fmt: skip
-    if plan.sealed and sealed_forecasts.EXPERIMENT in book.traces:
-        yield Sheet(
-            "plan/sealed.md", "sealed.md.j2", book, plan.sealed.title,
-            plan.sealed.about, written, under=PLAN, has_toc=True,
         )  # fmt: skip
     for name in plan.models:
         shown = book.traces.get(name)

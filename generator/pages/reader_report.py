@@ -7,14 +7,13 @@ the same millisecond are the same reader.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from generator.content.quiz import Choice, FaultyLine, Item, Several
 from generator.evidence.evaluation import Evidence
-from generator.items.digests import digest_of, former_digests
-from generator.items.item_seen import option_text
+from generator.items.digests import digest_of
 from generator.items.item_statistics import ItemReport, Report, Share, report
 from generator.items.readers import Export, ExportError, read
 
@@ -41,22 +40,9 @@ def tell(evidence: Evidence, files: Sequence[Path]) -> Told:
     readers = one_each(exports)
     items = {name: item for topic in evidence.book.topics for name, item in topic.items.items()}
     digests = {name: digest_of(item, evidence) for name, item in items.items()}
-    former = {name: former_digests(item, evidence) for name, item in items.items()}
-    found = report(items, digests, [_under_now(one, digests, former) for one in readers])
+    found = report(items, digests, readers)
     lines = list(_lines(evidence, found, len(readers), len(exports))) if exports else []
     return Told(lines, refused)
-
-
-def _under_now(
-    export: Export, digests: Mapping[str, str], former: Mapping[str, Sequence[str]]
-) -> Export:
-    """An export whose records of former digests stand under the digest of the same question now."""
-    records = {
-        name: one.model_copy(update={"digest": digests[name]})
-        for name, one in export.items.items()
-        if one.digest in former.get(name, ())
-    }
-    return export.model_copy(update={"items": {**export.items, **records}})
 
 
 def one_each(exports: Sequence[Export]) -> list[Export]:
@@ -110,7 +96,7 @@ def _words(evidence: Evidence, item: Item, place: int) -> str:
     if isinstance(item, FaultyLine):
         return item.lines[place].code.strip()
     assert isinstance(item, Choice | Several)
-    return evidence.plain(option_text(item.options[place]))
+    return evidence.plain(item.options[place].says)
 
 
 def _count(number: int, word: str) -> str:

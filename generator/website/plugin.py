@@ -36,7 +36,6 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
-from generator.checks import coverage
 from generator.content import book as books
 from generator.content import committed
 from generator.content.errors import ContentErrors, one_line
@@ -231,8 +230,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
         published = publish.publish(book, self.content, folder, self.press, self.seen)
         evidence = self.press.judged(book).evidence
-        lacks = [] if self.is_serving else coverage.lacks(evidence)
-        for problem in (*verdicts.problems(book, evidence), *lacks):
+        for problem in verdicts.problems(book, evidence):
             log.warning(problem)
         for line in (*verdicts.unlisted(book), *published.rerun):
             log.info(line)

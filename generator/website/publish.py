@@ -32,7 +32,6 @@ from generator.pages.views.claims import STANDINGS
 from generator.pages.views.frame import JOINT, SIFT
 from generator.website import manifest, rerun
 from runners.traces.records import Trace
-from runners.traces.sealed_forecasts import OUTCOMES
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "assets/proofbook.css"
@@ -201,18 +200,12 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
         (folder, experiment) for folder, one in book.machines.items() for experiment in one.traces
     }
     plans = [one for one in book.traces.values() if one.is_plan]
-    outcomes = [
-        f"{OUTCOMES}/{found.machine}.json"
-        for one in plans
-        for found in (one.sealed.outcomes if one.sealed else ())
-    ]
     return {
         **{
             f"traces/{folder}/{experiment}.json": content / "traces" / folder / f"{experiment}.json"
             for folder, experiment in sorted(measured)
         },
         **{one.raw: content / one.file for one in plans},
-        **{f"plans/{file}": content / file for file in outcomes},
     }
 
 

@@ -19,7 +19,6 @@ from generator.content.quiz import Choice, FaultyLine, Item, Match, Order, Sever
 from generator.content.words import Written
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
-from generator.items.item_seen import option_text
 from generator.items.keys import Key, key_of
 
 NOTE = ".standing.json"  # beside the pages; files that begin with a dot stay there
@@ -125,7 +124,7 @@ def _in_words(item: Item, key: Key, evidence: Evidence) -> str:
     if key.value is not None:
         return str(key.value)
     if isinstance(item, Choice | Several):
-        options = [evidence.plain(option_text(item.options[place])) for place in key.right]
+        options = [evidence.plain(item.options[place].says) for place in key.right]
         return " and ".join(f"“{option}”" for option in options)
     if isinstance(item, Order):
         return ", ".join(evidence.plain(item.pieces[place].text) for place in key.right)

@@ -16,9 +16,9 @@ from typing import Any
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
-from runners.planning import grid, published_file, seal, sealed
+from runners.planning import grid, published_file
 from runners.plans.experiment import find, names, nearest, on_device
-from runners.traces import machine, published_plans, sealed_forecasts
+from runners.traces import machine, published_plans
 from runners.traces.compare import compare
 from runners.traces.fields import NAMES, Key, at, below, in_words, measure_of, steps_of
 from runners.traces.files import (
@@ -175,8 +175,6 @@ def _simulated(wanted: Requested) -> dict[str, Run]:
     name = wanted.page.trace.experiment
     if name == published_plans.EXPERIMENT:
         return published_file.again(wanted.runs)
-    if name == sealed_forecasts.EXPERIMENT:
-        return seal.again(wanted.runs)
     return grid.again(name, wanted.runs)
 
 
@@ -184,9 +182,6 @@ def _planned(experiment: str) -> Page:
     rows = read_published(published_file.PATH)
     if rows and experiment == published_plans.EXPERIMENT:
         return Page(published_plans.as_trace(rows), None)
-    if experiment == sealed_forecasts.EXPERIMENT:
-        forecasts = sealed_forecasts.read_forecasts(sealed.PATH)
-        return Page(sealed_forecasts.as_trace(forecasts), None)
     plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
     if experiment not in plans:
         known = ", ".join(plans) or "none yet"
@@ -296,9 +291,7 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
 
 def _notes(page: Page) -> Iterator[str]:
     """What else than chance may keep the values apart."""
-    if page.trace.experiment == sealed_forecasts.EXPERIMENT:
-        yield f"note: sealed by the code of commit {page.trace.code.commit}"
-    elif _is_stale(page):
+    if _is_stale(page):
         yield f"note: the code of {page.trace.experiment} has changed since the page was measured"
     there, here = _there(page), _here()
     for name, was in there.items():

@@ -18,13 +18,12 @@ from pathlib import Path
 
 from runners.plans.declarations import difference
 from runners.plans.experiment import Experiment, RunPlan, find, whole_is_full
-from runners.traces.digest import brought_up, program_digests, source_digest
+from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read, read_part
 from runners.traces.machine import name_of
 from runners.traces.quiet_record import Quiet
 from runners.traces.records import Run, Trace
 from runners.traces.skips import is_heavier
-from runners.traces.upgrade import TRACE_VERSION
 from runners.traces.values import edited
 
 
@@ -154,9 +153,7 @@ def staleness(trace: Trace) -> str | None:
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
     """
-    if trace.recorded_as < TRACE_VERSION:
-        return f"stale, of schema version {trace.recorded_as}"
-    if brought_up(trace.experiment, trace.code.digest) != source_digest(trace.experiment):
+    if trace.code.digest != source_digest(trace.experiment):
         return "stale"
     installed = metadata.version("torch")
     if _release(trace.circumstances.torch) != _release(installed):

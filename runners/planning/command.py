@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from runners.planning import grid, published_file, published_rows, sealed
+from runners.planning import grid, published_file, published_rows
 from runners.planning.answer import Answer
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
@@ -25,8 +25,6 @@ from runners.plans.model_presets import model_presets
 from runners.simulate.suite import cores
 from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import TraceError
-from runners.traces.sealed_forecasts import read_forecasts, sha256_of
-from runners.traces.sealed_score import score
 
 LONGEST = 4096  # tokens of a sample where none are named
 
@@ -99,8 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--flops", type=_size, help="of a device per second, for a lower bound of the time")
     add("--link", type=_size, help="bytes that a device sends per second, for the same bound")
     add("--published", action="store_true", help="published measurements and their simulations")
-    add("--seal", action="store_true", help="forecasts for accelerators, written once")
-    add("--outcomes", action="store_true", help="run what was forecast, on this accelerator")
+    add("--outcomes", action="store_true", help="run the plan on this accelerator, and compare")
     add("--grid", action="store_true", help="make the committed plans of a preset, or of all")
     add("--confirm", action="store_true", help="with --grid: that today's code gives the same rows")
     add("--json", action="store_true", help="every value, as JSON")
@@ -135,22 +132,26 @@ def _size(text: str) -> float:
     return number
 
 
-def _seal() -> int:
-    from runners.planning.seal import seal
+def _outcomes(asked: argparse.Namespace) -> int:
+    """The plan of one device, and what that device then needs."""
+    import torch
 
-    sealed.check_unsealed(sealed.PATH)
-    sealed.write_forecasts(seal(), sealed.PATH)
-    sys.stdout.write(f"{sealed.PATH.name}: SHA-256 {sha256_of(sealed.PATH)}\n")
-    return 0
+    from runners.planning import outcomes
 
-
-def _outcomes() -> int:
-    from runners.planning.outcomes import outcomes
-
-    found = outcomes()
-    sealed.write_outcomes(found)
-    lines = sealed.lines(score(read_forecasts(sealed.PATH), found))
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    model, training = _asked(asked)
+    asked.strategies = asked.strategies or "single"
+    (question, *others), _ = _questions(model, training, asked)
+    if others:
+        raise PlanError("outcomes are of one strategy")
+    question = question.model_copy(update={"seeks_least": True})
+    outcomes.check(question)
+    (answer,) = answers([question], 1)
+    if answer.busiest is None:
+        raise PlanError(answer.reason or "there is nothing to compare")
+    limit = asked.memory * GIB
+    measured = outcomes.outcome(question, limit, torch.device("cuda", 0))
+    found = outcomes.lines(answer.busiest, measured, limit)
+    sys.stdout.write("".join(f"{line}\n" for line in [_title(model, training, asked), *found]))
     return 0
 
 
@@ -172,16 +173,15 @@ def _grid(asked: argparse.Namespace) -> int:
 
 def _run(asked: argparse.Namespace) -> int:
     """What the command's words ask for; without any of these, a plan."""
-    if asked.seal:
-        return _seal()
     if asked.outcomes:
-        return _outcomes()
+        return _outcomes(asked)
     if asked.published:
         return _published(asked)
     return _grid(asked) if asked.grid else _plan(asked)
 
 
-def _plan(asked: argparse.Namespace) -> int:
+def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
+    """The model and the training that the words name."""
     model, longest = _model(asked)
     training = Training(
         sequence=asked.sequence or min(longest, LONGEST),
@@ -193,6 +193,11 @@ def _plan(asked: argparse.Namespace) -> int:
     )
     if training.sequence > longest:
         raise PlanError(f"{model.name} has positions for {longest} tokens")
+    return model, training
+
+
+def _plan(asked: argparse.Namespace) -> int:
+    model, training = _asked(asked)
     questions, refused = _questions(model, training, asked)
     answered = answers(questions, cores())
     found = [*answered, *refused]

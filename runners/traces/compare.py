@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.traces.digest import brought_up
 from runners.traces.fields import is_of_kernel, is_of_time
 from runners.traces.files import NOT_TRACES, TraceError, machine_folders, read
 from runners.traces.measured import SampledSeconds
@@ -176,8 +175,7 @@ def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Differen
             found.left_out.append(f"{name}: not measured on the {lacks}")
             continue
         _compare_circumstances(first[name], second[name], found)
-        codes = {brought_up(name, trace.code.digest) for trace in (first[name], second[name])}
-        if len(codes) > 1:
+        if first[name].code.digest != second[name].code.digest:
             found.left_out.append(f"{name}: measured by other code")
             continue
         _compare_runs(name, first[name], second[name], found)

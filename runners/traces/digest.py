@@ -5,10 +5,6 @@ of the code that measures (`MEASURING`), and of the programs that it executes fr
 what their comments declare. Comments, docstrings, forecasts and the places of our own modules are
 left out: none of them changes a result. Programs that an experiment finds by a pattern, one a run,
 have a digest each: a new one, or a changed one, leaves the runs of the others as they are.
-
-A change of code that cannot alter results, a name or a message, is declared in `harmless.yml` by
-`python -m runners harmless`, with the reason and a rerun that came out equal. Traces of the former
-code then stay fresh. The file is emptied when the reference set is measured anew.
 """
 
 from __future__ import annotations
@@ -19,15 +15,9 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
-import yaml
-
 from runners.traces.programs import declared
-from runners.traces.schema import Record
 
 ROOT = Path(__file__).resolve().parents[2]
-HARMLESS = Path(__file__).with_name("harmless.yml")
-# Safe both; in C where PyYAML was built with it.
-LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 COVERED = ("runners.experiments", "runners.training")
 # What every run passes through: how its ranks are set up, metered, recorded and gathered.
 MEASURING = (
@@ -38,55 +28,8 @@ MEASURING = (
     "runners/measuring/live_rank.py",
     "runners/measuring/gather.py",
 )
-
-
 # The fields of a node that hold statements.
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-
-
-class Rerun(Record):
-    """A run of the changed code against the trace of the former."""
-
-    experiment: str
-    machine: str
-    date: str
-    num_equal: int  # outcomes and fields; none differed
-
-
-class Digests(Record):
-    """The digest of an experiment before and after a change."""
-
-    was: str
-    now: str
-
-
-class Harmless(Record):
-    """A change of code that altered no result, with the digests of each experiment."""
-
-    reason: str
-    reruns: list[Rerun]
-    digests: dict[str, Digests]
-
-
-@cache
-def harmless() -> tuple[Harmless, ...]:
-    """The changes declared in `harmless.yml`, in their order.
-
-    Raises:
-        ValueError: the file is not what it should be.
-    """
-    text = HARMLESS.read_text(encoding="utf-8") if HARMLESS.is_file() else ""
-    entries = yaml.load(text, LOADER)
-    return tuple(Harmless.model_validate(entry) for entry in entries or ())
-
-
-def brought_up(experiment: str, digest: str) -> str:
-    """The digest that code of this digest has after the changes declared harmless."""
-    for change in harmless():
-        changed = change.digests.get(experiment)
-        if changed is not None and digest == changed.was:
-            digest = changed.now
-    return digest
 
 
 def experiment_path(name: str) -> Path:
@@ -272,7 +215,7 @@ def program_digests(experiment: str) -> dict[str, str]:
 
 def forget_code() -> None:
     """Read all code anew at the next digest: somebody may have edited it."""
-    for cached in (harmless, source_digest, program_digests):
+    for cached in (source_digest, program_digests):
         cached.cache_clear()
 
 

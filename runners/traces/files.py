@@ -1,8 +1,7 @@
 """Files of traces: what one experiment measured on one machine, as versioned JSON.
 
 Flow: `runners/measuring` puts a `Trace` together; `write` puts it on disk whole; `read` gives it
-back to the generator, refusing whatever it does not know. A trace of an earlier schema version is
-read as one of the present version (`upgrade.py`), and remembers its own. What a trace holds is in
+back to the generator, refusing whatever it does not know. What a trace holds is in
 `records.py` and `measured.py`. No torch here: pages are built from committed traces on machines
 that never install it.
 """
@@ -15,7 +14,6 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -23,7 +21,7 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from runners.traces.backtest import Score
-from runners.traces.digest import brought_up, program_digests, source_digest
+from runners.traces.digest import program_digests, source_digest
 from runners.traces.fit import Fit
 from runners.traces.invariants import violations
 from runners.traces.lines import line_of
@@ -34,7 +32,6 @@ from runners.traces.published_plans import PublishedPlans, rows_digest
 from runners.traces.records import Trace
 from runners.traces.reruns import Reruns
 from runners.traces.schema import Record
-from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, Step, VersionError, upgraded
 
 MAX_TRACE_BYTES = 300_000
 VALUES = "values.json"  # the digests of a folder's traces (`values.py`)
@@ -146,42 +143,12 @@ def _loaded(path: Path, text: str) -> object:
 RecordT = TypeVar("RecordT", bound=Record)
 
 
-# The present version of each kind of document, and the steps that lead to it.
-VERSIONS: dict[type[Record], tuple[int, Mapping[int, Step]]] = {
-    Trace: (TRACE_VERSION, TRACE_STEPS),
-    Machine: (1, {}),
-    Prediction: (1, {}),
-    Reruns: (1, {}),
-    Fit: (1, {}),
-    Score: (1, {}),
-    Grid: (1, {}),
-    PublishedPlans: (1, {}),
-}
-
-
 @lru_cache(maxsize=512)
-def _parsed(path: Path, text: str, model: type[RecordT]) -> tuple[RecordT, int]:
-    """The record in a file's text, and the schema version of the file.
-
-    The same text is read once, and records never change.
-    """
-    document = _object_in(path, text)
-    version, steps = VERSIONS[model]
-    try:
-        present, recorded_as = upgraded(document, steps, version)
-    except VersionError as error:
-        raise TraceError(f"{path}: {error}") from None
-    return _validated(path, text, present, model), recorded_as
-
-
-def _object_in(path: Path, text: str) -> dict[str, Any]:
+def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
+    """The record in a file's text; the same text is read once, and records never change."""
     document = _loaded(path, text)
     if not isinstance(document, dict):
         raise TraceError(f"{path}: (whole file): not a JSON object; delete it and run again")
-    return document
-
-
-def _validated(path: Path, text: str, document: object, model: type[RecordT]) -> RecordT:
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -201,12 +168,11 @@ def _of_field(
 
 @lru_cache(maxsize=512)
 def _parsed_trace(path: Path, text: str) -> Trace:
-    trace: Trace
-    trace, recorded_as = _parsed(path, text, Trace)
+    trace: Trace = _parsed(path, text, Trace)
     broken = list(violations(trace))
     if broken:
         raise _of_field(path, text, broken[0].path, broken[0].message, len(broken) - 1)
-    return trace.recorded_with(recorded_as)
+    return trace
 
 
 def read(path: Path) -> Trace:
@@ -259,30 +225,24 @@ def read_machine(folder: Path) -> Machine:
         TraceError: as `read`.
     """
     path = folder / "machine.json"
-    machine: Machine = _parsed(path, _text(path), Machine)[0]
+    machine: Machine = _parsed(path, _text(path), Machine)
     return machine
 
 
 def _read_if_there(path: Path, model: type[RecordT]) -> RecordT | None:
     if not path.exists():
         return None
-    document: RecordT = _parsed(path, _text(path), model)[0]
-    return document
+    return read_record(path, model)
 
 
 def read_record(path: Path, model: type[RecordT]) -> RecordT:
-    """Read a record of a kind that has had one version alone.
+    """Read a record of any kind.
 
     Raises:
         TraceError: as `read`.
     """
-    record: RecordT = _parsed_record(path, _text(path), model)
+    record: RecordT = _parsed(path, _text(path), model)
     return record
-
-
-@lru_cache(maxsize=512)
-def _parsed_record(path: Path, text: str, model: type[RecordT]) -> RecordT:
-    return _validated(path, text, _object_in(path, text), model)
 
 
 def read_prediction(folder: Path) -> Prediction | None:
@@ -332,7 +292,7 @@ def read_grid(path: Path) -> Grid:
 
 @lru_cache(maxsize=64)
 def _parsed_grid(path: Path, text: str) -> Grid:
-    grid: Grid = _parsed(path, text, Grid)[0]
+    grid: Grid = _parsed(path, text, Grid)
     if grid.preset != path.stem:
         raise TraceError(f"{path}: preset: is {grid.preset!r}, the file says {path.stem!r}")
     if grid.values != values_digest(grid.rows):
@@ -359,11 +319,9 @@ def read_published(path: Path) -> PublishedPlans | None:
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether the experiment's code, a program that it ran, or the schema has changed since."""
-    if trace.recorded_as < TRACE_VERSION:
-        return True
-    code = brought_up(trace.experiment, trace.code.digest)
-    return code != source_digest(trace.experiment) or bool(outdated_programs(trace))
+    """Whether the experiment's code, or a program that it ran, has changed since."""
+    is_other_code = trace.code.digest != source_digest(trace.experiment)
+    return is_other_code or bool(outdated_programs(trace))
 
 
 def outdated_programs(trace: Trace) -> list[str]:

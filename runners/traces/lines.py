@@ -20,7 +20,7 @@ def line_of(text: str, path: Sequence[str | int]) -> int:
 
     Args:
         text: of a JSON file.
-        path: keys and indices; a part that the text lacks ends it, as after an upgrade.
+        path: keys and indices; a part that the text lacks ends it.
     """
     wanted, deepest, position = tuple(path), -1, 0
     for found, start in _values(text):

@@ -19,7 +19,7 @@ import yaml
 from pydantic import Field
 
 from runners.traces.device_memory import least_bytes, needed_bytes
-from runners.traces.digest import LOADER, ROOT, file_digest
+from runners.traces.digest import ROOT, file_digest
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
 from runners.traces.schema import Record
@@ -269,5 +269,5 @@ def engine_files() -> tuple[Path, ...]:
 @cache
 def _architectures() -> dict[str, object]:
     path = ROOT / "content" / "model_presets.yml"
-    presets = yaml.load(path.read_text(encoding="utf-8"), LOADER)["presets"]
+    presets = yaml.safe_load(path.read_text(encoding="utf-8"))["presets"]
     return {one["id"]: one["architecture"] for one in presets}

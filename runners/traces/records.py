@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from pydantic import (
     Field,
-    PrivateAttr,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -326,18 +325,6 @@ class Trace(Record):
         default=None, description="what else the machine did meanwhile; null: not recorded"
     )
     runs: Annotated[dict[str, Run], Field(min_length=1)]
-    _recorded_as: int = PrivateAttr(default=2)  # the version of the file; never written
-
-    @property
-    def recorded_as(self) -> int:
-        """The schema version of the file that this trace was read from."""
-        return self._recorded_as
-
-    def recorded_with(self, version: int) -> Trace:
-        """The same trace, which remembers the schema version of its file."""
-        other = self.model_copy()
-        other._recorded_as = version
-        return other
 
     @model_serializer(mode="wrap")
     def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:

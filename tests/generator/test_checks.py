@@ -68,8 +68,6 @@ def test_output_is_shown_only_below_the_program_that_printed_it(copy):
          "tiny_trainings.averaged", "no trace of 'tiny_trainings' on any machine"),
         (QUIZ, "misconception: loss-decides", "misconception: loss-decided", "loss-decided",
          "no misconception 'loss-decided'"),
-        (QUIZ, "        misconception: averaging-is-optional\n        refuted_by",
-         "        refuted_by", "text: They stay", "names its misconception"),
         (QUIZ, "right_if: {claim: averaging-is-equal, verdict: does_not_hold}",
          "right_if: {claim: averaging-is-equal}", "is-it-equal", "has 2 keys: 'Yes' and 'No'"),
         (QUIZ, "right_if: {claim: replicas-drift}",
@@ -127,6 +125,15 @@ def test_a_law_that_fails_is_no_mistake_of_the_content_until_it_is_shown_as_evid
     assert "claim 'broken-law' shows nothing: does_not_hold" in error
 
 
+def test_a_sentence_rests_on_a_claim_that_holds_on_the_reference_machine(copy):
+    rests = "A step takes longer{{ holds('averaging-is-slower') }}."
+    copy.edit(AVERAGING, "introduction: |\n", f"introduction: |\n  {rests}\n\n")
+    assert copy.errors() == []
+    copy.edit("claims/tiny_training.yml", "relation: slower", "relation: faster")
+    assert any("rests on averaging-is-slower, which does" in error for error in copy.errors())
+    assert Evidence(copy.load()).plain(rests) == "A step takes longer (does not hold)."
+
+
 def test_deleting_a_claims_support_is_an_error(copy):
     copy.change_run("tiny_training.averaged", epochs=[])
     errors = copy.errors()
@@ -144,7 +151,7 @@ def test_markup_in_every_text_of_the_book_is_shown_as_text(copy):
             for one in document.fields
             if one.mark in ("line", "prose") and one.path[-1] != "term"  # lessons must use it
         ]
-        assert texts or path.name in ("references.yml", "former_digests.yml", "synonyms.yml")
+        assert texts or path.name in ("references.yml", "synonyms.yml")
         path.write_text(_with(lines, source, texts))
     assert copy.errors() == []
     rendered = rendering.render(copy.load())

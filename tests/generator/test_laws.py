@@ -1,7 +1,5 @@
 """Laws over several runs: one rule, a verdict a run, ids that stay, mistakes at their places."""
 
-import json
-
 import pytest
 
 from generator.content import names
@@ -9,8 +7,6 @@ from generator.content.laws import short_names
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import falsifier, falsify
 from generator.items.digests import digest_of
-from generator.pages.press import Press
-from generator.pages.views import claim_index
 
 CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
 LAW = """\
@@ -20,7 +16,6 @@ LAW = """\
     predicted: "'deadlocked'"
     relation: differs
     observed: run.status
-    was: {whole-ended: tiny_memory.whole_budget, halves-ended: tiny_memory.halves_budget}
 """
 BOTH = "[tiny_memory.whole_budget, tiny_memory.halves_budget]"
 WHOLE, HALVES = (f"ends-as-declared@tiny_memory.{run}_budget" for run in ("whole", "halves"))
@@ -70,23 +65,11 @@ def test_the_verdict_on_each_run_can_be_turned(lawful):
         assert changed.outcome(other).verdict == "holds"
 
 
-def test_old_ids_stay_as_anchors_beside_the_new_ones(lawful):
-    lawful.edit(QUIZ, "claim: replicas-drift}", f"claim: {HALVES}}}")
-    press = Press()
-    page = press.printed(lawful.load())["evidence/tiny_memory.md"].decode()
-    for anchor in ("claim-whole-ended", "claim-halves-ended", f"claim-{WHOLE}", f"claim-{HALVES}"):
-        assert page.count(f'id="{anchor}"') == 1
-    # From the index of claims, where links of former editions lead.
-    index = press.assets[claim_index.PLACE].decode()
-    assert json.dumps(["whole-ended"])[1:-1] in index
-    assert json.dumps([HALVES])[1:-1] in index
-
-
 def test_gathering_claims_in_a_law_voids_no_answer(copy):
     plain = LAW.replace("ends-as-declared", "whole-ended").replace(
         "for: [tiny_memory.whole_budget, tiny_memory.halves_budget]", "kind: law"
     )
-    plain = plain[: plain.index("    was:")].replace("run.", "tiny_memory.whole_budget.")
+    plain = plain.replace("run.", "tiny_memory.whole_budget.")
     copy.append(CLAIMS, plain)
     copy.edit(QUIZ, "claim: replicas-drift}", "claim: whole-ended}")
     before = digests(copy)
@@ -132,8 +115,7 @@ def test_a_run_may_have_a_sentence_of_its_own(copy):
     ],
 )  # fmt: skip
 def test_a_selection_finds_runs_by_what_they_are(copy, selection, runs):
-    law = LAW[: LAW.index("    was:")]
-    copy.append(CLAIMS, law.replace(BOTH, selection))
+    copy.append(CLAIMS, LAW.replace(BOTH, selection))
     if runs is None:
         (error,) = copy.errors()
         assert error.startswith("content/claims/tiny_memory.yml:")
@@ -158,10 +140,6 @@ def test_a_selection_finds_runs_by_what_they_are(copy, selection, runs):
          "{experiment: tiny_memory, where: {}, wher: 1}", "wher: 1", "unknown key 'wher'"),
         ("for: [", "for: [tiny_memory.whole_budget, ", "tiny_memory.whole_budget, tiny_memory.hal",
          "names 'tiny_memory.whole_budget' already"),
-        ("was: {whole-ended: tiny_memory.whole_budget", "was: {whole-ended: tiny_memory.whole",
-         "tiny_memory.whole,", "'tiny_memory.whole' is none of the runs of for:"),
-        ("was: {whole-ended", "was: {whole-peak", "tiny_memory.whole_budget, halves-ended",
-         "a claim has the id 'whole-peak' now"),
         ("id: ends-as-declared", "id: whole-peak", "whole-peak\n    for", "duplicate claim id"),
         ("run.world_size", "run.worlds", "run.worlds", "no field 'worlds'"),
         ("run.world_size", "other.world_size", "other.world_size", "unknown name 'other'"),
@@ -182,7 +160,6 @@ def test_each_mistake_in_a_law_is_one_line_at_its_place(copy, old, new, at, said
     ("name", "said"),
     [
         ("ends-as-declared", f"is judged on 2 runs; name one of them: '{WHOLE}'"),
-        ("whole-ended", f"no claim 'whole-ended' any more; it is now '{WHOLE}'"),
         ("ends-as-declared@tiny_memory.whole", "is not judged on 'tiny_memory.whole'; did you"),
         ("ends-as-declare", "no claim 'ends-as-declare'; did you mean"),
     ],

@@ -235,36 +235,28 @@ def test_every_law_stands_with_predicted_observed_error_and_verdict(book):
             assert book.references[claim.source].url in section
 
 
-FORMER = "    was: {its-old-name: tiny_training.averaged}\n"
-
-
 def index_of(book):
-    """Each claim of the index: its page, the marks, the verdicts of machines, its former ids."""
+    """Each claim of the index: its page, the marks, the verdicts of machines."""
     press = Press()
     pages = press.printed(book)
     script = press.assets[claim_index.PLACE].decode()
     experiments, marks, verdicts, claims = json.loads(script[len("proofbook.claims(") : -3])
     found = {
-        name: (experiments[at][1], marks[of].split(), verdicts[on], former)
-        for at, of, on, name, _, *former in claims
+        name: (experiments[at][1], marks[of].split(), verdicts[on])
+        for at, of, on, name, _ in claims
     }
     return pages, found
 
 
-def test_the_index_leads_to_every_claim_under_its_present_and_former_ids(copy):
-    copy.edit(
-        "claims/tiny_training.yml", "for: tiny_training.averaged\n",
-        f"for: tiny_training.averaged\n{FORMER}",
-    )  # fmt: skip
+def test_the_index_leads_to_every_claim_(copy):
     book = copy.load()
     pages, found = index_of(book)
     assert f'data-claims="{claim_index.PLACE}"' in pages["evidence.md"].decode()
     assert sorted(found) == sorted(book.claims)
-    for name, (page, marks, verdicts, _) in found.items():
+    for name, (page, marks, verdicts) in found.items():
         assert f'id="claim-{name}"' in pages[page.replace(".html", ".md")].decode()
         assert f"k-{book.claims[name].kind}" in marks
         assert verdicts
-    assert found["averaged-bytes@tiny_training.averaged"][3] == ["its-old-name"]
 
 
 def test_the_index_has_the_verdict_of_each_machine(desk):
@@ -273,7 +265,7 @@ def test_the_index_has_the_verdict_of_each_machine(desk):
     book = desk.load("reference-frozen")
     _, found = index_of(book)
     judged = there(desk)
-    for name, (_, marks, verdicts, _) in found.items():
+    for name, (_, marks, verdicts) in found.items():
         of_desk = [css for places, machines, _, css in verdicts if "desk" in machines.split(", ")]
         wanted = judged[name].verdict.replace("_", "-") if name in judged else None
         assert of_desk == ([f"pb-{wanted}"] if wanted else [])

@@ -13,7 +13,7 @@ from generator.content.claim import Tolerance
 from generator.evidence.folio import interface_words
 from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
 from generator.evidence.value import Value
-from generator.items.digests import digest_of, former_digests
+from generator.items.digests import digest_of
 from generator.items.typed_number import reach, unit_of
 from generator.pages import rendering
 from generator.pages.views.answers import Answer, Backing, claim_behind, told_once
@@ -160,8 +160,6 @@ def _item(evidence, topic, name):
         {"hints": ["Another."]},
         {"explains": "Another mechanism."},
         {"slips": []},
-        {"accepts": {"absolutes": "It is so."}},
-        {"misconceptions": ["loss-decides"]},
     ],
 )
 def test_a_digest_does_not_change_when_a_text_is_rewritten(evidence, change):
@@ -203,27 +201,3 @@ def test_the_code_of_a_listing_may_be_reworded(copy, rendered):
     file = copy.content / "topics" / "asking" / "code" / "mean_wrong.py"
     file.write_text(file.read_text().replace("The gradient", "A gradient"))
     assert _forms(rendering.render(copy.load())[CHALLENGE]) == _forms(rendered[CHALLENGE])
-
-
-def test_former_digests_count_while_the_question_is_the_same(evidence):
-    item = _item(evidence, "asking", "what-peak")
-    (former,) = former_digests(item, evidence)
-    assert former != digest_of(item, evidence)
-    reworded = item.model_copy(update={"stem": "What is it?"})
-    assert former_digests(reworded, evidence) == (former,)
-    assert former_digests(item.model_copy(update={"revision": 2}), evidence) == ()
-    assert former_digests(item.model_copy(update={"id": "another-one"}), evidence) == ()
-
-
-def test_a_form_names_the_former_digests_of_its_item(evidence, rendered):
-    (former,) = former_digests(_item(evidence, "asking", "what-peak"), evidence)
-    now = _forms(rendered[CHALLENGE])["what-peak"]
-    assert (
-        f'data-item="what-peak" data-digest="{now}" data-former="{former}"' in rendered[CHALLENGE]
-    )
-
-
-def test_a_file_of_former_digests_is_refused_at_its_place(copy):
-    copy.append("former_digests.yml", '  what-it-was: {digest: "short", former: []}\n')
-    errors = copy.errors()
-    assert any("former_digests.yml" in one and "digest" in one for one in errors)

@@ -10,7 +10,7 @@ from generator import __main__ as commands
 from generator.__main__ import main
 from generator.content.book import load
 from generator.evidence.evaluation import Evidence
-from generator.items.digests import digest_of, former_digests
+from generator.items.digests import digest_of
 from generator.items.item_statistics import MIN_READERS, fits, report
 from generator.items.readers import MAX_BYTES, Attempt, Export, ExportError, read
 from generator.pages import reader_report
@@ -142,23 +142,6 @@ def test_answers_to_older_versions_are_counted_apart(items, digests):
     one = found(items, digests, [older, now], "is-it-equal")
     assert (one.num_readers, one.right, one.older) == (1, (0, 1), (1, 1))
     assert one.never_chosen == (0,)
-
-
-def test_answers_to_the_same_question_under_a_former_digest_are_counted_with_the_others(
-    items, evidence, digests, tmp_path
-):
-    former = {
-        name: former_digests(item, evidence)[0]
-        for name, item in items.items()
-        if former_digests(item, evidence)
-    }
-    for place, known in enumerate((former, digests)):
-        document = exported(known, {"is-it-equal": [attempt(1, True)]}, at=place)
-        (tmp_path / f"{place}.json").write_text(json.dumps(document))
-    told = reader_report.tell(Evidence(evidence.book), sorted(tmp_path.glob("*.json")))
-    (line,) = [one for one in told.lines if one.startswith("is-it-equal")]
-    assert line.split()[1] == "2"
-    assert not any("older" in one for one in told.lines)
 
 
 def test_items_that_nobody_answered_are_named(items, digests):

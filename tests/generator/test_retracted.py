@@ -84,23 +84,6 @@ def test_what_a_program_uses_may_stand_with_any_of_its_sentences(repeated):
     assert "does not repeat the measurement; it uses two layers." in sections(repeated)[0]
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ("    uses: two layers\n", "uses: needs program:, the program whose model it names"),
-        (
-            "    program: shown\n    uses: two layers\n",
-            "another sentence says of content/retracted/shown.py: one layer; say it once",
-        ),
-    ],
-)
-def test_a_use_without_a_program_or_beside_another_is_refused(repeated, fields, said):
-    line = name_in_second(repeated, fields) - 1
-    (error,) = repeated.errors()
-    assert error.startswith(f"content/retracted.yml:{line}:")
-    assert error.endswith(said)
-
-
 def test_a_program_that_serves_two_sentences_stands_once(repeated):
     first = next(iter(repeated.load().retractions))
     name_in_second(repeated, "    program: shown\n")
@@ -108,16 +91,6 @@ def test_a_program_that_serves_two_sentences_stands_once(repeated):
     assert [section.count("<pre") for section in found[:2]] == [2, 0]
     assert f'href="#{first}"' in found[1]
     assert "torchrun" in found[1]
-
-
-def test_a_program_of_twenty_lines_passes_however_many_are_blank(repeated):
-    file = repeated.content / "retracted" / "shown.py"
-    file.write_text(PROGRAM + "\n".join(["print(1)", ""] * 18))
-    assert repeated.errors() == []
-    file.write_text(file.read_text() + "\nprint(2)\n")
-    (error,) = repeated.errors()
-    assert "content/retracted/shown.py has 21 lines" in error
-    assert error.startswith("content/retracted.yml:")
 
 
 def test_a_program_that_is_not_there_is_refused_with_the_nearest_name(repeated):

@@ -261,38 +261,6 @@ def test_problems_name_surprises_broken_laws_and_stale_references(copy):
     ]
 
 
-def test_a_reference_trace_of_an_earlier_schema_is_refused_with_what_to_do(copy):
-    write_as_version_1(copy.trace("tiny_training"))
-    book = copy.load(is_stale=lambda trace: trace.recorded_as < 2)
-    assert verdicts.problems(book, Evidence(book)) == [
-        "tiny_training: the reference machine's trace is of schema version 1, which is no evidence "
-        "any more; run `python -m runners run tiny_training --as-reference --full`",
-    ]
-
-
-def test_a_trace_of_an_earlier_schema_is_shown_on_another_machine(copy):
-    copy.add_machine("desk", "tiny_memory", "tiny_training")
-    write_as_version_1(copy.trace("tiny_training", "desk"))
-    book = copy.load(is_stale=lambda trace: trace.recorded_as < 2)
-    shown = book.traces["tiny_training"]
-    assert (shown.machine.name, shown.is_fallback, shown.is_stale) == ("desk", False, True)
-    assert verdicts.problems(book, Evidence(book)) == []
-    outcome = Evidence(book).outcome("averaging-is-equal")
-    assert "its schema is an earlier one" in outcome.explanation
-
-
-def write_as_version_1(file):
-    document = json.loads(file.read_text())
-    document |= {"schema_version": 1, "software": {"python": "3.13.5", "torch": "2.13.0"}}
-    del document["circumstances"]
-    for run in document["runs"].values():
-        if run["validation"]:
-            run["validation"]["num_samples"] = run["validation"].pop("num_samples")
-        for move in (move for stage in run["stages"] for move in stage.get("moves", [])):
-            move["target"] = move.pop("destination")
-    file.write_text(json.dumps(document))
-
-
 def test_explanations_hold_no_numbers(book):
     evidence = Evidence(book)
     for outcome in verdicts.judge(book, evidence).values():

@@ -30,7 +30,7 @@ def ddp(root: Path) -> Trace:
     )
     torch = {"torch": metadata.version("torch")}
     under = trace.circumstances.model_copy(update=torch)
-    return trace.model_copy(update={"code": code, "circumstances": under}).recorded_with(2)
+    return trace.model_copy(update={"code": code, "circumstances": under})
 
 
 def _with(trace: Trace, **fields: Any) -> Trace:

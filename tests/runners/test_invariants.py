@@ -13,7 +13,6 @@ from runners.traces.files import NOT_TRACES, TraceError, read
 from runners.traces.invariants import violations
 from runners.traces.lines import line_of
 from runners.traces.records import Trace
-from runners.traces.upgrade import TRACE_STEPS, TRACE_VERSION, upgraded
 
 REFERENCE = Path("content/traces/reference-cpu-2c")
 Change = Callable[[dict[str, Any]], Any]
@@ -21,7 +20,8 @@ Change = Callable[[dict[str, Any]], Any]
 
 def _document(root: Path, experiment: str) -> dict[str, Any]:
     text = (root / REFERENCE / f"{experiment}.json").read_text()
-    return upgraded(json.loads(text), TRACE_STEPS, TRACE_VERSION)[0]
+    document: dict[str, Any] = json.loads(text)
+    return document
 
 
 def _refusal(root: Path, folder: Path, path: str, change: Change) -> str:

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import re
-import shutil
-from html import unescape
 
 import pytest
-
-from runners.planning.sealed import PATH, write_outcomes
-from runners.traces.sealed_forecasts import read_forecasts, seal_path
-from tests.clones import pasted
-from tests.conftest import ROOT, mkdocs
-from tests.sealed_outcomes import WORDS, outcomes_of
-from tests.site.conftest import frozen_book
 
 MOST_BYTES = 60_000  # of what the page of a model loads beyond those that all pages load
 PAGE = "plan/llama_8b.html"
 RUN = "plan_llama_8b.fsdp_on_8"
-OTHERS = {"published", "sealed"}  # pages of plans that show no model
+OTHERS = {"published"}  # pages of plans that show no model
 
 
 def _models(site):
@@ -280,68 +270,3 @@ def test_what_fits_and_the_payload_come_first_in_the_table_of_a_plan(built_site)
         "Would reserve",
     ]
     assert "&lt;br" not in html
-
-
-def test_sealed_forecasts_stand_on_their_page_with_the_hash_of_the_file_beside_it(built_site):
-    html = (built_site / "plan" / "sealed.html").read_text()
-    file = built_site / "plans" / "plan_sealed.json"
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert digest in html.replace("<wbr>", "")
-    assert (ROOT / "content" / "sealed_forecasts.json.sha256").read_text().startswith(digest)
-    assert 'href="plan/sealed.html"' in (built_site / "plan.html").read_text()
-    forecasts = json.loads(file.read_text())
-    rows = dict(re.findall(r'<tr id="(\w+)">(.*?)</tr>', html, re.DOTALL))
-    simulated = [one for one in forecasts["suite"] if one["reason"] is None]
-    assert len(rows) == len(simulated) + len(forecasts["near_limit"])
-    for one in forecasts["near_limit"]:
-        row = rows[f"near_{re.sub('[^a-z0-9]', '_', one['id'])}"]
-        assert ("<span>completes</span>" in row) == one["fits"]
-    said = html.count("No accelerator has run these forecasts yet")
-    has_outcomes = (ROOT / "content" / "sealed_outcomes").is_dir()
-    assert said == (0 if has_outcomes else 1)
-    margins = re.findall(r'data-label="Margin"><span>.*?>([^<]+)</a>', html)
-    assert len(margins) == len(forecasts["near_limit"])
-    assert all(one.endswith("GiB") for one in margins)
-
-
-def test_the_command_that_checks_the_seal_finds_it_whole(built_site):
-    html = (built_site / "plan" / "sealed.html").read_text()
-    command = unescape(re.sub("<[^>]+>", "", re.search(r".*sha256sum.*", html)[0])).strip()
-    done = pasted(command, ROOT)
-    assert (done.returncode, done.stdout) == (0, "sealed_forecasts.json: OK\n"), done.stderr
-
-
-@pytest.fixture(scope="module")
-def site_with_outcomes(tmp_path_factory):
-    """The frozen book with the real forecasts and made-up outcomes."""
-    folder = frozen_book(tmp_path_factory.mktemp("sealed"))
-    content = folder / "content"
-    shutil.copytree(ROOT / "tests" / "book" / "content", content)
-    for path in (PATH, seal_path(PATH)):
-        shutil.copy2(path, content)
-    with (content / "plan.yml").open("a") as plan:
-        plan.write(WORDS)
-    forecasts = read_forecasts(PATH)
-    first = next(one for one in forecasts.near_limit if one.fits)
-    outcomes = outcomes_of(forecasts, "some", allocated_bytes=first.allocated_bytes // 2)
-    write_outcomes(outcomes, content / PATH.name)
-    configuration = folder / "mkdocs.yml"
-    text = configuration.read_text().replace(f"{ROOT}/tests/book/content", str(content))
-    configuration.write_text(text)
-    done = mkdocs(folder, "build", "--quiet")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "html"
-
-
-@pytest.mark.browser
-def test_an_outcome_opens_to_its_machine_and_a_miss_leads_to_its_row(site_with_outcomes, open_page):
-    page = open_page(site_with_outcomes / "plan" / "sealed.html")
-    page.locator("a.pb-measured").first.click()
-    said = page.locator(".pb-source").text_content()
-    assert "measured by the run" in said
-    assert "sealed_outcomes/some.json: made up" in said
-    page.keyboard.press("Escape")
-    page.locator("a[href^='#near_']").first.click()
-    assert page.locator("tr:target").inner_text().count("100%") == 1
-    raw = page.locator("a[href$='plans/sealed_outcomes/some.json']").get_attribute("href")
-    assert (site_with_outcomes / "plan" / raw).resolve().is_file()

@@ -261,8 +261,5 @@ def test_only_pages_with_such_a_figure_load_its_code(built_site):
     with_figure = {p for p in built_site.rglob("*.html") if "pb-play" in p.read_text()}
     assert with_code == with_figure
     lessons = {f"{name}.html" for name in ("learn", "why", "deep", "trace", "worked", "experiment")}
-    plans = {path.name for path in (built_site / "plan").glob("*.html")} - {
-        "published.html",
-        "sealed.html",
-    }
+    plans = {path.name for path in (built_site / "plan").glob("*.html")} - {"published.html"}
     assert {Path(p).name for p in with_code} <= lessons | plans

@@ -94,41 +94,6 @@ def test_another_revision_says_so_and_touches_no_other_item(frozen_site, open_pa
     assert attempt["is_right"]
 
 
-def test_answers_that_were_kept_under_a_former_digest_are_still_there(frozen_site, open_page):
-    page = open_page("about:blank", timezone_id="UTC")
-    page.clock.install(time="2026-03-02T12:00:00Z")  # far from midnight, when they are due
-    page.goto((frozen_site / CHALLENGE).as_uri())
-    for one in ITEMS:
-        Asking(page, one.id).give(one.right)
-    # as a browser holds them that answered before the digest no longer covered the wording
-    page.evaluate(
-        """() => document.querySelectorAll('form.pb-item').forEach(form => {
-            const key = 'proofbook:item:' + form.dataset.item;
-            const record = JSON.parse(localStorage[key]);
-            localStorage[key] = JSON.stringify({...record, digest: form.dataset.former});
-        })"""
-    )
-    before = kept(page)
-    page.reload()
-    for one in ITEMS:
-        digest = page.locator(f"form[data-item='{one.id}']").get_attribute("data-digest")
-        assert before[one.id]["digest"] != digest
-        assert Asking(page, one.id).said().startswith("You answered this before."), one.id
-    assert "✓" in page.locator(".pb-modes a[aria-current]").inner_text()
-    assert kept(page) == before
-    page.goto((frozen_site / RECALL).as_uri())
-    said = page.locator("[data-recall-said]").inner_text()
-    assert "Nothing is due." in said  # and yet none is new
-    assert page.get_by_role("button", name="Answer new questions").count() == 0
-    page.goto((frozen_site / CHALLENGE).as_uri())
-    item = Asking(page, ITEMS[0].id)
-    item.press("Answer again")
-    item.give(ITEMS[0].right)
-    record = kept(page)[ITEMS[0].id]
-    assert len(record["attempts"]) == 2
-    assert record["digest"] != before[ITEMS[0].id]["digest"]
-
-
 def test_links_say_how_much_is_answered_and_pages_are_ticked_when_all_is(frozen_site, open_page):
     page = open_page(frozen_site / CHALLENGE)
     tick = page.locator(".pb-modes a[aria-current]")

@@ -38,7 +38,6 @@ class Line:
     """A claim in the index: what it says, as plain text, and each machine's verdict."""
 
     id: str
-    former: tuple[str, ...]
     says: str
     runs: str  # which decide it
     marks: str
@@ -87,7 +86,6 @@ def _line(name: str, topics: tuple[str, ...], folio: Folio) -> Line:
     verdicts = [(mark, css.removeprefix("pb-")) for css, of in by_verdict.items() for _, mark in of]
     return Line(
         id=claim.id,
-        former=tuple(claim.was),
         says=plain(PageText(folio.evidence, 0).line(claim.says)),
         runs=", ".join(names_of(folio.outcomes[name])),
         marks=sifting.marks(
@@ -106,7 +104,7 @@ def _packed(groups: Sequence[tuple[str, Sequence[Line]]]) -> bytes:
     """The claims as a script that calls claims.js; what many of them share stands once.
 
     It has four lists: the experiments (name and page), the marks, the verdicts by machine, and the
-    claims. A claim gives its places in the first three, its id, its sentence, and its former ids.
+    claims. A claim gives its places in the first three, its id and its sentence.
     """
     experiments = [[name.replace("_", " "), page_of(name)] for name, _ in groups]
     marks: dict[str, int] = {}
@@ -127,4 +125,4 @@ def _rows(
     for place, (_, lines) in enumerate(groups):
         for one in lines:
             at = marks.setdefault(one.marks, len(marks)), said.setdefault(one.said, len(said))
-            yield [place, *at, one.id, one.says, *one.former]
+            yield [place, *at, one.id, one.says]

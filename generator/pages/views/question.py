@@ -29,7 +29,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.figures.picture import plain
 from generator.items import worked
-from generator.items.digests import digest_of, former_digests
+from generator.items.digests import digest_of
 from generator.items.keys import Key, key_of, shown_order
 from generator.items.typed_number import Unit, unit_of
 from generator.items.variants import answerable
@@ -76,7 +76,7 @@ class Question:
         kind: one of `quiz.KINDS`.
         asked_as: commit, before, question, challenge, recall: the word above it.
         num_attempts: how often a reader may try before everything is explained.
-        digest: tells which question an answer belongs to; `former`, the digests it had before.
+        digest: tells which question an answer belongs to.
         anchor: the id on this page; an item may stand on a page more than once.
         variant: which variant of the item this is, counted from 1; 0 for the item itself.
         is_open: this machine's runs leave it open.
@@ -101,7 +101,6 @@ class Question:
     asked_as: str
     num_attempts: int
     digest: str
-    former: tuple[str, ...]
     anchor: str
     variant: int
     is_open: bool
@@ -146,7 +145,6 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         asked_as=asked_as,
         num_attempts=_num_attempts(item, asked_as),
         digest=digest_of(item, folio.evidence),
-        former=former_digests(item, folio.evidence),
         anchor=item.id if again == 1 else f"{item.id}-{again}",
         variant=0,
         is_open=key.is_open,
@@ -178,13 +176,12 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
 
 def variants(item: Item, folio: Folio, asked_as: str) -> list[Question]:
     """The item on other runs, wherever these have one answer; readers' answers are the item's."""
-    named = digest_of(item, folio.evidence), former_digests(item, folio.evidence)
     found = []
     for number, one in answerable(item, folio.evidence):
         found.append(
             replace(
                 question(one, folio, asked_as),
-                id=item.id, digest=named[0], former=named[1], variant=number,
+                id=item.id, digest=digest_of(item, folio.evidence), variant=number,
             )
         )  # fmt: skip
         folio.items.remove(one.id)  # one question to a reader

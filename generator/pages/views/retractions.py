@@ -78,7 +78,6 @@ class RetractionOnPage:
     marks: str
     standings: tuple[OnMachines, ...]
     program: ProgramOnPage | None
-    former: tuple[str, ...]
 
 
 def shared_sources(book: Book) -> list[tuple[Reference, int]]:
@@ -110,7 +109,6 @@ def retraction(
         ),
         standings=standings,
         program=_program(one, one.program, folio) if one.program else None,
-        former=tuple(one.former),
     )
 
 

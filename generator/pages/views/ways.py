@@ -16,7 +16,7 @@ from generator.content.lesson import MODES, Mode
 from generator.content.quiz import Item
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.items.digests import digest_of, former_digests
+from generator.items.digests import digest_of
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def asked_anywhere(topic: Topic) -> list[str]:
 
 
 def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
-    """Items as a link carries them, separated by spaces: `id:digest`, then any former digests.
+    """Items as a link carries them, separated by spaces: `id:digest`.
 
     An item that never comes back, a prediction that the topic's Recall page leaves out, begins
     with `!`.
@@ -86,6 +86,5 @@ def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
 def _digests(item: Item, evidence: Evidence) -> tuple[str, ...]:
     """The digests of an item, on either machine that its section may come from."""
     by = [evidence, *([evidence.reference] if evidence.reference else [])]
-    return evidence.once("digests", item, lambda: tuple(dict.fromkeys(
-        digest for one in by for digest in (digest_of(item, one), *former_digests(item, one))
-    )))  # fmt: skip
+    digests = (digest_of(item, one) for one in by)
+    return evidence.once("digests", item, lambda: tuple(dict.fromkeys(digests)))

@@ -87,12 +87,12 @@
   // A browser that comes back to the page chooses again what was chosen.
   window.addEventListener("pageshow", () => choices().length && follow());
 
-  // `#claim-…`, under its present id or a former one.
+  // `#claim-…`: leads on to the page of its experiment.
   function arrive() {
     const [, id] = /^#claim-(.+)/.exec(decodeURIComponent(location.hash)) || [];
     if (!id || document.getElementById(`claim-${id}`)) return;
     loaded(() => {
-      const claim = claims.find((one) => one.indexOf(id, 3) === 3 || one.indexOf(id, 5) > 4);
+      const claim = claims.find((one) => one[3] === id);
       if (claim) location.replace(placeOf(claim));
     });
   }

@@ -111,7 +111,7 @@
   const filled = (text, values) => text.replace(/\{(\w+)\}/g, (slot, key) => values[key]);
   const say = (name, values) => filled(book.words[name], values);
 
-  // `data-items="id:digest …"`, each with its former digests: how many of these questions are answered
+  // `data-items="id:digest …"`: how many of these questions are answered
   // and how many rightly; how many are due, of those that come back (the others begin with `!`).
   function mark() {
     all(document, ".pb-progress").forEach((place) => {

@@ -34,9 +34,9 @@
   // A question that nobody is asked yet: Recall has many, and asks one at a time.
   class Waiting {
     constructor(form) {
-      const { item, digest, former, variant } = form.dataset;
+      const { item, digest, variant } = form.dataset;
       Object.assign(this, { form, digest, id: item, variant: Number(variant || 0) });
-      this.digests = [digest].concat(former ? former.split(" ") : []);
+      this.digests = [digest];
       this.box = form.closest(".pb-question");
     }
 
