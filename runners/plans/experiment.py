@@ -9,9 +9,8 @@ An experiment is a folder in `runners/experiments/`. Its `__init__.py` declares,
 and, where there is need:
 
     TRIED_WITH  {name: settings} that make a try of that run take seconds
-    FULL        True: a heavier sweep as a whole; only `run --full` measures it
+    FULL        True: not of this machine, or heavy; only `run --full` measures it, see TAUGHT
     ON_CUDA     {name or "*": settings} that a run takes on an accelerator
-    CHOICES     which of several runs should be best, asked before they have run
 
 Beside it stand `strategies.py`, the technique, which loads when ranks start:
 
@@ -38,7 +37,6 @@ from typing import Any, Generic, Literal
 from pydantic import ValidationError
 
 from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
-from runners.plans.work import Choice
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
 
@@ -47,6 +45,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 MORE = "PROOFBOOK_EXPERIMENTS"
 # What `predict` measures is run as an experiment is, and is none of the book's.
 PRIMITIVES = "primitives"
+# Declared FULL and measured by a plain `run` all the same: topics of the book name their runs, and
+# a topic comes from the machine at hand only where that has measured them.
+TAUGHT = frozenset({
+    "averaging", "batch_parts", "buckets", "fsdp_step", "global_batch", "growth", "large_batch",
+    "recomputation", "speedup",
+})  # fmt: skip
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[[Any], None]  # of a `runners.ranks.rank.Rank`
 
@@ -172,7 +176,6 @@ class Experiment:
     strategies: Mapping[str, Strategy]
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     full: bool = False
-    choices: tuple[Choice, ...] = ()
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
 
     def settings_of(self, strategy: str, names: Iterable[str]) -> type[RunSettings]:
@@ -230,11 +233,13 @@ def check_name(name: str) -> Path:
 
 
 def whole_is_full(name: str) -> bool:
-    """Whether an experiment is full as a whole, read off its file, which is not loaded.
+    """Whether only `run --full` measures an experiment; read off its file, which is not loaded.
 
     Raises:
         UnknownExperimentError: there is none of that name.
     """
+    if name in TAUGHT:
+        return False
     try:
         tree = ast.parse(check_name(name).read_text(encoding="utf-8"))
     except SyntaxError:
@@ -290,8 +295,7 @@ def find(name: str) -> Experiment:
         module.RUNS,
         Strategies(strategies),
         getattr(module, "TRIED_WITH", {}),
-        getattr(module, "FULL", False) is True,
-        tuple(getattr(module, "CHOICES", ())),
+        getattr(module, "FULL", False) is True and name not in TAUGHT,
         getattr(module, "ON_CUDA", {}),
     )
 
@@ -299,7 +303,7 @@ def find(name: str) -> Experiment:
 def _module(name: str, path: Path) -> ModuleType:
     """The module that declares an experiment."""
     if path == FOLDER:
-        return importlib.import_module(f"runners.forecast.{PRIMITIVES}")
+        return importlib.import_module("runners.primitives.experiment")
     if path.is_relative_to(FOLDER):
         return importlib.import_module(f"runners.experiments.{name}")
     return _load(path)
