@@ -5,7 +5,6 @@
     python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
     python -m generator coverage [NAME]      who reads which field of the reference traces
     python -m generator compare A B    which claims machine B judges otherwise than machine A
-    python -m generator items FILE…    what readers' exported answers say about each item
     python -m generator new topic NAME     a topic's first files
     python -m generator schema    the JSON Schemas of what authors write
 
@@ -80,25 +79,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
     verbs = parser.add_subparsers(
-        required=True, metavar="build | check | coverage | compare | items | new | schema"
+        required=True, metavar="build | check | coverage | compare | new | schema"
     )
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     covering = verbs.add_parser("coverage", help="list the readers of each field of a trace")
     comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
-    items = verbs.add_parser("items", help="report on items from readers' exported answers")
     new = verbs.add_parser("new", help="start a topic")
     schema = verbs.add_parser("schema", help="print the JSON Schemas of the YAML files")
-    for verb in (build, check, covering, comparing, items, new):
+    for verb in (build, check, covering, comparing, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
-    for verb in (build, check, items, new):
+    for verb in (build, check, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic only, which is faster")
     covering.add_argument("name", metavar="NAME", nargs="?", help="an experiment, or its run")
     comparing.add_argument("machine", metavar="A", help="a folder's name")
     comparing.add_argument("other", metavar="B", help="another folder's name")
-    items.add_argument("files", nargs="+", type=Path, metavar="FILE")
     new.add_argument("what", choices=["topic"])
     new.add_argument("name")
     commands = {
@@ -106,7 +103,6 @@ def _parser() -> argparse.ArgumentParser:
         check: _check,
         covering: _coverage,
         comparing: _compare,
-        items: _items,
         new: _new,
         schema: _schema,
     }
@@ -204,18 +200,6 @@ def _compare(options: argparse.Namespace) -> int:
     for line in found.lines():
         print(line)
     return 1 if found.breaks_law else 0
-
-
-def _items(options: argparse.Namespace) -> int:
-    from generator.pages import reader_report
-
-    book = load(options.content, options.machine)
-    report = reader_report.tell(_sound(book), options.files)
-    for line in report.lines:
-        print(line)
-    for line in report.refused:
-        print(line, file=sys.stderr)
-    return 2 if report.refused else 0
 
 
 def _new(options: argparse.Namespace) -> int:

@@ -35,7 +35,7 @@ from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.filters import Label, Showed
-from generator.items import evidence_checks, variants
+from generator.items import cases, evidence_checks
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -180,9 +180,11 @@ def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for position, item in enumerate(document.model.items):
-        found = (*evidence_checks.mistakes(item, evidence), *variants.mistakes(item, evidence))
-        for path, message in found:
+        for path, message in evidence_checks.mistakes(item, evidence):
             yield document.error(("items", position, *path), message)
+        for number, one in enumerate(item.others, 1):
+            for message in cases.mistakes(item, one, evidence)[:1]:
+                yield document.error(("items", position, "for", number), message)
 
 
 def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

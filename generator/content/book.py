@@ -132,6 +132,11 @@ class Book:
         shown = self.traces.get(experiment)
         return shown.holder(name) if shown else None
 
+    def machine_of(self, path: str) -> str:
+        """The machine that a run was measured on; empty where it is about no machine."""
+        experiment, _, name = path.partition(".")
+        return self.traces[experiment].machine_of(name)
+
     def topic_of(self, lesson: LessonFile) -> Topic:
         """The topic that a lesson belongs to."""
         return self._topics[id(lesson)]
@@ -187,7 +192,7 @@ class _Loader:
 
     def read(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
         try:
-            document = read(self.name(path), content_files.text_of(path, self.content), model)
+            document = read(self.name(path), content_files.text_of(path), model)
         except ContentErrors as error:
             self.errors += error.errors
             return None
@@ -222,7 +227,7 @@ class _Loader:
         """A file, `quiz.yml`, and what was set apart from it, `quiz-deep.yml`."""
         whole, parts = folder / f"{stem}.yml", content_files.found_in(folder, f"{stem}-*.yml")
         for path in (whole, *parts):
-            if content_files.stands(path):
+            if path.exists():
                 yield self.read(path, model)
 
     def topics(self) -> Iterator[Topic]:
@@ -242,7 +247,7 @@ class _Loader:
             if path.stem not in known or path.suffix != ".yml":
                 hint = nearest(path.name, [f"{stem}.yml" for stem in known])
                 self.refuse(path, f"no mode has this name{hint}")
-        if not content_files.stands(folder / "topic.yml"):
+        if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
             return None
         file = self.read(folder / "topic.yml", TopicFile)
@@ -262,7 +267,7 @@ class _Loader:
         declared = file.model.modes if file else {}
         for mode, model in MODES.items():
             path = folder / f"{mode}.yml"
-            if not content_files.stands(path):
+            if not path.exists():
                 if file and mode in declared:
                     message = f"mode {mode!r} has no {self.name(path)}"
                     self.errors.append(file.source.error(("modes", mode), message, at_key=True))
@@ -280,13 +285,13 @@ class _Loader:
         for path in handwritten.files(folder):
             if path.suffix == ".md":
                 try:
-                    yield handwritten.read(folder, path, self.name(path), self.content)
+                    yield handwritten.read(folder, path, self.name(path))
                 except ContentErrors as error:
                     self.errors += error.errors
 
     def if_there(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
         """A file that a book may lack."""
-        return self.read(path, model) if content_files.stands(path) else None
+        return self.read(path, model) if path.exists() else None
 
     def terms(self) -> tuple[Term, ...]:
         found: dict[str, Term] = {}
@@ -301,7 +306,7 @@ class _Loader:
 
     def home(self) -> HomeFile | None:
         path = self.content / "home.yml"
-        if not content_files.stands(path):
+        if not path.exists():
             self.refuse(path, "no such file; the book needs a home page")
             return None
         document = self.read(path, HomeFile)
@@ -338,8 +343,6 @@ def load(
         ContentErrors: everything wrong with any file.
     """
     loader = _Loader(content.resolve())
-    for path, problem in content_files.strange(loader.content):
-        loader.refuse(path, problem)
     shelf = Shelf(loader.content, is_stale, loader.errors, only, with_new)
     home = loader.home()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))

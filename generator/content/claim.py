@@ -7,7 +7,17 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.dtypes import EPSILONS, Dtype
-from generator.content.words import ClaimId, Expression, Id, Line, Name, Prose, RunPath, Written
+from generator.content.words import (
+    ClaimId,
+    Expression,
+    Id,
+    Line,
+    Name,
+    Prose,
+    RunPath,
+    Written,
+    listed,
+)
 
 # PyTorch's CUDACachingAllocator rounds a large allocation up to 2 MiB (kRoundLarge), a small one to
 # 512 B; the larger of the two bounds both.
@@ -147,11 +157,7 @@ class Showed(Written):
     too_few_samples: Line | None = None
 
 
-def _several(written: object) -> object:
-    return written if isinstance(written, list) else [written]
-
-
-SEVERAL = BeforeValidator(_several)  # one may stand without its list
+SEVERAL = BeforeValidator(listed)  # one may stand without its list
 
 
 class Case(Written):
@@ -190,9 +196,7 @@ class Case(Written):
 
 def _listed(written: object) -> object:
     """Cases as a list: a single one may stand alone, and a run's name stands for its case."""
-    cases = _several(written)
-    assert isinstance(cases, list)
-    return [{"run": one} if isinstance(one, str) else one for one in cases]
+    return [{"run": one} if isinstance(one, str) else one for one in listed(written)]
 
 
 class Claim(Written):
@@ -241,6 +245,12 @@ class Claim(Written):
     def other(self) -> str | None:
         """What `other` stands for in a claim of one run."""
         return self.cases[0].other if self.cases else None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names that its expressions have of their own, with what they stand for."""
+        stands_for = {"run": self.run, "other": self.other}
+        return {name: path for name, path in stands_for.items() if path}
 
 
 class ClaimFile(Written):

@@ -19,10 +19,10 @@ from generator.content import names
 from generator.content.errors import ContentError, ContentErrors, near, nearest
 from generator.content.exhibit import Listing
 from generator.content.item_places import named_in
-from generator.content.prose import Fault, faults, leading_out, plain_faults
+from generator.content.prose import Fault, faults, plain_faults
 from generator.content.quiz import KINDS
 from generator.content.short_names import given, written_out
-from generator.content.words import MAX_PROSE, Written, marks
+from generator.content.words import Written, marks
 from generator.content.yaml_source import Path, Source, parse
 
 ModelT = TypeVar("ModelT", bound=Written)
@@ -71,23 +71,13 @@ class Document(Generic[WrittenT]):
     def text_faults(self) -> Iterator[ContentError]:
         """What its texts may not hold, whatever the traces say."""
         for one in self.fields:
+            found: Iterable[Fault] = ()
             if one.mark in ("line", "prose"):
-                inline = one.mark == "line"
-                found: Iterable[Fault] = (
-                    *faults(one.text, inline=inline),
-                    *leading_out(one.text, self._depth, inline=inline),
-                )
-            else:
-                found = plain_faults(one.text[:MAX_PROSE]) if one.mark is None else ()
-                if len(one.text) > MAX_PROSE:
-                    yield self.error(one.path, f"longer than {MAX_PROSE:,} characters; shorten it")
+                found = faults(one.text, inline=one.mark == "line")
+            elif one.mark is None:
+                found = plain_faults(one.text)
             for fault in found:
                 yield self.error(one.path, fault.message, offset=fault.offset)
-
-    @property
-    def _depth(self) -> int:
-        """How many folders below the site's root its texts stand; the fewest, where on several."""
-        return 2 if "/topics/" in f"/{self.source.file}" else 0
 
     def error(self, path: Path, message: str, *, offset: int | None = None) -> ContentError:
         """An error at a value of this file, or at a character of its text."""

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import unicodedata
 from collections.abc import Iterable
 
 MAX_CHARACTERS = 600  # of a message; what it quotes may be a whole file
-_UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, marks of direction, surrogates, breaks
 
 
 def one_line(text: str) -> str:
-    """A message as one line that any terminal shows: nothing in it breaks, hides or turns text."""
+    """A message as one line, whatever it quotes."""
     half = MAX_CHARACTERS // 2  # what it quotes comes first, and what is wrong with that last
     shown = text if len(text) <= MAX_CHARACTERS else f"{text[:half]} … {text[-half:]}"
-    if shown.isprintable():
-        return shown
-    return "".join(map(_shown, shown))
-
-
-def _shown(letter: str) -> str:
-    if letter == "\n":
-        return " "
-    hidden = unicodedata.category(letter) in _UNPRINTABLE
-    return letter.encode("unicode_escape").decode() if hidden else letter
+    return "".join(letter if letter.isprintable() else " " for letter in shown)
 
 
 class ContentError(ValueError):

@@ -60,8 +60,7 @@ class HandWritten:
         head = _HEAD.match(self.text)
         begins = head.end() if head else 0
         own = self.text[begins:]
-        outward = prose.leading_out(own, self.path.count("/"), inline=False)
-        for fault in (*prose.faults(own, is_page=True), *page_markup.faults(own), *outward):
+        for fault in (*prose.faults(own, is_page=True), *page_markup.faults(own)):
             yield self.error(begins + fault.offset, fault.message)
 
     def expressions(self) -> Iterator[Expressed]:
@@ -95,20 +94,19 @@ def filled(text: str, fill: Callable[[str], str]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def read(folder: Path, path: Path, name: str, content: Path) -> HandWritten:
+def read(folder: Path, path: Path, name: str) -> HandWritten:
     """Read one page.
 
     Args:
         folder: content/pages.
         path: the file.
         name: as messages name it.
-        content: the folder of content, resolved; nothing outside it is read.
 
     Raises:
         ContentErrors: it cannot be read, or its head has mistakes.
     """
     try:
-        text = content_files.text_of(path, content)
+        text = content_files.text_of(path)
     except FileError as error:
         raise ContentErrors([ContentError(name, error.line, error.column, str(error))]) from None
     found = _HEAD.match(text)

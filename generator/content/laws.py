@@ -155,6 +155,8 @@ def short_names(claim: Claim) -> dict[str, str]:
     """What stands in the texts of a claim of one run for what."""
     found = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
     runs = {"run": claim.run, "other": claim.other}
+    if claim.cases and claim.cases[0].called:
+        found["called"] = names.Words(claim.cases[0].called)
     return found | {name: path for name, path in runs.items() if path is not None}
 
 
@@ -163,8 +165,6 @@ def _with_texts(claim: Claim) -> Claim:
     short = short_names(claim)
 
     def say(text: str) -> str:
-        if claim.cases and claim.cases[0].called:
-            text = names.with_words(text, "called", claim.cases[0].called)
         return names.of_text(text, short)
 
     texts: dict[str, Any] = {"says": say(claim.says)}

@@ -6,12 +6,10 @@ characters, so Markdown cannot touch what they print and they cannot write Markd
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
-from types import MethodType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -23,13 +21,10 @@ from generator.content.typesetting import parted
 
 _OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
 _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
-# Would hide a spelled quantity, turn the direction of what follows, or break a line or a file.
+# Come with a text that was copied from elsewhere, and no author sees them.
 _INVISIBLE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0"
-    "\ufff0-\uffff\U000e0000-\U000e0fff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\ud800-\udfff\ufeff]"
 )
-_NESTED = re.compile(r"^(?:[ \t]{12}|(?:[ \t]*(?:[>*+-]|\d{1,2}[.)])){6})", re.MULTILINE)
 _IMAGE = re.compile(r"!\[")
 _ADMONITION = re.compile(r'^[ \t>]*((?:!!!|\?\?\?\+?)[ \t]+\w+|===[!+]*[ \t]+".*")', re.MULTILINE)
 _FORMULA = re.compile(r" [−·×/] ")
@@ -39,21 +34,14 @@ _OPTION = re.compile(r"(?<=[\s>])(--?[a-z][\w-]{,23})(?=[\s=<])")  # of a comman
 _LONG = re.compile(r"[\w.=]{33,}")  # more letters than a line of a phone holds beside its label
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])")
 SHORT = 24  # letters of a formula, or of a part of a name, that a line holds with words beside it
-MAX_LEVEL = (
-    12  # of Markdown's tokens; a list and its item are two, and it drops what is below twenty
-)
 _SLOT = re.compile(f"{_OPEN}([\ue100-\uf0ff]+){_CLOSE}")
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
-_ENTITY = re.compile(r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,7}|\w{2,32});")
 NO_ADMONITION = "prints as it is written; begin the paragraph with **Note.** instead"
 NO_IMAGE = "an image; lessons show figures, and pages of content/pages the images beside them"
-_TARGET = re.compile(r"\]\(\s*<?|^ {0,3}\[[^\]]*\]:\s*<?|<", re.MULTILINE)
-_HOST = re.compile(r"[^\W_](?:[\w.-]*[^\W_])?(?::\d{1,5})?")
 _MAY_LINK = re.compile(r"[\[<]")
-_MAY_HIDE = re.compile(r"[&\[<\\]|```|~~~")  # entities, links, escapes, fences
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
 _PIECE = re.compile(r"[^\W_]+%?")
@@ -132,8 +120,6 @@ def faults(text: str, *, inline: bool = False, is_page: bool = False) -> tuple[F
         is_page: it is a page by hand, which may show images.
     """
     found = list(hidden(text))
-    if not found:
-        found += _entity_faults(text)
     found += [
         Fault(one.begin, "an expression between {{ and }} is empty")
         for one in expressions(text)
@@ -149,10 +135,6 @@ def faults(text: str, *, inline: bool = False, is_page: bool = False) -> tuple[F
         found += [Fault(match.start(), NO_IMAGE) for match in _IMAGE.finditer(plain)]
     if _MAY_LINK.search(text):
         found += _link_faults(text, inline)
-    if not inline and _NESTED.search(text):
-        found += _nesting_faults(text)
-    if not found and _may_print_more(text):
-        found += _printed_faults(text, inline)
     return tuple(sorted(found))
 
 
@@ -172,22 +154,6 @@ def plain_faults(text: str) -> Iterator[Fault]:
         yield Fault(match.start(), f"{match[0]} has no meaning here: this text prints as it stands")
 
 
-def _entity_faults(text: str) -> Iterator[Fault]:
-    """The same, written as `&#xe000;` or `&shy;`."""
-    for match in _ENTITY.finditer(text):
-        for fault in hidden(html.unescape(match[0])):
-            yield Fault(match.start(), fault.message)
-
-
-def _nesting_faults(text: str) -> Iterator[Fault]:
-    for token in MARKDOWN.parse(_slotted(text)):
-        if token.level > MAX_LEVEL:
-            line = token.map[0] if token.map else 0
-            offset = sum(map(len, text.splitlines(keepends=True)[:line]))
-            yield Fault(offset, "lists and quotes are nested too deeply; make them flatter")
-            return
-
-
 def code(text: str) -> Iterator[re.Match[str]]:
     """The code blocks and code spans of a text of several paragraphs."""
     yield from _FENCE.finditer(text)
@@ -200,11 +166,6 @@ def masked(text: str, *, inline: bool = False) -> str:
     for pattern in (_EXPRESSION, *blocks, _CODE, _LINK):
         text = pattern.sub(_blank, text)
     return text
-
-
-def held(text: str) -> str:
-    """The text with a private-use character for each one of its expressions, place by place."""
-    return _EXPRESSION.sub(lambda match: _OPEN * len(match[0]), text)
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -269,119 +230,26 @@ def _is_numeral(piece: str) -> bool:
     return not any(char.isalpha() for char in piece) or _UNITS.fullmatch(piece) is not None
 
 
-def _link_faults(text: str, inline: bool) -> list[Fault]:
-    return [_link_fault(text, link) for link in _met(text, inline) if not _may_stand(link)]
-
-
-@lru_cache(maxsize=65536)
-def _met(text: str, inline: bool) -> tuple[str, ...]:
-    """The targets of a text's links; with those that stand below it, as `[name]: target`."""
-    _links.clear()
-    if inline:
-        MARKDOWN.parseInline(_slotted(text))
-    else:
-        MARKDOWN.parse(_slotted(text))
-    return tuple(dict.fromkeys(_links))
-
-
-def leading_out(text: str, depth: int, *, inline: bool) -> Iterator[Fault]:
-    """The links of a text that lead out of the site.
-
-    Args:
-        text: Markdown with expressions.
-        depth: how many folders below the site's root its page stands.
-        inline: it renders as one line.
-    """
-    for link in _met(text, inline) if "](" in text or "]:" in text else ():
-        if _may_stand(link) and climbs(link) > depth:
-            message = f"link to {link!r}; it leads out of the site, whose root is {_up(depth)}"
-            yield Fault(_place_of(text, link), message)
-
-
-def _up(depth: int) -> str:
-    return "../" * depth or "where this page is"
-
-
-def _link_fault(text: str, link: str) -> Fault:
-    if _PRIVATE.search(unquote(link)):
-        return Fault(max(text.find("]({{") + 2, 0), "a link's target holds no expression")
-    return Fault(_place_of(text, link), f"link to {link!r}; links are relative or https")
-
-
-def _place_of(text: str, link: str) -> int:
-    """Where a link's target stands, as Markdown decoded it or as it was written."""
-    known = text.find(link[:20])
-    if known >= 0:
-        return known
-    wanted = unquote(link)[:12]
-    for begin in _TARGET.finditer(text):
-        written = html.unescape(text[begin.end() : begin.end() + 200]).replace("\\", "").lstrip()
-        if unquote(written).startswith(wanted):
-            return begin.end()
-    first = _TARGET.search(text)
-    return first.end() if first else 0
+def _link_faults(text: str, inline: bool) -> Iterator[Fault]:
+    parse = MARKDOWN.parseInline if inline else MARKDOWN.parse
+    for block in parse(_slotted(text)):
+        for token in block.children or ():
+            if token.type != "link_open":
+                continue
+            link = unquote(str(token.attrGet("href")))
+            if _PRIVATE.search(link):
+                message = "a link's target holds no expression"
+                yield Fault(max(text.find("]({{") + 2, 0), message)
+            elif not is_allowed_link(link):
+                message = f"link to {link!r}; links are relative or https"
+                yield Fault(max(text.find(link), 0), message)
+            if token.attrGet("title") is not None:
+                yield Fault(max(text.find("]("), 0), "a link takes no title")
 
 
 def is_allowed_link(link: str) -> bool:
-    """Whether a link is relative, however it is written, or goes to a host by https."""
-    decoded = unquote(link).strip()
-    if _INVISIBLE.search(decoded) or re.search(r"[\\\t\r\n]", decoded):
-        return False
-    if decoded.lower().startswith("https://"):
-        return _HOST.fullmatch(re.split(r"[/?#]", decoded[8:])[0]) is not None
-    return not re.match(r"[a-z][a-z0-9+.-]*:", decoded.lower()) and not decoded.startswith("/")
-
-
-def _may_stand(link: str) -> bool:
-    return is_allowed_link(link) and not _PRIVATE.search(unquote(link))
-
-
-def climbs(link: str) -> int:
-    """How many folders above its page a relative link leads; 0 for one that stays beside it."""
-    path = re.split(r"[?#]", unquote(link))[0]
-    depth = highest = 0
-    for part in path.split("/")[:-1] if not path.endswith("..") else path.split("/"):
-        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
-        highest = min(highest, depth)
-    return -highest
-
-
-def _may_print_more(text: str) -> bool:
-    """Whether Markdown could print a numeral, or hold a title, that the text itself hides."""
-    outside = _EXPRESSION.sub("", text)
-    return _has_digit(outside) or _MAY_HIDE.search(outside) is not None
-
-
-def _printed_faults(text: str, inline: bool) -> Iterator[Fault]:
-    """The backstop: numerals in what Markdown really prints, however they came there."""
-    for token in _tokens(text, inline):
-        titled = token.attrGet("title") is not None or _PRIVATE.search(token.info) is not None
-        if titled and token.type in ("link_open", "fence"):
-            first = _TARGET.search(text) or _FENCE.search(text)
-            yield Fault(
-                first.start() if first else 0,
-                "a link takes no title, and a code block no expression in its first line",
-            )
-        content = token.content if token.type == "text" else ""
-        if "](" in content:
-            offset = max(text.find("]("), 0)
-            yield Fault(offset, "a link that cannot be read; its target has no spaces or breaks")
-        for _, word in numerals(_SLOT.sub(" ", content)):
-            yield Fault(max(text.find(word), 0), f"bare numeral {word!r}")
-
-
-def _tokens(text: str, inline: bool) -> Iterator[Token]:
-    parse = MARKDOWN.parseInline if inline else MARKDOWN.parse
-    for block in parse(_slotted(text)):
-        yield block
-        is_autolink = False
-        for token in block.children or ():
-            if token.type == "link_open":
-                is_autolink = token.info == "auto"
-            if not (is_autolink and token.type == "text"):
-                yield token
-            if token.type == "link_close":
-                is_autolink = False
+    """Whether a link is relative, or goes to a host by https."""
+    return link.startswith("https://") or not re.match(r"[a-z][a-z0-9+.-]*:|[/\\]", link.lower())
 
 
 def _slotted(text: str) -> str:
@@ -394,9 +262,6 @@ def _slotted(text: str) -> str:
         return _OPEN + "".join(chr(_FIRST + int(digit)) for digit in str(position)) + _CLOSE
 
     return _EXPRESSION.sub(slot, text)
-
-
-_links: list[str] = []  # the targets that `MARKDOWN` met last
 
 
 def _joined(term: re.Match[str]) -> str:
@@ -428,12 +293,6 @@ def _text(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> st
 def _markdown() -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True})
     markdown.disable(["image", "html_block", "html_inline", "heading", "lheading", "hr"])
-
-    def validate(_: object, link: str) -> bool:
-        _links.append(link)
-        return _may_stand(link)
-
-    markdown.validateLink = MethodType(validate, markdown)  # type: ignore[method-assign]
     markdown.add_render_rule("code_inline", _code)
     markdown.add_render_rule("text", _text)
     return markdown

@@ -14,7 +14,16 @@ from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from generator.content.claim import SEVERAL, Tolerance, Verdict
 from generator.content.exhibit import Listing
-from generator.content.words import ClaimId, Expression, Id, Line, Prose, RunPath, Written
+from generator.content.words import (
+    ClaimId,
+    Expression,
+    Id,
+    Line,
+    OverCases,
+    Prose,
+    RunPath,
+    Written,
+)
 
 
 class RightIf(Written):
@@ -34,22 +43,6 @@ class Slip(Written):
     gives: Expression
     misconception: Id | None = None
     why: Line | None = None  # beyond what the name says
-
-
-class Variant(Written):
-    """What to replace in an item, so that it asks the same elsewhere.
-
-    Attributes:
-        runs: runs that it reads, as in `{growth.ddp_ranks_2: growth.ddp_ranks_4}`.
-        ranks: ranks that it names or reads, as in `{3: 1}`.
-        claims: claims whose ids say no run.
-        words: what would be untrue elsewhere, as in `{The deep model: The wide model}`.
-    """
-
-    runs: dict[RunPath, RunPath] = {}
-    ranks: dict[int, int] = {}
-    claims: dict[ClaimId, ClaimId] = {}
-    words: dict[str, Line] = {}
 
 
 class Option(Written):
@@ -109,7 +102,7 @@ class Table(Written):
         return self
 
 
-class _Item(Written):
+class _Item(OverCases):
     """What every question has.
 
     Attributes:
@@ -121,21 +114,19 @@ class _Item(Written):
         listing: code that the question is about, shown below the stem.
         explains: the mechanism, shown with the answer.
         claims: evidence shown with the answer, beside what options name.
-        variants: the same question on other runs or of another rank, which Recall asks in turn.
-            Without it, the laws that the item names say on which other runs it may be asked.
+        cases: `for:`, the runs that the question is asked of: the first on pages, all of them in
+            turn on Recall pages. A different question is an item of its own.
         this_table: values that the question is about, shown below the stem. A graded item may hang
             on a difference of times only if it shows them here: on another machine both the times
             and the key are others.
     """
 
-    id: Id
     revision: Annotated[int, Field(ge=1)] = 1
     stem: Prose
     hints: list[Line] = []
     listing: Listing | None = None
     explains: Prose | None = None
     claims: list[ClaimId] = []
-    variants: list[Variant] = []
     this_table: Table | None = None
 
 

@@ -10,13 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, get_args, get_origin
+from typing import Annotated, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    model_validator,
+)
 
 
 class Mark(str):
-    """What a string field is: `line`, `prose`, `expression`, `per_run` or `formula`."""
+    """What a string is: `line`, `prose`, `expression`, `per_run`, `formula` or `case`."""
 
 
 MAX_LINE, MAX_PROSE = 1_000, 10_000  # characters; the book's longest have 440 and 1,930
@@ -29,7 +37,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
 ClaimId = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*(@[a-z_][a-z0-9_]*\.[a-z0-9_]+)?$"),
+    StringConstraints(pattern=r"^[a-z][a-z0-9_]*(-[a-z0-9]+)*(@[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?)?$"),
     Field(description="a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
 ]
 RunPath = Annotated[
@@ -54,6 +62,58 @@ class Naming(Written):
     """
 
     short: dict[Name, RunPath] = Field(default={}, alias="with")
+
+
+def listed(written: object) -> list[object]:
+    """A list; what stands alone is its only element."""
+    return written if isinstance(written, list) else [written]
+
+
+def _bound(written: object) -> object:
+    """What each case binds: a run alone is what `run` stands for."""
+    return [{"run": one} if isinstance(one, str) else one for one in listed(written)]
+
+
+_Bound = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), Mark("case")]
+Bound = dict[Name, int | _Bound]
+
+
+class OverCases(Written):
+    """A part of a file that is written once and stands for several cases.
+
+    Each case binds the same names, to runs (`run: ddp.ddp`), to numbers (`rank: 3`), to the ids of
+    claims, or to words, which `{{ called }}` prints. The part itself is that of the first case;
+    `others` are those of the others.
+    """
+
+    id: Id
+    cases: Annotated[
+        list[Bound],
+        BeforeValidator(_bound, json_schema_input_type=list[RunPath | Bound]),
+        Field(alias="for"),
+    ] = []
+    _others: tuple[Self, ...] = PrivateAttr(())
+
+    @model_validator(mode="after")
+    def _bind_alike(self) -> Self:
+        if len(self.cases) == 1:
+            raise ValueError("for: has one case; write its run into the texts instead")
+        if any(case.keys() != self.cases[0].keys() for case in self.cases):
+            raise ValueError("each case of for: binds the same names")
+        return self
+
+    @property
+    def others(self) -> tuple[Self, ...]:
+        """The same part in each further case, under an id of its own."""
+        return self._others
+
+    def over(self, cases: Iterable[Self]) -> Self:
+        """This part with what it is in its other cases."""
+        self._others = tuple(
+            one.model_copy(update={"id": f"{self.id}-variant-{number}"})
+            for number, one in enumerate(cases, 1)
+        )
+        return self
 
 
 def _mark(annotation: object, metadata: Iterable[object]) -> str | None:

@@ -6,10 +6,8 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from generator.content import prose
@@ -17,9 +15,9 @@ from generator.content.book import Book
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
 from generator.content.shelf import no_trace
-from generator.evidence import expression as expressions
 from generator.evidence import units, verdicts
-from generator.evidence.filters import LABELS, Label, Showed, described
+from generator.evidence.expression import Function, compiled
+from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
 from generator.evidence.paths import Evaluation, Key, Node, Reading
 from generator.evidence.reproduce_command import command
 from generator.evidence.units import Unit
@@ -41,10 +39,11 @@ CITED_UNITS = {
 }  # fmt: skip
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
+Names = Mapping[
+    str, str | Value
+]  # a word stands for an expression of its own, such as a run's path
 NOTHING = Label("")
-# What a sentence calls the machine of its runs, and what that is on the pages of another machine.
-_HERE = re.compile(r"\bhere\b|\b([Tt])his machine\b")
-ON_REFERENCE = "on the reference machine"
+ROOTS = ("machine", "cited")  # that an expression starts from, beside experiments
 
 
 class Evidence:
@@ -52,17 +51,12 @@ class Evidence:
 
     Attributes:
         book: the book.
-        lacks: what was asked for since somebody emptied this, and the machine shown has not: runs,
-            values, undecided claims, open items.
-        stands_in: the book's machine is the reference's, on pages of another one.
     """
 
-    def __init__(self, book: Book, *, stands_in: bool = False) -> None:
+    def __init__(self, book: Book) -> None:
         self.book = book
-        self.stands_in = stands_in
-        self.lacks: set[str] = set()
-        self._evaluations: dict[tuple[str, str | None, str | None], Evaluation] = {}
-        self._outcomes: dict[str, tuple[Outcome, frozenset[str]]] = {}
+        self._evaluations: dict[tuple[object, ...], Evaluation] = {}
+        self._outcomes: dict[str, Outcome] = {}
         self._underway: list[str] = []
         self._reference: Evidence | None = None
         self._texts: dict[Hashable, str] = {}
@@ -74,7 +68,7 @@ class Evidence:
 
         What was evaluated and judged stays; nothing else of a book decides it.
         """
-        again = Evidence(book, stands_in=self.stands_in)
+        again = Evidence(book)
         again._evaluations, again._outcomes = self._evaluations, self._outcomes
         again._texts = self._texts
         if self._reference and book.on_reference:
@@ -85,67 +79,37 @@ class Evidence:
     def reference(self) -> Evidence | None:
         """The same over the reference machine's traces; None where these are they."""
         if self._reference is None and self.book.on_reference:
-            self._reference = Evidence(self.book.on_reference, stands_in=True)
+            self._reference = Evidence(self.book.on_reference)
         return self._reference
 
-    def note(self, *runs: str) -> None:
-        """Remember which of these runs this machine has not measured as declared."""
-        self.lacks.update(run for run in runs if not self._is_whole(run))
-
-    def _is_whole(self, path: str) -> bool:
-        shown, run = self.book.holder(path), self.book.run(path)
-        if shown is None or run is None or shown.is_fallback or shown.is_stale:
-            return False
-        return run.status != "skipped" and not run.is_surprise
-
-    def evaluate(
-        self, expression: str, run: str | None = None, other: str | None = None
-    ) -> Evaluation:
+    def evaluate(self, expression: str, names: Names | None = None) -> Evaluation:
         """Evaluate an expression, once; nothing is raised.
 
         Args:
             expression: what an author wrote.
-            run: what the word `run` stands for in it, as `experiment.run`.
-            other: what the word `other` stands for.
+            names: what names of its own stand for in it, such as `run` and `other`.
         """
-        key = (expression, run, other)
+        given = names or {}
+        key = (expression, *sorted(given.items()))
         if key not in self._evaluations:
-            self._evaluations[key] = self._evaluate(expression, {"run": run, "other": other})
-        found = self._evaluations[key]
-        self.lacks |= found.lacks
-        return found
+            self._evaluations[key] = self._calculated(expression, given)
+        return self._evaluations[key]
 
-    def _evaluate(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
-        """The evaluation with what it lacks, also where it draws upon others."""
-        outer, self.lacks = self.lacks, set()
-        try:
-            found = self._calculated(expression, paths)
-            self.note(*found.runs)
-            if found.absent or found.is_borrowed:
-                self.lacks.add(expression)
-            if found.absent and found.absent.run:
-                self.note(found.absent.run)
-            return replace(found, lacks=frozenset(self.lacks))
-        finally:
-            self.lacks = outer
+    def _calculated(self, expression: str, given: Names) -> Evaluation:
+        """What comes of an expression.
 
-    def _calculated(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
+        It is evaluated on the reference machine where only that has measured all of its runs.
+        """
         reading = Reading()
         result, absent, error = None, None, None
         try:
-            checked = expressions.compiled(expression)
-            short = {name: path for name, path in paths.items() if path and name in checked.names}
-            started = {path.partition(".")[0] for path in short.values()}
-            roots = self._roots(reading, (checked.names | started) - short.keys())
-            for name, path in short.items():
-                roots[name] = expressions.compiled(path).evaluate(roots)
-            result = checked.evaluate(roots)
+            result = self._result(expression, given, reading)
             if isinstance(result, Value):
                 str(result)
         except AbsentError as reason:
             absent, error = reason, reason.reason if reason.is_mistake else None
         except MixedError as mistake:
-            there = self.reference and self.reference.evaluate(expression, **paths)
+            there = self.reference and self.reference.evaluate(expression, given)
             if there and not there.error:
                 return replace(there, is_borrowed=True)
             error = str(mistake)
@@ -153,30 +117,38 @@ class Evidence:
             error = str(mistake)
         return Evaluation(result, absent, error, tuple(reading.runs), tuple(reading.measured))
 
-    def _roots(self, reading: Reading, names: set[str]) -> dict[str, object]:
-        """What an expression may start from; all of it where an error has to name what there is."""
-        roots: dict[str, object] = {
-            **LABELS, **self._calls(), "cited": None,
-        }  # fmt: skip
+    def _result(self, expression: str, given: Names, reading: Reading) -> object:
+        checked = compiled(expression)
+        names: dict[str, object] = {
+            name: self._result(own, {}, reading) if isinstance(own, str) else own
+            for name, own in given.items()
+            if name in checked.names
+        }
+        for name in checked.names:
+            names[name] = names[name] if name in names else self._root(name, reading)
+        return checked.evaluate(names, {**FUNCTIONS, **self._functions()})
+
+    def _root(self, name: str, reading: Reading) -> object:
+        """What a name of an expression stands for: an experiment, the machine, or what is cited."""
         traces = self.book.traces
-        for experiment in names if names <= traces.keys() else traces:
-            shown = traces[experiment]
-            if shown.is_fallback and experiment in names:
-                self.lacks.add(experiment)
-            trace = shown.trace
-            origin = Origin(
-                "" if shown.is_plan else shown.machine.name, experiment,
-                recorded_at=trace.recorded_at, torch=trace.circumstances.torch,
-            )  # fmt: skip
-            roots[experiment] = Node(trace, (), experiment, reading, origin, shown)
-        machine = self.book.machine
-        roots["machine"] = Node(machine, (), "machine", reading, Origin(machine.name))
-        if "cited" in names:
-            roots["cited"] = _Cited(self._cited(), (), "cited", reading, Origin(""))
-        for name in names - set(roots):
-            if command_for(name):  # an experiment, which nobody has run
-                raise ExpressionError(no_trace(name, traces))
-        return roots
+        if name in traces:
+            return self._experiment(name, reading)
+        if name == "machine":
+            machine = self.book.machine
+            return Node(machine, (), "machine", reading, Origin(machine.name))
+        if name == "cited":
+            return _Cited(self._cited(), (), "cited", reading, Origin(""))
+        if command_for(name):  # an experiment, which nobody has run
+            raise ExpressionError(no_trace(name, traces))
+        raise ExpressionError(f"unknown name {name!r}{nearest(name, [*traces, *ROOTS])}")
+
+    def _experiment(self, name: str, reading: Reading) -> Node:
+        shown = self.book.traces[name]
+        origin = Origin(
+            "" if shown.is_plan else shown.machine.name, name,
+            recorded_at=shown.trace.recorded_at, torch=shown.trace.circumstances.torch,
+        )  # fmt: skip
+        return Node(shown.trace, (), name, reading, origin, shown)
 
     def _cited(self) -> dict[str, Value]:
         found: dict[str, Value] = {}
@@ -191,23 +163,29 @@ class Evidence:
                 )  # fmt: skip
         return found
 
-    def _calls(self) -> dict[str, Callable[[str], object]]:
-        return {
-            "verdict": lambda claim: Label(verdicts.WORDS[self.outcome(claim).verdict]),
-            "holds": self._holds,
-            "showed": self._showed,
-            "predicted": lambda claim: self._side(claim, "predicted"),
-            "observed": lambda claim: self._side(claim, "observed"),
-        }
+    def _functions(self) -> dict[str, Function]:
+        """What an expression may ask of a claim, by its id."""
 
-    def _holds(self, claim: str) -> Label:
-        """What follows a sentence that leans on a claim: nothing, or that it does not hold here."""
-        verdict = self.outcome(claim).verdict
-        return NOTHING if verdict == "holds" else Label(f" ({verdicts.WORDS[verdict]})")
+        def of_claim(name: str) -> Function:
+            def ask(claim: object) -> Printable:
+                if not isinstance(claim, str):
+                    raise ExpressionError(f"{name}(…) takes a claim's id in quotes")
+                is_side = name in ("predicted", "observed")
+                return self._side(claim, name) if is_side else self._verdict(claim, name)
 
-    def _showed(self, claim: str) -> Showed:
-        self.outcome(claim)
-        if self.book.claims[claim].showed is None:
+            return ask
+
+        return {name: of_claim(name) for name in OF_CLAIMS}
+
+    def _verdict(self, claim: str, name: str) -> Label | Showed:
+        """The verdict; `holds` follows a sentence that leans on a claim; `showed` is its own."""
+        outcome = self.outcome(claim)
+        words = verdicts.WORDS[outcome.verdict]
+        if name == "verdict":
+            return Label(words)
+        if name == "holds":
+            return NOTHING if outcome.verdict == "holds" else Label(f" ({words})")
+        if outcome.claim.showed is None:
             raise ExpressionError(f"claim {claim!r} has no showed: sentences")
         return Showed(claim)
 
@@ -218,18 +196,18 @@ class Evidence:
             raise AbsentError(outcome.explanation)
         return value
 
-    def value(self, expression: str, run: str | None = None) -> object:
+    def value(self, expression: str, names: Names | None = None) -> object:
         """The result of an expression: a Value, a Node, a tuple, a Label, words.
 
         Args:
             expression: what an author wrote.
-            run: what the word `run` stands for in it, as `experiment.run`.
+            names: what names of its own stand for in it, such as `run`.
 
         Raises:
             ContentError: it fails; located where the book holds this expression.
             AbsentError: this machine has no such value.
         """
-        found = self.evaluate(expression, run)
+        found = self.evaluate(expression, names)
         if found.absent:
             raise found.absent
         if found.error:
@@ -276,16 +254,11 @@ class Evidence:
             raise ExpressionError(f"claim {claim!r} depends on its own verdict")
         if claim not in self._outcomes:
             self._underway.append(claim)
-            outer, self.lacks = self.lacks, set()
             try:
-                judged = self._judged(claim)
-                self._outcomes[claim] = judged, frozenset(self.lacks)
+                self._outcomes[claim] = self._judged(claim)
             finally:
                 self._underway.pop()
-                self.lacks = outer
-        outcome, lacks = self._outcomes[claim]
-        self.lacks |= lacks
-        return outcome
+        return self._outcomes[claim]
 
     def _judged(self, name: str) -> Outcome:
         """The verdict on this machine; on the reference machine where only that has all its runs.
@@ -295,24 +268,15 @@ class Evidence:
         claim = self.book.claims[name]
         sides = verdicts.sides(self, claim)
         runs = {run for side in sides for run in side.runs}
-        holders = {verdicts.holder(self, run) for run in runs}
+        holders = set(map(self.book.machine_of, runs)) - {""}
         is_spread = len(holders) > 1 or any(side.is_borrowed for side in sides)
         if is_spread and self.reference:
-            self.lacks.add(name)
             return self.reference.outcome(name)
-        outcome = verdicts.judge_one(self, claim)
-        self.note(*outcome.runs)
-        if outcome.verdict in verdicts.UNDECIDED:
-            self.lacks.add(name)
-        return outcome
+        return verdicts.judge_one(self, claim)
 
     def sentence(self, claim: str) -> str:
-        """What the claim says that its runs showed, as a Line; "here" is the pages' machine."""
-        said = verdicts.sentence(self.book.claims[claim], self.outcome(claim))
-        if not self.stands_in:
-            return said
-        where = chain([ON_REFERENCE], repeat("there"))
-        return _HERE.sub(lambda at: f"{at[1]}he reference machine" if at[1] else next(where), said)
+        """What the claim says that its runs showed, as a Line."""
+        return verdicts.sentence(self.book.claims[claim], self.outcome(claim))
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed, for comparing what readers see.

@@ -188,7 +188,7 @@ def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
 def _image(path: Path, content: Path) -> bytes:
     """What stands beside a page by hand."""
     try:
-        return content_files.content_of(path, content.resolve(), content_files.MAX_IMAGE_BYTES)
+        return content_files.content_of(path)
     except FileError as error:
         at = path.relative_to(content.parent).as_posix()
         raise ContentErrors([ContentError(at, 0, 0, str(error))]) from None

@@ -29,10 +29,10 @@ from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.figures.picture import plain
 from generator.items import worked
+from generator.items.cases import answerable
 from generator.items.digests import digest_of
 from generator.items.keys import Key, key_of, shown_order
 from generator.items.typed_number import Unit, unit_of
-from generator.items.variants import answerable
 from generator.pages.views.answers import Answer, Backing, answers, claim_behind, told_once
 from generator.pages.views.highlighting import highlighted_lines
 from generator.pages.views.listing import ListingOnPage, listing
@@ -128,8 +128,6 @@ class Question:
 def question(item: Item, folio: Folio, asked_as: str) -> Question:
     """Judge an item on this book's runs and render it."""
     key = key_of(item, folio.evidence)
-    if key.is_open:
-        folio.evidence.lacks.add(item.id)
     folio.items.append(item.id)
     again = folio.items.count(item.id)
     stem, more = _stem(folio.prose(item.stem))
