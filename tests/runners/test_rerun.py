@@ -17,7 +17,7 @@ from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import Load, Reading, Watch
+from runners.measuring.quiet import Reading, Watch
 from runners.plans.experiment import find
 from runners.traces import machine
 from runners.traces.files import TraceError, read, read_reruns, write_json
@@ -33,7 +33,7 @@ def _quietly() -> Progress:
 
 
 def _watch(taken: Reading = IDLE) -> Watch:
-    return Watch(lambda: taken, lambda: Load(0.0))
+    return Watch(lambda: taken)
 
 
 @pytest.fixture
