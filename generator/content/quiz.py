@@ -3,7 +3,8 @@
 A key is never typed. An option is right where the claim behind it has the verdict that it names, on
 the machine whose numbers the page shows; a number is an expression over the traces; an order comes
 from values or from what a run recorded; a faulty line is the one that the corrected program, which
-a run executed, no longer has there. `keys.py` works the keys out and refuses items without one.
+a run executed, no longer has there. `generator/items/kinds` works the keys out and refuses items
+without one.
 """
 
 from __future__ import annotations

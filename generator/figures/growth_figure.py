@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, Growth
+from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.difference import relative_difference
 from generator.evidence.folio import ABSENT, Folio
@@ -17,7 +18,7 @@ from generator.evidence.value import Value, numeric
 from generator.figures.drawing import NARROW, WIDE
 from generator.figures.drawings import growth as drawing
 from generator.figures.drawings.growth import Axes, Grown, Point
-from generator.figures.picture import Picture, Table, figure_svg, plain
+from generator.figures.picture import Picture, Table, figure_svg
 
 _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))

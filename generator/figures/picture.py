@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
+from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.figures.drawing import Drawing
 from generator.figures.play.played import Played
@@ -36,11 +37,6 @@ class Picture:
     panels: list[tuple[str, Markup]] = field(default_factory=list)
     details: Table | None = None
     play: Played | None = None
-
-
-def plain(markup: Markup | str) -> str:
-    """The text of a line that holds HTML, for a title inside an SVG."""
-    return Markup(re.sub(r"<[^>]+>", "", str(markup))).unescape()
 
 
 def figure_svg(

@@ -16,7 +16,7 @@ from generator.content.claim import Claim
 from generator.content.quiz import Complete, Item, Number, Predict
 from generator.evidence import law_formula
 from generator.evidence.value import Value
-from generator.items.keys import Key
+from generator.items.kinds import Key
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence

@@ -8,8 +8,7 @@ import pytest
 from generator.content.book import load
 from generator.evidence.evaluation import Evidence
 from generator.items.cases import answerable, mistakes
-from generator.items.digests import digest_of
-from generator.items.keys import key_of
+from generator.items.kinds import digest_of, key_of
 from generator.pages.press import Press
 from tests.conftest import ROOT
 

@@ -15,7 +15,7 @@ from generator.content.errors import ContentError
 from generator.evidence import calculator, verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import changes, falsifier, falsify, steps_of
-from generator.items.keys import key_of
+from generator.items.kinds import key_of
 from runners.traces.records import Trace
 
 CONTENT = Path(__file__).parents[2] / "content"

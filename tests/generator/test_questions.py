@@ -13,10 +13,10 @@ from generator.content.claim import Tolerance
 from generator.evidence.folio import interface_words
 from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
 from generator.evidence.value import Value
-from generator.items.digests import digest_of
+from generator.items.answers import Answer, Backing, claim_behind, told_once
+from generator.items.kinds import digest_of
 from generator.items.typed_number import reach, unit_of
 from generator.pages import rendering
-from generator.pages.views.answers import Answer, Backing, claim_behind, told_once
 
 CHALLENGE = "topics/asking/challenge.md"
 MIB = 2**20
