@@ -79,57 +79,32 @@ if __name__ == "__main__" and sys.argv[1:2] == ["plan"]:
 
 from runners.commands import show
 from runners.commands.expectation import expected_lines
-from runners.commands.reproduce import ReproduceError, reproduce
-from runners.commands.rerun import RerunError, rerun
+from runners.commands.reproduce import reproduce
+from runners.commands.rerun import rerun
 from runners.commands.run import RunRequest, check_names, dry, run, shown
-from runners.commands.try_run import TrialError, named, prepare
+from runners.commands.try_run import named, prepare
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError
 from runners.measuring.pending import left_out_of, pending
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import NotIdleError
 from runners.planning.question import PlanError
-from runners.plans.experiment import UnknownExperimentError, check_name, find, on_device
-from runners.plans.settings import SettingsError
+from runners.plans.experiment import check_name, find, on_device
 from runners.simulate import allocator_check
 from runners.simulate.command import simulated
-from runners.simulate.suite import UnknownRunError
 from runners.system import accelerator
-from runners.system.errors import AcceleratorError, LaunchError
+from runners.system.errors import FixableError
 from runners.traces import machine, tries
 from runners.traces.compare import compare, traces_in
 from runners.traces.files import (
-    TraceError,
     json_schema,
     read,
     read_reruns,
 )
-from runners.traces.identity import IdentityError
-from runners.traces.programs import ProgramError
 from runners.traces.quiet_record import quietness
 from runners.traces.reruns import NEAR_SHARE, QUANTITIES, errors, floor, pairs
 from runners.traces.summary import how_it_ended, summary_lines
 from runners.traces.values import faults
-
-# What a person can fix: one line, and exit code 2.
-CAN_BE_MENDED = (
-    AcceleratorError,
-    UnknownExperimentError,
-    UnknownRunError,
-    SettingsError,
-    ProgramError,
-    TrialError,
-    TraceError,
-    measure.BusyError,
-    IdentityError,
-    machine.PartOfMachineError,
-    LaunchError,
-    NotIdleError,
-    ReproduceError,
-    RerunError,
-    PlanError,
-)
 
 
 def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -442,7 +417,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return COMMANDS[parsed.command](parsed)
     except KeyboardInterrupt as stopped:
         return stopping.told(stopped)
-    except CAN_BE_MENDED as error:
+    except (FixableError, PlanError) as error:
         print(f"python -m runners: {error}", file=sys.stderr)
         return 2
     except NotMeasuredError as error:

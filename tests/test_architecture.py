@@ -141,7 +141,7 @@ ROOMS = {
     "runners": {
         "system": set(),
         "traces": {"system"},
-        "plans": {"traces"},
+        "plans": {"system", "traces"},
         "meters": {"system", "traces"},
         "ranks": {"system", "traces", "plans", "meters"},
         "training": {"traces", "plans", "ranks"},
@@ -149,8 +149,16 @@ ROOMS = {
         "primitives": {"traces", "plans", "ranks", "measuring"},
         "simulate": {"traces", "plans", "meters", "ranks", "system"},
         "planning": {"traces", "plans", "meters", "simulate", "system"},
-        "cluster": {"system", "traces", "plans", "ranks", "measuring"},
-        "commands": {"traces", "plans", "measuring", "primitives", "planning", "simulate"},
+        "cluster": {"system", "traces", "plans", "measuring"},
+        "commands": {
+            "system",
+            "traces",
+            "plans",
+            "measuring",
+            "primitives",
+            "planning",
+            "simulate",
+        },
         "experiments": {"traces", "plans", "meters", "ranks", "training"},
     },
 }

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from runners.system.errors import FixableError
 from runners.traces.quiet_record import MOST_LOAD_SHARE, Canary, Quiet
 
 STAT = Path("/proc/stat")
@@ -26,7 +27,7 @@ MOST_RETRIES = 2  # of an experiment that was not quiet, for the reference set
 MATRIX_WIDTH = 384
 
 
-class NotIdleError(RuntimeError):
+class NotIdleError(FixableError):
     """Other processes keep the machine busy."""
 
 

@@ -37,6 +37,7 @@ from typing import Any, Generic, Literal
 from pydantic import ValidationError
 
 from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
+from runners.system.errors import FixableError
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
 
@@ -179,7 +180,7 @@ class Experiment:
         return next(iter([*exact, *kinds]), FreeSettings)
 
 
-class UnknownExperimentError(ValueError):
+class UnknownExperimentError(FixableError):
     """There is no experiment of that name."""
 
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
+from runners.system.errors import FixableError
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
 from runners.traces.lines import line_of
@@ -44,7 +45,7 @@ _MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
 
-class TraceError(ValueError):
+class TraceError(FixableError):
     """A trace that cannot be used; the message names the file and the field."""
 
 

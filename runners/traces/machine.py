@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from runners.system.errors import FixableError
 from runners.traces.files import write_json
 from runners.traces.identity import Identity, id_among, kept_ids, machines_of
 from runners.traces.machine_records import Accelerator, Machine
@@ -32,7 +33,7 @@ THIS_MACHINE = TRACES / "this-machine"
 NOT_MEASURED_YET = "new"  # stands for the id of a machine that has none yet
 
 
-class PartOfMachineError(ValueError):
+class PartOfMachineError(FixableError):
     """The reference folder holds what a whole machine measured, and ranks may use a part only."""
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
+from runners.system.errors import FixableError
 from runners.traces.schema import Setting, Status
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-class ProgramError(ValueError):
+class ProgramError(FixableError):
     """A program that does not say how to run it; the message names file and line."""
 
 
