@@ -8,6 +8,7 @@ that holds the committed traces only, so that tests see the same pages on every 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -177,6 +178,25 @@ def _real_site(folder: Path) -> Path:
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the real book's HTML: committed traces, a strict build, once a session."""
     return made_once(tmp_path_factory, "real-book", _real_site)
+
+
+def _measured_book(folder: Path) -> Path:
+    from tests.clones import cloned, pasted
+
+    clone = cloned(folder)
+    done = pasted("make site", clone)
+    said = {"code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+    folder.with_name("make-site.json").write_text(json.dumps(said))
+    return clone
+
+
+@pytest.fixture(scope="session")
+def measured_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh clone after its first `make site`, which measured what it does by default.
+
+    It is made once a session. `make-site.json` beside it says how the command ended.
+    """
+    return made_once(tmp_path_factory, "measured-book", _measured_book)
 
 
 @pytest.fixture(scope="session")

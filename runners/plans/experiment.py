@@ -9,7 +9,7 @@ An experiment is a folder in `runners/experiments/`. Its `__init__.py` declares,
 and, where there is need:
 
     TRIED_WITH  {name: settings} that make a try of that run take seconds
-    FULL        True: a heavier sweep as a whole; only `run --full` measures it
+    FULL        True: not of this machine, or heavy; only `run --full` measures it, see TAUGHT
     ON_CUDA     {name or "*": settings} that a run takes on an accelerator
 
 Beside it stand `strategies.py`, the technique, which loads when ranks start:
@@ -46,6 +46,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 MORE = "PROOFBOOK_EXPERIMENTS"
 # What `predict` measures is run as an experiment is, and is none of the book's.
 PRIMITIVES = "primitives"
+# Declared FULL and measured by a plain `run` all the same: topics of the book name their runs, and
+# a topic comes from the machine at hand only where that has measured them.
+TAUGHT = frozenset({
+    "averaging", "batch_parts", "buckets", "fsdp_step", "global_batch", "growth", "large_batch",
+    "recomputation", "speedup",
+})  # fmt: skip
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[[Any], None]  # of a `runners.ranks.rank.Rank`
 
@@ -228,11 +234,13 @@ def check_name(name: str) -> Path:
 
 
 def whole_is_full(name: str) -> bool:
-    """Whether an experiment is full as a whole, read off its file, which is not loaded.
+    """Whether only `run --full` measures an experiment; read off its file, which is not loaded.
 
     Raises:
         UnknownExperimentError: there is none of that name.
     """
+    if name in TAUGHT:
+        return False
     try:
         tree = ast.parse(check_name(name).read_text(encoding="utf-8"))
     except SyntaxError:
@@ -288,7 +296,7 @@ def find(name: str) -> Experiment:
         module.RUNS,
         Strategies(strategies),
         getattr(module, "TRIED_WITH", {}),
-        getattr(module, "FULL", False) is True,
+        getattr(module, "FULL", False) is True and name not in TAUGHT,
         getattr(module, "ON_CUDA", {}),
     )
 
