@@ -149,7 +149,7 @@ ROOMS = {
         "primitives": {"system", "traces", "plans", "ranks", "measuring"},
         "simulate": {"traces", "plans", "meters", "ranks", "system"},
         "planning": {"traces", "plans", "meters", "simulate", "system"},
-        "cluster": {"system", "traces", "plans", "ranks", "measuring"},
+        "cluster": {"system", "traces", "plans", "measuring"},
         "commands": {
             "system",
             "traces",

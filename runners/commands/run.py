@@ -244,7 +244,7 @@ def _measure(
             try:
                 _measure_quietly(one, launcher, progress, request, watch)
             except NotQuietError as error:
-                unfinished[one.experiment.name] = [error.cause]
+                unfinished[one.experiment.name] = [str(error)]
             except UnfinishedError as error:
                 unfinished[one.experiment.name] = error.causes
                 if error.is_lasting:
@@ -270,7 +270,7 @@ def _measure_quietly(
         except NotQuietError as error:
             if not left:
                 raise
-            progress.note(f"{error.cause}; measuring it again")
+            progress.note(f"{error}; measuring it again")
         else:
             return
 

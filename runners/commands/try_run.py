@@ -18,7 +18,10 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
 from runners.plans.settings import RunSettings, following
 from runners.system.errors import FixableError
+<<<<<<< HEAD
 from runners.traces import machine, tries
+=======
+>>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
 from runners.traces.schema import Setting
 from runners.traces.summary import summary_lines
 
@@ -28,10 +31,13 @@ MOST_RANKS = 8
 MOST_COUNTED, MOST_BYTES = 10**8, 2**53  # beyond, settling alone would fill the memory
 
 
+<<<<<<< HEAD
 class TrialError(FixableError, ValueError):
     """A try that cannot be run; the message says what to set instead."""
 
 
+=======
+>>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
 @dataclass(frozen=True)
 class Trial:
     """One run as it is about to be tried.
@@ -111,11 +117,11 @@ def named(text: str) -> tuple[str, str]:
     """The experiment and the run of `EXPERIMENT.RUN`.
 
     Raises:
-        TrialError: it is not written so.
+        FixableError: it is not written so.
     """
     experiment, dot, run = text.partition(".")
     if not dot or not run:
-        raise TrialError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {text!r}")
+        raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {text!r}")
     return experiment, run
 
 
@@ -128,11 +134,11 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
         wanted: `key=value` texts.
 
     Raises:
-        TrialError: there is no such run or setting, or a value is of another type or impossible.
+        FixableError: there is no such run or setting, or a value is of another type or impossible.
     """
     if run not in experiment.runs:
         hint = nearest(run, experiment.runs)
-        raise TrialError(
+        raise FixableError(
             f"no run {run!r} in {experiment.name}{hint}; there are: {', '.join(experiment.runs)}"
         )
     declared = experiment.runs[run]
@@ -148,7 +154,7 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
     after = values(plan)
     for name, value in asked.items():
         if after[name] != value:
-            raise TrialError(
+            raise FixableError(
                 f"{name} follows from the other settings and would be {_written(after[name])}; "
                 "set those"
             )
@@ -175,9 +181,9 @@ def _asked(run: str, known: Mapping[str, Setting], wanted: Iterable[str]) -> dic
     for text in wanted:
         name, equals, value = text.partition("=")
         if not equals or not value:
-            raise TrialError(f"write --set KEY=VALUE, not {text!r}")
+            raise FixableError(f"write --set KEY=VALUE, not {text!r}")
         if name not in known:
-            raise TrialError(
+            raise FixableError(
                 f"no setting {name!r} in {run}{nearest(name, known)}; "
                 f"there are: {', '.join(sorted(known))}"
             )
@@ -196,14 +202,14 @@ def _read_one(name: str, text: str, like: Setting) -> Setting:
     if isinstance(like, str):
         return text
     if isinstance(like, bool) or not isinstance(like, int | float):
-        raise TrialError(f"{name} cannot be set from here")
+        raise FixableError(f"{name} cannot be set from here")
     kind = "a whole number" if isinstance(like, int) else "a number"
     try:
         value = type(like)(text)
     except ValueError:
-        raise TrialError(f"{name} must be {kind}, not {text!r}") from None
+        raise FixableError(f"{name} must be {kind}, not {text!r}") from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise TrialError(f"{name} must be finite, not {text}")
+        raise FixableError(f"{name} must be finite, not {text}")
     if isinstance(value, int):
         _check_size(name, value, min(like, 1))
     return value
@@ -211,10 +217,10 @@ def _read_one(name: str, text: str, like: Setting) -> Setting:
 
 def _check_size(name: str, value: int, least: float) -> None:
     if value < least:
-        raise TrialError(f"{name} must be at least {least}, not {value}")
+        raise FixableError(f"{name} must be at least {least}, not {value}")
     most = MOST_BYTES if name.endswith("_bytes") else MOST_COUNTED
     if value > most:
-        raise TrialError(f"{name} must be at most {most}")
+        raise FixableError(f"{name} must be at most {most}")
 
 
 def _check_ranks(experiment: Experiment, declared: RunPlan, asked: Mapping[str, Setting]) -> None:
@@ -225,11 +231,13 @@ def _check_ranks(experiment: Experiment, declared: RunPlan, asked: Mapping[str, 
         return
     sizes = {p.world_size for p in experiment.runs.values() if p.strategy == declared.strategy}
     if wanted > MOST_RANKS:
-        raise TrialError(f"world_size must be at most {MOST_RANKS}, not {wanted}")
+        raise FixableError(f"world_size must be at most {MOST_RANKS}, not {wanted}")
     if max(sizes) == 1:
-        raise TrialError(f"{declared.strategy} trains on one device, so world_size stays 1")
+        raise FixableError(f"{declared.strategy} trains on one device, so world_size stays 1")
     if wanted == 1 and min(sizes) > 1:
-        raise TrialError(f"{declared.strategy} needs ranks to share with; world_size must be 2 up")
+        raise FixableError(
+            f"{declared.strategy} needs ranks to share with; world_size must be 2 up"
+        )
 
 
 def _settled(experiment: Experiment, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
@@ -246,4 +254,4 @@ def _settled(experiment: Experiment, declared: RunPlan, changes: Mapping[str, Se
             **of_the_plan,  # type: ignore[arg-type]
         )
     except ValueError as error:
-        raise TrialError(f"{experiment.name}: {error}") from None
+        raise FixableError(f"{experiment.name}: {error}") from None

@@ -75,8 +75,8 @@ def pending(name: str, where: Path, *, full: bool = False, force: bool = False) 
     Raises:
         UnknownExperimentError: there is none of that name.
     """
-    path, part = where / f"{name}.json", _part(name, where)
-    trace, problem = _trace(path)
+    path, part = where / f"{name}.json", unfinished(name, where)
+    trace, problem = existing(path)
     if not full and trace is None and problem is None and part is None and whole_is_full(name):
         return None
     outdated = staleness(trace) if trace is not None else None
@@ -123,7 +123,7 @@ def _reason(
     return outdated or ("forced" if force else None)
 
 
-def _trace(path: Path) -> tuple[Trace | None, str | None]:
+def existing(path: Path) -> tuple[Trace | None, str | None]:
     """A trace and what is wrong with it; neither where there is none."""
     if not path.exists():
         return None, None
@@ -134,7 +134,7 @@ def _trace(path: Path) -> tuple[Trace | None, str | None]:
     return (None, "edited after it was measured") if is_edited else (trace, None)
 
 
-def _part(name: str, where: Path) -> Trace | None:
+def unfinished(name: str, where: Path) -> Trace | None:
     """What an interrupted measurement left, where this code and this torch measured it."""
     path = part_of(name, where)
     if not path.exists():
@@ -210,7 +210,7 @@ def lacking(names: list[str], where: Path) -> list[str]:
     """What a folder lacks to be a whole set: traces that are missing or stale, and full runs."""
     lines = []
     for name in names:
-        trace, problem = _trace(where / f"{name}.json")
+        trace, problem = existing(where / f"{name}.json")
         if trace is None:
             lines.append(f"{name}: {problem or 'not measured'}")
         elif outdated := staleness(trace):
