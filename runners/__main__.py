@@ -16,8 +16,6 @@
     python -m runners show --grep WORD [NAME]  the values whose expression holds a word
     python -m runners compare A B              what two machines measured otherwise, and which
                                                claims changed their verdict
-    python -m runners rerun [NAME …]           measure what is measured once more: how far times
-                                               repeat; traces stay as they are
     python -m runners simulate [EXPERIMENT[.RUN] …]
                                                every run as one rank of many, without data: its
                                                peak and payload beside the recorded ones
@@ -35,11 +33,33 @@ Ctrl-C; 143 SIGTERM.
 
 from __future__ import annotations
 
+import argparse
+import difflib
+import importlib
+import importlib.util
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 from runners.system import limits, stopping
+from runners.system.errors import FixableError
 from runners.system.scratch import Scratch
 
+<<<<<<< HEAD
+# The module of each command: `add_arguments` says what it takes, `main` returns the exit code. It
+# is imported when the command is called, since most of them load torch.
+COMMANDS = {
+    "list": "runners.commands.list_experiments",
+    "run": "runners.commands.run",
+    "try": "runners.commands.try_run",
+    "reproduce": "runners.commands.reproduce",
+    "show": "runners.commands.show",
+    "compare": "runners.commands.compare_machines",
+    "simulate": "runners.simulate.command",
+    "plan": "runners.planning.command",
+    "machine": "runners.commands.describe_machine",
+    "schema": "runners.commands.schema",
+=======
 if __name__ == "__main__":  # before all else is loaded
     stopping.listen("stopped; what was measured before is kept")
     limits.explain("python -m runners")
@@ -79,57 +99,32 @@ if __name__ == "__main__" and sys.argv[1:2] == ["plan"]:
 
 from runners.commands import show
 from runners.commands.expectation import expected_lines
-from runners.commands.reproduce import ReproduceError, reproduce
-from runners.commands.rerun import RerunError, rerun
+from runners.commands.reproduce import reproduce
+from runners.commands.rerun import rerun
 from runners.commands.run import RunRequest, check_names, dry, run, shown
-from runners.commands.try_run import TrialError, named, prepare
+from runners.commands.try_run import named, prepare
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError
 from runners.measuring.pending import left_out_of, pending
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import NotIdleError
 from runners.planning.question import PlanError
-from runners.plans.experiment import UnknownExperimentError, check_name, find, on_device
-from runners.plans.settings import SettingsError
+from runners.plans.experiment import check_name, find, on_device
 from runners.simulate import allocator_check
 from runners.simulate.command import simulated
-from runners.simulate.suite import UnknownRunError
 from runners.system import accelerator
-from runners.system.errors import AcceleratorError, LaunchError
+from runners.system.errors import FixableError
 from runners.traces import machine, tries
 from runners.traces.compare import compare, traces_in
 from runners.traces.files import (
-    TraceError,
     json_schema,
     read,
     read_reruns,
 )
-from runners.traces.identity import IdentityError
-from runners.traces.programs import ProgramError
 from runners.traces.quiet_record import quietness
 from runners.traces.reruns import NEAR_SHARE, QUANTITIES, errors, floor, pairs
 from runners.traces.summary import how_it_ended, summary_lines
 from runners.traces.values import faults
-
-# What a person can fix: one line, and exit code 2.
-CAN_BE_MENDED = (
-    AcceleratorError,
-    UnknownExperimentError,
-    UnknownRunError,
-    SettingsError,
-    ProgramError,
-    TrialError,
-    TraceError,
-    measure.BusyError,
-    IdentityError,
-    machine.PartOfMachineError,
-    LaunchError,
-    NotIdleError,
-    ReproduceError,
-    RerunError,
-    PlanError,
-)
 
 
 def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -431,23 +426,34 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "simulate": _simulate,
     "machine": lambda _: _machine(),
     "schema": lambda _: _schema(),
+>>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
 }
+ONLY_READ = ("list", "show", "compare", "schema")  # without torch, and without a scratch folder
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; what a person can fix is one line and exit code 2."""
-    parsed = _parser().parse_args(arguments)
+def main(words: Sequence[str] | None = None) -> int:
+    """Execute the command; what a person can fix is one line and exit code 2."""
+    name, *others = [*(sys.argv[1:] if words is None else words)] or [""]
+    if name in ("-h", "--help"):
+        sys.stdout.write(str(__doc__))
+        return 0
     try:
-        with Scratch():  # torch's compiler keeps its files there
-            return COMMANDS[parsed.command](parsed)
+        return _executed(name, others)
     except KeyboardInterrupt as stopped:
         return stopping.told(stopped)
-    except CAN_BE_MENDED as error:
+<<<<<<< HEAD
+    except FixableError as error:
+        head = "" if error.exit_code == FixableError.exit_code else "not measured: "
+        print(f"python -m runners: {head}{error}", file=sys.stderr)
+        return error.exit_code
+=======
+    except (FixableError, PlanError) as error:
         print(f"python -m runners: {error}", file=sys.stderr)
         return 2
     except NotMeasuredError as error:
         print(f"python -m runners: not measured: {error}", file=sys.stderr)
         return 1
+>>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     except BrokenPipeError:
         return 0
     except OSError as error:
@@ -456,5 +462,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
+def _executed(name: str, words: Sequence[str]) -> int:
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise FixableError(f"no command {name!r}{hint}; there are: {', '.join(COMMANDS)}")
+    if name != "show" and importlib.util.find_spec("torch") is None:  # as `make pages` sets up
+        raise FixableError(
+            "this Python has no torch; run `make .venv/.run` once, and call .venv/bin/python"
+        )
+    with ExitStack() as stack:
+        if name not in ONLY_READ:
+            stack.enter_context(Scratch())  # torch's compiler keeps its files there
+        module = importlib.import_module(COMMANDS[name])
+        if name == "plan":  # reads its words by itself
+            planned: int = module.main(words)
+            return planned
+        description = (module.__doc__ or "").partition("\n")[0]
+        parser = argparse.ArgumentParser(prog=f"python -m runners {name}", description=description)
+        module.add_arguments(parser)
+        exit_code: int = module.main(parser.parse_args(words))
+        return exit_code
+
+
 if __name__ == "__main__":
+    stopping.listen("stopped; what was measured before is kept")
+    limits.explain("python -m runners")
     stopping.leave(main())

@@ -21,6 +21,7 @@ from runners.measuring.progress import Progress
 from runners.measuring.quiet import Watch
 from runners.plans.experiment import Experiment, PassName, RunPlan, check_name, find, names
 from runners.plans.experiment import on_device as as_it_runs_on
+from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import (
     TraceError,
@@ -34,10 +35,6 @@ from runners.traces.records import Run, Trace
 from runners.traces.reruns import ExperimentReruns, Rerun, Reruns, rerun_of
 
 METERED_UP_TO_SECONDS = 5.0  # of a run with all its passes; longer ones are only timed again
-
-
-class RerunError(ValueError):
-    """There is nothing that could be measured again; the message says what to do."""
 
 
 @dataclass
@@ -87,7 +84,7 @@ def rerun(
         watch: reads how quiet the machine is; a new one where None.
 
     Raises:
-        RerunError: none of them is measured here.
+        FixableError: none of them is measured here.
         NotIdleError: for the reference, and other processes keep the machine busy.
         UnknownExperimentError, BusyError, LaunchError, TraceError, OSError.
     """
@@ -112,7 +109,7 @@ def _waiting(wanted: Sequence[str], done: Reran) -> list[_Waiting]:
     known = read_reruns(done.where)
     traces = [read(p) for name in wanted if (p := done.where / f"{name}.json").exists()]
     if not traces:
-        raise RerunError(
+        raise FixableError(
             "this machine has no measurement to repeat; `python -m runners run` makes one"
         )
     found = []

@@ -23,6 +23,7 @@ from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Reading, Watch
 from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
+from runners.system.errors import FixableError
 from runners.system.links import cannot_link
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
@@ -34,7 +35,11 @@ from runners.traces.skips import needs_full
 from runners.traces.values import list_values
 
 
-class BusyError(RuntimeError):
+<<<<<<< HEAD
+class BusyError(FixableError, RuntimeError):
+=======
+class BusyError(FixableError):
+>>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     """Another `run` is measuring on this machine."""
 
 

@@ -162,15 +162,6 @@ BROKEN = """\
 """
 
 
-def test_all_mistakes_of_all_items_come_at_once(sound):
-    sound.edit(
-        "topics/averaging/quiz-sound.yml", f"answer: {WHOLE}", "answer: tiny_memory.whole.status"
-    )
-    sound.edit("topics/averaging/quiz-sound.yml", f'by: "{HALVES}"', f'by: "{WHOLE}"')
-    sound.edit("topics/averaging/quiz-sound.yml", "code: loss.backward()", "code: loss.forward()")
-    assert len(sound.errors()) == 3
-
-
 def test_what_clashes_on_another_machine_only_leaves_the_question_open(sound):
     sound.add_machine("desk", "tiny_memory", "tiny_training")
     assert key(sound, "peak-of-whole").slips[0] is not None
@@ -267,15 +258,6 @@ def test_the_order_shown_follows_from_the_id_and_never_is_the_right_one(sound):
         if item.kind == "faulty_line":
             assert order == (0, 1, 2)
     assert check(evidence) == []
-
-
-def test_where_the_right_option_is_shown_does_not_follow_where_it_was_written(evidence):
-    options = [right("whole-peak"), {"misconception": "x"}, {"misconception": "y"}]
-    places = set()
-    for number in range(40):
-        item = choice(*options).model_copy(update={"id": f"item-{number}"})
-        places.add(kind_of(item, evidence).shown_order().index(0))
-    assert places == {0, 1, 2}
 
 
 def test_yes_and_no_stay_as_written(evidence):

@@ -10,15 +10,16 @@ import pytest
 
 from runners import __main__ as command
 from runners.commands import rerun as rerunning
-from runners.commands.rerun import RerunError, passes_again, rerun
+from runners.commands.rerun import passes_again, rerun
 from runners.commands.run import RunRequest
 from runners.commands.run import run as run_command
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import Load, Reading, Watch
+from runners.measuring.quiet import Reading, Watch
 from runners.plans.experiment import find
+from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import TraceError, read, read_reruns, write_json
 from runners.traces.records import Run
@@ -33,7 +34,7 @@ def _quietly() -> Progress:
 
 
 def _watch(taken: Reading = IDLE) -> Watch:
-    return Watch(lambda: taken, lambda: Load(0.0))
+    return Watch(lambda: taken)
 
 
 @pytest.fixture
@@ -219,7 +220,7 @@ def test_without_a_first_measurement_there_is_nothing_to_repeat(
     monkeypatch.setattr(machine, "TRACES", tmp_path)
     monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
     machine.describe.cache_clear()
-    with pytest.raises(RerunError, match="python -m runners run"):
+    with pytest.raises(FixableError, match="python -m runners run"):
         rerun(["ddp"], _quietly(), watch=_watch())
     assert command.main(["rerun", "ddp"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
