@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from runners.traces.reruns import Pair, Rerun, errors, floor, pairs
 
 from runners import __main__ as command
 from runners.commands import rerun as rerunning
@@ -23,7 +24,6 @@ from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import TraceError, read, read_reruns, write_json
 from runners.traces.records import Run
-from runners.traces.reruns import Pair, Rerun, errors, floor, pairs
 
 IDLE = Reading(0.01, {"compute": 0.002})
 BUSY = Reading(0.4, {"compute": 0.002})
