@@ -41,13 +41,6 @@ from runners.traces.tolerance import Tolerance, tolerance
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
 
 
-<<<<<<< HEAD
-class ReproduceError(FixableError, ValueError):
-    """Nothing that can be measured again; the message says what to write or do instead."""
-
-
-=======
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
 @dataclass(frozen=True)
 class Wanted:
     """One field to measure again: its path, and its steps from the run."""

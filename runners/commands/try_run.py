@@ -18,10 +18,7 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
 from runners.plans.settings import RunSettings, following
 from runners.system.errors import FixableError
-<<<<<<< HEAD
 from runners.traces import machine, tries
-=======
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
 from runners.traces.schema import Setting
 from runners.traces.summary import summary_lines
 
@@ -31,13 +28,6 @@ MOST_RANKS = 8
 MOST_COUNTED, MOST_BYTES = 10**8, 2**53  # beyond, settling alone would fill the memory
 
 
-<<<<<<< HEAD
-class TrialError(FixableError, ValueError):
-    """A try that cannot be run; the message says what to set instead."""
-
-
-=======
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
 @dataclass(frozen=True)
 class Trial:
     """One run as it is about to be tried.

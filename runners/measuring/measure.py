@@ -35,11 +35,7 @@ from runners.traces.skips import needs_full
 from runners.traces.values import list_values
 
 
-<<<<<<< HEAD
-class BusyError(FixableError, RuntimeError):
-=======
 class BusyError(FixableError):
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     """Another `run` is measuring on this machine."""
 
 

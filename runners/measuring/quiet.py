@@ -27,13 +27,8 @@ MOST_RETRIES = 2  # of an experiment that was not quiet, for the reference set
 MATRIX_WIDTH = 384
 
 
-<<<<<<< HEAD
-class NotIdleError(FixableError, RuntimeError):
-    """Other processes keep the machine busy; the message names them, in one line."""
-=======
 class NotIdleError(FixableError):
     """Other processes keep the machine busy."""
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
 
 
 class NotQuietError(RuntimeError):

@@ -186,11 +186,7 @@ class Experiment:
         return next(iter([*exact, *kinds]), FreeSettings)
 
 
-<<<<<<< HEAD
-class UnknownExperimentError(FixableError, ValueError):
-=======
 class UnknownExperimentError(FixableError):
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     """There is no experiment of that name."""
 
 

@@ -37,11 +37,7 @@ Factor = Annotated[float, Field(gt=0)]
 FactorOrZero = Annotated[float, Field(ge=0)]
 
 
-<<<<<<< HEAD
-class SettingsError(FixableError, ValueError):
-=======
 class SettingsError(FixableError):
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     """An experiment declares a setting that its own class forbids; names the file and the line."""
 
     @classmethod

@@ -39,11 +39,7 @@ CACHE = ROOT / ".cache" / "simulations"
 NUM_WORKERS = 2
 
 
-<<<<<<< HEAD
-class UnknownRunError(FixableError, ValueError):
-=======
 class UnknownRunError(FixableError):
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     """An experiment has no run of that name."""
 
 

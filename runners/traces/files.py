@@ -44,11 +44,7 @@ _MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
 
-<<<<<<< HEAD
-class TraceError(FixableError, ValueError):
-=======
 class TraceError(FixableError):
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     """A trace that cannot be used; the message names the file and the field."""
 
 

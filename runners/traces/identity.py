@@ -26,11 +26,7 @@ MEMORY_STEP = 1.02
 OF_NODES = re.compile(r"\d+-nodes-")
 
 
-<<<<<<< HEAD
-class IdentityError(FixableError, ValueError):
-=======
 class IdentityError(FixableError):
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     """The file of local ids cannot be used; the message says what to do."""
 
 

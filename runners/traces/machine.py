@@ -33,11 +33,7 @@ THIS_MACHINE = TRACES / "this-machine"
 NOT_MEASURED_YET = "new"  # stands for the id of a machine that has none yet
 
 
-<<<<<<< HEAD
-class PartOfMachineError(FixableError, ValueError):
-=======
 class PartOfMachineError(FixableError):
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     """The reference folder holds what a whole machine measured, and ranks may use a part only."""
 
 

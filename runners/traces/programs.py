@@ -38,11 +38,7 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-<<<<<<< HEAD
-class ProgramError(FixableError, ValueError):
-=======
 class ProgramError(FixableError):
->>>>>>> 4555f49514ed984c824b65488a8b388f678769d8
     """A program that does not say how to run it; the message names file and line."""
 
 
