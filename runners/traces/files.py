@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
+from runners.system.errors import FixableError
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
 from runners.traces.lines import line_of
@@ -28,7 +29,6 @@ from runners.traces.plan_grid import Grid, values_digest
 from runners.traces.primitives import Primitives
 from runners.traces.published_plans import PublishedPlans, rows_digest
 from runners.traces.records import Trace
-from runners.traces.reruns import Reruns
 from runners.traces.schema import Record
 
 MAX_TRACE_BYTES = 300_000
@@ -37,14 +37,14 @@ MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is th
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 # What else a machine's folder holds.
-NOT_TRACES = frozenset({"machine", "primitives", "reruns", "values"})
+NOT_TRACES = frozenset({"machine", "primitives", "values"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 LARGEST = 1e300  # a sum of such numbers, or a share of them in percent, is still one
 _MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
 
-class TraceError(ValueError):
+class TraceError(FixableError):
     """A trace that cannot be used; the message names the file and the field."""
 
 
@@ -210,6 +210,11 @@ def read_part(path: Path) -> Trace:
     return _parsed_trace(path, _text(path))
 
 
+def trace_paths(folder: Path) -> list[Path]:
+    """The traces of a machine's folder, in order of their experiments."""
+    return [path for path in sorted(folder.glob("*.json")) if path.stem not in NOT_TRACES]
+
+
 def machine_folders(traces: Path) -> list[str]:
     """The names of all machines' folders: `<machine>`, or `<machine>/<share>` for a part of one."""
     described = [*traces.glob("*/machine.json"), *traces.glob("*/*/machine.json")]
@@ -250,15 +255,6 @@ def read_primitives(folder: Path) -> Primitives | None:
         TraceError: as `read`.
     """
     return _read_if_there(folder / "primitives.json", Primitives)
-
-
-def read_reruns(folder: Path) -> Reruns | None:
-    """Read `reruns.json` of a machine's folder; None where nothing was measured twice.
-
-    Raises:
-        TraceError: as `read`.
-    """
-    return _read_if_there(folder / "reruns.json", Reruns)
 
 
 def read_grid(path: Path) -> Grid:
@@ -379,7 +375,7 @@ def write(path: Path, trace: Trace) -> None:
         ValueError: it holds a number that is not finite.
         OSError: the disk refused; nothing is left behind.
     """
-    document = trace.model_dump(mode="json")
+    document = trace.as_json()
     num_bytes = len(json.dumps(document, indent=1, sort_keys=True))
     if num_bytes > MAX_TRACE_BYTES:
         raise TraceError(f"{path.name} would hold {num_bytes} bytes, more than {MAX_TRACE_BYTES}")
@@ -392,12 +388,12 @@ def write_part(path: Path, trace: Trace) -> None:
     Raises:
         OSError: the disk refused; nothing is left behind.
     """
-    write_json(path, trace.model_dump(mode="json"))
+    write_json(path, trace.as_json())
 
 
 def write_machine(folder: Path, machine: Machine) -> None:
     """Write `machine.json` into a machine's folder."""
-    write_json(folder / "machine.json", machine.model_dump(mode="json"))
+    write_json(folder / "machine.json", machine.as_json())
 
 
 def write_primitives(folder: Path, primitives: Primitives) -> None:
@@ -405,16 +401,6 @@ def write_primitives(folder: Path, primitives: Primitives) -> None:
     write_json(folder / "primitives.json", primitives.model_dump(mode="json"))
 
 
-def write_reruns(folder: Path, reruns: Reruns) -> None:
-    """Write `reruns.json` into a machine's folder."""
-    write_json(folder / "reruns.json", reruns.model_dump(mode="json"))
-
-
 def finite_or_none(value: float) -> float | None:
     """The value, or None where JSON could not carry it."""
     return value if math.isfinite(value) else None
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a trace, made from the models."""
-    return Trace.model_json_schema()

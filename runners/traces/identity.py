@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from runners.system.errors import FixableError
 from runners.traces.files import TraceError, machine_folders, read_machine
 from runners.traces.machine_records import Machine
 
@@ -25,7 +26,7 @@ MEMORY_STEP = 1.02
 OF_NODES = re.compile(r"\d+-nodes-")
 
 
-class IdentityError(ValueError):
+class IdentityError(FixableError):
     """The file of local ids cannot be used; the message says what to do."""
 
 

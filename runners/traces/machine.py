@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from runners.system.errors import FixableError
 from runners.traces.files import write_json
 from runners.traces.identity import Identity, id_among, kept_ids, machines_of
 from runners.traces.machine_records import Accelerator, Machine
@@ -32,7 +33,7 @@ THIS_MACHINE = TRACES / "this-machine"
 NOT_MEASURED_YET = "new"  # stands for the id of a machine that has none yet
 
 
-class PartOfMachineError(ValueError):
+class PartOfMachineError(FixableError):
     """The reference folder holds what a whole machine measured, and ranks may use a part only."""
 
 
@@ -238,6 +239,11 @@ def keep_id() -> None:
 def name_of(folder: Path) -> str:
     """The name of the machine whose folder this is."""
     return folder.relative_to(TRACES).as_posix() if folder.is_relative_to(TRACES) else folder.name
+
+
+def shown(path: Path) -> Path:
+    """A path as a person reads it: from the project's root where it lies in it."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def remember(name: str) -> None:

@@ -233,12 +233,13 @@ def test_what_only_reads_writes_nothing(root, tmp_path):
     traces.mkdir(parents=True)
     subprocess.run(["cp", "-r", frozen, traces / "reference-frozen"], check=True)
     program = (
-        "import contextlib, io, runners.__main__ as command\n"
+        "import contextlib, runners.__main__ as command\n"
+        "from runners.traces import machine\n"
         "for words in ('list', 'show hangs', 'machine', 'run --dry', 'schema', 'show nothing',"
         " 'compare reference-frozen nothing'):\n"
         "    with contextlib.suppress(SystemExit):\n"
         "        command.main(words.split())\n"
-        "assert command.machine.ROOT.name == 'copy'\n"
+        "assert machine.ROOT.name == 'copy'\n"
     )
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")},

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runners.commands.try_run import TrialError, named, prepare, values
+from runners.commands.try_run import named, prepare, values
 from runners.plans.experiment import FOLDER, MORE, Experiment, find, names
+from runners.system.errors import FixableError
 from runners.traces import digest
 
 BOOK = names()
@@ -23,7 +24,7 @@ def changeable(monkeypatch: pytest.MonkeyPatch) -> Experiment:
 
 def refusal(experiment: Experiment, run: str, *wanted: str) -> str:
     """The one line that says why there is no such try."""
-    with pytest.raises(TrialError) as caught:
+    with pytest.raises(FixableError) as caught:
         prepare(experiment, run, wanted)
     said = str(caught.value)
     assert "\n" not in said
@@ -112,7 +113,7 @@ def test_what_cannot_be_tried_is_one_line_that_says_what_to_set(
 
 @pytest.mark.parametrize("text", ["ddp", "ddp.", ""])
 def test_a_run_is_named_with_its_experiment(text: str) -> None:
-    with pytest.raises(TrialError, match=r"EXPERIMENT\.RUN"):
+    with pytest.raises(FixableError, match=r"EXPERIMENT\.RUN"):
         named(text)
 
 
