@@ -1,6 +1,6 @@
 """The directions that imports may take, and the names that files may have.
 
-generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.declarations`, and
+generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.experiment`, and
 `runners.system` for its commands; nothing under generator imports torch; only
 `generator/website/plugin.py` imports MkDocs; runners never import generator; only what handles
 tensors needs torch; rooms import in one direction only.
@@ -22,7 +22,7 @@ ALSO_FOR_THE_GENERATOR = {
     "runners.system",
     "runners.plans",
     "runners.plans.closed_forms",
-    "runners.plans.declarations",
+    "runners.plans.experiment",
 }
 NEED_TORCH = (
     *(

@@ -206,6 +206,15 @@ class Predict(_Item):
     reveal: Prose
     slips: list[Slip] = []
 
+    @property
+    def tolerance(self) -> Tolerance:
+        """How far off a guess may be and be right."""
+        return self.close
+
+    @property
+    def why(self) -> None:
+        """Nothing: what is revealed explains the answer."""
+
 
 class CodeLine(Written):
     """A line that a reader may pick, written as it stands in the code, without its indent."""
@@ -249,6 +258,11 @@ class Complete(_Item):
         if self.blank.row > len(self.rows) or self.blank.column > len(self.columns):
             raise ValueError("the blank is outside the table")
         return self
+
+    @property
+    def answer(self) -> Expression:
+        """The missing cell."""
+        return self.rows[self.blank.row - 1].cells[self.blank.column - 1]
 
 
 def _kind(written: object) -> str:

@@ -20,7 +20,7 @@ from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
 from generator.content.once import once
 from generator.content.words import MAX_LINE
-from runners.plans.declarations import command_for, difference
+from runners.plans.experiment import command_for
 from runners.traces import files as traces
 from runners.traces import published_plans, values
 from runners.traces.files import NOT_TRACES, TraceError
@@ -59,12 +59,12 @@ def is_of_no_machine(experiment: str, nature: str) -> bool:
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether the code of a trace's experiment has changed since, or what it declares differs."""
+    """Whether the code of a trace's experiment has changed since."""
     if trace.experiment == published_plans.EXPERIMENT:
         return trace.code.digest != published_plans.code_digest()
     if trace.experiment.startswith(PREFIX):
         return is_stale_plan(trace)
-    return traces.is_stale(trace) or difference(trace) is not None
+    return traces.is_stale(trace)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Measured:
     Attributes:
         machine: what it is.
         traces: what it measured itself, by experiment.
-        stale: the experiments whose code has changed since, or that declare otherwise.
+        stale: the experiments whose code has changed since.
         primitives: what it computes and communicates in how long; None where it did not measure.
         altered: files that are not as they were measured, each with why, as lines.
     """

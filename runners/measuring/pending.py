@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
-from runners.plans.declarations import difference
-from runners.plans.experiment import Experiment, RunPlan, find, whole_is_full
+from runners.plans.experiment import Experiment, find, whole_is_full
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read, read_part
 from runners.traces.machine import name_of
@@ -162,12 +161,8 @@ def other_code(experiment: str, code: Code, under: Circumstances) -> str | None:
 
 
 def staleness(trace: Trace) -> str | None:
-    """As `other_code`, and where its settings are not those that the experiment declares now."""
-    if changed := other_code(trace.experiment, trace.code, trace.circumstances):
-        return changed
-    if not outdated_programs(trace) and (differs := difference(trace)):
-        return f"stale: {differs}"
-    return None
+    """As `other_code`, of a trace."""
+    return other_code(trace.experiment, trace.code, trace.circumstances)
 
 
 def _other_programs(trace: Trace) -> str | None:
@@ -218,8 +213,3 @@ def lacking(names: list[str], where: Path) -> list[str]:
         else:
             lines += [f"{name}.{run}: measured only with --full" for run in left_out_of(trace)]
     return lines
-
-
-def plans_of(waiting: Pending) -> dict[str, RunPlan]:
-    """The plans of what will be measured."""
-    return {name: waiting.experiment.runs[name] for name in waiting.measured}

@@ -254,6 +254,14 @@ def whole_is_full(name: str) -> bool:
     return name not in TAUGHT and re.search(r"^FULL = True$", text, re.MULTILINE) is not None
 
 
+def command_for(name: str) -> str | None:
+    """The command that measures an experiment; None where none has this name."""
+    if name not in names():
+        return None
+    full = " --full" if whole_is_full(name) else ""
+    return f"python -m runners run {name}{full}"
+
+
 def on_device(experiment: Experiment, device: str) -> Experiment:
     """An experiment as it runs on a kind of device: on an accelerator its models grow.
 

@@ -76,7 +76,8 @@ def test_a_rerun_with_other_times_and_losses_voids_no_answer(copy, rendered):
     trace["recorded_at"] = "2027-01-01T00:00:00Z"
     for run in trace["runs"].values():
         for epoch in run["epochs"]:
-            epoch["loss"] = epoch["loss"] * 1.01 if epoch["loss"] else epoch["loss"]
+            for one in (epoch, *epoch["ranks"]):
+                one["loss"] = one["loss"] * 1.01 if one["loss"] else one["loss"]
     path.write_text(json.dumps(trace))
     after = rendering.render(copy.load())[CHALLENGE]
     assert after != rendered[CHALLENGE]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup
 
-from generator.content.claim import Tolerance
 from generator.content.quiz import Complete, Number, Predict
 from generator.content.yaml_source import Path
 from generator.evidence import units
@@ -36,43 +35,32 @@ if TYPE_CHECKING:
 TypedT = TypeVar("TypedT", bound=Number | Predict | Complete)
 
 
-class Typed(Kind[TypedT]):
+class TypedNumber(Kind[TypedT]):
     """A value, how far off an answer may be, and what each named mistake would give."""
 
     is_words = False  # whether the answer may be a word or a shape
     word = "answer_is"
 
     @property
-    def asked_for(self) -> tuple[Path, str]:
-        """The expression that is asked for, and where it stands."""
-        raise NotImplementedError
-
-    @property
-    def tolerance(self) -> Tolerance | None:
-        """How far off an answer may be."""
-        raise NotImplementedError
-
-    @property
-    def why(self) -> str | None:
-        """What explains the answer."""
-        raise NotImplementedError
+    def place(self) -> Path:
+        """Where the expression stands that is asked for."""
+        return ("answer",)
 
     @property
     def covered(self) -> str:
         """The expression, and never its value."""
-        return "".join(self.asked_for[1].split())
+        return "".join(self.item.answer.split())
 
     def parts(self) -> Iterator[Part]:
         """The number asked for, and the slips."""
-        path, expression = self.asked_for
-        yield Part(path, (), (expression,))
+        yield Part(self.place, (), (self.item.answer,))
         for place, slip in enumerate(self.item.slips):
             yield Part(("slips", place), (), (slip.gives,))
 
     @cached_property
     def key(self) -> Key:
         """The value, and the slips that can be told from it and from each other."""
-        value = self.value(self.asked_for[1])
+        value = self.value(self.item.answer)
         if value is None:
             return OPEN
         known = [value]
@@ -90,16 +78,15 @@ class Typed(Kind[TypedT]):
         """Whether two values cannot be told apart within the tolerance around the second."""
         if isinstance(one.number, str) or isinstance(other.number, str):
             return str(one) == str(other)
-        return abs(one.number - other.number) <= slack(self.tolerance, other)
+        return abs(one.number - other.number) <= slack(self.item.tolerance, other)
 
     def unclear(self) -> Iterator[Found]:
         """An answer that is no number, and slips that are none."""
         answer = self.key.value
         if answer is None:
             return
-        path, _ = self.asked_for
         if isinstance(answer.number, str) and not self.is_words:
-            yield path, f"the answer is {str(answer)!r}, not a number"
+            yield self.place, f"the answer is {str(answer)!r}, not a number"
             return
         yield from self._unsound(answer)
         yield from self._unlike(answer)
@@ -127,14 +114,14 @@ class Typed(Kind[TypedT]):
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """The answer, and then the slips."""
         words, value = folio.ui["item"], self.key.value
-        why = folio.line(self.why) if self.why else Markup()
+        why = folio.line(self.item.why) if self.item.why else Markup()
         if value is None:
             return (Answer(Markup(), why, "open", words["open"]),)
-        within = reach(value, self.tolerance)
+        within = reach(value, self.item.tolerance)
         slips = (
             Answer(
                 folio.show(gives), slipped(slip, folio), "wrong", words["slip_is"], place,
-                against(slip.misconception, folio), reach=reach(gives, self.tolerance),
+                against(slip.misconception, folio), reach=reach(gives, self.item.tolerance),
             )
             for place, slip in enumerate(self.item.slips)
             if (gives := self.key.slips[place]) is not None
@@ -149,45 +136,11 @@ class Typed(Kind[TypedT]):
         return Form(unit=unit_of(value), is_number=not isinstance(value.number, str))
 
 
-class TypedNumber(Typed[Number]):
-    """A number that is asked for."""
-
-    @property
-    def asked_for(self) -> tuple[Path, str]:
-        """`answer:`."""
-        return ("answer",), self.item.answer
-
-    @property
-    def tolerance(self) -> Tolerance | None:
-        """`tolerance:`."""
-        return self.item.tolerance
-
-    @property
-    def why(self) -> str | None:
-        """`why:`."""
-        return self.item.why
-
-
-class Prediction(Typed[Predict]):
+class Prediction(TypedNumber[Predict]):
     """A number to commit to, on a slider or in a field; a guess within `close` was close."""
 
     is_graded = False
     word = "measured"
-
-    @property
-    def asked_for(self) -> tuple[Path, str]:
-        """`answer:`."""
-        return ("answer",), self.item.answer
-
-    @property
-    def tolerance(self) -> Tolerance | None:
-        """`close:`."""
-        return self.item.close
-
-    @property
-    def why(self) -> str | None:
-        """Nothing: what is revealed explains it."""
-        return None
 
     @cached_property
     def key(self) -> Key:
@@ -229,30 +182,20 @@ class Prediction(Typed[Predict]):
         return replace(form, ends=ends)
 
 
-class MissingCell(Typed[Complete]):
+class MissingCell(TypedNumber[Complete]):
     """The cell of a table that is missing: a number, or a shape such as 50 × 20."""
 
     is_words = True
 
     @property
-    def asked_for(self) -> tuple[Path, str]:
+    def place(self) -> Path:
         """The cell of the blank."""
         row, column = self._blank
-        return ("rows", row, "cells", column), self.item.rows[row].cells[column]
+        return "rows", row, "cells", column
 
     @property
     def _blank(self) -> tuple[int, int]:
         return self.item.blank.row - 1, self.item.blank.column - 1
-
-    @property
-    def tolerance(self) -> Tolerance | None:
-        """`tolerance:`."""
-        return self.item.tolerance
-
-    @property
-    def why(self) -> str | None:
-        """`why:`."""
-        return self.item.why
 
     def _unsound(self, answer: Value) -> Iterator[Found]:
         """A measured value of which nobody says how near is right."""
