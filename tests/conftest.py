@@ -128,7 +128,7 @@ def copy_of_the_book(into: Path, *, own_traces: bool = False) -> Path:
     return into
 
 
-def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def mkdocs(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run MkDocs on the book in `folder`, as where torch is not installed.
 
     MkDocs' `--quiet` drops warnings before `--strict` counts them, so never give both.
@@ -140,7 +140,12 @@ def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", *arguments],
         cwd=folder,
-        env={**environment, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{no_torch.parent}:{ROOT}"},
+        env={
+            **environment,
+            "NO_MKDOCS_2_WARNING": "1",
+            "PYTHONPATH": f"{no_torch.parent}:{ROOT}",
+            **variables,
+        },
         capture_output=True,
         text=True,
     )

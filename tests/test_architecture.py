@@ -136,7 +136,7 @@ ROOMS = {
         "items": {"content", "evidence"},
         "checks": {"content", "evidence", "items"},
         "pages": {"content", "evidence", "figures", "items", "checks"},
-        "website": {"content", "evidence", "items", "checks", "pages"},
+        "website": {"content", "evidence", "checks", "pages"},
     },
     "runners": {
         "system": set(),

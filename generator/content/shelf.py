@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,7 +49,13 @@ NOT_COMMITTED = (
 )
 IsStale = Callable[[Trace], bool]
 _NAME = re.compile(r"[a-z0-9_]+")
+PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
 REFERENCE = "reference-*"  # what the reference machine's folder is called
+
+
+def is_of_no_machine(experiment: str, nature: str) -> bool:
+    """Whether a run says nothing about its machine: it was simulated, or keeps what is printed."""
+    return nature == "simulated" or experiment == PROGRAMS
 
 
 def is_stale(trace: Trace) -> bool:
@@ -71,7 +77,7 @@ class TraceOnPage:
         is_fallback: taken whole from another machine, because the book's own has none.
         is_stale: the experiment's code has changed since.
         reference: the reference machine's trace of the same experiment, where there is one.
-        lent: the runs that neither has, such as a new program's, as another machine measured them.
+        lent: the runs that this trace lacks or skipped, as another machine measured them.
         grid: the committed plans of a model that these are: simulated, measured on no machine.
         published: the simulations of published measurements that these are, likewise.
     """
@@ -88,13 +94,19 @@ class TraceOnPage:
     @property
     def runs(self) -> dict[str, Run]:
         """All runs by name, also those that another machine lends."""
-        return {**(self.lent.trace.runs if self.lent else {}), **self.trace.runs}
+        return {**self.trace.runs, **(self.lent.runs if self.lent else {})}
 
     def holder(self, run: str) -> TraceOnPage:
         """Where a run of this name is read: here, or in what another machine lends."""
-        if run in self.trace.runs or self.lent is None or run not in self.lent.trace.runs:
-            return self
-        return self.lent
+        return self.lent.holder(run) if self.lent and run in self.lent.runs else self
+
+    def machine_of(self, run: str) -> str:
+        """The machine that measured a run; empty where it says nothing about any machine."""
+        holder = self.holder(run)
+        found = holder.trace.runs.get(run)
+        if holder.is_plan or (found and is_of_no_machine(self.trace.experiment, found.nature)):
+            return ""
+        return holder.machine.name
 
     @property
     def is_plan(self) -> bool:
@@ -404,19 +416,37 @@ def on_page(
     holders = [one for one in (shown, *usable) if experiment in one.traces]
     if not holders:
         return None
-    first, known = holders[0], [holders[0].traces, reference.traces]
-    lent = [
-        TraceOnPage(_lacking(one.traces[experiment], known), one.machine, is_fallback=True)
-        for one in holders[1:]
-    ]
-    return TraceOnPage(
-        trace=first.traces[experiment],
-        machine=first.machine,
-        is_fallback=first is not shown,
-        is_stale=experiment in first.stale,
-        reference=reference.traces.get(experiment),
-        lent=next((one for one in lent if one.trace.runs), None),
-    )
+    found = None
+    for one in reversed(holders):
+        trace = one.traces[experiment]
+        found = TraceOnPage(
+            trace=trace,
+            machine=one.machine,
+            is_fallback=one is not shown,
+            is_stale=experiment in one.stale,
+            reference=reference.traces.get(experiment),
+            lent=_lent(found, trace, reference) if found else None,
+        )
+    return found
+
+
+def _lent(other: TraceOnPage, trace: Trace, reference: Measured) -> TraceOnPage | None:
+    """What another machine lends: the runs that a trace lacks, and those that it skipped.
+
+    A run that was skipped comes from the reference machine alone.
+    """
+    further = _lent(other.lent, trace, reference) if other.lent else None
+    is_reference = other.machine.name == reference.machine.name
+    runs = {
+        name: run
+        for name, run in other.trace.runs.items()
+        if name not in trace.runs
+        or (is_reference and trace.runs[name].status == "skipped" != run.status)
+    }
+    if not runs:
+        return further
+    lending = other if is_reference else replace(other, reference=None)
+    return replace(lending, trace=other.trace.model_copy(update={"runs": runs}), lent=further)
 
 
 def _lacking(trace: Trace, known: Iterable[Mapping[str, Trace]]) -> Trace:

@@ -1,6 +1,7 @@
-"""The headings of a printed page, with the anchors that MkDocs will give them.
+"""The headings of a printed page, with the anchors that any Markdown builder gives them.
 
-From them a page has its folded list of contents, which phones show instead of the sidebar.
+From them a page has its folded list of contents, which phones show instead of the sidebar. All else
+of a page is HTML, so with its headings the whole page is.
 
 MkDocs checks the anchors of Markdown links only. Links that the generator writes as HTML take their
 anchors from here.
@@ -17,16 +18,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.evidence.folio import BORROWED
-
-_HEADING = re.compile(r"^(#{2,6}) (.+)$", re.MULTILINE)
+_HEADING = re.compile(r"(?s:<pre\b.*?</pre>)|^(#{1,6}) (.+)$", re.MULTILINE)
 _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
-_BORROWED = re.compile("|".join(BORROWED))
-_FIGURE = re.compile(r'<figure [^>]*id="([^"]+)">\s*<figcaption [^>]*>(.*?)</figcaption>')
-_ENTRY = re.compile(
-    r'<(?:dt|h3 class="pb-sentence")[^>]* id="([^"]+)"[^>]*>((?:[^<\n]|</?code[^>]*>)*)'
-)
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
 
@@ -41,11 +35,28 @@ class Heading(NamedTuple):
 
 def headings(page: str) -> Iterator[Heading]:
     """The headings of a page in Markdown, below its title."""
+    for found, words, anchor in _found(page):
+        if len(found[1]) > 1:
+            yield Heading(len(found[1]), words, anchor, found.start())
+
+
+def as_html(page: str) -> str:
+    """A page in Markdown as HTML."""
+    parts, done = [], 0
+    for found, _, anchor in _found(page):
+        tag = f"h{len(found[1])}"
+        parts += [page[done : found.start()], f'<{tag} id="{anchor}">{found[2]}</{tag}>']
+        done = found.end()
+    return "".join([*parts, page[done:]])
+
+
+def _found(page: str) -> Iterator[tuple[re.Match[str], Markup, str]]:
+    """Each heading, its words and its anchor; no line of code is one."""
     taken: set[str] = set()
     for found in _HEADING.finditer(page):
-        words = Markup(_TAG.sub("", found[2]))
-        anchor = unique(slug(_plain(words)), taken)
-        yield Heading(len(found[1]), words, anchor, found.start())
+        if found[1]:
+            words = Markup(_TAG.sub("", found[2]))
+            yield found, words, unique(slug(_plain(words)), taken)
 
 
 @lru_cache(maxsize=64)
@@ -61,33 +72,6 @@ def contents(page: str) -> list[tuple[str, Markup]]:
     """The anchors and words of the headings that divide a page, where they are many."""
     found = [(one.anchor, one.words) for one in headings(page) if one.level == LEVEL]
     return found if len(found) >= FEWEST else []
-
-
-def borrowed(body: str) -> tuple[str, dict[str, Markup]]:
-    """A page without the marks of borrowed stretches, and the anchors and words of these.
-
-    A stretch is called by its own headings, by the entry that it is, or by the heading above it;
-    one that opens a page by its figure, if it has one.
-    """
-    first, *rest = _BORROWED.split(body)
-    page, spans = first, []
-    for place, part in enumerate(rest):
-        if place % 2 == 0:
-            spans.append((len(page), len(page) + len(part)))
-        page += part
-    above, named = list(headings(page)), dict[str, Markup]()
-    for start, end in spans:
-        own = [one for one in above if start <= one.at < end]
-        entry = _ENTRY.search(page, start, end)
-        if own:
-            named |= {one.anchor: one.words for one in own if one.level == own[0].level}
-        elif entry:
-            named[entry[1]] = Markup(entry[2].rstrip(".") or entry[1])
-        elif before := [one for one in above if one.at < start]:
-            named[before[-1].anchor] = before[-1].words
-        elif figure := _FIGURE.search(page, start, end):
-            named[figure[1]] = Markup(figure[2])
-    return page, named
 
 
 def _plain(words: str) -> str:

@@ -340,7 +340,7 @@ def test_a_part_of_a_machine_stands_in_the_book_as_a_machine_whose_links_lead_so
     described.write_text(json.dumps(facts))
     book = copy.load()
     assert list(book.machines) == [part, "reference-frozen", "desk"]
-    files = publish.site_files(book, copy.content)
+    files = publish.site_files(book, copy.content, Press())
     assert f"traces/{part}/tiny_training.json" in files
     ours = [path for path in files if path.startswith("machines/") or path == "evidence.md"]
     assert f"machines/{part}.md" in ours
