@@ -22,7 +22,7 @@ from generator.content import handwritten
 from generator.content.book import Topic
 from generator.content.exhibit import Figure
 from generator.content.lesson import Mode
-from generator.content.typesetting import moment
+from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
 from generator.evidence.claim_topics import Lesson
 from generator.evidence.evaluation import Evidence
@@ -32,7 +32,6 @@ from generator.evidence.provenance import PageText
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
-from generator.figures.picture import plain
 from generator.pages import headings, search_rank
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
@@ -295,7 +294,7 @@ def _tools(
         "decisions": lambda written: decisions.decisions(written, folio),
         "trial": lambda written, whole: trials.trial(written, whole, folio),
         "output": lambda path: listing.printed(path, folio),
-        "cost_of": lambda table: costs.cost_table(table, folio),
+        "cost_of": lambda written, link: costs.cost_table(written, folio, link),
         "calculator": lambda written: calculator_form.calculator(written, folio),
         "again": folio.evidence.again,
         "cell": folio.cell,
@@ -336,7 +335,7 @@ def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, An
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
         "claim_place": folio.claim_place,
         "planned": lambda: plans.planned(experiment, folio),
-        "models": lambda: plans.models(folio),
+        "models": lambda line: plans.models(folio, line),
         "model_tabs": lambda: plans.tabs(folio),
         "published": lambda: published.published(folio),
         "terms": lambda: glossary.entries(gathered.used_in, folio),
