@@ -134,7 +134,8 @@ def new_topic(book: Book, content: Path, name: str, verdicts: dict[str, str]) ->
     files = _files(book, name, verdicts)
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_text(text, encoding="utf-8")
+        schema = f"# yaml-language-server: $schema=../../../.cache/schemas/{Path(file).stem}.json\n"
+        (folder / file).write_text(schema + text, encoding="utf-8")
     return [folder / file for file in files]
 
 

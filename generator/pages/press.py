@@ -286,7 +286,7 @@ def _listed(document: Document[Any]) -> Iterator[str]:
     """The files whose text a document shows."""
     yield from (one.path for one in document.listings)
     if isinstance(document.model, RetractionFile):
-        named = (one.program for one in document.model.retractions)
+        named = (one.program for one in document.model.statements)
         yield from (repeats.path_of(name) for name in named if name)
 
 
@@ -342,7 +342,7 @@ def _indexes(
     ten = {name: book.retractions[name] for name in book.home.statements}
     home = replace(outlined, home=book.home, retractions=ten, guide=book.guide, plan=book.plan)
     yield Sheet(
-        "index.md", "home.md.j2", home, book.home.title, book.home.about, "content/home.yml",
+        "index.md", "home.md.j2", home, book.home.title, book.home.about, "content/site.yml",
         code=about_items, minutes=lessons,
     )  # fmt: skip
     yield Sheet(
@@ -380,7 +380,7 @@ def _of_the_book(files: _Files, bare: Book, judged: Judged) -> Iterator[Sheet]:
     sentences = [one for one in book.documents if isinstance(one.model, RetractionFile)]
     yield Sheet(
         "retracted.md", "retracted.md.j2", replace(named, retractions=book.retractions, home=first),
-        words["retracted"]["title"], words["retracted"]["lede"], "content/retracted.yml",
+        words["retracted"]["title"], words["retracted"]["lede"], "content/statements.yml",
         claim_topics=claim_topics, code=files.code(sentences),
     )  # fmt: skip
     lessons = lessons_by_claim(book)
@@ -446,7 +446,7 @@ def _of_plans(
     lessons: Mapping[str, tuple[Lesson, ...]],
 ) -> Iterator[Sheet]:
     """The sheet that leads to the models, and that of each model."""
-    book, written = replace(named, plan=plan), "content/plan.yml"
+    book, written = replace(named, plan=plan), "content/planner/plan.yml"
     yield Sheet(
         PLAN, "plan.md.j2", book, plan.title, plan.about, written,
         code=files.code([files.by_name[written]]), has_toc=True,

@@ -14,7 +14,7 @@ def project(tmp_path):
     """A folder as a build leaves it, noted as built."""
     for name, text in {
         "mkdocs.yml": "site_name: a book",
-        "content/home.yml": "title: a book",
+        "content/site.yml": "title: a book",
         "content/topics/ddp/learn.yml": "title: DDP",
         "content/topics/ddp/code/train.py": "print(1)",
         "content/traces/reference-a/ddp.json": "{}",
@@ -45,7 +45,7 @@ def test_nothing_has_changed(project):
     "name",
     [
         "mkdocs.yml",
-        "content/home.yml",
+        "content/site.yml",
         "content/topics/ddp/learn.yml",
         "content/topics/ddp/code/train.py",
         "content/traces/reference-a/ddp.json",
@@ -79,7 +79,7 @@ def test_a_file_that_came_builds_again(project, name):
 
 
 def test_the_same_bytes_written_again_and_what_no_build_reads_change_nothing(project):
-    home = project / "content/home.yml"
+    home = project / "content/site.yml"
     home.write_text(home.read_text())
     (project / "content/traces/.running").write_text("4712")
     (project / "tests/test_page.py").write_text("c = 2")
@@ -108,7 +108,7 @@ def test_another_version_of_a_package_or_of_python_builds_again(project, monkeyp
 def test_what_changed_during_a_build_is_not_noted_as_built(project):
     built.begin(project)
     assert not built.is_built(project)
-    (project / "content/home.yml").write_text("title: edited while it was built")
+    (project / "content/site.yml").write_text("title: edited while it was built")
     assert not built.note(project)
     assert not built.is_built(project)
 
@@ -123,7 +123,7 @@ def test_the_command_says_so_by_its_exit_code(project, monkeypatch, capsys):
     monkeypatch.chdir(project)
     assert built.main([]) == 0
     assert "nothing has changed" in capsys.readouterr().out
-    (project / "content/home.yml").write_text("title: another")
+    (project / "content/site.yml").write_text("title: another")
     assert built.main([]) == 1
     assert built.main(["--note"]) == 0
     assert built.main([]) == 0

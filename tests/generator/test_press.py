@@ -15,13 +15,13 @@ from generator.pages.press import Press
 from generator.website import publish
 
 EVERY_KIND_OF_FILE = [
-    "home.yml", "retracted.yml", "misconceptions.yml", "references.yml", "claims/tiny_memory.yml",
+    "site.yml", "statements.yml", "misconceptions.yml", "references.yml", "claims/tiny_memory.yml",
     "claims/tiny_training.yml", "topics/sharding/topic.yml", "topics/sharding/quiz.yml",
     "topics/sharding/experiment.yml", "topics/sharding/deep.yml", "topics/averaging/topic.yml",
     "topics/averaging/quiz.yml", "topics/averaging/learn.yml", "topics/averaging/why.yml",
     "topics/averaging/trace.yml", "topics/averaging/try.yml", "topics/averaging/cost.yml",
     "topics/averaging/recall.yml", "topics/averaging/worked.yml", "guide.yml",
-    "plan.yml",
+    "planner/plan.yml",
     "topics/asking/topic.yml", "topics/asking/quiz.yml", "topics/asking/challenge.yml",
     "topics/asking/recall.yml", "glossary.yml",
 ]  # fmt: skip
@@ -52,7 +52,7 @@ def counted(monkeypatch):
 
 def test_the_list_holds_every_file_of_the_frozen_book(copy):
     found = {path.relative_to(copy.content).as_posix() for path in copy.content.rglob("*.yml")}
-    found -= {"synonyms.yml"}  # it stands in the search's index, and on no page
+    found -= {"glossary.yml"}  # it stands in the search's index, and on no page
     assert {name for name in found if "quiz-" not in name} == set(EVERY_KIND_OF_FILE)
 
 
@@ -109,8 +109,8 @@ def test_an_edit_of_a_lesson_prints_that_page_alone(copy, counted):
 @pytest.mark.parametrize(
     ("edit", "pages"),
     [
-        (lambda copy: copy.edit("retracted.yml", "said: ", "said: So "), {"retracted.md"}),
-        (lambda copy: copy.edit("home.yml", "title: A tiny", "title: A very tiny"), {"index.md"}),
+        (lambda copy: copy.edit("statements.yml", "said: ", "said: So "), {"retracted.md"}),
+        (lambda copy: copy.edit("site.yml", "title: A tiny", "title: A very tiny"), {"index.md"}),
     ],
 )
 def test_an_edit_prints_the_pages_that_draw_upon_it(copy, counted, edit, pages):
@@ -231,7 +231,7 @@ def test_what_is_on_disk_is_read_only_where_somebody_touched_it(copy, tmp_path, 
     publish.publish(copy.load(), copy.content, out, press, seen)
     (out / "evidence.md").touch()
     (out / "retracted.md").unlink()
-    copy.edit("home.yml", "title: A tiny", "title: A very tiny")
+    copy.edit("site.yml", "title: A tiny", "title: A very tiny")
     read = []
     read_bytes = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), read_bytes(path))[1])
