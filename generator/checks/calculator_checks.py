@@ -23,6 +23,7 @@ from generator.content.modes.cost import (
 )
 from generator.content.yaml_source import Path
 from generator.evidence.calculator import (
+    NAMED,
     UNITS,
     Checked,
     CheckOnRun,
@@ -31,7 +32,6 @@ from generator.evidence.calculator import (
     on_run,
     parsed,
 )
-from generator.evidence.formula import FUNCTIONS, FormulaError
 from generator.evidence.value import ExpressionError, Value, numeric
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
         known = {one.name: one for one in calculator.inputs}
         try:
             names = parsed(output.formula).names
-        except FormulaError as error:
-            yield document.error((*path, "formula"), str(error), offset=error.offset)
+        except ExpressionError as error:
+            yield document.error((*path, "formula"), str(error), offset=error.offset or 0)
             continue
         used.update(names)
         lost = [name for name in names if name not in known]
@@ -81,8 +81,8 @@ def _limits(
         path = ("calculator", "inputs", position, "at_most")
         try:
             limit = parsed(one.at_most)
-        except FormulaError as error:
-            yield document.error(path, str(error), offset=error.offset)
+        except ExpressionError as error:
+            yield document.error(path, str(error), offset=error.offset or 0)
             continue
         others = {other.name for other in calculator.inputs} - {one.name}
         lost = [name for name in limit.names if name not in others]
@@ -132,7 +132,7 @@ def _sound(
     for output in calculator.outputs:
         try:
             parsed(output.formula)
-        except FormulaError:
+        except ExpressionError:
             continue
         for check in output.checked_on:
             if check.law is None or check.law in evidence.book.claims:
@@ -143,8 +143,8 @@ def _repeated(document: Document[Any], calculator: Calculator) -> Iterator[Conte
     seen: set[str] = set()
     for key in ("inputs", "outputs"):
         for position, one in enumerate(getattr(calculator, key)):
-            if one.name in seen or one.name in FUNCTIONS:
-                why = "is a function" if one.name in FUNCTIONS else "stands above already"
+            if one.name in seen or one.name in NAMED:
+                why = "is a function" if one.name in NAMED else "stands above already"
                 yield document.error(("calculator", key, position, "name"), f"{one.name!r} {why}")
             seen.add(one.name)
 

@@ -28,7 +28,7 @@ from generator.content.quiz import FaultyLine
 from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence import growth, law_formula, law_sides, play_states
-from generator.evidence.expression import CALLS
+from generator.evidence.filters import RESERVED
 from generator.items import evidence_checks
 from runners.traces.records import Run
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 Found = tuple[Path, str]
 NUM_KINDS_TO_SOLVE = 4
 _DRAW_MEMORY = frozenset({"memory_bars", "mental_model", "under_the_hood"})  # kinds of figures
-RESERVED = frozenset({"run", "other", "machine", "cited", *CALLS})
 _ITEM_KEYS = frozenset(
     {"commit", "question", "quiz", "guess", "checks", "item", "leave_out"}
 )  # of any lesson, wherever they stand

@@ -7,16 +7,16 @@ that do not scale with the dtype. What a law may not rest on, an observation may
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-from jinja2 import nodes
 
 from generator.content.claim import Claim, ClaimFile
 from generator.content.documents import Document
 from generator.content.errors import ContentError
 from generator.evidence import units
-from generator.evidence.expression import compiled, parsed
+from generator.evidence.expression import compiled
+from generator.evidence.filters import FUNCTIONS
 from generator.evidence.regime import dtype_of
 from generator.evidence.value import ExpressionError
 from generator.evidence.verdicts import sides
@@ -52,10 +52,10 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
 def _typed(written: Claim) -> str | None:
     """Why a claim may not predict with these numbers, or None."""
     try:
-        tree = parsed(written.predicted)
+        tree = compiled(written.predicted).tree
     except ExpressionError:
         return None  # said where the claim is judged
-    if any(one.left == one.right for one in [*tree.find_all(nodes.Div), *_itself(tree)]):
+    if any(map(_is_one, ast.walk(tree))):
         return "divides something by itself; write the number, and constant: what it stands for"
     number = _bare_number(written.predicted)
     if number is None:
@@ -72,22 +72,26 @@ def _typed(written: Claim) -> str | None:
     return None
 
 
-def _itself(tree: nodes.Expr) -> list[nodes.Div]:
-    return [tree] if isinstance(tree, nodes.Div) else []
+def _is_one(node: ast.AST) -> bool:
+    """Whether a quotient divides something by itself."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return False
+    return ast.dump(node.left) == ast.dump(node.right)
 
 
 def _bare_number(predicted: str) -> float | None:
     """The number that an expression amounts to without reading anything; None for any other."""
     checked = compiled(predicted)
-    if checked.names or checked.calls("epsilon"):
+    if checked.names or "epsilon" in checked.functions:
         return None
-    found = checked.evaluate({})
+    found = checked.evaluate({}, FUNCTIONS)
     return found if isinstance(found, int | float) else None
 
 
-def _fraction(written: Claim, tree: nodes.Expr) -> str | None:
+def _fraction(written: Claim, tree: ast.expr) -> str | None:
     """Why a law may not weigh its prediction with a typed fraction, or None."""
-    typed = [one.value for one in tree.find_all(nodes.Const) if isinstance(one.value, float)]
+    numbers = (one.value for one in ast.walk(tree) if isinstance(one, ast.Constant))
+    typed = [one for one in numbers if isinstance(one, float)]
     if written.kind == "law" and typed:
         return f"a law weighed with {typed[0]:g} has a typed threshold; make it an observation"
     return None

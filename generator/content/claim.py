@@ -246,6 +246,12 @@ class Claim(Written):
         """What `other` stands for in a claim of one run."""
         return self.cases[0].other if self.cases else None
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The names that its expressions have of their own, with what they stand for."""
+        stands_for = {"run": self.run, "other": self.other}
+        return {name: path for name, path in stands_for.items() if path}
+
 
 class ClaimFile(Written):
     """content/claims/<experiment>.yml.

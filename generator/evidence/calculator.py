@@ -17,10 +17,27 @@ from generator.content.laws import short_names
 from generator.content.modes.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
 from generator.evidence import quantifier, units
 from generator.evidence.difference import relative_difference
-from generator.evidence.formula import Parsed, parse
+from generator.evidence.expression import Function, compiled
+from generator.evidence.formula import (
+    Symbol,
+    Tree,
+    least,
+    most,
+    names_of,
+    postfix,
+    printed,
+)
 from generator.evidence.law_sides import observed_run
 from generator.evidence.units import Unit
-from generator.evidence.value import AbsentError, Value, computed, constant, numeric
+from generator.evidence.value import (
+    AbsentError,
+    ExpressionError,
+    Value,
+    computed,
+    constant,
+    numeric,
+)
+from runners.plans.closed_forms import LAWS
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -64,14 +81,54 @@ class Checked:
         return abs(numeric(self.by_formula) - numeric(self.measured))
 
 
+@dataclass(frozen=True)
+class Formula:
+    """A formula that pages calculate with: `+ - * /`, `min`, `max`, laws, numbers and inputs.
+
+    Attributes:
+        tree: the formula, its laws written out.
+    """
+
+    tree: Tree
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs that it needs, in the order in which they stand."""
+        return tuple(names_of(self.tree))
+
+    def value(self, inputs: Mapping[str, float]) -> float | None:
+        """Its value; None where it divides by zero or exceeds the range of floats."""
+        try:
+            found = compiled(printed(self.tree)).evaluate(inputs, _FUNCTIONS)
+        except ExpressionError:
+            return None
+        assert isinstance(found, int | float), found
+        return float(found)
+
+    def readable(self, written: str) -> str:
+        """The formula for readers: as its author wrote it, unless that calls a law by its name."""
+        return printed(self.tree) if compiled(written).functions & LAWS.keys() else written
+
+    @property
+    def postfix(self) -> str:
+        """The formula as the page's script reads it."""
+        return " ".join(postfix(self.tree))
+
+
+_FUNCTIONS: dict[str, Function] = {"min": least, "max": most, **LAWS}
+NAMED = ("min", "max")  # what no input may be called
+
+
 @lru_cache(maxsize=256)
-def parsed(formula: str) -> Parsed:
+def parsed(formula: str) -> Formula:
     """A formula, parsed once.
 
     Raises:
-        FormulaError: as `parse`.
+        ExpressionError: it holds something else, which is at `offset`.
     """
-    return parse(formula)
+    expression = compiled(formula)
+    inputs = {name: Symbol(name) for name in expression.names}
+    return Formula(expression.formula(inputs, _FUNCTIONS))
 
 
 def result(
@@ -92,7 +149,7 @@ def result(
         return None
     whole = int(number) if number.is_integer() and abs(number) < 2**53 else number
     read = tuple(value for value in inputs.values() if value.origin or value.inputs)
-    return computed(whole, UNITS[output.quantity], formula.written(words), read)
+    return computed(whole, UNITS[output.quantity], printed(formula.tree, words), read)
 
 
 def start(calculator: Calculator, evidence: Evidence) -> dict[str, Value]:

@@ -17,9 +17,9 @@ from generator.content.book import Book
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
 from generator.content.shelf import no_trace
-from generator.evidence import expression as expressions
 from generator.evidence import units, verdicts
-from generator.evidence.filters import LABELS, Label, Showed, described
+from generator.evidence.expression import Function, compiled
+from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
 from generator.evidence.paths import Evaluation, Key, Node, Reading
 from generator.evidence.reproduce_command import command
 from generator.evidence.units import Unit
@@ -41,7 +41,11 @@ CITED_UNITS = {
 }  # fmt: skip
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
+Names = Mapping[
+    str, str | Value
+]  # a word stands for an expression of its own, such as a run's path
 NOTHING = Label("")
+ROOTS = ("machine", "cited")  # that an expression starts from, beside experiments
 # What a sentence calls the machine of its runs, and what that is on the pages of another machine.
 _HERE = re.compile(r"\bhere\b|\b([Tt])his machine\b")
 ON_REFERENCE = "on the reference machine"
@@ -61,7 +65,7 @@ class Evidence:
         self.book = book
         self.stands_in = stands_in
         self.lacks: set[str] = set()
-        self._evaluations: dict[tuple[str, str | None, str | None], Evaluation] = {}
+        self._evaluations: dict[tuple[object, ...], Evaluation] = {}
         self._outcomes: dict[str, tuple[Outcome, frozenset[str]]] = {}
         self._underway: list[str] = []
         self._reference: Evidence | None = None
@@ -98,28 +102,26 @@ class Evidence:
             return False
         return run.status != "skipped" and not run.is_surprise
 
-    def evaluate(
-        self, expression: str, run: str | None = None, other: str | None = None
-    ) -> Evaluation:
+    def evaluate(self, expression: str, names: Names | None = None) -> Evaluation:
         """Evaluate an expression, once; nothing is raised.
 
         Args:
             expression: what an author wrote.
-            run: what the word `run` stands for in it, as `experiment.run`.
-            other: what the word `other` stands for.
+            names: what names of its own stand for in it, such as `run` and `other`.
         """
-        key = (expression, run, other)
+        given = names or {}
+        key = (expression, *sorted(given.items()))
         if key not in self._evaluations:
-            self._evaluations[key] = self._evaluate(expression, {"run": run, "other": other})
+            self._evaluations[key] = self._evaluate(expression, given)
         found = self._evaluations[key]
         self.lacks |= found.lacks
         return found
 
-    def _evaluate(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
+    def _evaluate(self, expression: str, given: Names) -> Evaluation:
         """The evaluation with what it lacks, also where it draws upon others."""
         outer, self.lacks = self.lacks, set()
         try:
-            found = self._calculated(expression, paths)
+            found = self._calculated(expression, given)
             self.note(*found.runs)
             if found.absent or found.is_borrowed:
                 self.lacks.add(expression)
@@ -129,23 +131,17 @@ class Evidence:
         finally:
             self.lacks = outer
 
-    def _calculated(self, expression: str, paths: Mapping[str, str | None]) -> Evaluation:
+    def _calculated(self, expression: str, given: Names) -> Evaluation:
         reading = Reading()
         result, absent, error = None, None, None
         try:
-            checked = expressions.compiled(expression)
-            short = {name: path for name, path in paths.items() if path and name in checked.names}
-            started = {path.partition(".")[0] for path in short.values()}
-            roots = self._roots(reading, (checked.names | started) - short.keys())
-            for name, path in short.items():
-                roots[name] = expressions.compiled(path).evaluate(roots)
-            result = checked.evaluate(roots)
+            result = self._result(expression, given, reading)
             if isinstance(result, Value):
                 str(result)
         except AbsentError as reason:
             absent, error = reason, reason.reason if reason.is_mistake else None
         except MixedError as mistake:
-            there = self.reference and self.reference.evaluate(expression, **paths)
+            there = self.reference and self.reference.evaluate(expression, given)
             if there and not there.error:
                 return replace(there, is_borrowed=True)
             error = str(mistake)
@@ -153,30 +149,40 @@ class Evidence:
             error = str(mistake)
         return Evaluation(result, absent, error, tuple(reading.runs), tuple(reading.measured))
 
-    def _roots(self, reading: Reading, names: set[str]) -> dict[str, object]:
-        """What an expression may start from; all of it where an error has to name what there is."""
-        roots: dict[str, object] = {
-            **LABELS, **self._calls(), "cited": None,
-        }  # fmt: skip
+    def _result(self, expression: str, given: Names, reading: Reading) -> object:
+        checked = compiled(expression)
+        names: dict[str, object] = {
+            name: self._result(own, {}, reading) if isinstance(own, str) else own
+            for name, own in given.items()
+            if name in checked.names
+        }
+        for name in checked.names:
+            names[name] = names[name] if name in names else self._root(name, reading)
+        return checked.evaluate(names, {**FUNCTIONS, **self._functions()})
+
+    def _root(self, name: str, reading: Reading) -> object:
+        """What a name of an expression stands for: an experiment, the machine, or what is cited."""
         traces = self.book.traces
-        for experiment in names if names <= traces.keys() else traces:
-            shown = traces[experiment]
-            if shown.is_fallback and experiment in names:
-                self.lacks.add(experiment)
-            trace = shown.trace
-            origin = Origin(
-                "" if shown.is_plan else shown.machine.name, experiment,
-                recorded_at=trace.recorded_at, torch=trace.circumstances.torch,
-            )  # fmt: skip
-            roots[experiment] = Node(trace, (), experiment, reading, origin, shown)
-        machine = self.book.machine
-        roots["machine"] = Node(machine, (), "machine", reading, Origin(machine.name))
-        if "cited" in names:
-            roots["cited"] = _Cited(self._cited(), (), "cited", reading, Origin(""))
-        for name in names - set(roots):
-            if command_for(name):  # an experiment, which nobody has run
-                raise ExpressionError(no_trace(name, traces))
-        return roots
+        if name in traces:
+            return self._experiment(name, reading)
+        if name == "machine":
+            machine = self.book.machine
+            return Node(machine, (), "machine", reading, Origin(machine.name))
+        if name == "cited":
+            return _Cited(self._cited(), (), "cited", reading, Origin(""))
+        if command_for(name):  # an experiment, which nobody has run
+            raise ExpressionError(no_trace(name, traces))
+        raise ExpressionError(f"unknown name {name!r}{nearest(name, [*traces, *ROOTS])}")
+
+    def _experiment(self, name: str, reading: Reading) -> Node:
+        shown = self.book.traces[name]
+        if shown.is_fallback:
+            self.lacks.add(name)
+        origin = Origin(
+            "" if shown.is_plan else shown.machine.name, name,
+            recorded_at=shown.trace.recorded_at, torch=shown.trace.circumstances.torch,
+        )  # fmt: skip
+        return Node(shown.trace, (), name, reading, origin, shown)
 
     def _cited(self) -> dict[str, Value]:
         found: dict[str, Value] = {}
@@ -191,23 +197,29 @@ class Evidence:
                 )  # fmt: skip
         return found
 
-    def _calls(self) -> dict[str, Callable[[str], object]]:
-        return {
-            "verdict": lambda claim: Label(verdicts.WORDS[self.outcome(claim).verdict]),
-            "holds": self._holds,
-            "showed": self._showed,
-            "predicted": lambda claim: self._side(claim, "predicted"),
-            "observed": lambda claim: self._side(claim, "observed"),
-        }
+    def _functions(self) -> dict[str, Function]:
+        """What an expression may ask of a claim, by its id."""
 
-    def _holds(self, claim: str) -> Label:
-        """What follows a sentence that leans on a claim: nothing, or that it does not hold here."""
-        verdict = self.outcome(claim).verdict
-        return NOTHING if verdict == "holds" else Label(f" ({verdicts.WORDS[verdict]})")
+        def of_claim(name: str) -> Function:
+            def ask(claim: object) -> Printable:
+                if not isinstance(claim, str):
+                    raise ExpressionError(f"{name}(…) takes a claim's id in quotes")
+                is_side = name in ("predicted", "observed")
+                return self._side(claim, name) if is_side else self._verdict(claim, name)
 
-    def _showed(self, claim: str) -> Showed:
-        self.outcome(claim)
-        if self.book.claims[claim].showed is None:
+            return ask
+
+        return {name: of_claim(name) for name in OF_CLAIMS}
+
+    def _verdict(self, claim: str, name: str) -> Label | Showed:
+        """The verdict; `holds` follows a sentence that leans on a claim; `showed` is its own."""
+        outcome = self.outcome(claim)
+        words = verdicts.WORDS[outcome.verdict]
+        if name == "verdict":
+            return Label(words)
+        if name == "holds":
+            return NOTHING if outcome.verdict == "holds" else Label(f" ({words})")
+        if outcome.claim.showed is None:
             raise ExpressionError(f"claim {claim!r} has no showed: sentences")
         return Showed(claim)
 
@@ -218,18 +230,18 @@ class Evidence:
             raise AbsentError(outcome.explanation)
         return value
 
-    def value(self, expression: str, run: str | None = None) -> object:
+    def value(self, expression: str, names: Names | None = None) -> object:
         """The result of an expression: a Value, a Node, a tuple, a Label, words.
 
         Args:
             expression: what an author wrote.
-            run: what the word `run` stands for in it, as `experiment.run`.
+            names: what names of its own stand for in it, such as `run`.
 
         Raises:
             ContentError: it fails; located where the book holds this expression.
             AbsentError: this machine has no such value.
         """
-        found = self.evaluate(expression, run)
+        found = self.evaluate(expression, names)
         if found.absent:
             raise found.absent
         if found.error:

@@ -1,4 +1,4 @@
-"""The short list of filters, and the labels, that an author may use in an expression."""
+"""The functions that an author may use in an expression: filters, laws and labels."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from generator.evidence import units
 from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node, field_name
 from generator.evidence.value import ExpressionError, Kind, Value, computed, numeric, quotient
+from runners.plans.closed_forms import LAWS
 from runners.traces.measured import SampledSeconds
 
 Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
@@ -61,7 +62,8 @@ def _values(thing: Thing, filter_name: str) -> tuple[Value, ...]:
     return tuple(_one(one, filter_name) for one in elements(thing))
 
 
-def _listed(name: str, values: Sequence[Value], thing: Thing) -> str:
+def _made_of(name: str, values: Sequence[Value], thing: Thing) -> str:
+    """The formula of what a filter gathers from a list."""
     inside = thing.formula if isinstance(thing, Node) else ", ".join(v.formula for v in values)
     return f"{name}({inside})"
 
@@ -80,24 +82,22 @@ def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Thing]
     def gather(thing: Thing) -> Value:
         values = _values(thing, name)
         number = of([numeric(value) for value in values])
-        formula = _listed(name, values, thing)
+        formula = _made_of(name, values, thing)
         return computed(number, _same_unit(values), formula, tuple(values))
 
     return gather
 
 
-def _percent(thing: Thing) -> Value:
-    value = _one(thing, "percent")
-    if not value.absent and not value.unit.is_number:
-        raise ExpressionError(f"|percent wants a share, not {value.unit}")
-    return value.shown(way="percent")
+def _as(way: units.Way, wanted: str = "") -> Callable[[Thing], Value]:
+    """A filter that prints a value in another way; `wanted` names the only kind of it."""
 
+    def show(thing: Thing) -> Value:
+        value = _one(thing, way)
+        if wanted and not value.absent and not value.unit.is_number:
+            raise ExpressionError(f"|{way} wants a {wanted}, not {value.unit}")
+        return value.shown(way=way)
 
-def _times(thing: Thing) -> Value:
-    value = _one(thing, "times")
-    if not value.absent and not value.unit.is_number:
-        raise ExpressionError(f"|times wants a ratio, not {value.unit}")
-    return value.shown(way="times")
+    return show
 
 
 def _digits(thing: Thing, digits: object) -> Value:
@@ -121,7 +121,7 @@ def _count(thing: Thing) -> Value:
         return computed(number, units.COUNT, f"count({thing.formula})", (node,))
     found = elements(thing)
     values = tuple(one for one in found if isinstance(one, Value))
-    return computed(len(found), units.COUNT, _listed("count", values, thing), values)
+    return computed(len(found), units.COUNT, _made_of("count", values, thing), values)
 
 
 def _each(thing: Thing, path: object) -> tuple[Thing, ...]:
@@ -138,7 +138,7 @@ def _flat(thing: Thing) -> tuple[Thing, ...]:
 def _num_distinct(thing: Thing) -> Value:
     values = _values(thing, "num_distinct")
     number = len({_present(value) for value in values})
-    return computed(number, units.COUNT, _listed("num_distinct", values, thing), values)
+    return computed(number, units.COUNT, _made_of("num_distinct", values, thing), values)
 
 
 def _present(value: Value) -> int | float | str:
@@ -162,7 +162,7 @@ def _neighbours(thing: Thing) -> tuple[Value, ...]:
 
 def _followed(thing: Thing, path: str) -> Thing:
     for name in path.split("."):
-        if not isinstance(thing, Node) or name.startswith("_"):
+        if not isinstance(thing, Node):
             raise ExpressionError(f"|each: no {path!r} in {described(thing)}")
         thing = thing.step(name)
     return thing
@@ -174,14 +174,14 @@ def _shape(thing: Thing) -> Value:
         raise ExpressionError("|shape wants a list of whole numbers")
     text = f"{units.NBSP}×{units.NBSP}".join(f"{value.number:,}" for value in values)
     if not isinstance(thing, Node):
-        return computed(text, units.TEXT, _listed("shape", values, thing), values)
+        return computed(text, units.TEXT, _made_of("shape", values, thing), values)
     origin = values[0].origin
     field = (origin.field.rpartition("[")[0] if origin else "") or thing.formula
     return replace(
         values[0],
         number=text,
         unit=units.TEXT,
-        formula=thing.formula,
+        tree=thing.formula,
         origin=origin._replace(field=field) if origin else None,
     )
 
@@ -212,10 +212,10 @@ def _epsilon(thing: Thing) -> Value:
 
 
 FILTERS: dict[str, Callable[..., Thing]] = {
-    "percent": _percent,
-    "times": _times,
+    "percent": _as("percent", "share"),
+    "times": _as("times", "ratio"),
     "digits": _digits,
-    "exact": lambda thing: _one(thing, "exact").shown(way="exact"),
+    "exact": _as("exact"),
     "absolute": _absolute,
     "largest": _gathered("largest", max),
     "smallest": _gathered("smallest", min),
@@ -253,3 +253,7 @@ LABELS: dict[str, Callable[[Thing], Thing]] = {
     for name in ("rank", "step", "epoch", "stage", "layer")
     for written in (name, name.capitalize())
 }
+
+FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS, **LAWS}
+OF_CLAIMS = ("verdict", "holds", "showed", "predicted", "observed")  # functions of a claim's id
+RESERVED = frozenset({"run", "other", "machine", "cited", *FUNCTIONS, *OF_CLAIMS})

@@ -65,7 +65,7 @@ def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
 
 def _value(expression: str, run: str, evidence: Evidence) -> Value | None:
     try:
-        found = quantifier.in_one(evidence.value(expression, run))
+        found = quantifier.in_one(evidence.value(expression, {"run": run}))
     except AbsentError:
         return None
     return found if isinstance(found, Value) and not found.absent else None
@@ -101,7 +101,7 @@ def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tup
         expression = getattr(growth, field)
         if expression is None:
             continue
-        found = evidence.evaluate(expression, run)
+        found = evidence.evaluate(expression, {"run": run})
         found = replace(found, result=quantifier.in_one(found.result))
         problem = evidence.unprintable(found)
         if problem:

@@ -1,7 +1,7 @@
 """A claim's rule as readers see it: printed from its expressions, in words for what they read.
 
-In: a claim. Out: `peak = 3 × model bytes`, or None where the rule reads something that has no short
-name; then the claim's own `formula:` says what the expressions cannot.
+`printed(claim)` gives `peak = 3 × model bytes`, or None where the rule reads something that has no
+short name. The expressions are evaluated over words instead of values, so laws are written out.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from jinja2 import nodes
-
 from generator.content.claim import Claim, Tolerance
-from generator.evidence import expression
-from generator.evidence.formula import Symbol, Tree, symbol_of
+from generator.evidence import formula
+from generator.evidence.expression import Function, compiled
+from generator.evidence.formula import Symbol, names_of
 from generator.evidence.value import ExpressionError
 from runners.plans.closed_forms import LAWS
 
@@ -24,9 +23,6 @@ ROUGHLY = 1e-4  # a law that may be off by more than this share says ≈
 FORMS = frozenset({"digits", "percent", "times", "exact", "word", "median"})  # how it is printed
 OVER_RANKS = {"largest": "largest", "smallest": "smallest", "mean": "mean", "total": "Σ"}
 OF_COUNTS = {"largest": "most", "smallest": "fewest"}
-_PARTS: dict[type[nodes.BinExpr], str] = {
-    nodes.Add: "+", nodes.Sub: "-", nodes.Mul: "*", nodes.Div: "/",
-}  # fmt: skip
 _NAMED = {
     "world_size": "ranks",
     "model.bytes": "model bytes",
@@ -50,10 +46,6 @@ _LETTER = re.compile(r"`[^`]*`|\{\{.*?\}\}|(?<!['’])\b([b-zA-HJ-Z])\b")  # `a`
 _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 
 
-class _Unsaid(Exception):  # noqa: N818 - caught where it is raised from
-    """The rule reads something that has no short name."""
-
-
 def shown(claim: Claim) -> str | None:
     """What a page prints as a claim's formula: the author's, else its rule's, as a Line."""
     return _LETTER.sub(_as_code, claim.formula) if claim.formula else printed(claim)
@@ -74,8 +66,8 @@ def printed(claim: Claim) -> str | None:
 def named(path: str) -> str | None:
     """The short name of what a run was given, such as `model bytes`; None where it has none."""
     try:
-        return _words(_tree(expression.parsed(path), is_given=True))
-    except (_Unsaid, ExpressionError):
+        return _in_words(path, is_given=True)[0]
+    except ExpressionError:
         return None
 
 
@@ -84,89 +76,79 @@ def _printed(predicted: str, relation: str, observed: str, is_rough: bool) -> st
     if relation not in SIGNS:
         return None
     try:
-        right = _tree(expression.parsed(predicted), is_given=True)
-        left = _tree(expression.parsed(observed), is_given=False)
-    except (_Unsaid, ExpressionError):
-        return None
-    if not _has_words(right) or right == left:
+        right, has_words = _in_words(predicted, is_given=True)
+        left, _ = _in_words(observed, is_given=False)
+    except ExpressionError:
         return None
     sign = "≈" if is_rough and relation == "equals" else SIGNS[relation]
-    return f"`{_words(left)} {sign} {_words(right)}`"
+    return f"`{left} {sign} {right}`" if has_words and right != left else None
 
 
 def _is_rough(tolerance: Tolerance | None) -> bool:
     return tolerance is not None and (tolerance.share or tolerance.amount or 0) > ROUGHLY
 
 
-def _has_words(tree: Tree) -> bool:
-    return isinstance(tree, str) or (isinstance(tree, tuple) and any(map(_has_words, tree[1:])))
+def _in_words(text: str, *, is_given: bool) -> tuple[str, bool]:
+    """An expression over words, and whether there are any.
+
+    Raises:
+        ExpressionError: it reads something that has no short name.
+    """
+    expression = compiled(text)
+    places = {name: _Place(name) for name in expression.names}
+    tree = expression.formula(places, _OF_PLACES)
+    words = {path: _word(path, is_given=is_given) for path in names_of(tree)}
+    said = formula.printed(tree, words).replace(" * ", " × ").replace(" - ", " − ")
+    return said, bool(words)
 
 
-def _words(tree: Tree) -> str:
-    return symbol_of(tree).written().replace(" * ", " × ").replace(" - ", " − ")
+class _Place(Symbol):
+    """A place of a trace, whose path is a symbol."""
+
+    def step(self, key: str | int | slice) -> _Place:
+        """What lies below it; the elements of a list have one name."""
+        return _Place(f"{self.tree}.{key}") if isinstance(key, str) else self
 
 
-def _tree(node: nodes.Node, *, is_given: bool) -> Tree:
-    """An expression as a formula over words."""
-    if isinstance(node, nodes.Const) and isinstance(node.value, int | float):
-        return float(node.value)
-    if isinstance(node, nodes.BinExpr) and type(node) in _PARTS:
-        left, right = (_tree(one, is_given=is_given) for one in (node.left, node.right))
-        return (_PARTS[type(node)], left, right)
-    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
-        return _called(node.node.name, node.args, is_given=is_given)
-    if isinstance(node, nodes.Filter) and node.node is not None:
-        return _called(node.name, [node.node, *node.args], is_given=is_given)
-    return _word(node, is_given=is_given)
+def _each(place: _Place, path: str) -> _Place:
+    return _Place(f"each {place.tree}.{path}")
 
 
-def _called(name: str, arguments: list[nodes.Expr], *, is_given: bool) -> Tree:
-    """A law worked out over words, or a filter's words."""
-    if name in LAWS:
-        values = [symbol_of(_tree(one, is_given=is_given)) for one in arguments]
-        found: Symbol = LAWS[name](*values)
-        return found.tree
-    if name in FORMS:
-        return _tree(arguments[0], is_given=is_given)
-    if name == "each" and not is_given:
-        path = nodes.Call(nodes.Name(name, "load"), arguments, [], None, None)
-        return f"{_word(path, is_given=False).removesuffix(' per rank')} on each rank"
-    if name in OVER_RANKS and not is_given:
-        is_count = _steps(arguments[0])[-1].startswith("num_")
-        over = OF_COUNTS.get(name) if is_count else None
-        return f"{over or OVER_RANKS[name]} {_word(arguments[0], is_given=is_given)}"
-    raise _Unsaid
+def _over_ranks(name: str) -> Function:
+    def gather(place: _Place) -> Symbol:
+        return Symbol(f"{name} {str(place.tree).removeprefix('each ')}")
+
+    return gather
 
 
-def _word(node: nodes.Node, *, is_given: bool) -> str:
-    """The short name of what a path leads to."""
-    first, *steps = (one for one in _steps(node) if not one.isdigit())
+_OF_PLACES: dict[str, Function] = {
+    **LAWS,
+    **dict.fromkeys(FORMS, lambda place, *_: place),
+    **{name: _over_ranks(name) for name in OVER_RANKS},
+    "each": _each,
+}
+
+
+def _word(name: str, *, is_given: bool) -> str:
+    """The short name of what a path leads to, and of what is made of it over the ranks."""
+    over, _, path = name.rpartition(" ")
+    first, *steps = path.split(".")
     path = ".".join(steps if first in ("run", "other") else steps[1:]).removeprefix("ranks.")
-    if is_given and not path.startswith(_GIVEN):
-        raise _Unsaid
+    word = _short_name(path)
+    if word is None or (is_given and (over or not path.startswith(_GIVEN))):
+        raise ExpressionError(f"{path} has no short name")
+    if over == "each":
+        return f"{word.removesuffix(' per rank')} on each rank"
+    is_count = steps[-1].startswith("num_") and over in OF_COUNTS
+    return f"{(OF_COUNTS if is_count else OVER_RANKS)[over]} {word}" if over else word
+
+
+def _short_name(path: str) -> str | None:
     if path in _NAMED:
         return _NAMED[path]
     for pattern, words in _PATTERNS:
         found = pattern.fullmatch(path)
         if found and not _SPELLED.search(found[1]):
             return words.format(found[1].replace("_", " "))
-    found = _CALLED.fullmatch(path)
-    if found:
-        return f"{'calls' if found[2] == 'count' else found[2]} of {found[1]}"
-    raise _Unsaid
-
-
-def _steps(node: nodes.Node) -> list[str]:
-    """The steps of a path from the run on, which is the first of them."""
-    if isinstance(node, nodes.Name):
-        return [node.name]
-    if isinstance(node, nodes.Getattr):
-        return [*_steps(node.node), node.attr]
-    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const | nodes.Neg):
-        key = node.arg.value if isinstance(node.arg, nodes.Const) else 0
-        return [*_steps(node.node), str(key)]
-    if isinstance(node, nodes.Filter) and node.name == "each" and node.node is not None:
-        return [*_steps(node.node), *str(node.args[0].as_const()).split(".")]
-    if isinstance(node, nodes.Call) and getattr(node.node, "name", "") == "each":
-        return [*_steps(node.args[0]), *str(node.args[1].as_const()).split(".")]
-    raise _Unsaid
+    called = _CALLED.fullmatch(path)
+    return called and f"{'calls' if called[2] == 'count' else called[2]} of {called[1]}"

@@ -87,7 +87,7 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
         named = next((one.label for one in control.options if path in one.runs), None)
         return evidence.plain(named) if named else ""
     try:
-        value = evidence.value(control.reads, path)
+        value = evidence.value(control.reads, {"run": path})
     except AbsentError:
         return ""
     said = str(value) if isinstance(value, Value) else ""
@@ -139,7 +139,7 @@ def _faults_of_run(
         chunk = play.chunk.replace("{rank}", "0").replace("{chunk}", "0")
         read.append((("play", "chunk"), chunk))
     for at, expression in read:
-        problem = evidence.unprintable(evidence.evaluate(expression, path))
+        problem = evidence.unprintable(evidence.evaluate(expression, {"run": path}))
         if problem:
             yield at, f"for {path}: {expression}: {problem}"
 
@@ -151,7 +151,7 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
     if control.reads is None:
         listed = [evidence.plain(one.label) for one in control.options]
         return [word for word in listed if word in found]
-    values = [evidence.value(control.reads, found[word]) for word in words]
+    values = [evidence.value(control.reads, {"run": found[word]}) for word in words]
     sizes = {
         word: numeric(value)
         for word, value in zip(words, values, strict=True)

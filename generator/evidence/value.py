@@ -1,7 +1,8 @@
 """A Value: the only thing with a digit that a page can print.
 
 It carries its number, unit and kind, the formula and inputs that made it, and where the number was
-measured, through every sum and quotient; so a page can always say where a number comes from.
+measured, through every sum and quotient; so a page can always say where a number comes from. The
+formula is a tree (`formula.py`), printed only where a page shows it.
 """
 
 from __future__ import annotations
@@ -9,22 +10,31 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
-from generator.evidence import units
+from generator.evidence import formula, units
+from generator.evidence.formula import Arithmetic, Tree
 from generator.evidence.units import AS_RULED, Form, Unit, UnitError, Way
 from runners.traces.schema import Nature
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _NOT_REAL: tuple[Nature, ...] = ("simulated", "paced")
-_SUM, _PRODUCT, _ATOM = 1, 2, 3  # how strongly a formula holds together
 
 
 class ExpressionError(ValueError):
-    """An expression that asks for something impossible or forbidden."""
+    """An expression that asks for something impossible or forbidden.
+
+    Args:
+        message: what is wrong, with the fix.
+        offset: the character of the expression at which it is wrong, where that is known.
+    """
+
+    def __init__(self, message: str, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.offset = offset
 
 
 class MixedError(ExpressionError):
@@ -74,14 +84,14 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Value:
+class Value(Arithmetic):
     """A number or a text with its unit, kind and provenance.
 
     Attributes:
         number: in bytes, in seconds, as a share of 1, or plain; text for words.
         unit: see `units.py`.
         kind: given, measured, computed, simulated or cited.
-        formula: the expression that yields it, as an author would write it.
+        tree: the formula that yields it, over what an author would write.
         inputs: the values that the formula reads; empty for a value read off.
         origin: where it was read off; None for a computed value.
         form: how a filter asked to print it.
@@ -92,13 +102,17 @@ class Value:
     number: int | float | str
     unit: Unit
     kind: Kind
-    formula: str
+    tree: Tree
     inputs: tuple[Value, ...] = ()
     origin: Origin | None = None
     form: Form = AS_RULED
     absent: str | None = None
     words: str | None = None
-    binding: int = field(default=_ATOM, compare=False, repr=False)
+
+    @cached_property
+    def formula(self) -> str:
+        """The expression that yields it, as an author would write it."""
+        return formula.printed(self.tree)
 
     @cached_property
     def machines(self) -> frozenset[str]:
@@ -135,7 +149,7 @@ class Value:
     @property
     def is_arithmetic(self) -> bool:
         """Whether a sum, a difference, a product or a quotient made it."""
-        return self.binding != _ATOM
+        return isinstance(self.tree, tuple)
 
     @cached_property
     def nature(self) -> Nature:
@@ -163,41 +177,32 @@ class Value:
         form = Form(digits or self.form.digits, way or self.form.way)
         return replace(self, form=form)
 
-    def __add__(self, other: object) -> Value:
-        return _combine(self, "+", other)
+    @classmethod
+    def combined(cls, left: object, sign: str, right: object) -> Value:
+        """A sum, difference, product or quotient, with the unit that follows.
 
-    def __radd__(self, other: object) -> Value:
-        return _combine(other, "+", self)
-
-    def __sub__(self, other: object) -> Value:
-        return _combine(self, "-", other)
-
-    def __rsub__(self, other: object) -> Value:
-        return _combine(other, "-", self)
-
-    def __mul__(self, other: object) -> Value:
-        return _combine(self, "*", other)
-
-    def __rmul__(self, other: object) -> Value:
-        return _combine(other, "*", self)
-
-    def __truediv__(self, other: object) -> Value:
-        return _combine(self, "/", other)
-
-    def __rtruediv__(self, other: object) -> Value:
-        return _combine(other, "/", self)
+        Raises:
+            ExpressionError: the units do not go together, or the result is not finite.
+        """
+        first, second = _operand(left), _operand(right)
+        tree: Tree = (sign, first.tree, second.tree)
+        numbers = numeric(first), numeric(second)
+        try:
+            number, unit = _NUMBERS[sign](*numbers), _unit(first, sign, second)
+        except ZeroDivisionError:
+            raise ExpressionError(f"{formula.printed(tree)} divides by zero") from None
+        except OverflowError:
+            raise ExpressionError(f"{formula.printed(tree)} is not finite") from None
+        except UnitError as error:
+            raise ExpressionError(f"{formula.printed(tree)}: {error}") from None
+        inputs = tuple(one for one in (first, second) if not _is_constant(one))
+        return computed(number, unit, tree, inputs)
 
     def __neg__(self) -> Value:
-        return computed(-numeric(self), self.unit, f"-{_wrapped(self, _ATOM)}", (self,), _SUM)
+        return computed(-numeric(self), self.unit, ("~", self.tree), (self,))
 
 
-def computed(
-    number: int | float | str,
-    unit: Unit,
-    formula: str,
-    inputs: tuple[Value, ...],
-    binding: int = _ATOM,
-) -> Value:
+def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Value, ...]) -> Value:
     """A value made from others.
 
     Raises:
@@ -205,11 +210,11 @@ def computed(
         MixedError: its inputs come from two machines.
     """
     if not isinstance(number, str) and not is_finite(number):
-        raise ExpressionError(f"{formula} is not finite")
-    value = Value(number, unit, "computed", formula, inputs, binding=binding)
+        raise ExpressionError(f"{formula.printed(tree)} is not finite")
+    value = Value(number, unit, "computed", tree, inputs)
     if len(value.machines) > 1:
         raise MixedError(
-            f"{formula} mixes two machines ({', '.join(sorted(value.machines))}); "
+            f"{value.formula} mixes two machines ({', '.join(sorted(value.machines))}); "
             "numbers of different machines are only ever compared side by side"
         )
     return value
@@ -236,9 +241,9 @@ def numeric(value: Value) -> int | float:
 
 def constant(number: int | float | str) -> Value:
     """A constant that an author wrote inside a formula, or as what a claim predicts."""
-    unit = units.TEXT if isinstance(number, str) else units.PLAIN
-    formula = repr(number) if isinstance(number, str) else str(number)
-    return Value(number, unit, "computed", formula)
+    if isinstance(number, str):
+        return Value(number, units.TEXT, "computed", repr(number))
+    return Value(number, units.PLAIN, "computed", number)
 
 
 def _is_constant(value: Value) -> bool:
@@ -260,25 +265,6 @@ _NUMBERS: dict[str, Callable[[float, float], float]] = {
 }
 
 
-def _combine(left: object, sign: str, right: object) -> Value:
-    first, second = _operand(left), _operand(right)
-    binding = _SUM if sign in "+-" else _PRODUCT
-    # The right side keeps its brackets: rounded sums and products are not associative.
-    formula = f"{_wrapped(first, binding)} {sign} {_wrapped(second, binding + 1)}"
-    numbers = numeric(first), numeric(second)
-    try:
-        number = _NUMBERS[sign](*numbers)
-        unit = _unit(first, sign, second)
-    except ZeroDivisionError:
-        raise ExpressionError(f"{formula} divides by zero") from None
-    except OverflowError:
-        raise ExpressionError(f"{formula} is not finite") from None
-    except UnitError as error:
-        raise ExpressionError(f"{formula}: {error}") from None
-    inputs = tuple(one for one in (first, second) if not _is_constant(one))
-    return computed(number, unit, formula, inputs, binding)
-
-
 def _unit(left: Value, sign: str, right: Value) -> Unit:
     if sign in "+-":
         for fixed, other in ((left, right), (right, left)):
@@ -296,7 +282,3 @@ def _operand(thing: object) -> Value:
     if isinstance(thing, int | float) and not isinstance(thing, bool):
         return constant(thing)
     raise ExpressionError(f"{thing!r} is not a number to calculate with")
-
-
-def _wrapped(value: Value, binding: int) -> str:
-    return value.formula if value.binding >= binding else f"({value.formula})"

@@ -7,7 +7,7 @@ whose quartile ranges overlap are not distinguishable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,9 +90,7 @@ class Evidence(Protocol):
     def book(self) -> Book:
         """The book."""
 
-    def evaluate(
-        self, expression: str, run: str | None = None, other: str | None = None
-    ) -> Evaluation:
+    def evaluate(self, expression: str, names: Mapping[str, str] | None = None) -> Evaluation:
         """What comes of an expression."""
 
     def outcome(self, claim: str) -> Outcome:
@@ -150,10 +148,10 @@ def sides(evidence: Evidence, claim: Claim) -> tuple[Evaluation, Evaluation]:
 
 def _side(evidence: Evidence, claim: Claim, expression: str) -> Evaluation:
     """What comes of one side; a list of a rule with a quantifier is read element by element."""
-    found = evidence.evaluate(expression, claim.run, claim.other)
+    found = evidence.evaluate(expression, claim.names)
     is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
     if claim.quantifier and is_list:
-        return evidence.evaluate(f"{expression}[:]", claim.run, claim.other)
+        return evidence.evaluate(f"({expression})[:]", claim.names)
     return found
 
 

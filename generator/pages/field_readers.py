@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from generator.content.book import Book
 from generator.content.errors import ContentError
 from generator.evidence import verdicts
-from generator.evidence.evaluation import Evidence, Made
+from generator.evidence.evaluation import Evidence, Made, Names
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.paths import Evaluation
 from generator.evidence.value import Value
@@ -42,18 +42,16 @@ class _Noting(Evidence):
     def __init__(self, book: Book, watch: Watch) -> None:
         super().__init__(book)
         self._watch = watch
-        self._read: dict[tuple[str, str | None, str | None], set[str]] = {}
+        self._read: dict[tuple[object, ...], set[str]] = {}
         self.read_by_claims: dict[str, set[str]] = {}
 
-    def evaluate(
-        self, expression: str, run: str | None = None, other: str | None = None
-    ) -> Evaluation:
-        key = (expression, run, other)
+    def evaluate(self, expression: str, names: Names | None = None) -> Evaluation:
+        key = (expression, *sorted((names or {}).items()))
         if key in self._read:
             self._watch.note(*self._read[key])
-            return super().evaluate(expression, run, other)
+            return super().evaluate(expression, names)
         with self._watch.reading() as self._read[key]:
-            return super().evaluate(expression, run, other)
+            return super().evaluate(expression, names)
 
     def outcome(self, claim: str) -> Outcome:
         if claim in self.read_by_claims:

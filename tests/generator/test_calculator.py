@@ -206,7 +206,7 @@ WHOLE = "tiny_memory.whole"
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (_output(formula="model_bytes ** copies"), "formulas are made of"),
+        (_output(formula="model_bytes ** copies"), "expressions are made of"),
         (_output(formula="model_bytes * sum(copies, 1)"), "sum(…) is not known"),
         (_output(within={}), "give relative or absolute"),
         (_output(within={"relative": 1, "absolute": 1}), "give relative or absolute"),
@@ -238,7 +238,7 @@ WHOLE = "tiny_memory.whole"
             "for tiny_memory.whole: tiny_memory.whole.model has no field 'bites'",
         ),
         (_input(at_most="copis"), "no other input is named 'copis'; did you mean 'copies'?"),
-        (_input(at_most="copies **"), "not a formula"),
+        (_input(at_most="copies **"), "not an expression"),
         (_input(at_most="model_bytes * copies"), "no other input is named 'model_bytes'"),
         (_input(at_most="copies * 39000"), "above at_most:, which gives 78,000 at the starts"),
         (

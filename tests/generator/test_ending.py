@@ -70,7 +70,7 @@ def test_other_outcomes_name_their_phase_and_cause(copy, status, error, detail, 
     [
         (f"ended({RUN}.ranks)", "takes a run"),
         (f"ended({RUN}, 'step')", "adds 'rank'"),
-        (f"ended({RUN}, 'rank', 1)", "takes 1 argument"),
+        (f"ended({RUN}, 'rank', 1)", "takes run, detail"),
     ],
 )
 def test_only_a_run_has_an_ending(evidence, written, said):

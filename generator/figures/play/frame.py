@@ -173,7 +173,7 @@ def _clock_error(one: ShownRun, folio: Folio) -> Markup | None:
 
 def _fact(expression: str, one: ShownRun, folio: Folio) -> Markup:
     try:
-        found = folio.evidence.value(expression, one.path)
+        found = folio.evidence.value(expression, {"run": one.path})
     except AbsentError:
         return ABSENT
     return folio.show(found) if isinstance(found, Value) and not found.absent else ABSENT

@@ -94,7 +94,7 @@ def _start(chunk: str, path: str, num: int, folio: Folio) -> list[list[Value]]:
         row = []
         for position in range(num):
             expression = chunk.replace("{rank}", str(rank)).replace("{chunk}", str(position))
-            value = folio.evidence.value(expression, path)
+            value = folio.evidence.value(expression, {"run": path})
             assert isinstance(value, Value), expression
             row.append(value)
         rows.append(row)
