@@ -238,7 +238,8 @@ class _Loader:
             return None
         file = self.read(folder / "topic.yml", TopicFile)
         own: dict[str, Item] = {}
-        for path in content_files.found_in(folder, "quiz*.yml"):  # quiz.yml, quiz-deep.yml
+        found = content_files.found_in(folder, "quiz*.yml")  # quiz.yml first, then quiz-deep.yml
+        for path in sorted(found, key=lambda one: one.stem):
             quiz = self.read(path, QuizFile)
             self.parts(quiz, "items", items, "item")
             own |= {item.id: item for item in quiz.model.items} if quiz else {}

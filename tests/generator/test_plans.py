@@ -110,7 +110,7 @@ def test_a_cut_or_edited_file_is_one_located_line_and_exit_code_2(copy, change, 
 
 
 def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(copy):
-    copy.edit("plans/tiny.json", '"code": "', '"code": "0')
+    copy.edit("planner/plans/tiny.json", '"code": "', '"code": "0')
     book = copy.load(is_stale=is_stale)
     lines = verdicts.problems(book, Evidence(book))
     (line,) = (one for one in lines if "plans/tiny.json" in one)

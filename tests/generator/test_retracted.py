@@ -187,12 +187,3 @@ def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):
         for undecided in ("no_evidence", "too_few_samples", "does_not_apply"):
             one = sentence.model_copy(update={"verdict": verdict})
             assert not bears_out(one, replace(outcome, verdict=undecided))
-
-
-def test_a_link_to_a_sentence_that_went_leads_to_the_one_that_replaced_it(copy):
-    copy.edit("statements.yml", "    regime: Tested with two ranks.\n",
-              "    regime: Tested with two ranks.\n    former: [it-went]\n")  # fmt: skip
-    assert '<span id="it-went"></span>' in sections(copy)[0]
-    copy.edit("statements.yml", "former: [it-went]", "former: [halves-fit]")
-    (error,) = copy.errors()
-    assert "'halves-fit' is a sentence of its own" in error

@@ -65,8 +65,8 @@ def test_words_are_added_once_however_often_a_page_is_built():
 
 
 def test_a_group_of_one_word_is_refused(copy):
-    copy.append("glossary.yml", "  - [alone]\n")
-    assert "glossary.yml:3" in str(copy.errors())
+    copy.edit("glossary.yml", "synonyms:\n", "synonyms:\n  - [alone]\n")
+    assert "glossary.yml:9:" in str(copy.errors())
 
 
 def test_words_lead_to_an_address_and_one_that_is_not_there_comes_back():
