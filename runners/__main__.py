@@ -16,16 +16,11 @@
     python -m runners show --grep WORD [NAME]  the values whose expression holds a word
     python -m runners compare A B              what two machines measured otherwise, and which
                                                claims changed their verdict
-    python -m runners predict                  what every run will need here, before it runs
     python -m runners rerun [NAME …]           measure what is measured once more: how far times
                                                repeat; traces stay as they are
-    python -m runners fit                      fit the constants of the forecasts' intervals
     python -m runners simulate [EXPERIMENT[.RUN] …]
                                                every run as one rank of many, without data: its
                                                peak and payload beside the recorded ones
-    python -m runners simulate --score         forecasts from simulations, on committed traces
-    python -m runners simulate --keep          write forecast/work.json, which spares `predict`
-                                               the simulations; after a change of code
     python -m runners plan PRESET | --model MODULE:FUNCTION
                                                which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
@@ -88,10 +83,6 @@ from runners.commands.reproduce import ReproduceError, reproduce
 from runners.commands.rerun import RerunError, rerun
 from runners.commands.run import RunRequest, check_names, dry, run, shown
 from runners.commands.try_run import TrialError, named, prepare
-from runners.forecast.backtest import backtests, said
-from runners.forecast.fit import FitError, fit, lines, runs_of
-from runners.forecast.predict import PrimitiveError, predict
-from runners.forecast.work import COMMITTED, keep
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import NotMeasuredError
@@ -99,11 +90,11 @@ from runners.measuring.pending import left_out_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotIdleError
 from runners.planning.question import PlanError
-from runners.plans.experiment import UnknownExperimentError, check_name, find, names, on_device
+from runners.plans.experiment import UnknownExperimentError, check_name, find, on_device
 from runners.plans.settings import SettingsError
 from runners.simulate import allocator_check
 from runners.simulate.command import simulated
-from runners.simulate.suite import SimulationError, UnknownRunError
+from runners.simulate.suite import UnknownRunError
 from runners.system import accelerator
 from runners.system.errors import AcceleratorError, LaunchError
 from runners.traces import machine, tries
@@ -112,11 +103,7 @@ from runners.traces.files import (
     TraceError,
     json_schema,
     read,
-    read_fit,
     read_reruns,
-    write_fit,
-    write_machine,
-    write_score,
 )
 from runners.traces.identity import IdentityError
 from runners.traces.programs import ProgramError
@@ -137,13 +124,10 @@ CAN_BE_MENDED = (
     measure.BusyError,
     IdentityError,
     machine.PartOfMachineError,
-    PrimitiveError,
     LaunchError,
     NotIdleError,
     ReproduceError,
     RerunError,
-    FitError,
-    SimulationError,
     PlanError,
 )
 
@@ -202,17 +186,9 @@ def _parser() -> argparse.ArgumentParser:
     comparing = commands.add_parser("compare", help="what two machines measured otherwise")
     comparing.add_argument("first", metavar="A", help="a folder's name")
     comparing.add_argument("second", metavar="B", help="another folder's name")
-    predicting = commands.add_parser("predict", help="what every run will need, before it runs")
-    predicting.add_argument(
-        "--as-reference", action="store_true", help="write into the committed reference folder"
-    )
     rerunning = commands.add_parser("rerun", help="measure once more: how far do times repeat?")
     rerunning.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
     rerunning.add_argument(
-        "--as-reference", action="store_true", help="of the committed reference folder"
-    )
-    fitting = commands.add_parser("fit", help="fit the constants of the forecasts' intervals")
-    fitting.add_argument(
         "--as-reference", action="store_true", help="of the committed reference folder"
     )
     simulating = commands.add_parser("simulate", help="runs as one rank of many, without data")
@@ -220,14 +196,6 @@ def _parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="EXPERIMENT[.RUN]", help="what to simulate; all without one"
     )
     simulating.add_argument("--json", action="store_true", help="every value, as JSON")
-    simulating.add_argument(
-        "--keep",
-        action="store_true",
-        help="write the work of every run into the committed file; with --score, the scores",
-    )
-    simulating.add_argument(
-        "--score", action="store_true", help="forecasts from simulations beside committed traces"
-    )
     commands.add_parser("plan", help="which strategies fit a model on so many devices")
     commands.add_parser("machine", help="what this machine is")
     commands.add_parser("schema", help="the JSON Schema of a trace")
@@ -279,7 +247,6 @@ def _run(request: RunRequest) -> int:
         f"{ran.num_measured} measured, {ran.num_fresh} already fresh, "
         f"{len(ran.surprises)} surprises{lost}; traces in {shown(ran.where)}"
     )
-    _told_failures("not predicted", ran.not_predicted)
     if ran.heavier:
         print(f"left to --full: {_told(ran.heavier)}")
     for line in ran.surprises:
@@ -378,33 +345,6 @@ def _compare(first: str, second: str) -> int:
     return subprocess.run([*judging, *content], cwd=machine.ROOT, check=False).returncode
 
 
-def _predict(*, as_reference: bool) -> int:
-    with measure.alone(), Launcher(machine.device_kind()) as launcher:
-        where = measure.folder(as_reference=as_reference)
-        prediction, failed = predict(launcher, where, Progress())
-        write_machine(where, machine.describe(as_reference=as_reference))
-    peaks = sum(run.peak_bytes is not None for run in prediction.runs.values())
-    steps = sum(run.step_seconds is not None for run in prediction.runs.values())
-    print(
-        f"{len(prediction.primitives)} primitives; predicted {peaks} peaks, {steps} steps, "
-        f"{len(prediction.choices)} choices; in {shown(where / 'prediction.json')}"
-    )
-    known = [name for name in names() if (where / f"{name}.json").exists()]
-    if known:
-        print(
-            f"{len(known)} experiments are measured here already: for these it comes too late, "
-            "until `python -m runners run --force` measures them anew"
-        )
-    return _told_failures("not predicted", failed)
-
-
-def _told_failures(what: str, lines: Sequence[str]) -> int:
-    """Say which simulations failed; the exit code."""
-    for line in lines:
-        print(f"{what}: {line}", file=sys.stderr)
-    return 1 if lines else 0
-
-
 def _rerun(wanted: Sequence[str], *, as_reference: bool) -> int:
     done = rerun(wanted, Progress(), as_reference=as_reference)
     path = done.where / "reruns.json"
@@ -429,29 +369,12 @@ def _rerun(wanted: Sequence[str], *, as_reference: bool) -> int:
     return 1 if done.not_measured else 0
 
 
-def _fit(*, as_reference: bool) -> int:
-    where = measure.folder(as_reference=as_reference)
-    before = read_fit(where)
-    found = fit(runs_of(where), machine.name_of(where), measure.now())
-    write_fit(where, found)
-    print("\n".join([*lines(found, before), f"in {shown(where / 'constants.json')}"]))
-    return 0
-
-
 def _simulate(arguments: argparse.Namespace) -> int:
-    if arguments.score:
-        found = backtests(machine.TRACES)
-        for one in found if arguments.keep else ():
-            write_score(machine.TRACES / one.machine, one.score(measure.now()))
-        print("\n".join(said(found, as_json=arguments.json)))
-    elif arguments.keep:
-        kept = keep([find(name) for name in names()])
-        print(f"the work of {kept} runs; in {shown(COMMITTED)}")
-    else:
-        told, failed = simulated(arguments.names, as_json=arguments.json)
-        print("\n".join(told), flush=True)
-        return _told_failures("failed", failed)
-    return 0
+    found, failed = simulated(arguments.names, as_json=arguments.json)
+    print("\n".join(found), flush=True)
+    for line in failed:
+        print(f"failed: {line}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def _machine() -> int:
@@ -504,9 +427,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "reproduce": lambda arguments: _reproduce(arguments.paths, arguments.on),
     "show": lambda arguments: show.show(arguments.name, arguments.grep),
     "compare": lambda arguments: _compare(arguments.first, arguments.second),
-    "predict": lambda arguments: _predict(as_reference=arguments.as_reference),
     "rerun": lambda arguments: _rerun(arguments.names, as_reference=arguments.as_reference),
-    "fit": lambda arguments: _fit(as_reference=arguments.as_reference),
     "simulate": _simulate,
     "machine": lambda _: _machine(),
     "schema": lambda _: _schema(),

@@ -29,7 +29,7 @@ NEED_TORCH = (
         f"runners.{room}"
         for room in ("meters", "ranks", "training", "experiments", "simulate", "planning")
     ),
-    "runners.forecast.primitives",
+    "runners.primitives.experiment",
     "runners.cluster",
 )
 MISSING_DOCSTRINGS = ["--select", "D100,D101,D102,D103,D104,D417,D419"]
@@ -146,11 +146,11 @@ ROOMS = {
         "ranks": {"system", "traces", "plans", "meters"},
         "training": {"traces", "plans", "ranks"},
         "measuring": {"system", "traces", "plans", "ranks", "meters"},
-        "forecast": {"traces", "plans", "ranks", "measuring", "simulate"},
+        "primitives": {"traces", "plans", "ranks", "measuring"},
         "simulate": {"traces", "plans", "meters", "ranks", "system"},
         "planning": {"traces", "plans", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "plans", "ranks", "measuring"},
-        "commands": {"traces", "plans", "measuring", "forecast", "planning", "simulate"},
+        "commands": {"traces", "plans", "measuring", "primitives", "planning", "simulate"},
         "experiments": {"traces", "plans", "meters", "ranks", "training"},
     },
 }

@@ -132,6 +132,11 @@ class Book:
         shown = self.traces.get(experiment)
         return shown.holder(name) if shown else None
 
+    def machine_of(self, path: str) -> str:
+        """The machine that a run was measured on; empty where it is about no machine."""
+        experiment, _, name = path.partition(".")
+        return self.traces[experiment].machine_of(name)
+
     def topic_of(self, lesson: LessonFile) -> Topic:
         """The topic that a lesson belongs to."""
         return self._topics[id(lesson)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,13 +23,11 @@ from generator.content.words import MAX_LINE
 from runners.plans.declarations import command_for, difference
 from runners.traces import files as traces
 from runners.traces import published_plans, values
-from runners.traces.backtest import Score
 from runners.traces.files import NOT_TRACES, TraceError
-from runners.traces.fit import Fit
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, Grid, as_trace
 from runners.traces.plan_grid import is_stale as is_stale_plan
-from runners.traces.prediction import Prediction
+from runners.traces.primitives import Primitives
 from runners.traces.published_plans import FILE as PUBLISHED
 from runners.traces.published_plans import (
     PublishedPeak,
@@ -38,11 +36,9 @@ from runners.traces.published_plans import (
     reference_of,
 )
 from runners.traces.records import Run, Trace
-from runners.traces.reruns import Reruns
 
 RecordT = TypeVar(
-    "RecordT", Machine, Trace, Grid, PublishedPlans | None, Prediction | None, Reruns | None,
-    Fit | None, Score | None, tuple[str, ...],
+    "RecordT", Machine, Trace, Grid, PublishedPlans | None, Primitives | None, tuple[str, ...],
 )  # fmt: skip
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
@@ -53,7 +49,13 @@ NOT_COMMITTED = (
 )
 IsStale = Callable[[Trace], bool]
 _NAME = re.compile(r"[a-z0-9_]+")
+PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
 REFERENCE = "reference-*"  # what the reference machine's folder is called
+
+
+def is_of_no_machine(experiment: str, nature: str) -> bool:
+    """Whether a run says nothing about its machine: it was simulated, or keeps what is printed."""
+    return nature == "simulated" or experiment == PROGRAMS
 
 
 def is_stale(trace: Trace) -> bool:
@@ -75,7 +77,7 @@ class TraceOnPage:
         is_fallback: taken whole from another machine, because the book's own has none.
         is_stale: the experiment's code has changed since.
         reference: the reference machine's trace of the same experiment, where there is one.
-        lent: the runs that neither has, such as a new program's, as another machine measured them.
+        lent: the runs that this trace lacks or skipped, as another machine measured them.
         grid: the committed plans of a model that these are: simulated, measured on no machine.
         published: the simulations of published measurements that these are, likewise.
     """
@@ -92,13 +94,19 @@ class TraceOnPage:
     @property
     def runs(self) -> dict[str, Run]:
         """All runs by name, also those that another machine lends."""
-        return {**(self.lent.trace.runs if self.lent else {}), **self.trace.runs}
+        return {**self.trace.runs, **(self.lent.runs if self.lent else {})}
 
     def holder(self, run: str) -> TraceOnPage:
         """Where a run of this name is read: here, or in what another machine lends."""
-        if run in self.trace.runs or self.lent is None or run not in self.lent.trace.runs:
-            return self
-        return self.lent
+        return self.lent.holder(run) if self.lent and run in self.lent.runs else self
+
+    def machine_of(self, run: str) -> str:
+        """The machine that measured a run; empty where it says nothing about any machine."""
+        holder = self.holder(run)
+        found = holder.trace.runs.get(run)
+        if holder.is_plan or (found and is_of_no_machine(self.trace.experiment, found.nature)):
+            return ""
+        return holder.machine.name
 
     @property
     def is_plan(self) -> bool:
@@ -140,10 +148,7 @@ class Measured:
         machine: what it is.
         traces: what it measured itself, by experiment.
         stale: the experiments whose code has changed since, or that declare otherwise.
-        prediction: what it predicted of itself before it measured; None where it did not.
-        reruns: which of its runs it measured twice; None where none.
-        score: how near today's forecasts come to its runs; None where that was not kept.
-        fit: the constants of its forecasts, and on which runs they were fitted; None: by hand.
+        primitives: what it computes and communicates in how long; None where it did not measure.
         altered: files that are not as they were measured, each with why, as lines.
         unlisted: the experiments whose digest nobody kept, so that no edit of theirs is noticed.
     """
@@ -151,10 +156,7 @@ class Measured:
     machine: Machine
     traces: dict[str, Trace]
     stale: frozenset[str] = frozenset()
-    prediction: Prediction | None = None
-    reruns: Reruns | None = None
-    fit: Fit | None = None
-    score: Score | None = None
+    primitives: Primitives | None = None
     altered: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
 
@@ -302,21 +304,12 @@ class Shelf:
         self._check_name(folder / "machine.json", "name", machine.name)
         found = self._traces(folder)
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        prediction = self._trying(traces.read_prediction, folder)
-        if prediction:
-            self._check_name(folder / "prediction.json", "machine", prediction.machine)
-        reruns = self._trying(traces.read_reruns, folder)
-        if reruns:
-            self._check_name(folder / "reruns.json", "machine", reruns.machine)
-        fit = self._trying(traces.read_fit, folder)
-        if fit:
-            self._check_name(folder / "constants.json", "machine", fit.machine)
-        score = self._trying(traces.read_score, folder)
-        if score:
-            self._check_name(folder / "backtest.json", "machine", score.machine)
+        primitives = self._trying(traces.read_primitives, folder)
+        if primitives:
+            self._check_name(folder / "primitives.json", "machine", primitives.machine)
         altered = self._trying(self._altered, folder) or ()
         unlisted = self._trying(_unlisted, folder) or ()
-        return Measured(machine, found, stale, prediction, reruns, fit, score, altered, unlisted)
+        return Measured(machine, found, stale, primitives, altered, unlisted)
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
         """The files of a folder that are not as they were measured, each with why."""
@@ -423,19 +416,37 @@ def on_page(
     holders = [one for one in (shown, *usable) if experiment in one.traces]
     if not holders:
         return None
-    first, known = holders[0], [holders[0].traces, reference.traces]
-    lent = [
-        TraceOnPage(_lacking(one.traces[experiment], known), one.machine, is_fallback=True)
-        for one in holders[1:]
-    ]
-    return TraceOnPage(
-        trace=first.traces[experiment],
-        machine=first.machine,
-        is_fallback=first is not shown,
-        is_stale=experiment in first.stale,
-        reference=reference.traces.get(experiment),
-        lent=next((one for one in lent if one.trace.runs), None),
-    )
+    found = None
+    for one in reversed(holders):
+        trace = one.traces[experiment]
+        found = TraceOnPage(
+            trace=trace,
+            machine=one.machine,
+            is_fallback=one is not shown,
+            is_stale=experiment in one.stale,
+            reference=reference.traces.get(experiment),
+            lent=_lent(found, trace, reference) if found else None,
+        )
+    return found
+
+
+def _lent(other: TraceOnPage, trace: Trace, reference: Measured) -> TraceOnPage | None:
+    """What another machine lends: the runs that a trace lacks, and those that it skipped.
+
+    A run that was skipped comes from the reference machine alone.
+    """
+    further = _lent(other.lent, trace, reference) if other.lent else None
+    is_reference = other.machine.name == reference.machine.name
+    runs = {
+        name: run
+        for name, run in other.trace.runs.items()
+        if name not in trace.runs
+        or (is_reference and trace.runs[name].status == "skipped" != run.status)
+    }
+    if not runs:
+        return further
+    lending = other if is_reference else replace(other, reference=None)
+    return replace(lending, trace=other.trace.model_copy(update={"runs": runs}), lent=further)
 
 
 def _lacking(trace: Trace, known: Iterable[Mapping[str, Trace]]) -> Trace:

@@ -6,10 +6,8 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from generator.content import prose
@@ -46,9 +44,6 @@ Names = Mapping[
 ]  # a word stands for an expression of its own, such as a run's path
 NOTHING = Label("")
 ROOTS = ("machine", "cited")  # that an expression starts from, beside experiments
-# What a sentence calls the machine of its runs, and what that is on the pages of another machine.
-_HERE = re.compile(r"\bhere\b|\b([Tt])his machine\b")
-ON_REFERENCE = "on the reference machine"
 
 
 class Evidence:
@@ -56,17 +51,12 @@ class Evidence:
 
     Attributes:
         book: the book.
-        lacks: what was asked for since somebody emptied this, and the machine shown has not: runs,
-            values, undecided claims, open items.
-        stands_in: the book's machine is the reference's, on pages of another one.
     """
 
-    def __init__(self, book: Book, *, stands_in: bool = False) -> None:
+    def __init__(self, book: Book) -> None:
         self.book = book
-        self.stands_in = stands_in
-        self.lacks: set[str] = set()
         self._evaluations: dict[tuple[object, ...], Evaluation] = {}
-        self._outcomes: dict[str, tuple[Outcome, frozenset[str]]] = {}
+        self._outcomes: dict[str, Outcome] = {}
         self._underway: list[str] = []
         self._reference: Evidence | None = None
         self._texts: dict[Hashable, str] = {}
@@ -78,7 +68,7 @@ class Evidence:
 
         What was evaluated and judged stays; nothing else of a book decides it.
         """
-        again = Evidence(book, stands_in=self.stands_in)
+        again = Evidence(book)
         again._evaluations, again._outcomes = self._evaluations, self._outcomes
         again._texts = self._texts
         if self._reference and book.on_reference:
@@ -89,18 +79,8 @@ class Evidence:
     def reference(self) -> Evidence | None:
         """The same over the reference machine's traces; None where these are they."""
         if self._reference is None and self.book.on_reference:
-            self._reference = Evidence(self.book.on_reference, stands_in=True)
+            self._reference = Evidence(self.book.on_reference)
         return self._reference
-
-    def note(self, *runs: str) -> None:
-        """Remember which of these runs this machine has not measured as declared."""
-        self.lacks.update(run for run in runs if not self._is_whole(run))
-
-    def _is_whole(self, path: str) -> bool:
-        shown, run = self.book.holder(path), self.book.run(path)
-        if shown is None or run is None or shown.is_fallback or shown.is_stale:
-            return False
-        return run.status != "skipped" and not run.is_surprise
 
     def evaluate(self, expression: str, names: Names | None = None) -> Evaluation:
         """Evaluate an expression, once; nothing is raised.
@@ -112,26 +92,14 @@ class Evidence:
         given = names or {}
         key = (expression, *sorted(given.items()))
         if key not in self._evaluations:
-            self._evaluations[key] = self._evaluate(expression, given)
-        found = self._evaluations[key]
-        self.lacks |= found.lacks
-        return found
-
-    def _evaluate(self, expression: str, given: Names) -> Evaluation:
-        """The evaluation with what it lacks, also where it draws upon others."""
-        outer, self.lacks = self.lacks, set()
-        try:
-            found = self._calculated(expression, given)
-            self.note(*found.runs)
-            if found.absent or found.is_borrowed:
-                self.lacks.add(expression)
-            if found.absent and found.absent.run:
-                self.note(found.absent.run)
-            return replace(found, lacks=frozenset(self.lacks))
-        finally:
-            self.lacks = outer
+            self._evaluations[key] = self._calculated(expression, given)
+        return self._evaluations[key]
 
     def _calculated(self, expression: str, given: Names) -> Evaluation:
+        """What comes of an expression.
+
+        It is evaluated on the reference machine where only that has measured all of its runs.
+        """
         reading = Reading()
         result, absent, error = None, None, None
         try:
@@ -176,8 +144,6 @@ class Evidence:
 
     def _experiment(self, name: str, reading: Reading) -> Node:
         shown = self.book.traces[name]
-        if shown.is_fallback:
-            self.lacks.add(name)
         origin = Origin(
             "" if shown.is_plan else shown.machine.name, name,
             recorded_at=shown.trace.recorded_at, torch=shown.trace.circumstances.torch,
@@ -288,16 +254,11 @@ class Evidence:
             raise ExpressionError(f"claim {claim!r} depends on its own verdict")
         if claim not in self._outcomes:
             self._underway.append(claim)
-            outer, self.lacks = self.lacks, set()
             try:
-                judged = self._judged(claim)
-                self._outcomes[claim] = judged, frozenset(self.lacks)
+                self._outcomes[claim] = self._judged(claim)
             finally:
                 self._underway.pop()
-                self.lacks = outer
-        outcome, lacks = self._outcomes[claim]
-        self.lacks |= lacks
-        return outcome
+        return self._outcomes[claim]
 
     def _judged(self, name: str) -> Outcome:
         """The verdict on this machine; on the reference machine where only that has all its runs.
@@ -307,24 +268,15 @@ class Evidence:
         claim = self.book.claims[name]
         sides = verdicts.sides(self, claim)
         runs = {run for side in sides for run in side.runs}
-        holders = {verdicts.holder(self, run) for run in runs}
+        holders = set(map(self.book.machine_of, runs)) - {""}
         is_spread = len(holders) > 1 or any(side.is_borrowed for side in sides)
         if is_spread and self.reference:
-            self.lacks.add(name)
             return self.reference.outcome(name)
-        outcome = verdicts.judge_one(self, claim)
-        self.note(*outcome.runs)
-        if outcome.verdict in verdicts.UNDECIDED:
-            self.lacks.add(name)
-        return outcome
+        return verdicts.judge_one(self, claim)
 
     def sentence(self, claim: str) -> str:
-        """What the claim says that its runs showed, as a Line; "here" is the pages' machine."""
-        said = verdicts.sentence(self.book.claims[claim], self.outcome(claim))
-        if not self.stands_in:
-            return said
-        where = chain([ON_REFERENCE], repeat("there"))
-        return _HERE.sub(lambda at: f"{at[1]}he reference machine" if at[1] else next(where), said)
+        """What the claim says that its runs showed, as a Line."""
+        return verdicts.sentence(self.book.claims[claim], self.outcome(claim))
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed, for comparing what readers see.

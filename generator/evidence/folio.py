@@ -8,7 +8,7 @@ one machine: from the one shown, or from the reference machine where that lacks 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,8 +30,6 @@ from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
 _JOINTS = re.compile(r"(?<=/)|(?<=\.)(?!py$)")  # of a name such as `experiment.run`, of a path
-# Around a stretch that the reference machine measured, until the page's foot has named it.
-BORROWED = Markup("<!--borrowed-->"), Markup("<!--/borrowed-->")
 WHOLE = 36  # letters of a part that fit into a line of a phone
 # Settings of runs called `train` that wrap the model in DDP; others of that name do not.
 OF_DDP = frozenset({"bucket_cap_mib", "reduces_each", "reduces_each_part"})
@@ -54,13 +52,12 @@ class Folio:
     """One page of a book.
 
     Attributes:
-        runs: the runs that it used of the machine shown.
-        borrowed: the runs of the reference machine that whole sections came from.
-        wanted: the runs of the machine shown that those sections named, as far as it has them.
+        at_hand: what the machine at hand says, also where the page shows the reference machine.
+        runs: the runs that it used.
+        lent: the runs of figures and tables that the reference machine lends.
         items: the questions asked so far, in their order; `figures` likewise.
         path: the page's, under the site's root.
         assets: files that the page loads, by path.
-        once: what the page has had and will have no second time, such as links to terms.
     """
 
     book: Book
@@ -68,77 +65,37 @@ class Folio:
     outcomes: dict[str, Outcome]
     environment: Environment
     text: PageText
+    at_hand: Evidence
     topic: str | None = None
     other_outcomes: Mapping[str, OtherOutcomes] = field(default_factory=dict)
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
-    borrowed: set[str] = field(default_factory=set)
-    wanted: set[str] = field(default_factory=set)
+    lent: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
     path: str = ""
     assets: dict[str, bytes] = field(default_factory=dict)
-    once: tuple[set[str], ...] = ()
 
     def __post_init__(self) -> None:
         """The runs whose values the text prints are used as well; it links claims as the page."""
         self.text.runs, self.text.claim_place = self.runs, self.claim_place
 
-    def section(self, caller: Callable[[], Markup]) -> Markup:
-        """A stretch of a page, all of it from one machine.
+    def for_runs(self, paths: Iterable[str]) -> Folio:
+        """The page for a figure or a table over some runs, all of which one machine measured.
 
-        That is the reference machine where the one shown lacks anything that the stretch names,
-        unless the reference machine lacks a run of it that this one has.
-
-        Args:
-            caller: prints the stretch on the machine that stands in `evidence` then.
+        That is the reference machine where it lends one of them and not all.
         """
-        there, self.text.told = self.evidence.reference, set()
-        if there is None:
-            return caller()
-        printed, here = self._attempt(caller, self.evidence)
-        lacks = self.evidence.lacks
-        if lacks:
-            again, borrowed = self._attempt(caller, there)
-            is_newer_here = any(self.book.run(name) for name in there.lacks - lacks)
-            if lacks - there.lacks and not is_newer_here:
-                self.borrowed |= borrowed.runs
-                self.wanted |= here.runs
-                self._adopt(borrowed)
-                return BORROWED[0] + again + BORROWED[1]
-        self.runs |= here.runs
-        self._adopt(here)
-        return printed
+        machines = {self.book.machine_of(path) for path in paths if self.book.run(path)} - {""}
+        there = self.evidence.reference
+        if len(machines) < 2 or there is None:
+            return self
+        text = self.text.over(there)
+        return replace(self, evidence=there, book=there.book, runs=self.lent, text=text)
 
-    def _attempt(self, caller: Callable[[], Markup], evidence: Evidence) -> tuple[Markup, Folio]:
-        """Print a stretch on one machine, and how the page stands then; it stays as it was."""
-        before = self._kept()
-        self.evidence, self.book = (
-            evidence,
-            replace(self.book, traces=evidence.book.traces, machine=evidence.book.machine),
-        )
-        self.text, self.runs = self.text.copied(evidence), set()
-        self.text.runs = self.runs
-        self.items, self.figures, self.assets = [*self.items], [*self.figures], {**self.assets}
-        evidence.lacks = set()
-        try:
-            return caller(), self._kept()
-        finally:
-            self.evidence, self.book, self.runs = before.evidence, before.book, before.runs
-            self._adopt(before)
-
-    def _kept(self) -> Folio:
-        """The page as it stands now."""
-        return replace(self, once=tuple(map(set, self.once)))
-
-    def _adopt(self, page: Folio) -> None:
-        """Go on from what was printed there."""
-        self.text = page.text.over(self.evidence)
-        self.text.runs = self.runs
-        self.items, self.figures, self.assets = page.items, page.figures, page.assets
-        for mine, had in zip(self.once, page.once, strict=True):
-            mine.clear()
-            mine.update(had)
+    def is_lent(self, paths: Iterable[str]) -> bool:
+        """Whether the reference machine measured any of these runs."""
+        machines = map(self.book.machine_of, filter(self.book.run, paths))
+        return self.book.reference.name in machines
 
     def place_of(self, path: str) -> str:
         """Where the row of a run stands, from the site's root: on the section's machine."""
@@ -185,7 +142,6 @@ class Folio:
     def run(self, path: str) -> Run | None:
         """A run by `experiment.run`, remembered as used by this page."""
         run = self.book.run(path)
-        self.evidence.note(path)
         if run is not None:
             self.runs.add(path)
         return run

@@ -54,7 +54,6 @@ class Evaluation:
         error: what is wrong with the expression.
         runs: the runs it touched, as `experiment.run`.
         measured: the measured fields it read, as full paths.
-        lacks: what of it this machine has not: runs, claims, the expression itself.
         is_borrowed: only the reference machine has all its runs, so it was evaluated there.
     """
 
@@ -63,7 +62,6 @@ class Evaluation:
     error: str | None = None
     runs: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
-    lacks: frozenset[str] = frozenset()
     is_borrowed: bool = False
 
 
@@ -152,8 +150,6 @@ class Node:
         if key in _TRACE_FIELDS:
             place = Node(trace, (), self.formula, self.reading, self.origin)
             return place._below(key, getattr(trace, key), f"{self.formula}.{key}")
-        if shown.reference and shown.trace is not shown.reference and key in shown.reference.runs:
-            raise AbsentError("this machine's trace has no such run", f"{trace.experiment}.{key}")
         raise ExpressionError(f"{trace.experiment} has no run {key!r}{nearest(key, trace.runs)}")
 
     def _from_model(self, key: Key, thing: BaseModel) -> Node | Value:

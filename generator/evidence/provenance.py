@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
 _SIDE = re.compile(r"\b(?:predicted|observed)\(['\"]([^'\"]+)['\"]\)")
+REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one
 LONG = 24  # letters that fit any line; what has more may break
 
 
@@ -42,21 +43,16 @@ class PageText:
         self._evidence = evidence
         self.sources = Sources(evidence, "../" * depth)
         self.claims: set[str] = set()  # whose sentences the page prints
-        self.told: set[str] = set()  # whose numbers the section under way has shown
+        self.shown_claims: set[str] = set()  # whose numbers stand below the last table of claims
         self.claim_place: Callable[[str], str] = str  # from the site's root; of a claim
         self.unmarked = ""  # the word that the page says once, of all its numbers
-        self.runs: set[str] = set()  # of the machine shown, whose values it prints
+        self.marks_reference = False  # whether numbers of the reference machine carry its mark
+        self.runs: set[str] = set()  # whose values it prints
 
     def over(self, evidence: Evidence) -> PageText:
         """The same page, for a part of it that another machine's evidence fills."""
         part = PageText(evidence, 0)
         part.__dict__.update(self.__dict__, _evidence=evidence)
-        return part
-
-    def copied(self, evidence: Evidence) -> PageText:
-        """The page as it stands, apart from this one, for a part that may not stay."""
-        part = self.over(evidence)
-        part.sources, part.claims, part.told = self.sources.copied(), {*self.claims}, {*self.told}
         return part
 
     def line(self, text: str, evidence: Evidence | None = None) -> Markup:
@@ -88,8 +84,15 @@ class PageText:
     def _link(self, value: Value, number: int, place: str) -> Markup:
         mark = _mark(value)
         shown = "" if mark == self.unmarked else mark
+        if self.marks_reference and self._is_of_reference(value):
+            shown = f"{shown}, {REFERENCE}" if shown else REFERENCE
         css, text = _look(str(value), value.kind, shown, bool(value.absent))
         return Markup(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
+
+    def _is_of_reference(self, value: Value) -> bool:
+        """Whether the reference machine measured any of what a value is made of."""
+        reference = self._evidence.book.reference.name
+        return any(one.kind != "given" and reference in one.machines for one in value.leaves)
 
     def _runs_of(self, value: Value) -> Iterator[str]:
         """The runs of the machine shown that a value was read from or computed from."""
@@ -118,7 +121,7 @@ class PageText:
             return self.show(thing, self.claim_place(of_claim[1]) if of_claim else "")
         if isinstance(thing, Showed):
             self.claims.add(thing.claim)
-            self.told.add(thing.claim)
+            self.shown_claims.add(thing.claim)
             return self.line(by.sentence(thing.claim), by)
         return escape(thing.text)
 

@@ -61,13 +61,6 @@ class Sources:
         self._values: list[Value | str] = []  # or the name of what several share
         self._places: dict[object, str] = {}
 
-    def copied(self) -> Sources:
-        """The same sources, apart from these."""
-        again = Sources(self._evidence, self._root)
-        for name, state in vars(self).items():
-            setattr(again, name, state.copy() if isinstance(state, dict | list) else state)
-        return again
-
     def number(self, value: Value) -> int:
         """The number of a value on this page; equal ones have the same."""
         key = (str(value), value.kind, value.formula, value.origin or value.machines)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
+from generator.content.shelf import is_of_no_machine
 from generator.evidence import formula, units
 from generator.evidence.formula import Arithmetic, Tree
 from generator.evidence.units import AS_RULED, Form, Unit, UnitError, Way
@@ -82,6 +83,11 @@ class Origin(NamedTuple):
     nature: Nature = "real"  # of the run
     is_crowded: bool = False  # whether more ranks than cores took turns in the run
 
+    @property
+    def measured_on(self) -> str:
+        """The machine that the number is about; empty where it is about none."""
+        return "" if is_of_no_machine(self.experiment or "", self.nature) else self.machine
+
 
 @dataclass(frozen=True)
 class Value(Arithmetic):
@@ -118,7 +124,7 @@ class Value(Arithmetic):
     def machines(self) -> frozenset[str]:
         """The machines that measured what it is made of."""
         if self.origin:
-            return frozenset({self.origin.machine} if self.origin.machine else ())
+            return frozenset({self.origin.measured_on} - {""})
         return frozenset().union(*(one.machines for one in self.inputs))
 
     @cached_property

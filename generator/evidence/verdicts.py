@@ -52,7 +52,7 @@ class Outcome:
         runs: the runs that the verdict rests on, as `experiment.run`.
         scope: what the elements of a rule with a quantifier are, and how many; else None.
         reason: what the trace itself says of a skipped run, as a text Value; else None.
-        machine: the machine that measured its runs; None where it has none.
+        machine: the machine that measured its runs; None where they are about none.
         on_reference: whether all of it was measured on the reference machine.
         lacks_value: whether a run that ended as declared lacks what the claim looks at.
         error: why the claim cannot be judged at all: the author's mistake.
@@ -130,8 +130,8 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         runs=runs,
         scope=scope,
         reason=reason,
-        machine=holder(evidence, runs[0]) if runs else None,
-        on_reference=all(holder(evidence, run) == evidence.book.reference.name for run in runs),
+        machine=next((one for run in runs if (one := evidence.book.machine_of(run))), None),
+        on_reference={*map(evidence.book.machine_of, runs)} <= {"", evidence.book.reference.name},
         lacks_value=explanation == LACKS,
         error=error,
         at=at,
@@ -153,13 +153,6 @@ def _side(evidence: Evidence, claim: Claim, expression: str) -> Evaluation:
     if claim.quantifier and is_list:
         return evidence.evaluate(f"({expression})[:]", claim.names)
     return found
-
-
-def holder(evidence: Evidence, run: str) -> str:
-    """The machine that measured a run."""
-    shown = evidence.book.holder(run)
-    assert shown is not None, run  # an evaluation has read it
-    return shown.machine.name
 
 
 def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
@@ -221,8 +214,7 @@ def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
     nobody.
     """
     names = [name for side in sides for name in side.runs]
-    shown = [one for one in map(book.holder, names) if one and not one.is_plan]
-    if len({one.folder for one in shown}) > 1:
+    if len(set(map(book.machine_of, names)) - {""}) > 1:
         return "different machines measured its runs"
     if claim.relation not in _TIMED:
         return None

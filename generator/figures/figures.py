@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
+from generator.evidence.provenance import REFERENCE
 from generator.evidence.regime import CROWDED, is_crowded
 from generator.figures.epochs_figure import epochs
 from generator.figures.growth_figure import growth
@@ -50,6 +51,7 @@ class FigureOnPage:
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     """Draw a figure from the runs it names; a run that was skipped is left out and said."""
+    folio = folio.for_runs(_named(figure))
     folio.figures.append(figure.id)
     again = folio.figures.count(figure.id)
     if again > 1:  # a figure may stand on a page more than once, an id may not
@@ -76,6 +78,8 @@ def _natures(figure: Figure, folio: Folio) -> str:
     found: list[str] = sorted({run.nature for run in runs} - {"real", folio.text.unmarked})
     if _draws_times(figure) and any(map(is_crowded, runs)):
         found.append(CROWDED)
+    if folio.text.marks_reference and folio.is_lent(_named(figure)):
+        found.append(REFERENCE)
     return ", ".join(found)
 
 

@@ -17,16 +17,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.evidence.folio import BORROWED
-
 _HEADING = re.compile(r"^(#{2,6}) (.+)$", re.MULTILINE)
 _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
-_BORROWED = re.compile("|".join(BORROWED))
-_FIGURE = re.compile(r'<figure [^>]*id="([^"]+)">\s*<figcaption [^>]*>(.*?)</figcaption>')
-_ENTRY = re.compile(
-    r'<(?:dt|h3 class="pb-sentence")[^>]* id="([^"]+)"[^>]*>((?:[^<\n]|</?code[^>]*>)*)'
-)
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
 
@@ -61,33 +54,6 @@ def contents(page: str) -> list[tuple[str, Markup]]:
     """The anchors and words of the headings that divide a page, where they are many."""
     found = [(one.anchor, one.words) for one in headings(page) if one.level == LEVEL]
     return found if len(found) >= FEWEST else []
-
-
-def borrowed(body: str) -> tuple[str, dict[str, Markup]]:
-    """A page without the marks of borrowed stretches, and the anchors and words of these.
-
-    A stretch is called by its own headings, by the entry that it is, or by the heading above it;
-    one that opens a page by its figure, if it has one.
-    """
-    first, *rest = _BORROWED.split(body)
-    page, spans = first, []
-    for place, part in enumerate(rest):
-        if place % 2 == 0:
-            spans.append((len(page), len(page) + len(part)))
-        page += part
-    above, named = list(headings(page)), dict[str, Markup]()
-    for start, end in spans:
-        own = [one for one in above if start <= one.at < end]
-        entry = _ENTRY.search(page, start, end)
-        if own:
-            named |= {one.anchor: one.words for one in own if one.level == own[0].level}
-        elif entry:
-            named[entry[1]] = Markup(entry[2].rstrip(".") or entry[1])
-        elif before := [one for one in above if one.at < start]:
-            named[before[-1].anchor] = before[-1].words
-        elif figure := _FIGURE.search(page, start, end):
-            named[figure[1]] = Markup(figure[2])
-    return page, named
 
 
 def _plain(words: str) -> str:

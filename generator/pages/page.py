@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,6 @@ from generator.pages.views import (
     highlighting,
     home,
     listing,
-    machine_forecasts,
     machines,
     other_machines,
     plans,
@@ -69,7 +68,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 VARIANTS = "assets/variants"
 SUMMARY = "summary.md.j2"
-OF_MACHINES = ("runs.md.j2", "machine.md.j2")  # these name each machine above its numbers
+# These name each machine beside its numbers.
+OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 PLANNED = "planned.md.j2"
 _VALUE_AND_MARK = re.compile(
     r'<a class="pb-value[^>]*>[^<]*(?:<small[^<]*</small>)?</a>(?:[.,;:!?)\]”%]|’s)+'
@@ -148,6 +148,7 @@ class Sheet:
         shown: for the page of one experiment's runs: their values that other pages print.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
+        on_reference: whether it shows the reference machine, whichever is at hand.
     """
 
     path: str
@@ -171,6 +172,7 @@ class Sheet:
     shown: tuple[Value, ...] = ()
     has_toc: bool = False
     under: str | None = None
+    on_reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,16 +202,19 @@ class Judged:
 
 def printed(sheet: Sheet, judged: Judged) -> Printed:
     """Print one page: the template's body inside the frame."""
-    depth = sheet.path.count("/")
-    text = PageText(judged.evidence, depth)
+    depth, at_hand = sheet.path.count("/"), judged.evidence
+    evidence = (sheet.on_reference and at_hand.reference) or at_hand
+    seen = evidence.book
+    book = replace(sheet.book, traces=seen.traces, machine=seen.machine)
+    text = PageText(evidence, depth)
+    text.marks_reference = not book.is_reference and sheet.template not in OF_MACHINES
     folio = Folio(
-        sheet.book, judged.evidence, judged.outcomes, environment(), text,
+        book, evidence, judged.outcomes, environment(), text, at_hand,
         other_outcomes=judged.other_outcomes, path=sheet.path,
     )  # fmt: skip
-    topic, book = sheet.topic, sheet.book
+    topic = sheet.topic
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     links = TermLinks(book.terms if sheet.mode not in (None, "recall") else (), "../" * depth)
-    folio.once = (links.used, links.linked_terms)
     context: dict[str, Any] = {
         "folio": folio, "book": book, "topic": topic, "root": "../" * depth, "mode": sheet.mode,
         "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, folio),
@@ -219,7 +224,6 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         "linked": links.linked,
     }  # fmt: skip
     body = _kept_together(_unnested(environment().get_template(sheet.template).render(context)))
-    body, borrowed = headings.borrowed(body)
     # A summary is made for paper, and ticks off nothing.
     row = ways.ways(topic, sheet.mode, folio) if topic and sheet.template != SUMMARY else []
     # What a trace says is text: no expression, no Markdown.
@@ -243,8 +247,8 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
         minutes=minutes,
         scripts=frame.scripts(body, has_ways=bool(row)),
         origins=found,
-        machines=None if sheet.template in OF_MACHINES else frame.machines(found, book),
-        borrowed=borrowed,
+        machines=None if sheet.template in OF_MACHINES[:2] else frame.machines(found, book),
+        machine_at_hand=at_hand.book.machine.name,
         notices=frame.notices(folio, found, body),
         boost=search_rank.boost(sheet.template),
         title=plans.title(sheet.experiment, folio)
@@ -266,7 +270,6 @@ def _tools(
     drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
     items = topic.items if topic else {}
     return {
-        "one_machine": folio.section,
         "figure": lambda name: figures.draw(drawn[name], folio),
         "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
@@ -279,7 +282,7 @@ def _tools(
         "prediction": lambda written: tables.prediction(written, folio),
         "epochs": lambda training: tables.epochs(training, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
-        "failing": lambda paths: tables.failing(paths, folio),
+        "failing": lambda paths: tables.failing(paths, folio.for_runs(paths)),
         "compared": lambda written: tables.compared(written, folio),
         "program": lambda written: listing.listing(written, folio),
         "notes": lambda program, written: walkthrough.notes(program, written, folio),
@@ -319,9 +322,6 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "retraction": lambda one: retractions.retraction(one, topics, folio),
         "run_anchor": folio.place_of,
         "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", sheet.shown, folio),
-        "predicted_of": lambda name: machine_forecasts.predicted_of(
-            sheet.experiment or "", folio.book.machines[name], folio
-        ),
         "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", sheet.claim_lessons, folio),
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
         "claim_place": folio.claim_place,
@@ -333,7 +333,6 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "helps_with": lambda technique: guide.helps_with(technique, folio),
         "guide_edges": lambda written: guide.edges(written, sheet.anchors, folio),
         "machines": machines,
-        "forecasts": machine_forecasts,
         "folio": folio,
     }
 

@@ -35,6 +35,7 @@ from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
+from generator.evidence.which_machine import shows_reference
 from generator.pages import hands, headings
 from generator.pages.page import TEMPLATES, Judged, Printed, Sheet, environment
 from generator.pages.views import summary
@@ -48,6 +49,7 @@ _SHARED = (
 _NO_HOME = HomeFile.model_construct()  # what a page holds that has nothing of the home page
 TAKEN = "the book has a page of this name already; choose another"
 EVIDENCE = "evidence.md"
+HOME = "content/home.yml"
 OF_EVIDENCE = ("evidence", "machines/")  # how the paths of pages begin that list what runs left
 PLAN = "plan.md"
 Code = tuple[tuple[str, str | None], ...]
@@ -149,12 +151,13 @@ class Press:
         values: dict[str, dict[object, Value]] = {}
         errors: list[ContentError] = []
         looks = dict(_looks(files, judged.evidence))
+        machines = _Machines(files, judged.evidence)
         for sheets in (
             _sheets(files, judged), _indexes(files, minutes, used_in, anchors),
             _of_experiments(files, judged, values),
         ):  # fmt: skip
             wanted: dict[str, Sheet] = {}
-            for sheet in sheets:
+            for sheet in (machines.decided(one) for one in sheets):
                 if sheet.path in pages or sheet.path in wanted:
                     errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
                 else:
@@ -271,6 +274,11 @@ class _Files:
         """The files that hold a topic's items."""
         return tuple(self._questions.get(topic.id, ()))
 
+    def text(self, *starts: str) -> str:
+        """What authors wrote in the files whose names begin so."""
+        found = (one for name, one in self.by_name.items() if name.startswith(starts))
+        return "\n".join(one.source.text for one in found)
+
     def code(self, documents: Iterable[Document[Any]]) -> Code:
         """The text of every file that documents list, or None where there is none."""
         paths = dict.fromkeys(path for document in documents for path in _listed(document))
@@ -280,6 +288,32 @@ class _Files:
         if path not in self._texts:
             self._texts[path] = listed_code.text(self.book.root, path)
         return self._texts[path]
+
+
+class _Machines:
+    """Which machine each page shows: a topic's pages the same one."""
+
+    def __init__(self, files: _Files, evidence: Evidence) -> None:
+        self._files, self._evidence = files, evidence
+        self._known: dict[str, bool] = {}
+
+    def decided(self, sheet: Sheet) -> Sheet:
+        """The sheet, with the reference machine shown where its text needs it.
+
+        The page of all claims names the machine beside each of them, and decides nothing.
+        """
+        if (sheet.source is None and sheet.topic is None) or sheet.path == EVIDENCE:
+            return sheet
+        of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source or ""
+        if of not in self._known:
+            self._known[of] = shows_reference(self._text(of) + sheet.text, self._evidence)
+        return replace(sheet, on_reference=self._known[of])
+
+    def _text(self, of: str) -> str:
+        """What decides: a topic's files, or a file and those set apart from it; of home, both."""
+        if of == HOME:
+            return self._files.text(of, "content/topics/")
+        return self._files.text(of.removesuffix(".yml"))
 
 
 def _listed(document: Document[Any]) -> Iterator[str]:

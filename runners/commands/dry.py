@@ -2,22 +2,18 @@
 
 In: what is pending. Out: a line an experiment and one for all. How long a run takes, and how much
 memory its ranks take together, is read off its last trace here, however stale; else off the
-reference machine's; else off its forecast. What none of these knows is counted as unknown.
+reference machine's. What neither knows is counted as unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from runners.measuring.pending import Pending
 from runners.traces.files import TraceError, read
-from runners.traces.prediction import Prediction, RunForecast
 from runners.traces.records import Run, Trace
-
-SECONDS_PER_PASS = 0.5  # ranks start, form a group, warm up, leave
-NUM_METERED_STEPS = 5  # as `ranks/rank.py` takes, the timeline's included; that file needs torch
 
 
 @dataclass(frozen=True)
@@ -37,37 +33,23 @@ class Estimate:
     peak_bytes: int | None
 
 
-def estimated(
-    waiting: Pending, where: Path, traces: Path, prediction: Prediction | None
-) -> Estimate:
+def estimated(waiting: Pending, where: Path, traces: Path) -> Estimate:
     """What an experiment would take.
 
     Args:
         waiting: what of it would run.
         where: this machine's folder.
         traces: the folder of all machines' folders.
-        prediction: of this machine, where there is one.
     """
-    name = waiting.experiment.name
-    known = _last_runs([where, *sorted(traces.glob("reference-*"))], name)
-    told = prediction.runs if prediction else {}
-    seconds, peaks = [], []
-    for run in waiting.measured:
-        plan = waiting.experiment.runs[run]
-        last, forecast = known.get(run), told.get(f"{name}.{run}")
-        seconds.append(
-            last.timing.wall_seconds
-            if last
-            else _predicted_seconds(forecast, plan.settings.as_json(), len(plan.passes))
-        )
-        if plan.nature == "simulated":
-            continue  # fake tensors take no memory
-        peaks.append(_peak_bytes(last) if last else _predicted_bytes(forecast, plan.world_size))
+    known = _last_runs([where, *sorted(traces.glob("reference-*"))], waiting.experiment.name)
+    last = [known[run] for run in waiting.measured if run in known]
+    ran = [run for run in last if run.nature != "simulated"]  # fake tensors take no memory
+    peaks = map(_peak_bytes, ran)
     return Estimate(
         len(waiting.measured),
-        sum(s for s in seconds if s is not None),
-        sum(s is None for s in seconds),
-        max((p for p in peaks if p is not None), default=None),
+        sum(run.timing.wall_seconds for run in last),
+        len(waiting.measured) - len(last),
+        max((peak for peak in peaks if peak is not None), default=None),
     )
 
 
@@ -94,23 +76,6 @@ def _peak_bytes(run: Run) -> int | None:
     peaks = [m.peak_bytes or m.kernel_peak_bytes for r in run.ranks if (m := r.memory) is not None]
     held = [p for p in peaks if p is not None]
     return sum(held) if held else None
-
-
-def _predicted_bytes(forecast: RunForecast | None, world_size: int) -> int | None:
-    if forecast is None or forecast.peak_bytes is None:
-        return None
-    return round(forecast.peak_bytes.high) * world_size
-
-
-def _predicted_seconds(
-    forecast: RunForecast | None, settings: Mapping[str, object], num_passes: int
-) -> float | None:
-    """From the step's forecast, where a setting says how many steps there are."""
-    num_steps = settings.get("num_steps")
-    if forecast is None or forecast.step_seconds is None or not isinstance(num_steps, int):
-        return None
-    steps = num_steps + (NUM_METERED_STEPS if num_passes > 1 else 0)
-    return steps * forecast.step_seconds.expected + num_passes * SECONDS_PER_PASS
 
 
 def together(estimates: Iterable[Estimate]) -> Estimate:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runners.commands.dry import estimated, said, together
-from runners.forecast.predict import PrimitiveError, bring_up_to_date
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import UnfinishedError
@@ -20,8 +19,9 @@ from runners.measuring.pending import Pending, lacking, left_out_of, part_of, pe
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import MOST_RETRIES, NotQuietError, Watch
 from runners.plans.experiment import check_name, names
+from runners.primitives.measured import PrimitiveError, measure_once
 from runners.traces import machine
-from runners.traces.files import read, read_prediction
+from runners.traces.files import read
 from runners.traces.records import Trace
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
@@ -36,7 +36,7 @@ class RunRequest:
         full: measure the heavier runs and experiments too.
         as_reference: write the committed folder, and see that it is a whole set.
 
-    Where all experiments are requested, what they need is predicted first.
+    Where all experiments are requested, the machine's primitives are measured first.
     """
 
     names: tuple[str, ...] = ()
@@ -59,7 +59,6 @@ class Ran:
         not_measured: runs that failed for want of the machine, a line each with the cause.
         not_quiet: of the experiments measured now, those around which the machine was not quiet,
             a line each with the disturbances.
-        not_predicted: runs whose simulation failed, a line each with the error.
     """
 
     where: Path
@@ -70,13 +69,11 @@ class Ran:
     heavier: list[str]
     not_measured: list[str]
     not_quiet: list[str] = field(default_factory=list)
-    not_predicted: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """1 where a run surprised, or was not measured or predicted, or a set lacks one; else 0."""
-        failed = self.surprises or self.lacking or self.not_measured or self.not_predicted
-        return 1 if failed else 0
+        """1 where a run surprised or was not measured, or a set lacks one; else 0."""
+        return 1 if self.surprises or self.lacking or self.not_measured else 0
 
 
 def check_names(wanted: Sequence[str]) -> list[str]:
@@ -125,8 +122,7 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
                 part_of(name, where).unlink(missing_ok=True)
         waiting = all_pending(request, where)
         watch = watch or Watch()
-        not_predicted: list[str] = []
-        unfinished = _measure(waiting, where, request, watch, not_predicted) if waiting else {}
+        unfinished = _measure(waiting, where, request, watch) if waiting else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(machine.name_of(where))
     paths = [where / f"{name}.json" for name in chosen if name not in unfinished]
@@ -141,21 +137,13 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
         _heavier([name for name in chosen if name not in unfinished], traces),
         [line for causes in unfinished.values() for line in causes],
         _not_quiet(traces, {one.experiment.name for one in waiting}),
-        not_predicted,
     )
 
 
 def _measure(
-    waiting: list[Pending],
-    where: Path,
-    request: RunRequest,
-    watch: Watch,
-    not_predicted: list[str],
+    waiting: list[Pending], where: Path, request: RunRequest, watch: Watch
 ) -> dict[str, list[str]]:
-    """Measure what waits; the experiments that are unfinished, each with its causes.
-
-    Adds a line to `not_predicted` for each run whose simulation failed.
-    """
+    """Measure what waits; the experiments that are unfinished, each with its causes."""
     unfinished: dict[str, list[str]] = {}
     progress = Progress()
     if request.as_reference:
@@ -164,7 +152,7 @@ def _measure(
     with Launcher(machine.device_kind()) as launcher:
         launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
         if not request.names:  # who names experiments works on them, and has no time for it
-            not_predicted += _predict(waiting, launcher, where, progress)
+            _measure_primitives(launcher, where, progress)
             watch.forget()
         for place, one in enumerate(waiting):
             try:
@@ -210,38 +198,26 @@ def _not_quiet(traces: Sequence[Trace], measured: Collection[str]) -> list[str]:
     ]
 
 
-def _predict(
-    waiting: list[Pending], launcher: Launcher, where: Path, progress: Progress
-) -> list[str]:
-    """Predict what waits; a machine on which that fails is measured all the same."""
+def _measure_primitives(launcher: Launcher, where: Path, progress: Progress) -> None:
+    """Measure the primitives; where that fails, the experiments are measured all the same."""
     try:
-        return bring_up_to_date([one.experiment for one in waiting], launcher, where, progress)
+        measure_once(launcher, where, progress)
     except PrimitiveError as error:
-        progress.said(f"nothing is predicted here: {error}")
-        return []
+        progress.said(f"no primitives are measured here: {error}")
 
 
 def dry(request: RunRequest) -> list[str]:
-    """What `run` would do, a line an experiment and one for all; nothing runs.
-
-    Raises:
-        TraceError: the machine's prediction cannot be read.
-    """
+    """What `run` would do, a line an experiment and one for all; nothing runs."""
     where = measure.folder(as_reference=request.as_reference)
-    prediction = read_prediction(where)
     waiting = all_pending(request, where)
-    estimates = [estimated(one, where, machine.TRACES, prediction) for one in waiting]
+    estimates = [estimated(one, where, machine.TRACES) for one in waiting]
     lines = [
         said(one.experiment.name, one.reason, estimate)
         for one, estimate in zip(waiting, estimates, strict=True)
     ]
     if not lines:
         return ["nothing would run: all that was asked for is fresh"]
-    first = not request.names and prediction is None
-    return [
-        *lines,
-        said("in all", "after a minute of `predict`" if first else "", together(estimates)),
-    ]
+    return [*lines, said("in all", "", together(estimates))]
 
 
 def _heavier(chosen: list[str], traces: list[Trace]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Closed forms that forecasts, claims, Cost rows and calculators share, each stated once. No torch.
+"""Closed forms that claims, Cost rows and calculators share, each stated once. No torch.
 
 In: settings of a run, as numbers; or values that carry a unit and an origin, or symbols of a
 formula, since a law uses `+ - * /` alone. Out: the same kind of thing. Content calls a law by its

@@ -11,7 +11,6 @@ and, where there is need:
     TRIED_WITH  {name: settings} that make a try of that run take seconds
     FULL        True: a heavier sweep as a whole; only `run --full` measures it
     ON_CUDA     {name or "*": settings} that a run takes on an accelerator
-    CHOICES     which of several runs should be best, asked before they have run
 
 Beside it stand `strategies.py`, the technique, which loads when ranks start:
 
@@ -38,7 +37,6 @@ from typing import Any, Generic, Literal
 from pydantic import ValidationError
 
 from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
-from runners.plans.work import Choice
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
 
@@ -172,7 +170,6 @@ class Experiment:
     strategies: Mapping[str, Strategy]
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     full: bool = False
-    choices: tuple[Choice, ...] = ()
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
 
     def settings_of(self, strategy: str, names: Iterable[str]) -> type[RunSettings]:
@@ -291,7 +288,6 @@ def find(name: str) -> Experiment:
         Strategies(strategies),
         getattr(module, "TRIED_WITH", {}),
         getattr(module, "FULL", False) is True,
-        tuple(getattr(module, "CHOICES", ())),
         getattr(module, "ON_CUDA", {}),
     )
 
@@ -299,7 +295,7 @@ def find(name: str) -> Experiment:
 def _module(name: str, path: Path) -> ModuleType:
     """The module that declares an experiment."""
     if path == FOLDER:
-        return importlib.import_module(f"runners.forecast.{PRIMITIVES}")
+        return importlib.import_module("runners.primitives.experiment")
     if path.is_relative_to(FOLDER):
         return importlib.import_module(f"runners.experiments.{name}")
     return _load(path)

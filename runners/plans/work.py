@@ -1,33 +1,11 @@
-"""What is asked of forecasts, and closed forms of a stack of linear layers. No torch.
-
-A run's work itself comes from its simulation (`runners/forecast/work.py`).
-"""
+"""Closed forms of a stack of linear layers. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 FLOAT_BYTES = 4
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A question that is answered before the runs: which of them will be best?
-
-    Attributes:
-        name: unique in its experiment.
-        question: in words, as a page asks it.
-        runs: names of runs of the experiment, at least two.
-        by: the least of what decides: the median step, or the highest peak among the ranks.
-    """
-
-    name: str
-    question: str
-    runs: tuple[str, ...]
-    by: Literal["step_seconds", "peak_bytes"] = "step_seconds"
 
 
 def mlp_flops(widths: Sequence[int], rows: int) -> float:

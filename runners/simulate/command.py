@@ -10,24 +10,32 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from runners.simulate.compare import Compared, compare, score
-from runners.simulate.suite import cores, failures, simulate, wanted
+from runners.simulate.suite import CACHE, cores, failures, simulate, wanted
 from runners.traces import machine
 
 
 def simulated(names: Iterable[str], *, as_json: bool) -> tuple[list[str], list[str]]:
     """Simulate runs: the lines that tell what came of them, and one for each that failed.
 
+    Where there is an accelerator, as if each rank had one, beside what this machine recorded.
+
     Raises:
         UnknownExperimentError, UnknownRunError: a name means nothing.
     """
-    found = simulate(wanted(names), num_workers=cores())
-    compared = compare(found.runs, reference())
+    device = machine.device_kind()
+    folder = machine.TRACES / machine.name() if device == "cuda" else reference()
+    found = simulate(wanted(names, device), _cache(device), cores())
+    compared = compare(found.runs, folder)
     failed = failures(found.runs)
     if as_json:
         return [json.dumps([one.as_json() for one in compared], indent=1)], failed
     known = len(compared) - found.num_new
     last = f"{score(compared).line()}; {known} known before"
     return [*map(_line, compared), last], failed
+
+
+def _cache(device: str) -> Path:
+    return CACHE if device == "cpu" else CACHE / device
 
 
 def reference() -> Path:

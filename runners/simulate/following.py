@@ -1,8 +1,8 @@
-"""Lets a timeline know of what no operation shows: waits for communication, sleep, hooks.
+"""Lets a timeline know of what no operation shows: waits for communication, and sleep.
 
 In: the timeline of a rank that is simulated in this process. Out: a context in which it hears of
-waits, sleep, the end of DDP's backward pass and actions of pipeline stages, and in which a single
-fake value is printed as the number that it gives.
+waits, sleep and the end of DDP's backward pass, and in which a single fake value is printed as the
+number that it gives.
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ from unittest.mock import patch
 
 from torch._C._distributed_c10d import FakeWork
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.stage import _PipelineStageBase
 
 from runners.simulate.reducer import Reducer
 from runners.simulate.timeline import Timeline
 
-_ACTIONS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
 _TICK_SECONDS = 1e-7  # every wait for the clock ends
 
 
@@ -61,9 +58,6 @@ def following(timeline: Callable[[], Timeline]) -> Iterator[None]:
         stack.enter_context(patch.object(FakeTensor, "__format__", formatted))
         stack.enter_context(telling(FakeWork, "wait", lambda: timeline().wait()))
         stack.enter_context(telling(Reducer, "_finish", lambda: timeline().wait_for_all()))
-        for name in _ACTIONS:
-            owner = PipelineStage if name in vars(PipelineStage) else _PipelineStageBase
-            stack.enter_context(telling(owner, name, lambda: timeline().add("stage")))
         yield
 
 

@@ -118,7 +118,6 @@ class SimulatedRank(Rank[S]):
             calls=self.meter.calls(),
             operations=self.meter.operations(),
             timeline=self.meter.timeline.moments(),
-            touched_bytes=self.meter.touched_bytes(),
         )
 
 

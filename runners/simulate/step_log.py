@@ -1,7 +1,7 @@
 """What a simulation records of the counted step beside its log: the timeline. No torch.
 
-A timeline says what a rank does one after another. Between two moments of another kind, operations
-are summed by what they cost (`timeline.py` lists the kinds).
+A timeline says what a rank does one after another: it computes, begins a collective or a message,
+waits for it, or sleeps.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from pydantic import Field
 from runners.simulate.log import RankLog, SimulatedRun
 from runners.traces.schema import Record
 
-Cost = tuple[str, int, int, int, int]  # a kind of work, up to three sizes of it, and how often
-
 
 class Moment(Record):
     """What a rank does from one point of its step to the next; fields of other kinds are empty."""
 
     kind: Literal["compute", "begin", "wait", "sleep"]
-    costs: list[Cost] = Field(default=[], description="of a stretch of computing")
+    phase: str = Field(default="", description="of a stretch of computing")
+    flops: int = Field(default=0, description="of the same")
     call: int = Field(default=0, description="which communication begins, or is waited for")
     operation: str = ""
     ranks: list[int] = Field(default=[], description="that take part")
@@ -33,7 +32,6 @@ class StepLog(RankLog):
     """What one simulated rank recorded, with the timeline of its counted step."""
 
     timeline: list[Moment] = []
-    touched_bytes: int = Field(default=0, description="of pages new to the step (`heap.py`)")
 
     def without_places(self) -> StepLog:
         """The log without what tells equal ranks apart: their number, and those of their groups."""

@@ -1,7 +1,6 @@
 """The meter of a simulation that also keeps the timeline of the counted step.
 
-In: the operations of a rank inside a fake mode. Out: what `SimulationMeter` gives, a `Timeline`,
-and the bytes that the step touches for the first time.
+In: the operations of a rank inside a fake mode. Out: what `SimulationMeter` gives, a `Timeline`.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from runners.simulate.heap import touched_bytes
 from runners.simulate.meter import SimulationMeter, _group_of, formula_of
-from runners.simulate.timeline import Timeline, sizes_of
+from runners.simulate.timeline import Timeline
 
 _FOLLOW = inspect.unwrap(SimulationMeter.__torch_dispatch__)
 _COMMUNICATES = ("c10d", "_c10d_functional")
@@ -29,12 +27,10 @@ class StepMeter(SimulationMeter):
     def __init__(self, meshes: list[DeviceMesh], *, is_gloo: bool = True) -> None:
         super().__init__(meshes, is_gloo=is_gloo)
         self.timeline = Timeline()
-        self._counted_from = 0  # where in the log of allocations the counted step begins
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Pass the operation on, and note it in the timeline."""
         if any(issubclass(t, DTensor) for t in types):
-            self.timeline.add("dtensor")
             return NotImplemented  # its local operations pass by here next
         result = _FOLLOW(self, func, types, args, kwargs)
         if self.timeline.is_on and not self._asks_for_shapes:
@@ -53,21 +49,12 @@ class StepMeter(SimulationMeter):
         else:
             formula = None if func.is_view else formula_of(func._overloadpacket)
             flops = int(formula(*args, **kwargs, out_val=result)) if formula else 0
-            sizes = sizes_of(func, args, kwargs, result, flops)
-            self.timeline.compute(self.phase, sizes)
-            if func.namespace == "fsdp":
-                self.timeline.add("fsdp")
+            self.timeline.compute(self.phase, flops)
 
     def begin_step(self, *, has_timeline: bool) -> None:
         """The counted step begins."""
         self.counting = True
-        if has_timeline:
-            self.timeline.start()
-        self._counted_from = len(self._log)
-
-    def touched_bytes(self) -> int:
-        """Bytes of memory that the counted step touches for the first time."""
-        return touched_bytes(self._log, self._counted_from) if self.timeline.has_begun else 0
+        self.timeline.is_on = has_timeline
 
 
 # Torch wraps this method so that compilers leave it alone, which takes longer than it does.

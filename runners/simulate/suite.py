@@ -42,13 +42,6 @@ class UnknownRunError(ValueError):
     """An experiment has no run of that name."""
 
 
-class SimulationError(RuntimeError):
-    """Simulations failed on which the result would rest; a line for each."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__("\n".join(["simulations failed, and nothing was written:", *lines]))
-
-
 @dataclass(frozen=True)
 class Wanted:
     """One run to simulate, and the digest of what its simulation follows from."""
@@ -133,7 +126,6 @@ _SPEED = "_per_second"
 _SIMULATES = (
     "fake_mode",
     "following",
-    "heap",
     "log",
     "messages",
     "meter",

@@ -1,59 +1,22 @@
-"""What a rank does one after another in the counted step: computing, communicating, sleeping.
+"""What a rank does one after another in the counted step, and how the ranks' steps fit together.
 
 In: what the meter of a simulation sees, the waits for communication, and `time.sleep`. Out: a list
-of `Moment`. Operations between two moments of another kind are summed by what they cost: a `Cost`
-is a kind, up to three sizes, and how often. The kinds are
-
-    product    rows, width, width: a matrix product, the two nearest of its dimensions last
-    narrow     FLOPs of a product of 16-bit values
-    pass       bytes that are read and written
-    smooth     values that go through an exponential or the like
-    attention  FLOPs
-    update     parameters that a fused optimizer updates
-    start      operations that are started; the kinds `start.forward`, `start.backward` … by phase
-    dtensor    operations on a DTensor, which works out placements before the local ones
-    fsdp       copies into and out of FSDP's buffers, one for each call of its hooks
-    stage      forwards and backwards of a microbatch in a stage of a pipeline
+of `Moment`. `replay` then takes the moments of all ranks and how long each lasts, and gives when
+each rank ends its step: ranks compute, begin collectives and messages, and wait for them in the
+order in which their simulations did.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-from runners.meters.collectives import OPERATIONS, ends_of, payload_bytes, tensors_in
+from runners.meters.collectives import OPERATIONS, ends_of, payload_bytes
 from runners.simulate.step_log import Moment
 
-# What takes longer than passing over its values.
-SMOOTH = {
-    "_log_softmax",
-    "_log_softmax_backward_data",
-    "_softmax",
-    "_softmax_backward_data",
-    "gelu",
-    "gelu_backward",
-    "native_layer_norm",
-    "native_layer_norm_backward",
-    "tanh",
-    "tanh_backward",
-    "sigmoid",
-    "exp",
-    "log",
-    "pow",
-    "normal_",
-    "uniform_",
-    "bernoulli_",
-    "randn",
-    "rand",
-}
-# What allocates and moves nothing.
-EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach"}
-NARROW = (torch.float16, torch.bfloat16)
-PHASES = ("forward", "backward", "optimizer")
-Sizes = tuple[str, int, int, int]
+MESSAGES = ("send", "recv")
 
 
 class Timeline:
@@ -61,32 +24,23 @@ class Timeline:
 
     Attributes:
         is_on: whether the counted step is under way.
-        has_begun: whether it has ever begun.
     """
 
     def __init__(self) -> None:
-        self.is_on = self.has_begun = False
+        self.is_on = False
         self._moments: list[Moment] = []
-        self._costs: Counter[Sizes] = Counter()
+        self._phase: str | None = None  # of the stretch of computing that has begun
+        self._flops = 0  # of this stretch
         self._number = 0  # of the last call that has begun
         self._has_computed = True  # since it began
         self._under_way: set[int] = set()
 
-    def start(self) -> None:
-        """The counted step begins."""
-        self.is_on = self.has_begun = True
-
-    def compute(self, phase: str, sizes: Sizes | None) -> None:
-        """An operation has been started, and cost this."""
+    def compute(self, phase: str, flops: int) -> None:
+        """An operation has been started."""
+        if phase != self._phase:
+            self._close()
         self._has_computed = True
-        self._costs[f"start.{phase if phase in PHASES else 'other'}", 0, 0, 0] += 1
-        if sizes is not None:
-            self._costs[sizes] += 1
-
-    def add(self, kind: str) -> None:
-        """One more of what Python does around operations."""
-        if self.is_on:
-            self._costs[kind, 0, 0, 0] += 1
+        self._phase, self._flops = phase, self._flops + flops
 
     def sleep(self, seconds: float) -> None:
         """The rank does nothing for so long."""
@@ -103,7 +57,7 @@ class Timeline:
         self._number += 1
         self._has_computed = False
         self._under_way.add(self._number)
-        source, destination = ends_of(name, args) if operation in ("send", "recv") else (None, None)
+        source, destination = ends_of(name, args) if operation in MESSAGES else (None, None)
         moment = Moment(
             kind="begin",
             call=self._number,
@@ -135,37 +89,111 @@ class Timeline:
         return self._moments
 
     def _close(self) -> None:
-        if not self._costs:
-            return
-        costs = [(*sizes, count) for sizes, count in sorted(self._costs.items())]
-        self._moments.append(Moment(kind="compute", costs=costs))
-        self._costs.clear()
+        if self._phase is not None:
+            self._moments.append(Moment(kind="compute", phase=self._phase, flops=self._flops))
+        self._phase, self._flops = None, 0
 
 
-def sizes_of(func: Any, args: Any, kwargs: Any, result: Any, flops: int) -> Sizes | None:
-    """What an operation costs; None for a view, which costs its start alone."""
-    name = func.__name__.partition(".")[0]
-    if func.is_view or name in EMPTY:
-        return None
-    if flops and "attention" in name:
-        return "attention", flops, 0, 0
-    if flops:
-        is_narrow = any(t.dtype in NARROW for t in tensors_in(args))
-        return ("narrow", flops, 0, 0) if is_narrow else _product(args, flops)
-    if name == "_fused_adam_":
-        return "update", sum(t.numel() for t in args[0]), 0, 0
-    if name in SMOOTH:
-        return "smooth", max((t.numel() for t in tensors_in((args, result))), default=0), 0, 0
-    moved = sum(t.nbytes for t in tensors_in((args, kwargs, result)))
-    return "pass", moved, 0, 0
+SecondsOf = Callable[[Moment], float]
 
 
-def _product(args: Any, flops: int) -> Sizes:
-    """Rows and two widths: of three dimensions, the one furthest from the others comes first."""
-    matrices: list[torch.Tensor] = [t for t in args if isinstance(t, torch.Tensor) and t.dim() > 1]
-    left, right = matrices[-2:]
-    small, middle, large = sorted((left.shape[-2], left.shape[-1], right.shape[-1]))
-    batch = max(1, flops // (2 * small * middle * large))
-    if small and large * small < middle * middle:  # the two largest are nearest
-        return "product", small * batch, middle, large
-    return "product", large * batch, small, middle
+def replay(ranks: Sequence[Sequence[Moment]], seconds_of: SecondsOf) -> list[float] | None:
+    """When each rank ends its step; None where ranks wait for each other for ever.
+
+    A collective begins when its last rank has come, and those of a group run one after another. A
+    message waits for its sender alone, and a sender for nobody.
+
+    Args:
+        ranks: the moments of each rank from 0 on; of ranks that are alike, the first alone will do.
+        seconds_of: how long a stretch of computing, a collective or a message lasts.
+    """
+    meetings = _Meetings(seconds_of, len(ranks))
+    steps = [_Step(rank, moments, meetings) for rank, moments in enumerate(ranks)]
+    while not all(one.is_over for one in steps):
+        if not sum(one.advances() for one in steps):
+            return None
+    return [one.now for one in steps]
+
+
+@dataclass
+class _Meeting:
+    """A collective or a message: when each of its ranks came, and when it is over."""
+
+    came: dict[int, float] = field(default_factory=dict)
+    over: float | None = None
+
+
+class _Meetings:
+    """Every collective and message of a step, by what all its ranks call it."""
+
+    def __init__(self, seconds_of: SecondsOf, num_ranks: int) -> None:
+        self.seconds_of, self._num_ranks = seconds_of, num_ranks
+        self._known: dict[tuple[object, ...], _Meeting] = {}
+        self._last: dict[tuple[int, ...], float] = {}  # when a group's last collective was over
+
+    def come(self, key: tuple[object, ...], rank: int, moment: Moment, now: float) -> _Meeting:
+        """A rank begins its part."""
+        meeting = self._known.setdefault(key, _Meeting())
+        meeting.came[rank] = now
+        if moment.operation == "send":
+            meeting.over = now + self.seconds_of(moment)
+        elif moment.operation != "recv" and len(meeting.came) == self._num_needed(moment):
+            group = tuple(moment.ranks)
+            begins = max(*meeting.came.values(), self._last.get(group, 0.0))
+            meeting.over = self._last[group] = begins + self.seconds_of(moment)
+        return meeting
+
+    def _num_needed(self, moment: Moment) -> int:
+        return sum(rank < self._num_ranks for rank in moment.ranks)
+
+
+class _Step:
+    """One rank on its way through its step."""
+
+    def __init__(self, rank: int, moments: Sequence[Moment], meetings: _Meetings) -> None:
+        self._rank, self._moments, self._meetings = rank, moments, meetings
+        self._place = 0
+        self._counts: Counter[tuple[object, ...]] = Counter()
+        self._begun: dict[int, _Meeting] = {}
+        self.now = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        return self._place == len(self._moments)
+
+    def advances(self) -> int:
+        """Go on as far as possible; how many moments that is."""
+        before = self._place
+        while not self.is_over and self._passes(self._moments[self._place]):
+            self._place += 1
+        return self._place - before
+
+    def _passes(self, moment: Moment) -> bool:
+        """One moment; False where it has to wait for other ranks."""
+        if moment.kind == "sleep":
+            self.now += moment.seconds
+        elif moment.kind == "compute":
+            self.now += self._meetings.seconds_of(moment)
+        elif moment.kind == "begin":
+            self._begin(moment)
+        elif moment.call in self._begun:
+            over = self._begun[moment.call].over
+            if over is None:
+                return False
+            self.now = max(self.now, over)
+        return True
+
+    def _begin(self, moment: Moment) -> None:
+        key = self._name(moment)
+        self._counts[key] += 1
+        meeting = self._meetings.come((*key, self._counts[key]), self._rank, moment, self.now)
+        if moment.operation != "send":  # what is sent lies in a buffer, and nobody waits for it
+            self._begun[moment.call] = meeting
+
+    def _name(self, moment: Moment) -> tuple[object, ...]:
+        """What all ranks that take part call it."""
+        if moment.operation == "send":
+            return ("message", self._rank, moment.peer)
+        if moment.operation == "recv":
+            return ("message", moment.peer, self._rank)
+        return ("collective", *moment.ranks)

@@ -2,7 +2,7 @@
 
 It covers the syntax tree of the experiment's file, of every module of `COVERED` that it imports,
 of the code that measures (`MEASURING`), and of the programs that it executes from `content/`, with
-what their comments declare. Comments, docstrings, forecasts and the places of our own modules are
+what their comments declare. Comments, docstrings and the places of our own modules are
 left out: none of them changes a result. Programs that an experiment finds by a pattern, one a run,
 have a digest each: a new one, or a changed one, leaves the runs of the others as they are.
 """
@@ -90,13 +90,6 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
-def _only_predicts(node: ast.stmt) -> bool:
-    """Whether a statement only asks what is expected of runs: it decides no result."""
-    if isinstance(node, ast.Assign):
-        return any(isinstance(t, ast.Name) and t.id == "CHOICES" for t in node.targets)
-    return isinstance(node, ast.ImportFrom) and node.module == "runners.plans.work"
-
-
 def _imports_taken_out(tree: ast.Module) -> set[str]:
     """Take imports of our own modules out of a tree; the names that they brought.
 
@@ -115,8 +108,13 @@ def _is_import_of_ours(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runners")
 
 
-def _without_forecasts(tree: ast.Module) -> ast.Module:
-    tree.body = [node for node in tree.body if not _only_predicts(node)]
+def _without_stack_forms(tree: ast.Module) -> ast.Module:
+    """Without the import of `runners.plans.work`, of which recorded digests hold no name."""
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.ImportFrom) and node.module == "runners.plans.work")
+    ]
     return tree
 
 
@@ -235,7 +233,7 @@ def _deciding(text: str, *, is_program: bool) -> bytes:
     tree = _parsed(text)
     if tree is None:
         return text.encode("utf-8", "surrogateescape")
-    names = _imports_taken_out(_without_forecasts(_without_docstrings(tree)))
+    names = _imports_taken_out(_without_stack_forms(_without_docstrings(tree)))
     decides = dumped(tree) + "".join(sorted(names))
     if is_program:
         decides += "\n".join(declared(text))

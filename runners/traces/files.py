@@ -20,14 +20,12 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
-from runners.traces.backtest import Score
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.fit import Fit
 from runners.traces.invariants import violations
 from runners.traces.lines import line_of
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import Grid, values_digest
-from runners.traces.prediction import Prediction
+from runners.traces.primitives import Primitives
 from runners.traces.published_plans import PublishedPlans, rows_digest
 from runners.traces.records import Trace
 from runners.traces.reruns import Reruns
@@ -39,7 +37,7 @@ MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is th
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 # What else a machine's folder holds.
-NOT_TRACES = frozenset({"machine", "prediction", "reruns", "constants", "backtest", "values"})
+NOT_TRACES = frozenset({"machine", "primitives", "reruns", "values"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
 LARGEST = 1e300  # a sum of such numbers, or a share of them in percent, is still one
 _MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
@@ -245,13 +243,13 @@ def read_record(path: Path, model: type[RecordT]) -> RecordT:
     return record
 
 
-def read_prediction(folder: Path) -> Prediction | None:
-    """Read `prediction.json` of a machine's folder; None where nothing was predicted.
+def read_primitives(folder: Path) -> Primitives | None:
+    """Read `primitives.json` of a machine's folder; None where none were measured.
 
     Raises:
         TraceError: as `read`.
     """
-    return _read_if_there(folder / "prediction.json", Prediction)
+    return _read_if_there(folder / "primitives.json", Primitives)
 
 
 def read_reruns(folder: Path) -> Reruns | None:
@@ -261,24 +259,6 @@ def read_reruns(folder: Path) -> Reruns | None:
         TraceError: as `read`.
     """
     return _read_if_there(folder / "reruns.json", Reruns)
-
-
-def read_fit(folder: Path) -> Fit | None:
-    """Read `constants.json` of a machine's folder; None where nothing was fitted.
-
-    Raises:
-        TraceError: as `read`.
-    """
-    return _read_if_there(folder / "constants.json", Fit)
-
-
-def read_score(folder: Path) -> Score | None:
-    """Read `backtest.json` of a machine's folder; None where nothing was scored.
-
-    Raises:
-        TraceError: as `read`.
-    """
-    return _read_if_there(folder / "backtest.json", Score)
 
 
 def read_grid(path: Path) -> Grid:
@@ -420,24 +400,14 @@ def write_machine(folder: Path, machine: Machine) -> None:
     write_json(folder / "machine.json", machine.model_dump(mode="json"))
 
 
-def write_prediction(folder: Path, prediction: Prediction) -> None:
-    """Write `prediction.json` into a machine's folder."""
-    write_json(folder / "prediction.json", prediction.model_dump(mode="json"))
+def write_primitives(folder: Path, primitives: Primitives) -> None:
+    """Write `primitives.json` into a machine's folder."""
+    write_json(folder / "primitives.json", primitives.model_dump(mode="json"))
 
 
 def write_reruns(folder: Path, reruns: Reruns) -> None:
     """Write `reruns.json` into a machine's folder."""
     write_json(folder / "reruns.json", reruns.model_dump(mode="json"))
-
-
-def write_score(folder: Path, score: Score) -> None:
-    """Write `backtest.json` into a machine's folder."""
-    write_json(folder / "backtest.json", score.model_dump(mode="json"))
-
-
-def write_fit(folder: Path, fit: Fit) -> None:
-    """Write `constants.json` into a machine's folder."""
-    write_json(folder / "constants.json", fit.model_dump(mode="json"))
 
 
 def finite_or_none(value: float) -> float | None:

@@ -24,7 +24,6 @@ from generator.figures.drawings.lanes import Travel
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels, steps
-from generator.figures.drawings.predicted import Dot, predicted
 from generator.figures.drawings.spreads import Spread, spreads
 from generator.figures.drawings.timeline import Activity, timeline
 from generator.website import publish
@@ -52,7 +51,6 @@ SPREADS = (
     Spread("single", 1.0, 1.2, 1.4, (0.9, 1.2, 1.9), "1.2 ms"),
     Spread("split, 2 ranks", 2.0, 2.1, 2.8, (1.9, 2.1, 5.5), "2.1 ms"),
 )
-DOTS = (Dot(1.0, 1.2, True, "near"), Dot(10.0, 30.0, False, "far"), Dot(1000.0, 990.0, True, "n"))
 
 
 def bars(layout=WIDE):
@@ -71,7 +69,6 @@ DRAWINGS = {
     "lines": lambda: lines(CURVES, "epoch", is_share=False),
     "spreads": lambda: spreads(SPREADS, "ms", WIDE),
     "spreads, narrow": lambda: spreads(SPREADS, "ms", NARROW),
-    "predicted": lambda: predicted(DOTS, "Expected, ms", "Measured, ms"),
 }
 
 
@@ -124,7 +121,6 @@ def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
         (lines([Series("a", ((1.0, 1.2), (2.0, 0.8)), ("first", "second"))], "x", is_share=False),
          ["first", "second"]),
         (lines(CURVES, "epoch", is_share=False), []),
-        (predicted(DOTS, "x", "y"), ["near", "n", "far"]),
     ],
 )  # fmt: skip
 def test_each_mark_tells_what_it_stands_for_and_nothing_else_does(drawing, told):
@@ -181,20 +177,6 @@ def test_curves_go_through_their_points(is_share):
     assert list(points(curve)) == expected
     assert [middle(dot) for dot in drawn.marks("circle", "series-a")] == expected
     assert any(word.endswith("%") for word in drawn.words()) == is_share
-
-
-def test_forecasts_and_outcomes_stand_on_one_logarithmic_scale():
-    drawn = Drawn(predicted(DOTS, "x", "y"))
-    x, y = drawn.across(is_logarithmic=True), drawn.up(is_logarithmic=True)
-    within = [middle(one) for one in drawn.marks("circle")]
-    assert within == [
-        pytest.approx((x(dot.expected), y(dot.measured)), abs=NEAR) for dot in DOTS if dot.is_within
-    ]
-    (outside,) = drawn.marks("polygon")
-    assert middle(outside)[0] == pytest.approx(x(10.0), abs=NEAR)
-    (even,) = drawn.marks("line", "formula")
-    low = at(even, "x1"), at(even, "y1")
-    assert x(1.0) - low[0] == pytest.approx(low[1] - y(1.0), rel=0.2)
 
 
 @given(

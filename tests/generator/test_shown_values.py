@@ -109,25 +109,6 @@ def test_the_payload_of_a_row_is_what_a_rank_sends_and_not_what_it_receives(book
     assert found.formula == "tiny_memory.halves.ranks[1].collectives[1].bytes"
 
 
-def test_a_value_stands_in_the_row_of_the_machine_that_measured_it_and_the_fold_names_it(copy):
-    copy.add_machine("desk", "tiny_training")
-    copy.change_run("tiny_training.averaged", "desk", seed=987654)
-    copy.edit(
-        "topics/averaging/learn.yml", "The averaged run ended",
-        "The seed was {{ tiny_training.averaged.seed }}. The averaged run ended",
-    )  # fmt: skip
-    pages = rendering.render(copy.load("desk"))
-    assert 'evidence/tiny_training.html#averaged"' in pages["topics/averaging/learn.md"]
-    found = folds(pages["evidence/tiny_training.md"])
-    own, other = (
-        found["tiny_training-averaged"],
-        found["tiny_training-averaged-on-reference-frozen"],
-    )
-    assert ("desk" in own[0], "987654" in own[1]) == (True, True)
-    assert ("desk" in other[0], "987654" in other[1]) == (False, False)
-    assert "reference-frozen" in other[0]
-
-
 def test_a_formula_that_gives_the_same_on_two_machines_stands_in_the_row_of_each(copy):
     here = field("bytes", 144)
     other = replace(here, origin=here.origin._replace(machine="other"))

@@ -14,7 +14,6 @@ from runners.experiments.accumulation.unequal import Part, gradient_of, joined
 from runners.traces.measured import Memory
 from runners.traces.records import Run
 from runners.traces.schema import Setting
-from tests.runners.simulated import simulated_peak
 
 Measure = Callable[[str, str], Run]
 LAYER_BYTES = 4 * (256 * 256 + 256)
@@ -136,11 +135,3 @@ def test_what_cannot_be_dealt_out_is_refused(
     plan = RUNS[run_name]
     with pytest.raises(ValueError, match=said):
         replace(plan, settings=plan.settings.changed(changed))
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize("name", ["whole", "accumulated", "accumulated_8"])
-def test_the_peak_is_predicted(run: Measure, name: str) -> None:
-    assert simulated_peak("accumulation", name) == pytest.approx(
-        memory_of(run("accumulation", name)).peak_bytes, rel=0.01
-    )

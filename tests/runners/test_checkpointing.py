@@ -11,7 +11,6 @@ from runners.experiments.checkpointing import Cut
 from runners.experiments.checkpointing.strategies import Block
 from runners.plans.experiment import RunPlan
 from runners.traces.records import Run
-from tests.runners.simulated import simulated_peak
 
 Measure = Callable[[str, str], Run]
 BORDER_BYTES = 4 * 512 * 32
@@ -78,11 +77,3 @@ def test_a_block_adds_what_it_computes_to_its_rows() -> None:
 def test_segments_that_leave_a_rest_are_refused() -> None:
     with pytest.raises(ValueError, match="num_layers 16 cannot be cut into segments of 5"):
         RunPlan("recomputed", 1, Cut(segment_length=5))
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize("name", ["kept_36", "root_36", "each_16", "least_36"])
-def test_the_peak_is_predicted(run: Measure, name: str) -> None:
-    memory = run("checkpointing", name).ranks[0].memory
-    assert memory is not None
-    assert simulated_peak("checkpointing", name) == pytest.approx(memory.peak_bytes, rel=0.015)

@@ -59,17 +59,6 @@ def test_settings_and_code_change_it(digest_of, before: str, after: str) -> None
     assert digest_of(CODE) != digest_of(CODE.replace(before, after))
 
 
-CHOICES = """
-from runners.plans.work import Choice
-CHOICES = (Choice("least", "Which?", ("a", "b")),)
-"""
-
-
-def test_what_is_asked_of_forecasts_changes_no_result(digest_of) -> None:
-    assert digest_of(CODE + CHOICES) == digest_of(CODE)
-    assert digest_of(CODE + CHOICES.replace("CHOICES =", "RANKS =")) != digest_of(CODE)
-
-
 def test_of_a_folder_every_file_counts(digest_of, tmp_path: Path) -> None:
     digest_of(CODE)
     folder = tmp_path / "runners" / "experiments" / "two"

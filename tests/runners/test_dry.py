@@ -1,4 +1,4 @@
-"""What `run --dry` says: from the last trace here, else the reference's, else the forecast."""
+"""What `run --dry` says: from the last trace here, else the reference's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from runners.commands import run as running
 from runners.commands.run import RunRequest
 from runners.measuring import measure
 from runners.measuring.pending import pending
-from runners.ranks import rank
 from runners.traces import machine
-from runners.traces.prediction import Interval, Prediction, RunForecast
 from tests.recorded import as_recorded
 
 
@@ -38,8 +36,8 @@ def _trace(root, folder, name, seconds):
     (folder / f"{name}.json").write_text(json.dumps(document))
 
 
-def _estimated(folder, tmp_path, prediction=None, *, full=False):
-    return dry.estimated(pending("heavier", folder, full=full), folder, tmp_path, prediction)
+def _estimated(folder, tmp_path, *, full=False):
+    return dry.estimated(pending("heavier", folder, full=full), folder, tmp_path)
 
 
 def test_the_last_trace_here_tells_even_when_it_is_stale(root, folder, tmp_path):
@@ -55,21 +53,8 @@ def test_else_the_reference_machine_tells(root, folder, tmp_path):
     assert _estimated(folder, tmp_path).seconds == 100.0
 
 
-def test_else_the_forecast_tells_and_what_nobody_knows_is_counted(folder, tmp_path):
+def test_what_nobody_has_measured_is_counted(folder, tmp_path):
     assert _estimated(folder, tmp_path, full=True) == dry.Estimate(2, 0, 2, None)
-    step = Interval(expected=2.0, low=1.0, high=3.0)
-    peak = Interval(expected=1e6, low=0.9e6, high=1.1e6)
-    told = Prediction(
-        schema_version=1,
-        machine=folder.name,
-        recorded_at="2026-01-01T00:00:00Z",
-        primitives={},
-        runs={"heavier.light": RunForecast(peak_bytes=peak, step_seconds=step)},
-        choices=[],
-    )
-    found = _estimated(folder, tmp_path, told, full=True)
-    assert found.seconds == 8 * 2.0 + dry.SECONDS_PER_PASS  # eight steps, as its settings say
-    assert (found.num_unknown, found.peak_bytes) == (1, 1_100_000)
 
 
 def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
@@ -86,7 +71,3 @@ def test_a_dry_run_with_nothing_to_do_says_so(folder):
     assert running.dry(RunRequest(names=("heaviest",))) == [
         "nothing would run: all that was asked for is fresh"
     ]
-
-
-def test_a_metered_pass_is_estimated_with_the_steps_that_it_takes():
-    assert dry.NUM_METERED_STEPS == rank.NUM_METERED_STEPS + rank.NUM_TIMELINE_STEPS

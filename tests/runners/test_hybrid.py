@@ -12,7 +12,6 @@ import torch
 from runners.plans.experiment import find
 from runners.traces.records import Run
 from runners.training.transformer_model import Transformer, TransformerShape
-from tests.runners.simulated import simulated_peak
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -83,12 +82,6 @@ def test_tensor_parallelism_sums_twice_forward_and_twice_backward(run: Measure) 
     for rank in run("hybrid", "fsdp_tensor").ranks:
         assert rank.measures["num_tensor_all_reduce"] == 4 * 2
         assert rank.measures["tensor_all_reduce_bytes"] == 4 * 2 * 8 * 32 * 64 * 4
-
-
-@pytest.mark.parametrize("name", ["single", *HYBRIDS])
-def test_the_forecast_of_the_fullest_rank_comes_true(run: Measure, name: str) -> None:
-    peaks = [r.memory.peak_bytes or 0 for r in run("hybrid", name).ranks if r.memory is not None]
-    assert simulated_peak("hybrid", name) == pytest.approx(max(peaks), rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from runners.experiments.mixed_precision.gradients import SMALLEST_HALF
 from runners.traces.measured import MemoryClasses
 from runners.traces.records import Run
 from runners.traces.schema import Setting
-from tests.runners.simulated import simulated_peak
 
 Measure = Callable[[str, str], Run]
 NUM_PARAMETERS = 8 * (128 * 128 + 128)
@@ -125,11 +124,3 @@ def test_what_there_is_not_is_refused(changed: dict[str, Setting], said: str) ->
     plan = RUNS["fp16"]
     with pytest.raises(ValueError, match=said):
         replace(plan, settings=plan.settings.changed(changed))
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize("name", ["fp32", "bf16", "bf16_few_samples", "master", "pure"])
-def test_the_peak_is_predicted(run: Measure, name: str) -> None:
-    memory = run("mixed_precision", name).ranks[0].memory
-    assert memory is not None
-    assert simulated_peak("mixed_precision", name) == pytest.approx(memory.peak_bytes, rel=0.01)

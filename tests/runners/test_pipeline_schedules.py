@@ -11,7 +11,6 @@ import pytest
 from runners.experiments.pipeline_schedules import stages
 from runners.plans.experiment import find
 from runners.traces.records import Run
-from tests.runners.simulated import simulated_peak
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -137,9 +136,3 @@ def test_a_pipeline_that_cannot_be_is_refused_in_a_line(
     plan = find(NAME).runs[run_name]
     with pytest.raises(ValueError, match=said):
         replace(plan, settings=plan.settings.changed(changed))
-
-
-@pytest.mark.parametrize("name", ["real_single", "real_gpipe", "real_1f1b"])
-def test_the_forecast_of_the_busiest_rank_s_memory_comes_true(run: Measure, name: str) -> None:
-    peaks = [r.memory.peak_bytes or 0 for r in run(NAME, name).ranks if r.memory is not None]
-    assert simulated_peak(NAME, name) == pytest.approx(max(peaks), rel=0.01)

@@ -11,7 +11,6 @@ import torch
 from runners.experiments.tensor_parallel import RUNS
 from runners.traces.records import Run
 from runners.training.transformer_model import Block, TransformerShape
-from tests.runners.simulated import simulated_peak
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -51,13 +50,6 @@ def test_the_meter_and_the_counter_of_pytorch_agree_on_the_sums(run: Measure) ->
         ]
         counted = [shown.measures[f"num_{way}_collectives"] for way in ("forward", "backward")]
         assert counted == [2, num_sums - 2]
-
-
-def test_what_is_predicted_of_memory_is_what_is_measured(run: Measure) -> None:
-    for name in ("ranks_1", "ranks_2"):
-        memory = run("tensor_parallel", name).ranks[0].memory
-        assert memory is not None
-        assert simulated_peak("tensor_parallel", name) == pytest.approx(memory.peak_bytes, rel=0.01)
 
 
 def test_heads_that_cannot_be_dealt_out_are_refused() -> None:

@@ -13,7 +13,6 @@ import torch
 
 from runners.experiments.transformer.writing import PROMPT, sample, shown
 from runners.plans.experiment import find
-from runners.traces.files import read
 from runners.traces.records import Run
 from runners.training.text import (
     HELD_OUT,
@@ -26,7 +25,6 @@ from runners.training.text import (
     windows,
 )
 from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
-from tests.runners.simulated import simulated_peak
 
 Measure = Callable[[str, str], Run]
 SMALL = TransformerShape(vocabulary=256, context=16, width=8, num_heads=2, num_layers=2, hidden=32)
@@ -170,11 +168,3 @@ def test_stages_in_a_row_learn_what_one_device_learns(run: Measure) -> None:
     assert staged.step_losses == pytest.approx(single.step_losses, rel=1e-3)
     assert single.step_losses[-1] < single.step_losses[0]  # type: ignore[operator]
     assert sum(r.num_parameters or 0 for r in staged.ranks) == single.ranks[0].num_parameters
-
-
-def test_every_forecast_of_memory_is_near_what_the_meter_saw(root: Path) -> None:
-    trace = read(next((root / "content" / "traces").glob("reference-*/transformer.json")))
-    for name, measured in trace.runs.items():
-        peaks = [r.memory.peak_bytes or 0 for r in measured.ranks if r.memory is not None]
-        if peaks:
-            assert simulated_peak("transformer", name) == pytest.approx(max(peaks), rel=0.01)

@@ -47,7 +47,7 @@ SWITCHED = """scheme => {
 # The row with a table's one stop for the Tab key stays: without it nothing there takes focus.
 THINNED = """() => {
     const seen = {}, parts = {};
-    document.querySelectorAll('.pb-one, .pb-predicted').forEach(one => {
+    document.querySelectorAll('.pb-one').forEach(one => {
         const inside = [one, ...one.querySelectorAll('*')].map(e => e.tagName + e.classList);
         const fresh = [...new Set(inside)].filter(part => (parts[part] || 0) < 3);
         fresh.forEach(part => { parts[part] = (parts[part] || 0) + 1 });

@@ -57,7 +57,7 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
     claim, outcome = folio.book.claims[name], folio.outcome(name)
     folio.runs.update(outcome.runs)
     folio.text.claims.add(name)
-    is_told = name in folio.text.told
+    is_told = name in folio.text.shown_claims
     relation = RELATIONS[claim.relation] if not _is_of_digests(outcome) else ""
     predicted, observed = readable(outcome, folio)
     stated = Markup("{}{}").format(relation, side(predicted, folio, name)) if not is_told else _TOLD
@@ -117,8 +117,10 @@ def css_of(outcome: Outcome) -> str:
 
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[VerdictRow]:
-    """Several claims, in the order in which they are named."""
-    return [verdict_row(name, folio) for name in names]
+    """Several claims, in the order in which they are named, as the table that ends a section."""
+    rows = [verdict_row(name, folio) for name in names]
+    folio.text.shown_claims.clear()
+    return rows
 
 
 def _is_of_digests(outcome: Outcome) -> bool:

@@ -52,7 +52,7 @@ def cost_table(table: CostTable, folio: Folio) -> CostTableOnPage:
         found = on_run(claim, folio.evidence)
         folio.run(found.run)
         all_found.append(found.measured)
-        folio.text.told.add(one.law)
+        folio.text.shown_claims.add(one.law)
         off = relative_difference(found.predicted, found.measured)
         values = (*in_one_form(found.predicted, found.measured), off)
         predicted, measured, off_by = (ABSENT if v is None else folio.show(v) for v in values)

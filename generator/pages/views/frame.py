@@ -11,6 +11,7 @@ from markupsafe import Markup
 from generator.content.book import Book, TraceOnPage
 from generator.evidence import verdicts
 from generator.evidence.folio import Folio
+from generator.evidence.provenance import REFERENCE
 from generator.evidence.regime import CROWDED, is_replayed
 from generator.evidence.reproduce_command import command
 
@@ -116,7 +117,7 @@ def _used(folio: Folio) -> Iterator[tuple[Book, set[str]]]:
     """The runs that a page used, with the book that shows them: this machine's, the reference's."""
     yield folio.book, folio.runs
     if folio.evidence.reference:
-        yield folio.evidence.reference.book, folio.borrowed
+        yield folio.evidence.reference.book, folio.lent
 
 
 def _by_trace(paths: Iterable[str], book: Book) -> Iterator[tuple[TraceOnPage, list[str]]]:
@@ -158,11 +159,11 @@ def notices(folio: Folio, found: Sequence[Origin], body: str) -> list[Notice]:
         )
         named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
         rows.append(Notice("", "", Markup(folio.ui["notice"]["stale"]).format(**named)))
-    rows += _elsewhere(folio, found)
+    rows += _new_runs(folio, found)
     return [*rows, *_natures(folio, body), *_surprises(folio), *_broken_laws(folio)]
 
 
-def _elsewhere(folio: Folio, found: Sequence[Origin]) -> Iterator[Notice]:
+def _new_runs(folio: Folio, found: Sequence[Origin]) -> Iterator[Notice]:
     """The runs that the reference machine has not measured, with the machine that has."""
     words = folio.ui["notice"]
     for origin in found:
@@ -180,6 +181,7 @@ def _natures(folio: Folio, body: str) -> list[Notice]:
     runs = [run for book, paths in _used(folio) for run in map(book.run, paths) if run]
     used = {(run.nature, is_replayed(run)) for run in runs if run.nature != "real"}
     found = sorted(used) + ([(CROWDED, False)] if folio.text.has_crowded else [])
+    found += [(REFERENCE, False)] if folio.text.marks_reference else []
     words = folio.ui["notice"]
     return [
         Notice("", f"{word.capitalize()}.", words["replayed" if replayed else word])
@@ -189,10 +191,10 @@ def _natures(folio: Folio, body: str) -> list[Notice]:
 
 
 def _surprises(folio: Folio) -> Iterator[Notice]:
-    """The runs that did not end as declared, also those for which the reference machine's stand."""
+    """The runs that did not end as declared here, also where the reference machine is shown."""
     words, statuses = folio.ui["notice"], folio.ui["statuses"]
-    for path in sorted(folio.runs | folio.wanted):
-        run = folio.book.run(path)
+    for path in sorted(folio.runs):
+        run = folio.at_hand.book.run(path)
         if run is not None and run.is_surprise:
             said = Markup("<code>{}</code>, {} {}, {} {}").format(
                 path,
@@ -212,7 +214,7 @@ def _broken_laws(folio: Folio) -> list[Notice]:
         lambda: {n: one for n, one in outcomes.items() if one.is_broken_law},
     )
     for name, outcome in broken.items():
-        if set(outcome.runs) & (folio.runs | folio.wanted):
+        if set(outcome.runs) & folio.runs:
             text = folio.line(folio.book.claims[name].says)
             verdict = verdicts.WORDS[outcome.verdict].capitalize()
             rows.append(Notice("pb-surprise", words["law"], Markup("{} {}.").format(text, verdict)))

@@ -1,7 +1,4 @@
-"""A machine's own page: what it is, what it measured, and how it compares with the others.
-
-What it predicted, and the outcomes, are in `machine_forecasts.py`.
-"""
+"""A machine's own page: what it is, what it measured, and how it compares with the others."""
 
 from __future__ import annotations
 
@@ -176,13 +173,13 @@ def _topology(
 
 
 def primitives(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
-    """The rates that a machine predicted from, as far as people read their units."""
+    """The primitives of a machine, as far as people read their units."""
     words = folio.ui["machines"]["primitives"]
-    found = measured.prediction.primitives if measured.prediction else {}
+    found = measured.primitives.primitives if measured.primitives else {}
     shown = []
     for name, number in found.items():
         if isinstance(number, float) and number > 0:
-            origin = Origin(measured.machine.name, field=f"prediction.primitives[{name!r}]")
+            origin = Origin(measured.machine.name, field=f"primitives[{name!r}]")
             for pattern, unit, word in PRIMITIVES:
                 told = re.fullmatch(pattern, name)
                 if told:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import differs
-from generator.evidence.verdicts import UNDECIDED, Outcome
+from generator.evidence.verdicts import Outcome
 from generator.pages.views.claims import beside_predicted, css_of, readable, side
 from generator.pages.views.proof import measured_by
 
@@ -41,15 +41,16 @@ def compared(folio: Folio) -> list[ComparedClaim]:
 
 def _compared(name: str, folio: Folio) -> ComparedClaim:
     page = folio.evidence
-    if page.outcome(name).verdict in UNDECIDED and page.reference:
-        page = page.reference
     here = page.outcome(name)
+    others = [(one.outcomes.get(name), one.evidence) for one in folio.other_outcomes.values()]
+    if page is not folio.at_hand:
+        others.insert(0, (folio.outcomes[name], folio.at_hand))
     there = {
-        machine: one.outcomes[name]
-        for machine, one in folio.other_outcomes.items()
-        if name in one.outcomes
-        and machine != here.machine
-        and differs(here, one.outcomes[name], page.book, one.evidence.book)
+        evidence.book.machine.name: outcome
+        for outcome, evidence in others
+        if outcome is not None
+        and outcome.machine != here.machine
+        and differs(here, outcome, page.book, evidence.book)
     }
     said = [_said(measured_by(here, folio), here, folio)] if there else []
     said += [_said(machine, outcome, folio) for machine, outcome in there.items()]

@@ -128,8 +128,6 @@ class Question:
 def question(item: Item, folio: Folio, asked_as: str) -> Question:
     """Judge an item on this book's runs and render it."""
     key = key_of(item, folio.evidence)
-    if key.is_open:
-        folio.evidence.lacks.add(item.id)
     folio.items.append(item.id)
     again = folio.items.count(item.id)
     stem, more = _stem(folio.prose(item.stem))

@@ -10,7 +10,6 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.evidence import units
-from generator.evidence.calibration import outcome_of
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.regime import is_crowded, num_ranks
 from generator.evidence.trace_events import has_order, worst_clock
@@ -137,7 +136,7 @@ def _rows(
     words = folio.ui
     for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
         place = f"run-{trace.experiment}-{name}"
-        most, at = outcome_of(run, "peak_bytes")
+        most, at = _peak(run)
         step = run.timing.step.median_seconds if run.timing.step else None
         origin = _origin(trace, name, "")
         of_ranks = shown_values.payloads(run, origin, _kind("", run))
@@ -168,6 +167,16 @@ def _rows(
             else None,
             clock_error=_clock_error(trace, name, folio),
         )
+
+
+def _peak(run: Run) -> tuple[int | None, str]:
+    """The peak of the fullest rank, and where it stands; None where nobody metered it."""
+    peaks = [
+        (one.memory.peak_bytes, f"ranks[{place}].memory.peak_bytes")
+        for place, one in enumerate(run.ranks)
+        if one.memory is not None and one.memory.peak_bytes is not None
+    ]
+    return max(peaks, key=lambda one: one[0], default=(None, ""))
 
 
 def _reason(run: Run, experiment: str, words: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import Choice, mlp_parameters
+from runners.plans.work import mlp_parameters
 from runners.training.settings import StackSettings
 
 QUESTION = (
@@ -126,12 +126,3 @@ ON_CUDA = {
     for name, plan in RUNS.items()
     if plan.strategy == "train"
 }
-
-CHOICES = (
-    Choice(
-        "fastest",
-        "Which update of the same samples is shortest: whole, accumulated, or reduced after each?",
-        ("whole", "accumulated", "reduced_each"),
-    ),
-    Choice("smallest", "Which has the lowest peak?", ("whole", "accumulated"), by="peak_bytes"),
-)

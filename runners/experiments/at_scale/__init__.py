@@ -19,7 +19,6 @@ from runners.experiments.at_scale.peak import (
 )
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, RunSettings
-from runners.plans.work import Choice
 from runners.training.shape import TransformerShape
 
 QUESTION = "What does one rank out of many hold of a transformer that no single device could train?"
@@ -186,18 +185,3 @@ def _runs() -> dict[str, RunPlan[Settings]]:
 
 
 RUNS = _runs()
-
-CHOICES = (
-    Choice(
-        "least_for_seven_billion",
-        "Of seven billion parameters over 64 ranks, where does a rank peak lower?",
-        ("seven_fsdp_tensor_64", "seven_hsdp_64"),
-        by="peak_bytes",
-    ),
-    Choice(
-        "least_for_seventy_billion",
-        "Of seventy billion parameters over 1024 ranks, where does a rank peak lowest?",
-        tuple(f"seventy_{way}_1024" for way in ("fsdp", "fsdp_tensor", "hsdp")),
-        by="peak_bytes",
-    ),
-)

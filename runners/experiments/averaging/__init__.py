@@ -15,7 +15,6 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
-from runners.plans.work import Choice
 from runners.training.settings import SmallClassifierSettings
 
 QUESTION = (
@@ -59,11 +58,3 @@ RUNS = {
     "gradients_adam": _plan(_adam("gradients")),
     "each_step_adam": _plan(_adam("parameters")),
 }
-
-CHOICES = (
-    Choice(
-        "seldom",
-        "Which median step is faster: with an average in each, or in every tenth?",
-        ("each_step", "ten_steps"),
-    ),
-)

@@ -15,7 +15,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.work import Choice
 from runners.training.settings import GlobalBatchSettings
 
 QUESTION = "How should the learning rate change with the ranks when each rank brings its own batch?"
@@ -70,11 +69,3 @@ RUNS = {
     "fixed_gentle": _plan("fixed", 4, GENTLE),
     "scaled_gentle": _plan("scaled", 4, GENTLE),
 }
-
-CHOICES = (
-    Choice(
-        "shortest",
-        "Does an update of one rank or of four take the shorter time?",
-        ("one", "fixed"),
-    ),
-)

@@ -15,7 +15,6 @@ from typing import Literal
 from runners.experiments.batch_split import BatchSettings
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
-from runners.plans.work import Choice
 
 QUESTION = "Each rank computes the loss on its own samples: how must its gradient be weighted?"
 FULL = True
@@ -60,5 +59,3 @@ RUNS = {
     ),
     "unequal_by_rank_shuffled": _timed(2, Settings(num_last_samples=20, weights="by_rank")),
 }
-
-CHOICES = (Choice("faster", "Which step is faster, whole or in parts?", ("whole", "own_loss")),)

@@ -13,7 +13,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, FactorOrZero
-from runners.plans.work import Choice
 from runners.training.settings import ClassifierSettings
 
 QUESTION = (
@@ -62,5 +61,3 @@ RUNS = {
     "split": RunPlan("split", 2, Settings(), can_share_device=False),
     "single": RunPlan("single", 1, Settings()),
 }
-
-CHOICES = (Choice("faster", "Which step is faster, whole or split?", ("single", "split")),)

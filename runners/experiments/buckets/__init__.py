@@ -14,7 +14,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.work import Choice
 from runners.training.settings import StackSettings
 
 QUESTION = "Does a gradient wait for the end of backward before it is sent?"
@@ -57,16 +56,3 @@ RUNS = {
     "one_bucket": RunPlan("train", 2, Settings(bucket_cap_mib=1000)),
     "after_backward": RunPlan("train", 2, Settings(overlaps=False)),
 }
-
-CHOICES = (
-    Choice(
-        "overlap",
-        "Is a step faster whose gradients leave during backward, or after it?",
-        ("as_it_comes", "after_backward"),
-    ),
-    Choice(
-        "bucket",
-        "Is a step faster with buckets as DDP has them, or with small ones?",
-        ("as_it_comes", "small"),
-    ),
-)

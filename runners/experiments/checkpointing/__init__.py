@@ -16,7 +16,6 @@ from functools import cached_property
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import Choice
 
 QUESTION = (
     "How does the peak grow with depth, and how much is recomputed, for each choice "
@@ -90,17 +89,3 @@ RUNS = {
     "least_36": _run(Cut(num_layers=36, segment_length=3)),
 }
 ON_CUDA = {"*": {"width": 1024, "batch_size": 4096}}
-
-CHOICES = (
-    Choice(
-        "fastest",
-        "Which takes the shortest step: everything kept, or cut in one way or the other?",
-        ("kept_16", "root_16", "each_16"),
-    ),
-    Choice(
-        "smallest",
-        "Which has the lowest peak in a deep stack?",
-        ("kept_36", "root_36", "each_36", "least_36"),
-        by="peak_bytes",
-    ),
-)

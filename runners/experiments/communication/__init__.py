@@ -18,7 +18,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, RunSettings
-from runners.plans.work import Choice
 
 QUESTION = "How long does each collective take, and how many bytes does it really send?"
 VALUE_BYTES = 4
@@ -74,11 +73,3 @@ RUNS: dict[str, RunPlan[Settings]] = {
     )
     for n in WORLD_SIZES
 }
-
-CHOICES = (
-    Choice(
-        "ranks",
-        "Over how many ranks is an all_reduce of the largest payload fastest?",
-        ("ranks_2", "ranks_3", "ranks_4"),
-    ),
-)

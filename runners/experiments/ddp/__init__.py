@@ -14,7 +14,6 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
-from runners.plans.work import Choice
 from runners.traces.schema import Setting
 from runners.training.settings import GlobalBatchSettings
 
@@ -68,12 +67,3 @@ RUNS = {
     "global_sorted": RunPlan("ddp", 4, Settings(num_epochs=3, order="sorted"), passes=("timed",)),
     "ddp_two_ranks": RunPlan("ddp", 2, Settings(batch_size=50), passes=("timed",)),
 }
-
-CHOICES = (
-    Choice(
-        "faster",
-        "Is a step on the same global batch faster on one device, or under DDP over four ranks?",
-        ("single", "ddp"),
-    ),
-    Choice("ranks", "Is a step faster over two ranks, or over four?", ("ddp_two_ranks", "ddp")),
-)

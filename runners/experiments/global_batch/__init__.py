@@ -14,7 +14,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
-from runners.plans.work import Choice
 from runners.training.settings import GlobalBatchSettings
 
 QUESTION = "What changes when each rank keeps the batch size that one device had?"
@@ -56,11 +55,3 @@ RUNS = {
     "accumulated": _in_parts(Settings(num_parts=4)),
     "reduced_each": _in_parts(Settings(num_parts=4, reduces_each_part=True)),
 }
-
-CHOICES = (
-    Choice(
-        "no_sync",
-        "Which update is faster: with one all-reduce after the last part, or after each?",
-        ("accumulated", "reduced_each"),
-    ),
-)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.work import Choice, mlp_parameters
+from runners.plans.work import mlp_parameters
 from runners.training.settings import StackSettings
 
 QUESTION = "How do memory, payload and time grow with the ranks, the parameters and the batch size?"
@@ -122,22 +122,3 @@ def _by_batch() -> dict[str, RunPlan[Settings]]:
 
 
 RUNS = {**_by_width(), **_by_ranks(), **_by_batch()}
-
-CHOICES = (
-    Choice(
-        "least_memory",
-        "Over four ranks, under which strategy does the fullest rank hold least?",
-        ("ddp_ranks_4", "fsdp_ranks_4", "stages_ranks_4", "split_ranks_4"),
-        by="peak_bytes",
-    ),
-    Choice(
-        "batch_2000",
-        "Is a step on the largest batch faster on one device, or split over two ranks?",
-        ("single_batch_2000", "split_batch_2000"),
-    ),
-    Choice(
-        "batch_250",
-        "Is a step on the smallest batch faster on one device, or split over two ranks?",
-        ("single_batch_250", "split_batch_250"),
-    ),
-)

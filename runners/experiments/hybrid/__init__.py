@@ -13,7 +13,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.work import Choice
 from runners.training.shape import TransformerSettings
 
 QUESTION = "What does each axis of the mesh carry when a model is split in two ways at once?"
@@ -113,17 +112,3 @@ RUNS = {
 ON_CUDA = {
     "*": {"vocabulary": 4096, "context": 512, "width": 1024, "num_heads": 16, "hidden": 4096}
 }
-
-CHOICES = (
-    Choice(
-        "smallest",
-        "Under which hybrid does the fullest rank need the least memory?",
-        ("ddp_pipeline", "fsdp_tensor", "hsdp"),
-        by="peak_bytes",
-    ),
-    Choice(
-        "fastest",
-        "Which hybrid takes the shortest step, where ranks share cores?",
-        ("single", "ddp_pipeline", "fsdp_tensor", "hsdp"),
-    ),
-)

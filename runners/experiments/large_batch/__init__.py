@@ -14,7 +14,7 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import Choice, mlp_parameters
+from runners.plans.work import mlp_parameters
 
 QUESTION = "Which techniques train on a batch whose activations do not fit one device's memory?"
 FULL = True
@@ -124,8 +124,3 @@ RUNS = {
     for free, without in FREE.items()
     for name, plan in ((free, without), (f"{free}_budget", _budgeted(without)))
 }
-
-CHOICES = (
-    Choice("faster", "Which step is fastest on the same batch?", tuple(FREE)),
-    Choice("smaller", "Which has the lowest peak?", tuple(FREE), by="peak_bytes"),
-)

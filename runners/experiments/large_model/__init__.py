@@ -15,7 +15,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import Choice, layer_parameters
+from runners.plans.work import layer_parameters
 from runners.traces.schema import Status
 
 QUESTION = "Which strategies can train a model that does not fit one device's memory?"
@@ -176,18 +176,3 @@ def _plans() -> dict[str, RunPlan[Settings]]:
 RUNS = _plans()
 # A try of a run to the end takes seconds only with one epoch.
 TRIED_WITH = {name: {"num_epochs": 1} for name, plan in RUNS.items() if plan.budget_bytes}
-
-CHOICES = (
-    Choice(
-        "wide",
-        "Under which strategy does the fullest rank hold least of the wide model?",
-        ("wide_single", "wide_ddp", "wide_fsdp", "wide_stages", "wide_tensor_parallel"),
-        by="peak_bytes",
-    ),
-    Choice(
-        "deep",
-        "Under which strategy does the fullest rank hold least of the deep model?",
-        ("deep_single", "deep_ddp", "deep_fsdp", "deep_stages"),
-        by="peak_bytes",
-    ),
-)

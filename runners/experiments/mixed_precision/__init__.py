@@ -15,7 +15,7 @@ from typing import Literal
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import Choice, mlp_parameters
+from runners.plans.work import mlp_parameters
 
 QUESTION = "How much memory does a lower precision save, and what accuracy does it lose?"
 FULL_BYTES, NARROW_BYTES = 4, 2
@@ -92,12 +92,3 @@ ON_CUDA = {
     "fp32_few_samples": {"batch_size": 32},
     "bf16_few_samples": {"batch_size": 32},
 }
-
-CHOICES = (
-    Choice(
-        "smallest",
-        "Which has the lowest peak: fp32, autocast to bf16, or bf16 all the way?",
-        ("fp32", "bf16", "master", "pure"),
-        by="peak_bytes",
-    ),
-)

@@ -12,7 +12,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, FactorOrZero
-from runners.plans.work import Choice
 from runners.traces.schema import Setting
 from runners.training.settings import TeacherSettings
 
@@ -84,17 +83,3 @@ RUNS = {
 }
 # A try of these takes seconds only with fewer batches.
 TRIED_WITH = {"full": {"num_samples": 320}, "full_single": {"num_samples": 320}}
-
-CHOICES = (
-    Choice(
-        "faster",
-        "Which step is faster, one model on four ranks or on one?",
-        ("full", "full_single"),
-    ),
-    Choice(
-        "smaller",
-        "Which has the lower peak on its fullest rank?",
-        ("full", "full_single"),
-        by="peak_bytes",
-    ),
-)

@@ -18,7 +18,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings, Seconds
-from runners.plans.work import Choice
 
 QUESTION = "How long are the ranks of a pipeline idle, and what does each schedule keep in memory?"
 FLOAT_BYTES = 4
@@ -194,17 +193,3 @@ RUNS = {
     "real_1f1b": _real("one_f_one_b"),
     **{name: replace(plan, full=True) for name, plan in HEAVIER.items()},
 }
-
-CHOICES = (
-    Choice(
-        "same_work",
-        "Which schedule ends a step of the same work first?",
-        ("paced_gpipe", "paced_1f1b", "paced_interleaved_short", "paced_zero_bubble_short"),
-    ),
-    Choice(
-        "activations",
-        "Under which schedule does the busiest rank need the least memory?",
-        ("real_gpipe", "real_1f1b"),
-        by="peak_bytes",
-    ),
-)

@@ -13,7 +13,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.work import Choice
 from runners.training.settings import StackSettings
 
 QUESTION = "Must training keep every intermediate result until backward needs it?"
@@ -48,8 +47,3 @@ RUNS = {
     "kept": RunPlan("kept", 1, Settings(), has_timeline=False),
     "recomputed": RunPlan("recomputed", 1, Settings(num_segments=4), has_timeline=False),
 }
-
-CHOICES = (
-    Choice("faster", "Which step is faster?", ("kept", "recomputed")),
-    Choice("smaller", "Which has the lower peak?", ("kept", "recomputed"), by="peak_bytes"),
-)

@@ -21,7 +21,7 @@ from functools import cached_property
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.work import Choice, mlp_parameters
+from runners.plans.work import mlp_parameters
 from runners.training.settings import StackSettings
 
 QUESTION = (
@@ -101,16 +101,3 @@ RUNS = {
     "link_weak": replace(_linked(2, 200, 2 * NUM_SAMPLES), full=True),
     "link_four": replace(_linked(4, 200), full=True),
 }
-
-CHOICES = (
-    Choice(
-        "ranks",
-        "Over how many ranks is a step on the same batch shortest?",
-        ("one", "strong_2", "strong_4"),
-    ),
-    Choice(
-        "link",
-        "Is a second rank worth its while over a slow link?",
-        ("one", "link_slow"),
-    ),
-)

@@ -17,7 +17,7 @@ from functools import cached_property
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import FLOAT_BYTES, Choice, mlp_parameters
+from runners.plans.work import FLOAT_BYTES, mlp_parameters
 
 QUESTION = (
     "What does a step cost over a slow link, and how much do overlap and accumulation save of it?"
@@ -121,16 +121,3 @@ RUNS = {
     "mbit_800": _plan(_rate(800), full=True),
     "unshaped": _plan(DdpSettings(link_bits_per_second=None), full=True),
 }
-
-CHOICES = (
-    Choice(
-        "overlap",
-        "Over the same slow link, which way to reduce gradients makes the shortest step?",
-        ("mbit_400", "one_bucket", "after_backward"),
-    ),
-    Choice(
-        "accumulation",
-        "Over the same link, how often should gradients of four parts of a batch be reduced?",
-        ("accumulated", "reduced_each"),
-    ),
-)

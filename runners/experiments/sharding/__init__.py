@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import Choice, layer_parameters
+from runners.plans.work import layer_parameters
 
 QUESTION = (
     "How much memory does each way of sharding save on a rank, and what does it communicate for it?"
@@ -148,17 +148,3 @@ RUNS = {
     "zero_uneven_2": _run("zero", 2, "metered", settings=Settings(widths=(2048, 512, 512, 512))),
 }
 ON_CUDA = {"*": {"widths": [8192] * 9}, "zero_uneven_2": {"widths": [32768, 8192, 8192, 8192]}}
-
-CHOICES = (
-    Choice(
-        "least_memory",
-        "Over four ranks, which of these keeps the peak of a rank lowest?",
-        ("ddp_4", "zero_4", "fsdp_4", "fsdp_kept_4"),
-        by="peak_bytes",
-    ),
-    Choice(
-        "fastest_step",
-        "Over two ranks, which of these has the shortest step?",
-        ("ddp_2", "zero_2", "fsdp_2", "fsdp_kept_2"),
-    ),
-)

@@ -13,7 +13,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.work import Choice
 from runners.training.settings import StackSettings
 
 QUESTION = "From which batch size on is a step on two ranks faster than a step on one device?"
@@ -50,12 +49,3 @@ RUNS = {
     for samples in BATCH_SIZES
     for name, strategy, world_size in (("one", "single", 1), ("two", "ddp", 2))
 }
-
-CHOICES = tuple(
-    Choice(
-        f"samples_{samples}",
-        f"Is a step on {samples} samples faster on one device, or under DDP over two ranks?",
-        (f"one_{samples}", f"two_{samples}"),
-    )
-    for samples in BATCH_SIZES
-)

@@ -20,7 +20,6 @@ from pydantic import Field
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.work import Choice
 from runners.traces.schema import Setting
 from runners.training.settings import HiddenLayerSettings
 
@@ -182,11 +181,3 @@ RUNS = {
         "joined", 4, Joined(divides_by="remaining"), passes=("timed",), has_timeline=False
     ),
 }
-
-CHOICES = (
-    Choice(
-        "shortest",
-        "Whose typical step is the shortest, with ranks that are slow now and then?",
-        ("sometimes", "sometimes_local"),
-    ),
-)

@@ -17,7 +17,7 @@ from typing import Literal
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
-from runners.plans.work import Choice, mlp_parameters
+from runners.plans.work import mlp_parameters
 from runners.training.settings import HiddenLayerSettings
 
 QUESTION = "How often must replicas synchronize, and how stale may their gradients be?"
@@ -135,9 +135,3 @@ RUNS = {
     "local_32_by_class": _plan("local", LocalSettings(steps_between=32, order="by_class")),
     "parabola": _plan("parabola", ParabolaSettings(), 1),
 }
-
-CHOICES = (
-    Choice(
-        "fastest", "Whose typical step is the shortest?", ("synchronous", "local_32", "stale_4")
-    ),
-)

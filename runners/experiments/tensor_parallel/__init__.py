@@ -14,7 +14,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import Choice
 from runners.training.shape import TransformerShape
 
 QUESTION = (
@@ -120,15 +119,3 @@ RUNS = {
     )
 }
 ON_CUDA = {"*": {"width": 8192, "num_heads": 64, "hidden": 32768, "num_samples": 4, "length": 2048}}
-
-CHOICES = (
-    Choice(
-        "least_memory",
-        "Over how many ranks does a rank's peak come out lowest?",
-        ("ranks_1", "ranks_2", "ranks_4"),
-        by="peak_bytes",
-    ),
-    Choice(
-        "fastest_step", "Over how many ranks is a step fastest?", ("ranks_1", "ranks_2", "ranks_4")
-    ),
-)

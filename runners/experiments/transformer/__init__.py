@@ -14,7 +14,6 @@ from functools import cached_property
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.work import Choice
 from runners.training.shape import VOCABULARY, TransformerSettings
 
 QUESTION = (
@@ -240,17 +239,3 @@ ON_CUDA = {
     }
 }
 TRIED_WITH = {"long": {"num_steps": 100}}
-
-CHOICES = (
-    Choice(
-        "fastest",
-        "Which strategy takes the shortest step?",
-        ("single", "ddp", "fsdp", "tensor_parallel", "pipelined"),
-    ),
-    Choice(
-        "smallest",
-        "Under which strategy does the fullest rank need the least memory?",
-        ("single", "ddp", "fsdp", "tensor_parallel", "pipelined"),
-        by="peak_bytes",
-    ),
-)

@@ -1,4 +1,4 @@
-"""At which sizes primitives are measured, and their names. No torch: `model.py` reads it too."""
+"""At which sizes primitives are measured, and their names. No torch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMUNICATED_BYTES = (4_096, 262_144, 4_194_304, 16_777_216)
 
 
 def needed() -> set[str]:
-    """The primitives that every forecast may ask for: what one rank does by itself."""
+    """The primitives that every machine has: what one rank does by itself."""
     return {
         *(f"matrix_{rows}x{size}_1_seconds" for rows, size in MATRICES),
         *(f"elementwise_{num_bytes}_1_seconds" for num_bytes in ELEMENTWISE_BYTES),

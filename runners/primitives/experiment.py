@@ -1,4 +1,4 @@
-"""What a machine does in how long: the primitives from which `predict` predicts steps.
+"""What a machine does in how long: its primitives.
 
 An experiment that is no part of the book: `runners.experiment.find` knows it by name, nothing lists
 it. Its ranks are the launcher's own: forked, one thread each, with the allocator of timed passes.
@@ -26,7 +26,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners.forecast.primitive_sizes import (
+from runners.plans.experiment import RunPlan
+from runners.primitives.sizes import (
     BUSY,
     COLLECTIVES,
     COMMUNICATED_BYTES,
@@ -36,7 +37,6 @@ from runners.forecast.primitive_sizes import (
     OPTIMIZERS,
     SMOOTH_VALUES,
 )
-from runners.plans.experiment import RunPlan
 from runners.ranks.rank import Rank
 
 QUESTION = "What does this machine do in how long?"

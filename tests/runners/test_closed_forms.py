@@ -1,4 +1,4 @@
-"""The closed forms that forecasts and content share, against counting by hand."""
+"""The closed forms that runners and content share, against counting by hand."""
 
 from __future__ import annotations
 

@@ -1,0 +1,102 @@
+"""Measure the primitives of this machine, as an experiment is measured; about half a minute.
+
+Out: `primitives.json` in the machine's folder: a rate of computing with one, two and four ranks
+busy for each point of `sizes.py`, collectives by bytes, and the few rates that a person asks for,
+with α and β of an all-reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runners.measuring.launch import Launcher
+from runners.measuring.progress import Progress
+from runners.plans.experiment import PRIMITIVES, RunPlan, find
+from runners.primitives.sizes import needed
+from runners.traces import machine
+from runners.traces.files import read_primitives, write_primitives
+from runners.traces.measured import SampledSeconds
+from runners.traces.primitives import Primitives
+
+
+class PrimitiveError(RuntimeError):
+    """A primitive could not be measured here."""
+
+
+def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
+    """Measure them where this machine has not, or has measured fewer of them.
+
+    Raises:
+        LaunchError, OSError.
+        PrimitiveError: ranks failed; the message is theirs.
+    """
+    before = read_primitives(where)
+    if before is not None and not needed() - set(before.primitives):
+        return
+    taken = measured(launcher, progress)
+    found = Primitives(
+        schema_version=1,
+        machine=machine.name_of(where),
+        recorded_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        primitives=taken | summary(taken),
+    )
+    write_primitives(where, found)
+
+
+def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds | float]:
+    """Measure all that mean something here.
+
+    Raises:
+        LaunchError: ranks could not be started.
+        PrimitiveError: ranks failed; the message is theirs.
+    """
+    experiment = find(PRIMITIVES)
+    places = machine.num_places(launcher.device)
+    taken: dict[str, SampledSeconds | float] = {}
+    progress.begin(experiment)
+    for name, plan in experiment.runs.items():
+        if _is_left_out(plan, launcher.device, places):
+            continue
+        result = launcher.run_pass(experiment, name, "timed", progress.watcher(name, "timed"))
+        if result.root_cause is not None:
+            why = result.not_measured or result.root_cause.message
+            raise PrimitiveError(f"{name}: {why}")
+        seconds = result.outcomes[0].measured_seconds
+        taken |= {known: SampledSeconds.of(samples) for known, samples in seconds.items()}
+        progress.said(f"{name}: {len(seconds)} primitives in {result.seconds:.1f} s")
+    return taken
+
+
+def _is_left_out(plan: RunPlan, device: str, places: int) -> bool:
+    """Whether a primitive means nothing here.
+
+    What does not fit side by side is measured as a crowd, since it takes turns; ranks that share an
+    accelerator lack most collectives.
+    """
+    fits = plan.world_size <= places
+    if device == "cuda" and not fits:
+        return True
+    return plan.strategy == ("crowd" if fits else "compute")
+
+
+def summary(taken: Mapping[str, SampledSeconds | float]) -> dict[str, SampledSeconds | float]:
+    """The few rates that a person asks for: of one rank, of two, of four."""
+    found: dict[str, SampledSeconds | float] = {}
+    layer, memory = (
+        taken.get("matrix_512x256_1_seconds"),
+        taken.get("elementwise_1048576_1_seconds"),
+    )
+    if isinstance(layer, SampledSeconds):
+        found["matrix_flops_per_second"] = 6.0 * 512 * 256 * 256 / layer.median_seconds
+    if isinstance(memory, SampledSeconds):
+        found["memory_bytes_per_second"] = 2.0 * 1_048_576 / memory.median_seconds
+    for ranks in (2, 4):
+        small = taken.get(f"all_reduce_{ranks}_4096_seconds")
+        large = taken.get(f"all_reduce_{ranks}_16777216_seconds")
+        if isinstance(small, SampledSeconds) and isinstance(large, SampledSeconds):
+            beta = (large.median_seconds - small.median_seconds) / (16_777_216 - 4_096)
+            found[f"all_reduce_{ranks}_alpha_seconds"] = small.median_seconds
+            found[f"all_reduce_{ranks}_beta_seconds_per_byte"] = max(beta, 0.0)
+    return found
