@@ -26,12 +26,9 @@ help:  ## this list
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
 	@$(PY) -m runners run; ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
-	judged=0; $(PY) -m generator.website.built || { \
-		$(PY) -m generator build; judged=$$?; [ $$judged -le 1 ] || exit $$judged; \
-		$(PY) -m mkdocs build --quiet || exit; \
-		[ $$judged != 0 ] || $(PY) -m generator.website.built --note; }; \
+	$(PY) -m generator.website.built mkdocs build --quiet; built=$$?; [ $$built -le 1 ] || exit $$built; \
 	echo "Open $(CURDIR)/site/html/index.html"; \
-	[ $$((ran | judged)) = 0 ] || { $(RED) "Not all is as declared: see the lines above; the pages show it in red."; exit 1; }
+	[ $$((ran | built)) = 0 ] || { $(RED) "Not all is as declared: see the lines above; the pages show it in red."; exit 1; }
 
 test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some, WORKERS=0 runs them in one process)
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
@@ -85,7 +82,8 @@ locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 	@$(PY) requirements/lock.py
 
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
-	@[ ! -f site/pages/.written ] || { $(PYTHON) -m generator.website.manifest site/pages && rm -f site/pages/.standing.json site/pages/.lock; }
+	@[ ! -f site/pages/.written ] || (cd site/pages && tr '\n' '\0' < .written | xargs -0 rm -f && \
+		rm -f .written .lock && find . -mindepth 1 -type d -empty -delete)
 	@find site -mindepth 1 ! -path 'site/pages*' ! -path site/html ! -name .gitkeep -delete
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 

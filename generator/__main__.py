@@ -3,7 +3,6 @@
     python -m generator build     content/ → site/pages/, written only where bytes changed
     python -m generator check     every mistake and every verdict
     python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
-    python -m generator coverage [NAME]      who reads which field of the reference traces
     python -m generator compare A B    which claims machine B judges otherwise than machine A
     python -m generator new topic NAME     a topic's first files
     python -m generator schema    write the JSON Schemas that editors read
@@ -83,22 +82,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
-    verbs = parser.add_subparsers(
-        required=True, metavar="build | check | coverage | compare | new | schema"
-    )
+    verbs = parser.add_subparsers(required=True, metavar="build | check | compare | new | schema")
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
-    covering = verbs.add_parser("coverage", help="list the readers of each field of a trace")
     comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
     new = verbs.add_parser("new", help="start a topic")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
-    for verb in (build, check, covering, comparing, new):
+    for verb in (build, check, comparing, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
     for verb in (build, check, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic only, which is faster")
-    covering.add_argument("name", metavar="NAME", nargs="?", help="an experiment, or its run")
     comparing.add_argument("machine", metavar="A", help="a folder's name")
     comparing.add_argument("other", metavar="B", help="another folder's name")
     new.add_argument("what", choices=["topic"])
@@ -106,7 +101,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = {
         build: _build,
         check: _check,
-        covering: _coverage,
         comparing: _compare,
         new: _new,
         schema: _schema,
@@ -117,18 +111,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from generator.website import one_build, publish  # as below: what prints takes long to load
+    from generator.pages import hands  # as below: what prints takes long to load
+    from generator.pages.press import Press
+    from generator.website import one_build, publish
 
-    book = load(options.content, options.machine)
+    book, press = load(options.content, options.machine), Press(hands.every_core())
     with one_build.alone(options.out):
-        change, changed = publish.publish(book, options.content.resolve(), options.out)
+        change = publish.publish(book, options.content.resolve(), options.out, press)
     print(
         f"{options.out}: {change.num_written} files written, {change.num_deleted} deleted, "
         f"{change.num_kept} unchanged"
     )
-    for line in changed:
-        print(line)
-    return _report(book, Evidence(book))
+    return _report(book, press.judged.evidence)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -139,9 +133,8 @@ def _check(options: argparse.Namespace) -> int:
     book = load(options.content, options.machine)
     press = Press()
     press.printed(book)  # some mistakes show only on a page
-    judged = press.judged(book)
-    evidence = judged.evidence
-    _tell(judged.outcomes)
+    evidence = press.judged.evidence
+    _tell(press.judged.outcomes)
     return _report(book, evidence)
 
 
@@ -173,8 +166,6 @@ def _report(book: Book, evidence: Evidence) -> int:
     problems = verdicts.problems(book, evidence)
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
-    for line in verdicts.unlisted(book):
-        print(line)
     for name, shown in book.traces.items():
         if shown.is_fallback:
             print(f"{name}: no trace of this machine; taken from {shown.folder}")
@@ -182,17 +173,6 @@ def _report(book: Book, evidence: Evidence) -> int:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
     print(f"numbers of {book.machine.name}")
     return 1 if problems else 0
-
-
-def _coverage(options: argparse.Namespace) -> int:
-    from generator.pages import field_readers
-
-    book = load(options.content)
-    if not book.is_reference:
-        book = load(options.content, book.reference.name)
-    for line in field_readers.lines(field_readers.readers(book), options.name):
-        print(line)
-    return 0
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -26,6 +26,8 @@ def cloned(into: Path) -> Path:
             shutil.copy2(ROOT / name, into / name)
     if not (into / ".venv").exists():
         (into / ".venv").symlink_to(ROOT / ".venv")
+    for path in (into / "pyproject.toml", *(into / "requirements").iterdir()):
+        os.utime(path, (0, 0))  # older than the environment, or make would set that up again
     return into
 
 

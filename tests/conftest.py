@@ -8,7 +8,9 @@ that holds the committed traces only, so that tests see the same pages on every 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -36,6 +38,8 @@ NOMINAL_SECONDS = 0.1
 BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
 Found = TypeVar("Found")
+# Of what a session draws anew, such as the numbers that it measures again; its workers inherit it.
+os.environ.setdefault("PROOFBOOK_SEED", str(secrets.randbelow(10**6)))
 
 # At the gate the same examples each time, whatever the machine; `make soak` searches further with
 # a seed that it prints. What a search finds is written down as an `@example` of its test.
@@ -78,6 +82,11 @@ def wait_until(
             return found
         assert possible, "what the test waits for can no longer happen"
         time.sleep(POLL_SECONDS)
+
+
+def pytest_report_header() -> str:
+    """The seed by which a session draws the numbers that it measures again."""
+    return f"PROOFBOOK_SEED={os.environ['PROOFBOOK_SEED']}"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -128,7 +137,7 @@ def copy_of_the_book(into: Path, *, own_traces: bool = False) -> Path:
     return into
 
 
-def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def mkdocs(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run MkDocs on the book in `folder`, as where torch is not installed.
 
     MkDocs' `--quiet` drops warnings before `--strict` counts them, so never give both.
@@ -140,7 +149,12 @@ def mkdocs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", *arguments],
         cwd=folder,
-        env={**environment, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{no_torch.parent}:{ROOT}"},
+        env={
+            **environment,
+            "NO_MKDOCS_2_WARNING": "1",
+            "PYTHONPATH": f"{no_torch.parent}:{ROOT}",
+            **variables,
+        },
         capture_output=True,
         text=True,
     )
@@ -172,6 +186,25 @@ def _real_site(folder: Path) -> Path:
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the real book's HTML: committed traces, a strict build, once a session."""
     return made_once(tmp_path_factory, "real-book", _real_site)
+
+
+def _measured_book(folder: Path) -> Path:
+    from tests.clones import cloned, pasted
+
+    clone = cloned(folder)
+    done = pasted("make site", clone)
+    said = {"code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+    folder.with_name("make-site.json").write_text(json.dumps(said))
+    return clone
+
+
+@pytest.fixture(scope="session")
+def measured_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh clone after its first `make site`, which measured what it does by default.
+
+    It is made once a session. `make-site.json` beside it says how the command ended.
+    """
+    return made_once(tmp_path_factory, "measured-book", _measured_book)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """The directions that imports may take, and the names that files may have.
 
-generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.declarations`, and
+generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.experiment`, and
 `runners.system` for its commands; nothing under generator imports torch; only
 `generator/website/plugin.py` imports MkDocs; runners never import generator; only what handles
 tensors needs torch; rooms import in one direction only.
@@ -22,7 +22,7 @@ ALSO_FOR_THE_GENERATOR = {
     "runners.system",
     "runners.plans",
     "runners.plans.closed_forms",
-    "runners.plans.declarations",
+    "runners.plans.experiment",
 }
 NEED_TORCH = (
     *(
@@ -136,21 +136,29 @@ ROOMS = {
         "items": {"content", "evidence"},
         "checks": {"content", "evidence", "items"},
         "pages": {"content", "evidence", "figures", "items", "checks"},
-        "website": {"content", "evidence", "items", "checks", "pages"},
+        "website": {"content", "evidence", "checks", "pages"},
     },
     "runners": {
         "system": set(),
         "traces": {"system"},
-        "plans": {"traces"},
+        "plans": {"system", "traces"},
         "meters": {"system", "traces"},
         "ranks": {"system", "traces", "plans", "meters"},
         "training": {"traces", "plans", "ranks"},
         "measuring": {"system", "traces", "plans", "ranks", "meters"},
-        "primitives": {"traces", "plans", "ranks", "measuring"},
+        "primitives": {"system", "traces", "plans", "ranks", "measuring"},
         "simulate": {"traces", "plans", "meters", "ranks", "system"},
         "planning": {"traces", "plans", "meters", "simulate", "system"},
-        "cluster": {"system", "traces", "plans", "ranks", "measuring"},
-        "commands": {"traces", "plans", "measuring", "primitives", "planning", "simulate"},
+        "cluster": {"system", "traces", "plans", "measuring"},
+        "commands": {
+            "system",
+            "traces",
+            "plans",
+            "measuring",
+            "primitives",
+            "planning",
+            "simulate",
+        },
         "experiments": {"traces", "plans", "meters", "ranks", "training"},
     },
 }

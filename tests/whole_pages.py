@@ -1,4 +1,4 @@
-"""What a page of a whole book never shows: a hole, a notice that comes first, two machines at once.
+"""What a page of a whole book never shows: a hole, or an item without a key.
 
 In: a page as Markdown, with the sources of its values. Out: what is wrong with it, one line each.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from tests.popovers import BLOCK, KINDS, WITHOUT_RUN
 
@@ -22,7 +22,6 @@ HOLES = (
 # Names of runs, and the choices of filters, which are those of all machines.
 _NAMES = re.compile(r'<form class="pb-sift.*?</form>|<code>.*?</code>', re.DOTALL)
 _VALUE = re.compile(r'data-v="(\d+)"')
-_HEADING = re.compile(r'^(?=#{1,3} |<section class="pb-retraction)', re.MULTILINE)
 _ITEM = re.compile(r'<form class="pb-item" data-item="([^"]+)".*?data-kind="(\w+)"', re.DOTALL)
 _RIGHT = re.compile(r'<li data-verdict="right"([^>]*)>')
 _OPTION = re.compile(r'class="(?:pb-line )?pb-option[" ]')
@@ -32,28 +31,6 @@ def holes(page: str) -> list[str]:
     """What a page says that it lacks."""
     body = _NAMES.sub("", _body(page))
     return [found[0] for one in HOLES for found in re.finditer(one, body)]
-
-
-# The lede of a lesson, the stem of a question, or a paragraph that somebody wrote by hand.
-_FIRST_SENTENCE = re.compile(r'class="pb-(?:lede|stem)\b|^<p>|^[A-Z]', re.MULTILINE)
-
-
-def comes_first(page: str, machines: Collection[str]) -> list[str]:
-    """What stands between the title of a page and its first sentence, and should not."""
-    body = _body(page)
-    first = _FIRST_SENTENCE.search(body)
-    top = body[body.index("# ") : first.start() if first else len(body)]
-    return [one for one in ("pb-notice", *machines) if one in top]
-
-
-def mixed(page: str) -> list[str]:
-    """The sections whose values come from more than one machine, by the sources of the values."""
-    body = _body(page).split('<aside class="pb-other-machines"')[0]
-    return [
-        section.splitlines()[0]
-        for section in _HEADING.split(body)
-        if len(machines_behind(section, page)) > 1
-    ]
 
 
 def machines_behind(section: str, page: str) -> set[str]:

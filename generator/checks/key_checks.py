@@ -15,7 +15,7 @@ from generator.content.errors import ContentError
 from generator.content.quiz import Item, Predict, QuizFile
 from generator.content.yaml_source import Path
 from generator.evidence.verdicts import sides
-from generator.items.rules import Part, parts
+from generator.items.kinds import Part, kind_of
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -30,13 +30,15 @@ Found = tuple[Path, str]
 def mistakes(evidence: Evidence, document: Document[QuizFile]) -> Iterator[ContentError]:
     """Options without a decider, and graded questions about times that another machine turns."""
     for position, item in enumerate(document.model.items):
-        for path, message in (*_undecided(item), *_timed(item, evidence)):
+        for path, message in (*_undecided(item, evidence), *_timed(item, evidence)):
             yield document.error(("items", position, *path), message)
 
 
-def _undecided(item: Item) -> Iterator[Found]:
-    for part in parts(item):
-        if not part.is_decided and part.path[0] == "options":  # other kinds: evidence_checks.py
+def _undecided(item: Item, evidence: Evidence) -> Iterator[Found]:
+    for part in kind_of(item, evidence).parts():
+        if (
+            not (part.claims or part.expressions) and part.path[0] == "options"
+        ):  # other kinds: evidence_checks.py
             yield part.path, UNDECIDED
 
 
@@ -44,7 +46,8 @@ def _timed(item: Item, evidence: Evidence) -> Iterator[Found]:
     """A graded item that an observation of times decides, or whose order follows from times."""
     if isinstance(item, Predict):
         return
-    times = dict.fromkeys(time for part in parts(item) for time in _times_of_part(part, evidence))
+    parts = kind_of(item, evidence).parts()
+    times = dict.fromkeys(time for part in parts for time in _times_of_part(part, evidence))
     if not times:
         return
     if item.this_table is None:

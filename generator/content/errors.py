@@ -32,6 +32,10 @@ class ContentError(ValueError):
         self.message = one_line(message)
         super().__init__(self.message)
 
+    def __reduce__(self) -> tuple[type[ContentError], tuple[str, int, int, str]]:
+        """What another process makes it of again."""
+        return type(self), self.key
+
     @property
     def key(self) -> tuple[str, int, int, str]:
         """What errors are sorted by and told apart by."""

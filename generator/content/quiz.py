@@ -3,7 +3,8 @@
 A key is never typed. An option is right where the claim behind it has the verdict that it names, on
 the machine whose numbers the page shows; a number is an expression over the traces; an order comes
 from values or from what a run recorded; a faulty line is the one that the corrected program, which
-a run executed, no longer has there. `keys.py` works the keys out and refuses items without one.
+a run executed, no longer has there. `generator/items/kinds` works the keys out and refuses items
+without one.
 """
 
 from __future__ import annotations
@@ -205,6 +206,15 @@ class Predict(_Item):
     reveal: Prose
     slips: list[Slip] = []
 
+    @property
+    def tolerance(self) -> Tolerance:
+        """How far off a guess may be and be right."""
+        return self.close
+
+    @property
+    def why(self) -> None:
+        """Nothing: what is revealed explains the answer."""
+
 
 class CodeLine(Written):
     """A line that a reader may pick, written as it stands in the code, without its indent."""
@@ -248,6 +258,11 @@ class Complete(_Item):
         if self.blank.row > len(self.rows) or self.blank.column > len(self.columns):
             raise ValueError("the blank is outside the table")
         return self
+
+    @property
+    def answer(self) -> Expression:
+        """The missing cell."""
+        return self.rows[self.blank.row - 1].cells[self.blank.column - 1]
 
 
 def _kind(written: object) -> str:

@@ -20,7 +20,7 @@ from generator.content.content_files import FileError
 from generator.content.errors import ContentError, nearest
 from generator.content.once import once
 from generator.content.words import MAX_LINE
-from runners.plans.declarations import command_for, difference
+from runners.plans.experiment import command_for
 from runners.traces import files as traces
 from runners.traces import published_plans, values
 from runners.traces.files import NOT_TRACES, TraceError
@@ -59,12 +59,12 @@ def is_of_no_machine(experiment: str, nature: str) -> bool:
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether the code of a trace's experiment has changed since, or what it declares differs."""
+    """Whether the code of a trace's experiment has changed since."""
     if trace.experiment == published_plans.EXPERIMENT:
         return trace.code.digest != published_plans.code_digest()
     if trace.experiment.startswith(PREFIX):
         return is_stale_plan(trace)
-    return traces.is_stale(trace) or difference(trace) is not None
+    return traces.is_stale(trace)
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,9 @@ class Measured:
     Attributes:
         machine: what it is.
         traces: what it measured itself, by experiment.
-        stale: the experiments whose code has changed since, or that declare otherwise.
+        stale: the experiments whose code has changed since.
         primitives: what it computes and communicates in how long; None where it did not measure.
         altered: files that are not as they were measured, each with why, as lines.
-        unlisted: the experiments whose digest nobody kept, so that no edit of theirs is noticed.
     """
 
     machine: Machine
@@ -158,7 +157,6 @@ class Measured:
     stale: frozenset[str] = frozenset()
     primitives: Primitives | None = None
     altered: tuple[str, ...] = ()
-    unlisted: tuple[str, ...] = ()
 
 
 @dataclass
@@ -308,8 +306,7 @@ class Shelf:
         if primitives:
             self._check_name(folder / "primitives.json", "machine", primitives.machine)
         altered = self._trying(self._altered, folder) or ()
-        unlisted = self._trying(_unlisted, folder) or ()
-        return Measured(machine, found, stale, primitives, altered, unlisted)
+        return Measured(machine, found, stale, primitives, altered)
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
         """The files of a folder that are not as they were measured, each with why."""
@@ -384,10 +381,6 @@ def _unfit_for_pages(trace: Trace) -> Iterator[str]:
         yield f"question: {fault.message}"
     for _, word in prose.numerals(trace.question):
         yield f"question: bare numeral {word!r}; the experiment's QUESTION asks without a number"
-
-
-def _unlisted(folder: Path) -> tuple[str, ...]:
-    return tuple(values.lacks_list(folder))
 
 
 def page_of(experiment: str) -> str:

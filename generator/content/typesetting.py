@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+
+from markupsafe import Markup
 
 
 def moment(recorded: str) -> str:
@@ -20,3 +23,8 @@ def parted(parts: Iterable[str], limit: int) -> str:
         limit: letters of a part that stays whole; a longer one may end at its underscores as well.
     """
     return "<wbr>".join(one if len(one) <= limit else one.replace("_", "_<wbr>") for one in parts)
+
+
+def plain(markup: Markup | str) -> str:
+    """The text of a line that holds HTML."""
+    return Markup(re.sub(r"<[^>]+>", "", str(markup))).unescape()

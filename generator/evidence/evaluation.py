@@ -30,7 +30,7 @@ from generator.evidence.value import (
     constant,
 )
 from generator.evidence.verdicts import Outcome
-from runners.plans.declarations import command_for
+from runners.plans.experiment import command_for
 from runners.traces.measured import SampledSeconds
 
 NOT_MEASURED = "not measured here"

@@ -71,7 +71,7 @@ def first_alone(figure: Figure, folio: Folio) -> Figure:
     The page uses no run of the other states, so nothing is noted about these. A run of the first
     state that did not complete stays in it.
     """
-    play, evidence = figure.play, folio.evidence.over(folio.evidence.book)
+    play, evidence = figure.play, folio.evidence
     found = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
     first = next((path for path, run in found.items() if run.status == "completed"), None)
     if play is None or first is None:

@@ -18,11 +18,7 @@ from generator.evidence import quantifier, units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.quantifier import Scope
 from generator.evidence.value import AbsentError, ExpressionError, Value, numeric
-from runners.plans.declarations import difference
-from runners.traces import files as traces
 from runners.traces.measured import SampledSeconds
-from runners.traces.records import Trace
-from runners.traces.values import UNLISTED_FOLDER
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
@@ -180,7 +176,7 @@ def _settle(
     for name in (*predicted.runs, *observed.runs):
         shown = evidence.book.holder(name)
         if shown and shown.is_stale and shown.machine.name != evidence.book.reference.name:
-            return "no_evidence", f"the trace is stale: {_why_stale(shown.trace)}", None
+            return "no_evidence", "the trace is stale: its experiment's code has changed", None
         run = evidence.book.run(name)
         if run is not None and run.status == "skipped":
             return "does_not_apply", "a run that it needs was skipped here", _said(evidence, name)
@@ -371,7 +367,7 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
         if shown.is_stale and shown.is_plan:
             found.append(f"content/{shown.file}: {_again(shown)}")
         elif shown.is_stale and shown.machine.name == book.reference.name:
-            found.append(f"{experiment}: the reference machine's trace is {_age(shown.trace)}")
+            found.append(f"{experiment}: the reference machine's trace is stale; run it again")
         found += [
             f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
             for name, run in shown.runs.items()
@@ -390,30 +386,6 @@ def _again(shown: TraceOnPage) -> str:
         return f"{CHANGED}; run `python -m runners plan --published --grid`"
     command = f"`python -m runners plan {shown.grid.preset} --grid`"
     return f"{CHANGED}; run {command}, with --confirm where the change alters no result"
-
-
-def unlisted(book: Book) -> list[str]:
-    """A line for each machine with traces whose digest nobody kept: they may have been edited."""
-    return [
-        f"{name}: {len(measured.unlisted)} traces {UNLISTED_FOLDER}"
-        for name, measured in book.machines.items()
-        if measured.unlisted
-    ]
-
-
-def _why_stale(trace: Trace) -> str:
-    """Why a trace of any other machine is stale, without a numeral."""
-    if not traces.is_stale(trace) and difference(trace):
-        return "it differs from what its experiment declares"
-    return "its experiment's code has changed"
-
-
-def _age(trace: Trace) -> str:
-    """Why a stale trace of the reference machine is no evidence, and what to do."""
-    differs = None if traces.is_stale(trace) else difference(trace)
-    if differs:
-        return f"stale: {differs}; restore it from git, or run it again"
-    return "stale; run it again"
 
 
 def surprises(shown: TraceOnPage) -> list[str]:

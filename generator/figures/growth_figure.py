@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, Growth
+from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.difference import relative_difference
 from generator.evidence.folio import ABSENT, Folio
@@ -14,10 +15,10 @@ from generator.evidence.found_by import heading
 from generator.evidence.growth import GrowthRun, ruled, runs_by_series
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, numeric
-from generator.figures.drawing import NARROW, WIDE
+from generator.figures.drawing import Drawing, Layout
 from generator.figures.drawings import growth as drawing
 from generator.figures.drawings.growth import Axes, Grown, Point
-from generator.figures.picture import Picture, Table, figure_svg, plain
+from generator.figures.picture import Picture, Table, on_both
 
 _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
@@ -52,11 +53,11 @@ def growth(figure: Figure, folio: Folio) -> Picture:
         x_digits=3 if x_size > 1 else 4,
     )
     description = "; ".join(_described(names[label], runs, folio) for label, runs in found.items())
-    drawings = [
-        figure_svg(drawing.growth(series, axes, layout), figure, folio, layout.name, description)
-        for layout in (WIDE, NARROW)
-    ]
-    return Picture(table, drawings)
+
+    def draw(layout: Layout) -> Drawing:
+        return drawing.growth(series, axes, layout)
+
+    return Picture(table, on_both(draw, figure, folio, description))
 
 
 def _point(row: GrowthRun, name: str, x_size: float, y_size: float, folio: Folio) -> Point:

@@ -9,10 +9,10 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
-from generator.figures.drawing import NARROW, WIDE
+from generator.figures.drawing import Drawing, Layout
 from generator.figures.drawings import memory_bars as drawing
 from generator.figures.drawings.memory_bars import Bar, Tone
-from generator.figures.picture import Picture, Table, figure_svg, source_of
+from generator.figures.picture import Picture, Table, on_both, source_of
 from runners.traces.records import RankRecord, Run
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
@@ -61,17 +61,11 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
     if budgets:
         description += f". {limit} {words['per_rank']}."
     unit_words = f"{unit} {words['per_rank']}"
-    drawings = [
-        figure_svg(
-            drawing.memory_bars(bars, unit_words, limit, layout),
-            figure,
-            folio,
-            layout.name,
-            description,
-        )
-        for layout in (WIDE, NARROW)
-    ]
-    return Picture(table, drawings)
+
+    def draw(layout: Layout) -> Drawing:
+        return drawing.memory_bars(bars, unit_words, limit, layout)
+
+    return Picture(table, on_both(draw, figure, folio, description))
 
 
 def _named(row: _Row) -> str:

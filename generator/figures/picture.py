@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
+from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
-from generator.figures.drawing import Drawing
+from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
 from generator.figures.play.played import Played
 
 _TARGET = re.compile(r'data-v="([^"]+)"')
@@ -38,17 +40,22 @@ class Picture:
     play: Played | None = None
 
 
-def plain(markup: Markup | str) -> str:
-    """The text of a line that holds HTML, for a title inside an SVG."""
-    return Markup(re.sub(r"<[^>]+>", "", str(markup))).unescape()
-
-
 def figure_svg(
     drawing: Drawing, figure: Figure, folio: Folio, part: str, description: str
 ) -> Markup:
     """A drawing of a figure as inline SVG, titled by the figure."""
     title = plain(folio.line(figure.title))
     return drawing.svg(f"{figure.id}-{part}", title, description, f"pb-{part}")
+
+
+def on_both(
+    draw: Callable[[Layout], Drawing], figure: Figure, folio: Folio, description: str
+) -> list[Markup]:
+    """A figure as it stands in a column of text, and on a phone."""
+    return [
+        figure_svg(draw(layout), figure, folio, layout.name, description)
+        for layout in (WIDE, NARROW)
+    ]
 
 
 def source_of(shown: Markup | str) -> str:

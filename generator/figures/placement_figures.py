@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
+from generator.figures.drawing import Drawing, Layout
 from generator.figures.drawings import placement as drawing
 from generator.figures.drawings.placement import Lane, Panel, Piece
-from generator.figures.picture import Picture, Table, figure_svg
+from generator.figures.picture import Picture, Table, on_both
 from runners.traces.records import RankRecord, Run
 
 PHASES = ("build", "wrap", "forward", "loss", "backward", "optimizer")
@@ -142,32 +142,25 @@ def _picture(
     if not placed:
         return Picture(table)
     description = " ".join(drawing.in_words(one.panel) for one in placed)
-    drawings = [
-        figure_svg(draw(placed, layout), figure, folio, layout.name, description)
-        for layout in (WIDE, NARROW)
-    ]
+    drawings = on_both(lambda layout: draw(placed, layout), figure, folio, description)
     return Picture(table, drawings, details=_by_rank(placed, folio, travel=travel))
 
 
 def placement(figure: Figure, folio: Folio) -> Picture:
     """Which rank holds which layer: width follows bytes."""
-    return _picture(
-        figure,
-        folio,
-        _placed(figure, folio),
-        lambda placed, layout: drawing.panels([one.panel for one in placed], layout, travel=False),
-        travel=False,
-    )
+    return _held_by_ranks(figure, folio, travel=False)
 
 
 def mental_model(figure: Figure, folio: Folio) -> Picture:
     """What each rank holds under each strategy, and what travels between the ranks in a step."""
-    return _picture(
-        figure,
-        folio,
-        _placed(figure, folio),
-        lambda placed, layout: drawing.panels([one.panel for one in placed], layout, travel=True),
-    )
+    return _held_by_ranks(figure, folio, travel=True)
+
+
+def _held_by_ranks(figure: Figure, folio: Folio, *, travel: bool) -> Picture:
+    def draw(placed: list[_Placed], layout: Layout) -> Drawing:
+        return drawing.panels([one.panel for one in placed], layout, travel=travel)
+
+    return _picture(figure, folio, _placed(figure, folio), draw, travel=travel)
 
 
 def under_the_hood(figure: Figure, folio: Folio) -> Picture:

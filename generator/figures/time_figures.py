@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.evidence.value import Value
-from generator.figures.drawing import NARROW, WIDE
+from generator.figures.drawing import Drawing, Layout
 from generator.figures.drawings import spreads as spreads_drawing
 from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.spreads import Spread
 from generator.figures.drawings.timeline import Activity
-from generator.figures.picture import Picture, Table, figure_svg
+from generator.figures.picture import Picture, Table, on_both
 from runners.traces.measured import RankTime
 from runners.traces.records import Run
 
@@ -35,16 +34,11 @@ def timeline(figure: Figure, folio: Folio) -> Picture:
     factor, unit = time_unit(max(span.end_seconds for span in run.timing.timeline))
     spans, details = _spans(path, run, factor, folio)
     rows, description = timeline_rows(run, folio)
-    drawings = [
-        figure_svg(
-            timeline_drawing.timeline(rows, spans, unit, words["activities"], layout),
-            figure,
-            folio,
-            layout.name,
-            description,
-        )
-        for layout in (WIDE, NARROW)
-    ]
+
+    def draw(layout: Layout) -> Drawing:
+        return timeline_drawing.timeline(rows, spans, unit, words["activities"], layout)
+
+    drawings = on_both(draw, figure, folio, description)
     return Picture(_rank_sums(path, run.timing.ranks, folio), drawings, details=details)
 
 
@@ -111,12 +105,6 @@ def _spans(path: str, run: Run, factor: float, folio: Folio) -> tuple[list[Activ
     return found, table
 
 
-def _number(value: Value | None) -> float:
-    assert value is not None
-    assert not isinstance(value.number, str)
-    return float(value.number)
-
-
 def _said(path: str, label: str, folio: Folio) -> str:
     """A row of step times in words: median and quartiles, as its table prints them."""
     words = folio.ui["figure"]
@@ -128,15 +116,11 @@ def _said(path: str, label: str, folio: Folio) -> str:
 def step_times(figure: Figure, folio: Folio) -> Picture:
     """The time of one step of each run: median, quartiles, raw samples."""
     words = folio.ui["figure"]
+    quartiles = ("first_quartile", "third_quartile")
     table = Table(
-        [
-            words["run"],
-            words["median"].capitalize(),
-            words["first_quartile"],
-            words["third_quartile"],
-            words["samples"],
-        ]
+        [words["run"], words["median"].capitalize(), *map(words.get, quartiles), words["samples"]]
     )
+    fields = ("median_seconds", "first_quartile_seconds", "third_quartile_seconds", "num_samples")
     read = []
     for path in figure.runs:
         run = folio.run(path)
@@ -146,21 +130,12 @@ def step_times(figure: Figure, folio: Folio) -> Picture:
         label = folio.strategy(run)
         if run.world_size > 1:
             label += f", {run.world_size} {words['ranks']}"
-        median = folio.value(f"{step}.median_seconds")
-        read.append((path, label, median, run.timing.step, run.timing.oversubscribed))
+        read.append((path, label, folio.value(f"{step}.median_seconds"), run.timing.step))
         note = f" ({words['oversubscribed']})" if run.timing.oversubscribed else ""
-        table.rows.append(
-            [
-                f"{label}{note}",
-                folio.cell(f"{step}.median_seconds"),
-                folio.cell(f"{step}.first_quartile_seconds"),
-                folio.cell(f"{step}.third_quartile_seconds"),
-                folio.cell(f"{step}.num_samples"),
-            ]
-        )
+        table.rows.append([f"{label}{note}", *(folio.cell(f"{step}.{one}") for one in fields)])
     if not read:
         return Picture(table)
-    factor, unit = time_unit(max(_number(median) for _, _, median, _, _ in read))
+    factor, unit = time_unit(max(samples.median_seconds for *_, samples in read))
     rows = [
         Spread(
             label=label,
@@ -171,14 +146,12 @@ def step_times(figure: Figure, folio: Folio) -> Picture:
             words=f"{words['median']} {median}",
             say=_said(path, label, folio),
         )
-        for path, label, median, samples, _ in read
+        for path, label, median, samples in read
     ]
     description = "; ".join(f"{row.label}: {row.words}" for row in rows)
     title = f"{unit} {words['per_step']}"
-    drawings = [
-        figure_svg(
-            spreads_drawing.spreads(rows, title, layout), figure, folio, layout.name, description
-        )
-        for layout in (WIDE, NARROW)
-    ]
-    return Picture(table, drawings)
+
+    def draw(layout: Layout) -> Drawing:
+        return spreads_drawing.spreads(rows, title, layout)
+
+    return Picture(table, on_both(draw, figure, folio, description))

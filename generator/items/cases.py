@@ -16,7 +16,7 @@ from generator.content.quiz import Choice, Item, Order, Several
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.value import AbsentError, ExpressionError
 from generator.items import evidence_checks
-from generator.items.keys import key_of
+from generator.items.kinds import key_of
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from generator.content.claim import Tolerance
 from generator.evidence.units import NBSP
 from generator.evidence.value import Value
-from generator.items.keys import slack
 
 _PRINTED = re.compile(
     rf"−?([\d,]+(?:\.\d+)?)(?:{NBSP}×{NBSP}10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?{NBSP}?(.*)", re.DOTALL
@@ -70,6 +69,13 @@ def reach(value: Value, tolerance: Tolerance | None) -> Reach:
     as_printed = float(mantissa.replace(",", "")) * unit_of(value).scale
     rounded = abs(abs(value.number) - as_printed)
     return Reach(value.number, max(slack(tolerance, value), rounded))
+
+
+def slack(tolerance: Tolerance | None, around: Value) -> float:
+    """How far from a value an answer may lie and still be that value."""
+    if tolerance is None or isinstance(around.number, str):
+        return 0.0
+    return tolerance.slack(around.number)
 
 
 def _parts(value: Value) -> tuple[str, str, str]:

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from generator.content.claim import Claim
-from generator.content.quiz import Complete, Item, Number, Predict
+from generator.content.quiz import Item
 from generator.evidence import law_formula
 from generator.evidence.value import Value
-from generator.items.keys import Key
+from generator.items.kinds import Key
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -41,7 +41,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 def steps(item: Item, key: Key, evidence: Evidence, words: Mapping[str, str]) -> list[str]:
     """The hints that lead to the answer; none where no law of the item gives it."""
-    if not isinstance(item, Number | Predict | Complete) or key.value is None:
+    if key.value is None:
         return []
     for name in item.claims:
         claim, outcome = evidence.book.claims[name], evidence.outcome(name)

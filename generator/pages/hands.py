@@ -1,7 +1,7 @@
 """A book's tasks, checks and pages, done on all cores: what each found, in the order of the tasks.
 
 Each process is forked from this one, with the book and its evidence as they are, and does some of
-the tasks. What it has evaluated ends with it, so this is for building and not for serving.
+the tasks. What it has evaluated ends with it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from generator.content.errors import ContentError, ContentErrors
-from generator.pages.page import Judged, Printed, Sheet, printed
+from generator.pages.page import Gathered, Judged, Printed, Sheet, printed
 from runners.system import count
 
 FEWEST = 24  # tasks that are worth a second process
 AT_A_TIME = 4  # that a process takes: those of a topic share values
 Found = Printed | list[ContentError]
 Task = Callable[[], Printed | Iterable[ContentError]]
-_Told = Printed | list[tuple[str, int, int, str]]
 _shared: Sequence[Task] = ()  # what forked processes see
 
 
@@ -35,52 +34,41 @@ def every_core() -> int:
 def done(tasks: Sequence[Task], num_processes: int) -> Generator[Found, None, None]:
     """What each task finds; tasks that the caller no longer asks for stay undone."""
     global _shared  # noqa: PLW0603 - a forked process knows nothing else
-    if num_processes < 2 or len(tasks) < FEWEST:
-        yield from map(_found, tasks)
-        return
     _shared = tasks
-    pool = ProcessPoolExecutor(
-        num_processes,
-        mp_context=multiprocessing.get_context("fork"),
-        initializer=_watch,
-        initargs=(os.getpid(),),
-    )
+    if num_processes < 2 or len(tasks) < FEWEST:
+        yield from map(_found, range(len(tasks)))
+        return
+    fork = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(num_processes, fork, _end_with, (os.getpid(),))
     progress = count.Count(len(tasks), "pages and checks done")
     try:
-        for at, told in enumerate(pool.map(_of_shared, range(len(tasks)), chunksize=AT_A_TIME)):
+        for at, found in enumerate(pool.map(_found, range(len(tasks)), chunksize=AT_A_TIME)):
             progress.tell(at)
-            yield told if isinstance(told, Printed) else [ContentError(*key) for key in told]
+            yield found
     finally:
         progress.end()
         pool.shutdown(cancel_futures=True)
-        _shared = ()
 
 
-def _watch(starter: int) -> None:
+def _end_with(starter: int) -> None:
     """End this process with the one that started it, which a signal may kill without a word."""
 
-    def end() -> None:
+    def watch() -> None:
         while os.getppid() == starter:
             time.sleep(1)
         os._exit(1)
 
-    threading.Thread(target=end, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
 
 
-def page(sheet: Sheet, judged: Judged) -> Found:
+def page(sheet: Sheet, judged: Judged, gathered: Gathered) -> Found:
     """A sheet as a page, or as the mistakes for which there is none."""
     try:
-        return printed(sheet, judged)
+        return printed(sheet, judged, gathered)
     except ContentErrors as found:
         return found.errors
 
 
-def _found(task: Task) -> Found:
-    found = task()
+def _found(place: int) -> Found:
+    found = _shared[place]()
     return found if isinstance(found, Printed) else list(found)
-
-
-def _of_shared(place: int) -> _Told:
-    """What a task finds, as another process can take it: errors are told by their parts."""
-    found = _found(_shared[place])
-    return found if isinstance(found, Printed) else [one.key for one in found]

@@ -1,6 +1,7 @@
-"""The headings of a printed page, with the anchors that MkDocs will give them.
+"""The headings of a printed page, with the anchors that any Markdown builder gives them.
 
-From them a page has its folded list of contents, which phones show instead of the sidebar.
+From them a page has its folded list of contents, which phones show instead of the sidebar. All else
+of a page is HTML, so with its headings the whole page is.
 
 MkDocs checks the anchors of Markdown links only. Links that the generator writes as HTML take their
 anchors from here.
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-_HEADING = re.compile(r"^(#{2,6}) (.+)$", re.MULTILINE)
+_HEADING = re.compile(r"(?s:<pre\b.*?</pre>)|^(#{1,6}) (.+)$", re.MULTILINE)
 _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
@@ -34,11 +35,28 @@ class Heading(NamedTuple):
 
 def headings(page: str) -> Iterator[Heading]:
     """The headings of a page in Markdown, below its title."""
+    for found, words, anchor in _found(page):
+        if len(found[1]) > 1:
+            yield Heading(len(found[1]), words, anchor, found.start())
+
+
+def as_html(page: str) -> str:
+    """A page in Markdown as HTML."""
+    parts, done = [], 0
+    for found, _, anchor in _found(page):
+        tag = f"h{len(found[1])}"
+        parts += [page[done : found.start()], f'<{tag} id="{anchor}">{found[2]}</{tag}>']
+        done = found.end()
+    return "".join([*parts, page[done:]])
+
+
+def _found(page: str) -> Iterator[tuple[re.Match[str], Markup, str]]:
+    """Each heading, its words and its anchor; no line of code is one."""
     taken: set[str] = set()
     for found in _HEADING.finditer(page):
-        words = Markup(_TAG.sub("", found[2]))
-        anchor = unique(slug(_plain(words)), taken)
-        yield Heading(len(found[1]), words, anchor, found.start())
+        if found[1]:
+            words = Markup(_TAG.sub("", found[2]))
+            yield found, words, unique(slug(_plain(words)), taken)
 
 
 @lru_cache(maxsize=64)

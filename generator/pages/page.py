@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from generator.content import handwritten
-from generator.content.book import Book, Topic
+from generator.content.book import Topic
 from generator.content.exhibit import Figure
 from generator.content.lesson import Mode
-from generator.content.typesetting import moment
+from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
 from generator.evidence.claim_topics import Lesson
 from generator.evidence.evaluation import Evidence
@@ -32,7 +32,6 @@ from generator.evidence.provenance import PageText
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
-from generator.figures.picture import plain
 from generator.pages import headings, search_rank
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
@@ -124,28 +123,20 @@ def coded(reason: str) -> Markup:
 
 @dataclass(frozen=True)
 class Sheet:
-    """What one page is made from, and nothing beyond it: two equal sheets print alike.
+    """What one page is, before it is printed.
 
     Attributes:
         path: under the site's root.
         template: its template; the frame is shared.
-        book: the book, narrowed to what this page may draw upon.
         heading: the page's title, an author's line; of what runs measured, plain text.
         about: what it is about, for search engines and previews.
         source: the file that an author edits.
-        topic: the topic it belongs to, narrowed likewise.
+        topic: the topic it belongs to.
         mode: the mode, for the page of a lesson.
-        code: the listed code that it shows, and that its items are about: path and text.
-        minutes: for pages that lead to others, the minutes that each of those takes.
         text: for a page that somebody writes by hand, its Markdown.
-        claim_groups: for the page of all claims: claims by experiment.
-        claim_topics: for pages with filters: the topics of every claim.
-        claim_lessons: for the page of one experiment: the lessons that use its claims.
-        used_in: for the page of the glossary: the lessons that use each term.
-        anchors: for the guide: the anchor of each heading, by lesson.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
-        shown: for the page of one experiment's runs: their values that other pages print.
+        turn: 0 where it tells of no other page, 1 where it tells of lessons, 2 of all others.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
         on_reference: whether it shows the reference machine, whichever is at hand.
@@ -153,26 +144,41 @@ class Sheet:
 
     path: str
     template: str
-    book: Book
     heading: str
     about: str
-    source: str | None
+    source: str | None = None
     topic: Topic | None = None
     mode: Mode | None = None
-    code: tuple[tuple[str, str | None], ...] = ()
-    minutes: Mapping[str, int] = field(default_factory=dict)
     text: str = ""
-    claim_groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    claim_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    claim_lessons: Mapping[str, tuple[Lesson, ...]] = field(default_factory=dict)
-    used_in: Mapping[str, tuple[glossary.Use, ...]] = field(default_factory=dict)
-    anchors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     machine: str | None = None
     experiment: str | None = None
-    shown: tuple[Value, ...] = ()
+    turn: int = 0
     has_toc: bool = False
     under: str | None = None
     on_reference: bool = False
+
+
+@dataclass
+class Gathered:
+    """What pages tell of others: of lessons, and of the pages that were printed before them.
+
+    Attributes:
+        minutes: that each lesson takes, by its path.
+        used_in: the lessons that use each term of the glossary.
+        anchors: of each heading, by lesson that the guide names.
+        values: of each experiment that other pages print.
+        claim_groups: claims by the experiment that they rest on.
+        claim_topics: the topics of every claim.
+        claim_lessons: the lessons that use each claim.
+    """
+
+    minutes: dict[str, int] = field(default_factory=dict)
+    used_in: dict[str, tuple[glossary.Use, ...]] = field(default_factory=dict)
+    anchors: dict[str, dict[str, str]] = field(default_factory=dict)
+    values: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    claim_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    claim_topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    claim_lessons: dict[str, tuple[Lesson, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -200,12 +206,11 @@ class Judged:
     other_outcomes: dict[str, OtherOutcomes]
 
 
-def printed(sheet: Sheet, judged: Judged) -> Printed:
+def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
     """Print one page: the template's body inside the frame."""
     depth, at_hand = sheet.path.count("/"), judged.evidence
     evidence = (sheet.on_reference and at_hand.reference) or at_hand
-    seen = evidence.book
-    book = replace(sheet.book, traces=seen.traces, machine=seen.machine)
+    book = evidence.book
     text = PageText(evidence, depth)
     text.marks_reference = not book.is_reference and sheet.template not in OF_MACHINES
     folio = Folio(
@@ -218,7 +223,7 @@ def printed(sheet: Sheet, judged: Judged) -> Printed:
     context: dict[str, Any] = {
         "folio": folio, "book": book, "topic": topic, "root": "../" * depth, "mode": sheet.mode,
         "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, folio),
-        **_tools(folio, topic, lesson, sheet.minutes), **_of_the_book(folio, sheet),
+        **_tools(folio, topic, lesson, gathered.minutes), **_of_the_book(folio, sheet, gathered),
         "prose": lambda written: links.linked(folio.prose(written)),
         "line": lambda written: links.read(folio.line(written)),
         "linked": links.linked,
@@ -289,7 +294,7 @@ def _tools(
         "decisions": lambda written: decisions.decisions(written, folio),
         "trial": lambda written, whole: trials.trial(written, whole, folio),
         "output": lambda path: listing.printed(path, folio),
-        "cost_of": lambda table: costs.cost_table(table, folio),
+        "cost_of": lambda written, link: costs.cost_table(written, folio, link),
         "calculator": lambda written: calculator_form.calculator(written, folio),
         "again": folio.evidence.again,
         "cell": folio.cell,
@@ -304,9 +309,13 @@ def _tools(
     }
 
 
-def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
+def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, Any]:
     """What the templates of the book's own pages call: proof, runs, machines, sentences."""
-    topics = sheet.claim_topics
+    topics, groups = gathered.claim_topics, tuple(gathered.claim_groups.items())
+    experiment = sheet.experiment or ""
+    resting = gathered.claim_groups.get(experiment, ())
+    lessons = {one: gathered.claim_lessons[one] for one in resting if one in gathered.claim_lessons}
+    values = gathered.values.get(experiment, ())
     measured = folio.book.machines.get(sheet.machine or "")
     return {
         "home": lambda: home.home(folio),
@@ -314,24 +323,24 @@ def _of_the_book(folio: Folio, sheet: Sheet) -> dict[str, Any]:
         "measured": measured,
         "experiment": sheet.experiment,
         "choices": lambda words, things="": sift.choices(words, topics, folio, things),
-        "proof_groups": lambda: proof.groups(sheet.claim_groups, folio),
-        "claim_index": lambda: claim_index.index(sheet.claim_groups, topics, folio),
+        "proof_groups": lambda: proof.groups(groups, folio),
+        "claim_index": lambda: claim_index.index(groups, topics, folio),
         "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
         "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
         "shared_sources": lambda: retractions.shared_sources(folio.book),
         "retraction": lambda one: retractions.retraction(one, topics, folio),
         "run_anchor": folio.place_of,
-        "runs_by_machine": lambda: runs.by_machine(sheet.experiment or "", sheet.shown, folio),
-        "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", sheet.claim_lessons, folio),
+        "runs_by_machine": lambda: runs.by_machine(experiment, values, folio),
+        "proofs_of": lambda: proof.proofs_of(experiment, lessons, folio),
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
         "claim_place": folio.claim_place,
-        "planned": lambda: plans.planned(sheet.experiment or "", folio),
-        "models": lambda: plans.models(folio),
+        "planned": lambda: plans.planned(experiment, folio),
+        "models": lambda line: plans.models(folio, line),
         "model_tabs": lambda: plans.tabs(folio),
         "published": lambda: published.published(folio),
-        "terms": lambda: glossary.entries(sheet.used_in, folio),
+        "terms": lambda: glossary.entries(gathered.used_in, folio),
         "helps_with": lambda technique: guide.helps_with(technique, folio),
-        "guide_edges": lambda written: guide.edges(written, sheet.anchors, folio),
+        "guide_edges": lambda written: guide.edges(written, gathered.anchors, folio),
         "machines": machines,
         "folio": folio,
     }

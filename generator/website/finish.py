@@ -28,7 +28,7 @@ def finish(site: Path, templates: Path) -> csp.Blocked:
     waiting: set[str] = set()
     for path in paths:
         html = path.read_text(encoding="utf-8")
-        waiting |= search.part_of(html, ()).waiting
+        waiting |= search.part_of(html).waiting
         path.write_text(page_html.linked_headings(html), encoding="utf-8")
     blocked = csp.put(site, paths, csp.scripts_of(templates))
     if (site / INDEX).is_file():

@@ -12,7 +12,6 @@ from html import unescape
 from html.parser import HTMLParser
 
 from generator.pages import headings
-from generator.website import html_blocks
 
 _REFUSED = frozenset(
     {"script", "iframe", "object", "embed", "style", "link", "meta", "base", "form"}
@@ -28,6 +27,10 @@ _TAG = re.compile(r"<[^>]+>")
 _LISTED = re.compile(r'<a href="#([^"]+)" class="md-nav__link"')
 _NOT_LISTED = re.compile(r'data-md-type="toc"[^>]*\shidden')
 _OF_A_QUESTION = 6  # how templates write such a heading, whose level depends on the one above it
+_ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
+_SKIP = re.compile(r'<a href="[^"]*" class="md-skip">')
+_CODE = re.compile(r"<pre><code(?![^>]*\btabindex=)")
+_TITLE = re.compile(r'<h1 id="([^"]+)"')
 _IGNORED = re.compile(r"[\x00-\x20]")  # browsers drop these in an address
 
 
@@ -62,13 +65,29 @@ def problem(html: str) -> str | None:
     return reader.found[0] if reader.found else None
 
 
+def ids(html: str) -> set[str]:
+    """The ids of a page's elements."""
+    return set(_ID.findall(html))
+
+
+def skipped_to_title(html: str) -> str:
+    """A page whose skip link leads to its title; the theme's own leads past the first section."""
+    title = _TITLE.search(html)
+    return _SKIP.sub(f'<a href="#{title[1]}" class="md-skip">', html, count=1) if title else html
+
+
+def code_within_reach(html: str) -> str:
+    """A page whose code blocks all take the focus, so that a keyboard scrolls them."""
+    return _CODE.sub('<pre><code tabindex="0"', html)
+
+
 def linked_headings(html: str) -> str:
     """The same page with headings that link to themselves, and those of questions one level down.
 
     A heading that has a link already, such as that of a question, keeps it. The Tab key stops once
     for each address: where the sidebar links a heading, the heading's own link is no further stop.
     """
-    taken, above = html_blocks.ids(html), 1
+    taken, above = ids(html), 1
     listed = set() if _NOT_LISTED.search(html) else set(_LISTED.findall(html))
 
     def linked(heading: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ their bytes changed, raw traces beside them. It deletes what it wrote there earl
 longer has; pages that somebody else put there stay, and are built. After a build, but not under
 `mkdocs serve`, each page gets its Content-Security-Policy. Content errors are printed one a line,
 all at once, and end a build with exit code 2; under `serve` the last good pages stay, with the
-errors on top.
+errors on top. While serving, only the pages of edited files are printed again (`press.pages_of`).
 
     mkdocs build --strict      mkdocs serve      mkdocs serve --dirty --no-strict
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -33,17 +33,19 @@ from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority, get_plugin
 from mkdocs.structure.files import Files
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
+from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
 from generator.content import book as books
 from generator.content import committed
+from generator.content.book import Book
 from generator.content.errors import ContentErrors, one_line
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
-from generator.pages import hands
-from generator.pages.press import Press
-from generator.website import banner, csp, html_blocks, one_build, page_html, publish, search
+from generator.pages import hands, headings
+from generator.pages.press import EVERYTHING, Press, pages_of
+from generator.website import banner, built, csp, one_build, page_html, publish, search
 from runners.system import count
 from runners.traces.digest import forget_code
 
@@ -106,6 +108,15 @@ def _without_collecting(*, is_first: bool) -> Iterator[None]:
         gc.enable()
 
 
+class SurprisedAbort(Abort):
+    """The book is built, and not all is as declared; exit code 1."""
+
+    exit_code = 1
+
+    def show(self, *_: object, **__: object) -> None:
+        """The problems are told one a line before."""
+
+
 class ContentAbort(Abort):
     """The book cannot be built from what is written; exit code 2, no traceback."""
 
@@ -136,18 +147,13 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.mistakes = ""
         self.is_told = False
         self.root = Path()
-        self.press = Press()
-        self.seen: dict[str, publish.Seen] = {}
-        self.synonyms: tuple[tuple[str, ...], ...] = ()
-        self.leads: Mapping[str, Iterable[str]] = {}
-        self.alone: Mapping[str, Iterable[str]] = {}
-        self.topics: list[str] = []
-        self.code: dict[Path, tuple[int, int]] = {}
+        self.press = Press(hands.every_core())
+        self.book: Book
+        self.problems: list[str] = []
+        self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
         self.compiled = CompiledTemplates()
-        self.asides: dict[str, tuple[str, ...]] = {}
-        self.between: dict[str, tuple[str, ...]] = {}  # the same of what stands between headings
+        self.html = ""  # of the page that MkDocs reads, or what the search may not see of it
         self.waiting: dict[str, frozenset[str]] = {}
-        self.shown: str | None = None  # a page's HTML while the search reads a part of it
         self.copied: set[str] = set()
         self.count = count.Count(0, "pages built")
         self.turn = ExitStack()  # while this process is the one that builds
@@ -196,8 +202,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.mistakes = ""
         try:
             self.turn.enter_context(one_build.alone(Path(config.docs_dir)))
-            with _without_collecting(is_first=not self.seen):
-                self._publish(Path(config.docs_dir))
+            with _without_collecting(is_first=not self.files):
+                self._publish(config)
         except ContentErrors as errors:
             self._refuse(str(errors), config)
         except OSError as error:
@@ -209,50 +215,48 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             raise ContentAbort(mistakes) from None
         self.mistakes = mistakes  # told last, below whatever the last good pages are warned of
 
-    def _publish(self, folder: Path) -> None:
-        """Print what has changed since the last build; only while serving is there any."""
-        if not self.is_serving:
-            self.press, self.seen = Press(hands.every_core()), {}
-        self._forget_edited()
-        book = books.load(
+    def _publish(self, config: MkDocsConfig) -> None:
+        """Print the book; while serving, the pages of what has changed since they were printed."""
+        files = dict(self._states(config))
+        under = self._under({path for path, _ in files.items() ^ self.files.items()})
+        if under == EVERYTHING:
+            interface_words.cache_clear()
+            forget_code()
+        is_published = self.is_deploying or self.config.committed_only
+        self.book = books.load(
             self.content,
             os.environ.get("PROOFBOOK_MACHINE") or self.config.machine,
             with_tries=self.is_serving,
-            only=committed.machines(self.content) if self._is_published() else None,
+            only=committed.machines(self.content) if is_published else None,
             with_new=self.config.new_runs,
         )
-        self.synonyms = (*book.synonyms, *(one.alike for one in book.terms))
-        self.leads, self.alone = book.leads, book.alone
-        self.topics = [f"topics/{topic.id}/index.md" for topic in book.topics]
-        for lost in book.lost_tries:
+        for lost in self.book.lost_tries:
             log.warning(lost)
-        for name in committed.changed(self.content) if self._is_published() else ():
+        for name in committed.changed(self.content) if is_published else ():
             log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
-        published = publish.publish(book, self.content, folder, self.press, self.seen)
-        evidence = self.press.judged(book).evidence
-        for problem in verdicts.problems(book, evidence):
+        publish.publish(self.book, self.content, Path(config.docs_dir), self.press, under)
+        self.files = files
+        self.problems = list(verdicts.problems(self.book, self.press.judged.evidence))
+        for problem in self.problems:
             log.warning(problem)
-        for line in (*verdicts.unlisted(book), *published.rerun):
-            log.info(line)
 
-    def _is_published(self) -> bool:
-        return self.is_deploying or self.config.committed_only
+    def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
+        """What somebody may edit while serving, and when each file changed."""
+        configuration = Path(config.config_file_path or "mkdocs.yml")
+        for top in (self.content, GENERATOR, GENERATOR.parent / "runners", configuration.parent):
+            for folder, folders, names in os.walk(top):
+                is_deep = top != configuration.parent
+                folders[:] = [one for one in folders if is_deep and one[0] not in "._"]
+                for path in (Path(folder, name) for name in names if name[0] != "."):
+                    if path.exists():  # not a link that leads nowhere, as editors leave
+                        yield path, (path.stat().st_mtime_ns, path.stat().st_size)
 
-    def _forget_edited(self) -> None:
-        """Read again what somebody may have edited while serving: words, and experiments' code."""
-        interface_words.cache_clear()
-        folders = (GENERATOR.parent / "runners", GENERATOR.parent / "content")
-        states = {
-            path: path.stat()
-            for one in folders
-            for where, _, files in os.walk(one)
-            for path in (Path(where, name) for name in files if name.endswith(".py"))
-            if path.exists()  # not a link that leads nowhere, as editors leave beside a file
-        }
-        code = {path: (state.st_mtime_ns, state.st_size) for path, state in states.items()}
-        if code != self.code:
-            forget_code()
-            self.code = code
+    def _under(self, changed: Iterable[Path]) -> tuple[str, ...]:
+        """How the paths of the pages begin that some changed files are printed on."""
+        shown = [path for path in changed if not path.is_relative_to(publish.ASSETS)]
+        if not all(path.is_relative_to(self.content) for path in shown):
+            return EVERYTHING
+        return pages_of(path.relative_to(self.content).as_posix() for path in shown)
 
     def on_serve(
         self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]
@@ -277,7 +281,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """
         picture = files.get_file_from_path(publish.PICTURE)
         words = interface_words()["not_found"]
-        env.globals.update(not_found=words, topics=self.topics, picture=picture)
+        topics = [f"topics/{topic.id}/index.md" for topic in self.book.topics]
+        env.globals.update(not_found=words, topics=topics, picture=picture)
         self.copied = {file.abs_dest_path for file in files if not file.is_documentation_page()}
         return env
 
@@ -295,10 +300,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
         """Say where each page is edited: in the file that an author wrote, if there is one."""
-        sources = self.press.sources
+        sheets = self.press.sheets
         for file in files.documentation_pages():
             put_there = os.path.relpath(file.abs_src_path or "", self.root)
-            file.edit_uri = sources.get(file.src_uri, put_there)
+            sheet = sheets.get(file.src_uri)
+            file.edit_uri = sheet.source if sheet else put_there
         self.count = count.Count(len(files.documentation_pages()), "pages built")
         self.num_built = 0
         return files
@@ -306,36 +312,36 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_page_markdown(
         self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str | None:
-        """Show the sidebar beside a page that the nav puts into a section; set aside what is HTML.
+        """Show the sidebar beside a page that the nav puts into a section; keep what is HTML.
 
-        A page that somebody put into `docs_dir` is left to MkDocs.
+        Of the book's pages Markdown reads nothing, of those by hand all but the values at their
+        end. A page that somebody put into `docs_dir` is left to MkDocs.
         """
-        if page.file.src_uri not in self.press.sources:
+        sheet = self.press.sheets.get(page.file.src_uri)
+        if sheet is None:
             return None
         if page.parent or "navigation.tabs" not in config.theme.get("features", ()):
             page.meta["hide"] = [one for one in page.meta["hide"] if one != "navigation"]
-        by_hand = page.file.src_uri in self.press.handwritten
-        begins = markdown.rfind('<script type="application/json"') if by_hand else 0
-        aside = html_blocks.set_aside(markdown[begins:])
-        self.asides[page.file.src_uri] = aside.blocks
-        if by_hand:
-            return markdown[:begins] + aside.text
-        headings = html_blocks.between_headings(aside.text)
-        self.between[page.file.src_uri] = headings.blocks
-        return headings.text
+        begins = markdown.rfind('<script type="application/json"') if sheet.text else 0
+        self.html = markdown[begins:]
+        return markdown[:begins]
 
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Put back what stands between headings; refuse a page by hand that no page may be.
+        """A page of the book is HTML but for its headings; one by hand is looked at.
 
         Links of pages by hand lead to any part of a page, so MkDocs hears of all of them.
         """
-        if page.file.src_uri in self.press.handwritten:
-            return self._looked_at(html, self.press.sources[page.file.src_uri] or "")
-        html = html_blocks.put_back(html, self.between.pop(page.file.src_uri, ()))
-        if self.press.handwritten and page.present_anchor_ids is not None:
-            page.present_anchor_ids |= html_blocks.ids(html)
+        sheet = self.press.sheets.get(page.file.src_uri)
+        if sheet is None:
+            return html
+        if sheet.text:
+            return f"{self._looked_at(html, sheet.source or '')}\n{self.html}"
+        page.toc = _contents(self.html)
+        html = headings.as_html(self.html)
+        if self.book.handwritten and page.present_anchor_ids is not None:
+            page.present_anchor_ids |= page_html.ids(html)
         return html
 
     def _looked_at(self, html: str, file: str) -> str:
@@ -353,28 +359,26 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> None:
         """Show the search no more of a page of the book than it may show."""
-        if page.file.src_uri in self.press.sources:
-            self.shown = page.content
-            part = search.part_of(page.content or "", self.asides.get(page.file.src_uri, ()))
-            page.content, self.waiting[page.file.src_uri] = part
+        if page.file.src_uri in self.press.sheets:
+            self.html = page.content or ""
+            page.content, self.waiting[page.file.src_uri] = search.part_of(self.html)
 
     @event_priority(-50)
     def _after_the_search(
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> None:
         """Give the page back what the search may not show."""
-        if self.shown is not None:
-            page.content, self.shown = self.shown, None
+        if page.file.src_uri in self.press.sheets:
+            page.content = self.html
 
     on_page_context = CombinedEvent(_before_the_search, _after_the_search)
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
-        """Put back what was set aside, and link each heading."""
+        """Link each heading, and let the keyboard reach code and title."""
         self.num_built += 1
         self.count.tell(self.num_built)
-        blocks = self.asides.pop(page.file.src_uri, None)
-        html = page_html.linked_headings(html_blocks.put_back(output, blocks or ()))
-        return html_blocks.skipped_to_title(html_blocks.code_within_reach(html))
+        html = page_html.linked_headings(output)
+        return page_html.skipped_to_title(page_html.code_within_reach(html))
 
     @event_priority(100)
     def _before_all(self, *, config: MkDocsConfig) -> None:
@@ -389,7 +393,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             entries = of_material.search_index.entries
             search.make_paragraphs(entries)
             search.take_out(entries, frozenset().union(*self.waiting.values()))
-            search.add_words(entries, self.synonyms)
+            search.add_words(
+                entries, (*self.book.synonyms, *(one.alike for one in self.book.terms))
+            )
             words = interface_words()
             called = words["search"]
             search.add_places(
@@ -397,8 +403,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
                 called["statement"], called["figure"],
             )  # fmt: skip
             search.add_machines(entries)
-            led = search.add_leads(entries, self.leads)
-            alone = search.add_leads(entries, self.alone, "alone")
+            led = search.add_leads(entries, self.book.leads)
+            alone = search.add_leads(entries, self.book.alone, "alone")
             for lost in (*led, *alone):
                 if self.is_serving and _is_page(lost, Path(config.docs_dir)):
                     continue  # the index has the pages of the last edit alone
@@ -434,8 +440,16 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(-300)
     def _after_all(self, *, config: MkDocsConfig) -> None:
-        """Let the next process build."""
+        """Let the next process build; `make site` ends with 1 where a run surprised.
+
+        Raises:
+            SurprisedAbort: not all is as declared.
+        """
         self.turn.close()
+        if os.environ.get(built.SURPRISES) and self.problems:
+            for problem in self.problems:
+                log.error(problem)
+            raise SurprisedAbort("")
 
     on_post_build = CombinedEvent(_before_all, _before_the_index, _after_the_pages, _after_all)
 
@@ -453,6 +467,18 @@ def _tell_replaced(theirs: Path) -> None:
         if own.is_file() and own.read_bytes() != ours.read_bytes():
             say = log.warning if name == MAIN else log.info
             say(f"{own} replaces generator/website/overrides/{name}; keep in it what that does")
+
+
+def _contents(markdown: str) -> TableOfContents:
+    """What the sidebar lists of a page: its sections and theirs."""
+    sections: list[AnchorLink] = []
+    for one in headings.headings(markdown):
+        link = AnchorLink(str(one.words), one.anchor, one.level)
+        if one.level == headings.LEVEL or not sections:
+            sections.append(link)
+        elif one.level == headings.LEVEL + 1:
+            sections[-1].children.append(link)
+    return TableOfContents(sections)
 
 
 def _is_page(address: str, folder: Path) -> bool:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,10 +27,9 @@ from generator.content.once import once
 from generator.evidence import trace_events
 from generator.evidence.folio import interface_words
 from generator.pages import sifting
-from generator.pages.press import TAKEN, Press
+from generator.pages.press import EVERYTHING, TAKEN, Press
 from generator.pages.views.claims import STANDINGS
 from generator.pages.views.frame import JOINT, SIFT
-from generator.website import manifest, rerun
 from runners.traces.records import Trace
 
 ASSETS = Path(__file__).resolve().parent / "assets"
@@ -59,20 +58,24 @@ COMPONENTS = (
     "system",
     "print",
 )
-SPEAKING = "assets/proofbook.js"
-SOURCES = "assets/sources.js"
-REPORT = "assets/report.js"
-PLAY = "assets/play.js"
+# Scripts that begin with words of the interface: what they call them, and the key in ui.yml.
+SPOKEN = {
+    "assets/proofbook.js": ("words", "script"),
+    "assets/play.js": ("playing", "playing"),
+    "assets/report.js": ("reporting", "reporting"),
+    "assets/sources.js": ("source", "source"),
+}
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 # What a page of questions loads as one script, which compresses better than its parts.
 QUIZ = "assets/quiz.js"
 QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))
 VENDORED = "iframe-worker"
+NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
 _SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _AROUND = re.compile(r"\s*([{};,])\s*")  # space that a style sheet does not need
 OCCUPIED = (
-    "a page of the book belongs here, and this file was written or edited by hand; move it to "
+    "a page of the book belongs here, and this file was written by hand; move it to "
     "content/pages under another name, or delete it"
 )
 
@@ -85,37 +88,17 @@ class Change(NamedTuple):
     num_kept: int
 
 
-class Seen(NamedTuple):
-    """A file as it was when it last held these bytes."""
-
-    content: bytes
-    changed: int
-    num_bytes: int
-    digest: str
-
-
-class Published(NamedTuple):
-    """What became of a folder, and what a rerun changed in it: one line each."""
-
-    change: Change
-    rerun: list[str]
-
-
 def publish(
-    book: Book,
-    content: Path,
-    folder: Path,
-    press: Press | None = None,
-    seen: dict[str, Seen] | None = None,
-) -> Published:
+    book: Book, content: Path, folder: Path, press: Press, under: tuple[str, ...] = EVERYTHING
+) -> Change:
     """Bring a folder to a book.
 
     Args:
         book: what pages are made from.
         content: its folder.
         folder: where the pages go.
-        press: what has printed an earlier book; a new one prints everything.
-        seen: how files of the folder were left before; see `bring_to`.
+        press: prints them, and keeps them.
+        under: how the paths begin of the pages to print; the press has printed the others before.
 
     Raises:
         ContentErrors: a text of the book has a mistake, or a file that somebody else wrote stands
@@ -125,39 +108,20 @@ def publish(
     """
     if content.resolve().is_relative_to(folder.resolve()):
         raise OSError(errno.EINVAL, "pages may not replace the content", str(folder))
-    press = press or Press()
-    files = site_files(book, content, press)
-    change = bring_to(folder, files, seen)
-    traces = {name: held for name, held in files.items() if name.startswith("traces/")}
-    return Published(change, rerun.changes(folder, press.judged(book).evidence, traces))
+    return bring_to(folder, site_files(book, content, press, under))
 
 
-def site_files(book: Book, content: Path, press: Press | None = None) -> dict[str, bytes]:
+def site_files(
+    book: Book, content: Path, press: Press, under: tuple[str, ...] = EVERYTHING
+) -> dict[str, bytes]:
     """Every file of `site/pages/`, by its path there: pages with their images, assets, raw traces.
-
-    Args:
-        book: what pages are made from.
-        content: its folder.
-        press: what has printed an earlier book; a new one prints everything.
 
     Raises:
         ContentErrors: a text of the book has a mistake.
     """
-    press = press or Press()
-    files = press.printed(book)
+    files = press.printed(book, under)
     files.update(press.assets)
-    for path in sorted(ASSETS.rglob("*")):
-        if path.is_file() and path.parent not in (STYLES, ASSETS / "quiz"):
-            files[f"assets/{path.relative_to(ASSETS).as_posix()}"] = _asset(path)
-    files[STYLE] = style()
-    files[QUIZ] = b"\n".join(_asset(path) for path in QUIZ_PARTS)
-    topics = [topic.id for topic in book.topics]
-    files[SIFT] += sifting.css(topics, len(book.machines), list(STANDINGS)).encode()
-    words = interface_words()
-    files[SPEAKING] = words_for_scripts("words", words["script"]) + files[SPEAKING]
-    files[PLAY] = words_for_scripts("playing", words["playing"]) + files[PLAY]
-    files[REPORT] = words_for_scripts("reporting", words["reporting"]) + files[REPORT]
-    files[SOURCES] = words_for_scripts("source", words["source"]) + files[SOURCES]
+    files.update(_assets(book))
     files.update(_joint(files))
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
@@ -166,13 +130,29 @@ def site_files(book: Book, content: Path, press: Press | None = None) -> dict[st
     if (content / "picture.png").is_file():
         files[PICTURE] = _image(content / "picture.png", content)
     folder = content / "pages"
-    for path in handwritten.files(folder):
+    for path in (one for one in handwritten.files(folder) if one.suffix != ".md"):
         name = path.relative_to(folder).as_posix()
-        if path.suffix != ".md":
-            if name in files:
-                at = path.relative_to(content.parent).as_posix()
-                raise ContentErrors([ContentError(at, 0, 0, TAKEN)])
-            files[name] = _image(path, content)
+        if name in files:
+            at = path.relative_to(content.parent).as_posix()
+            raise ContentErrors([ContentError(at, 0, 0, TAKEN)])
+        files[name] = _image(path, content)
+    return files
+
+
+def _assets(book: Book) -> dict[str, bytes]:
+    """The site's own scripts and styles."""
+    files = {
+        f"assets/{path.relative_to(ASSETS).as_posix()}": _asset(path)
+        for path in sorted(ASSETS.rglob("*"))
+        if path.is_file() and path.parent not in (STYLES, ASSETS / "quiz")
+    }
+    files[STYLE] = style()
+    files[QUIZ] = b"\n".join(_asset(path) for path in QUIZ_PARTS)
+    topics = [topic.id for topic in book.topics]
+    files[SIFT] += sifting.css(topics, len(book.machines), list(STANDINGS)).encode()
+    words = interface_words()
+    for script, (name, key) in SPOKEN.items():
+        files[script] = words_for_scripts(name, words[key]) + files[script]
     return files
 
 
@@ -265,64 +245,38 @@ def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
     return f"(window.proofbook=window.proofbook||{{}}).{name}={text};\n".encode()
 
 
-def bring_to(
-    folder: Path, files: Mapping[str, bytes], seen: dict[str, Seen] | None = None
-) -> Change:
+def bring_to(folder: Path, files: Mapping[str, bytes]) -> Change:
     """Make a folder hold these files; equal bytes stay, and so does what somebody else put there.
 
-    Args:
-        folder: where they go.
-        files: their bytes, by path under the folder.
-        seen: how files of this folder were found or left before, kept up here; one that nobody
-            has touched since is not read again.
+    The list `.written` in the folder names what the generator wrote: nothing else is ever
+    overwritten or deleted.
 
     Raises:
-        ContentErrors: files that somebody else wrote, or edited, stand where these should go;
-            nothing was written.
+        ContentErrors: files that somebody else wrote stand where these should go; nothing was
+            written.
         OSError: the disk refused; each file then is either the old one or the new one.
     """
-    seen = {} if seen is None else seen
-    changed = {
-        name: content
-        for name, content in files.items()
-        if not _is_as_seen(folder / name, content, seen.get(name))
-    }
-    digests = {name: manifest.digest(content) for name, content in changed.items()}
-    before = manifest.read(folder)
-    after = {(name, digests[name] if name in digests else seen[name].digest) for name in files}
-    old = {name: (folder / name).read_bytes() for name in changed if (folder / name).is_file()}
-    to_write = [name for name, content in changed.items() if old.get(name) != content]
-    _refuse_others(folder, {name: old[name] for name in to_write if name in old}, before)
-    _note(folder, before, before | after)  # first of all, in case this is the last we do
+    note = folder / NOTE
+    before = set(note.read_text(encoding="utf-8").splitlines() if note.is_file() else ())
+    old = {name: (folder / name).read_bytes() for name in files if (folder / name).is_file()}
+    to_write = [name for name, content in files.items() if old.get(name) != content]
+    _refuse_others(folder, [name for name in to_write if name in old and name not in before])
+    _note(folder, before | files.keys())  # first of all, in case this is the last we do
     for name in to_write:
-        _replace(folder / name, changed[name])
-    for name, content in changed.items():
-        stat = (folder / name).stat()
-        seen[name] = Seen(content, stat.st_mtime_ns, stat.st_size, digests[name])
-    gone = manifest.unchanged(folder, {entry for entry in before if entry[0] not in files})
-    num_deleted = manifest.delete(folder, list(dict.fromkeys(gone)))
-    _note(folder, before | after, after)
-    return Change(len(to_write), num_deleted, len(files) - len(to_write))
+        _replace(folder / name, files[name])
+    gone = [name for name in sorted(before - files.keys()) if (folder / name).is_file()]
+    for name in gone:
+        (folder / name).unlink()
+        for parent in (folder / name).parents:
+            if parent == folder or any(parent.iterdir()):
+                break
+            parent.rmdir()
+    _note(folder, set(files))
+    return Change(len(to_write), len(gone), len(files) - len(to_write))
 
 
-def _is_as_seen(path: Path, content: bytes, before: Seen | None) -> bool:
-    if before is None or before.content != content:
-        return False
-    try:
-        now = path.stat()
-    except FileNotFoundError:
-        return False
-    return (now.st_mtime_ns, now.st_size) == (before.changed, before.num_bytes)
-
-
-def _refuse_others(folder: Path, old: Mapping[str, bytes], written: set[manifest.Entry]) -> None:
-    """Refuse to overwrite what the generator did not write.
-
-    A version without the list kept a folder to itself: what it left there is the generator's.
-    """
-    if not (folder / manifest.NOTE).is_file() and (folder / rerun.NOTE).is_file():
-        return
-    others = [name for name, held in old.items() if (name, manifest.digest(held)) not in written]
+def _refuse_others(folder: Path, others: Sequence[str]) -> None:
+    """Refuse to overwrite what the generator did not write."""
     if others:
         path = (folder / others[0]).resolve()
         at = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
@@ -330,9 +284,10 @@ def _refuse_others(folder: Path, old: Mapping[str, bytes], written: set[manifest
         raise ContentErrors([ContentError(f"{at}{more}", 0, 0, OCCUPIED)])
 
 
-def _note(folder: Path, before: set[manifest.Entry], now: set[manifest.Entry]) -> None:
-    if before != now or not (folder / manifest.NOTE).is_file():
-        _replace(folder / manifest.NOTE, manifest.text(now))
+def _note(folder: Path, names: Iterable[str]) -> None:
+    text = "".join(f"{name}\n" for name in sorted(names)).encode()
+    if not (folder / NOTE).is_file() or (folder / NOTE).read_bytes() != text:
+        _replace(folder / NOTE, text)
 
 
 def _replace(path: Path, content: bytes) -> None:

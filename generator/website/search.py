@@ -13,12 +13,10 @@ and shows only title and text; so synonyms are fields of the index beside those 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache, lru_cache
 from html import unescape
 from typing import Any, NamedTuple
-
-from generator.website import html_blocks
 
 # Parts of a page that are no text of a lesson: of a question, controls, code, evidence in rows.
 _CLASSES = (
@@ -26,7 +24,10 @@ _CLASSES = (
     "listing-title", "printed", "suggestions", "claim", "apart", "largest", "sources", "meta",
     "eyebrow", "level", "step-controls", "controls", "fields",
 )  # fmt: skip
-# Those, what waits for an answer, what is folded, and buttons that are not values.
+# Drawings, tables, code, and what a template marks. Material's search honours that mark only until
+# an element of the same name ends inside the block; here it holds for all of it.
+_UNREAD = re.compile(r"<(?:(svg|table|pre)\b|(\w+)\b[^<>]*\sdata-search-exclude\b)")
+# Those classes, what waits for an answer, what is folded, and buttons that are not values.
 _KEPT_BACK = re.compile(
     r"<(?:(details|svg|table|select|noscript|pre)\b"
     r'|(button)\b(?![^<>]*\bclass="pb-value\b)'
@@ -72,7 +73,7 @@ class Part(NamedTuple):
     waiting: frozenset[str]
 
 
-def part_of(html: str, aside: Iterable[str]) -> Part:
+def part_of(html: str) -> Part:
     """Divide a page.
 
     Retracted sentences, terms and titles of figures that readers play with become headings here,
@@ -81,20 +82,52 @@ def part_of(html: str, aside: Iterable[str]) -> Part:
     first heading stays out, so that the page's own entry holds its introduction.
 
     Args:
-        html: the page's content, with marks for what was set aside.
-        aside: the blocks that were, such as the keys of its questions.
+        html: the page's content.
     """
-    html = html_blocks.without_marks(html[max(html.find("<h1"), 0) :])
-    text = _SENTENCE.sub(r'<h3 id="\1">\2</h3>', html)
+    read, unread = _divided(html[max(html.find("<h1"), 0) :], _UNREAD)
+    text = _SENTENCE.sub(r'<h3 id="\1">\2</h3>', read)
     text = _NUMBER.sub(r"\1", text)
     text = _TERM.sub(r'<h3 id="\1">\2</h3>', text)
-    divided = html_blocks.set_aside(text, _KEPT_BACK)
-    waiting = (one for one in (*divided.blocks, *aside) if _WAITS.match(one))
+    shown, kept_back = _divided(text, _KEPT_BACK, _titles_of_figures)
+    waiting = (one for one in (*kept_back, *unread) if _WAITS.match(one))
     sentences = (plain for one in waiting for _, plain in _sentences(one))
     kept = frozenset(one for one in sentences if len(one) >= LONG)
-    shown = _FIGURE.sub(r'<figure><h3 id="\1">\2</h3>', divided.text)
-    shown = html_blocks.put_back(shown, tuple(map(_titles_of_figures, divided.blocks)))
+    shown = _FIGURE.sub(r'<figure><h3 id="\1">\2</h3>', shown)
     return Part(_BLOCK.sub(rf"\g<0>{_END}", shown), kept)
+
+
+def _divided(
+    html: str, begins: re.Pattern[str], instead: Callable[[str], str] = lambda _: ""
+) -> tuple[str, list[str]]:
+    """A page without some of its elements, and those elements.
+
+    Args:
+        html: the page, or what is left of it.
+        begins: how their opening tags begin; one of its groups is the element's name.
+        instead: what stands in the place of one.
+    """
+    left, taken, done = [], list[str](), 0
+    while opening := begins.search(html, done):
+        end = _closed(html, opening.start(), next(filter(None, opening.groups())))
+        taken.append(html[opening.start() : end])
+        left += [html[done : opening.start()], instead(taken[-1])]
+        done = end
+    return "".join([*left, html[done:]]), taken
+
+
+def _closed(html: str, begin: int, name: str) -> int:
+    """Where the element that begins here ends."""
+    depth = 0
+    for tag in _tags(name).finditer(html, begin):
+        depth += -1 if tag[1] else 1
+        if depth == 0:
+            return html.index(">", tag.end()) + 1
+    raise ValueError(f"<{name}> is never closed: {html[begin : begin + 80]!r}")
+
+
+@cache
+def _tags(name: str) -> re.Pattern[str]:
+    return re.compile(rf"<(/?){name}\b")
 
 
 def _titles_of_figures(html: str) -> str:

@@ -8,6 +8,7 @@ experiment is compared as `compare` does. Nothing of the book is written.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.planning import grid, published_file
 from runners.plans.experiment import find, names, nearest, on_device
+from runners.system.errors import FixableError
 from runners.traces import machine, published_plans
 from runners.traces.compare import compare
 from runners.traces.fields import NAMES, Key, at, below, in_words, measure_of, steps_of
@@ -37,10 +39,6 @@ from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_word
 from runners.traces.tolerance import Tolerance, tolerance
 
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
-
-
-class ReproduceError(ValueError):
-    """Nothing that can be measured again; the message says what to write or do instead."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,31 @@ class Requested:
         return tuple(dict.fromkeys([*self.whole, *(one.run for one in self.fields)]))
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="EXPERIMENT.RUN.FIELD",
+        help="as pages and `show` print them; [] is every element; without a field, all of a run",
+    )
+    parser.add_argument(
+        "--from",
+        dest="on",
+        metavar="MACHINE",
+        help="whose trace the page shows; by default the reference machine's",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure again; 0 where everything is the same."""
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    return 0 if reproduce(arguments.paths, arguments.on, Progress(), say) else 1
+
+
 def reproduce(
     paths: Sequence[str], on: str | None, progress: Progress, say: Callable[[str], None]
 ) -> bool:
@@ -94,7 +117,7 @@ def reproduce(
         say: takes the lines, as they come.
 
     Raises:
-        ReproduceError: a path leads nowhere, or this machine cannot do the run.
+        FixableError: a path leads nowhere, or this machine cannot do the run.
         TraceError, BusyError, LaunchError.
     """
     wanted = requested(paths, folder_of(on))
@@ -128,7 +151,7 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
     """What the paths name, by experiment.
 
     Raises:
-        ReproduceError: a path leads nowhere in the traces of this folder.
+        FixableError: a path leads nowhere in the traces of this folder.
         TraceError: a trace cannot be read.
     """
     found: dict[str, Requested] = {}
@@ -148,14 +171,14 @@ def folder_of(on: str | None) -> Path:
     """The folder of a machine's traces, by default of the reference machine.
 
     Raises:
-        ReproduceError: there is none of that name.
+        FixableError: there is none of that name.
     """
     known = machine_folders(machine.TRACES)
     references = [name for name in known if name.startswith("reference-")]
     name = on or (references[0] if references else "")
     if name not in known:
         there_are = ", ".join(known) or "none"
-        raise ReproduceError(f"no machine {name!r}{nearest(name, known)}; there are: {there_are}")
+        raise FixableError(f"no machine {name!r}{nearest(name, known)}; there are: {there_are}")
     return machine.TRACES / name
 
 
@@ -164,10 +187,10 @@ def _page(experiment: str, folder: Path) -> Page:
         return _planned(experiment)
     if experiment not in names():
         hint = nearest(experiment, names())
-        raise ReproduceError(f"no experiment {experiment!r}{hint}; `list` names them")
+        raise FixableError(f"no experiment {experiment!r}{hint}; `list` names them")
     path = folder / f"{experiment}.json"
     if not path.exists():
-        raise ReproduceError(f"{folder.name} has not measured {experiment}; --from names another")
+        raise FixableError(f"{folder.name} has not measured {experiment}; --from names another")
     return Page(read(path), read_machine(folder))
 
 
@@ -186,7 +209,7 @@ def _planned(experiment: str) -> Page:
     if experiment not in plans:
         known = ", ".join(plans) or "none yet"
         hint = nearest(experiment, plans)
-        raise ReproduceError(f"no plans called {experiment!r}{hint}; there are: {known}")
+        raise FixableError(f"no plans called {experiment!r}{hint}; there are: {known}")
     return Page(as_trace(read_grid(plans[experiment])), None)
 
 
@@ -202,7 +225,7 @@ def _check_run(trace: Trace, run: str) -> None:
     if run not in trace.runs:
         hint = nearest(run, trace.runs)
         known = ", ".join(trace.runs)
-        raise ReproduceError(f"no run {run!r} in {trace.experiment}{hint}; there are: {known}")
+        raise FixableError(f"no run {run!r} in {trace.experiment}{hint}; there are: {known}")
 
 
 def _wanted(path: str, trace: Trace) -> list[Wanted]:
@@ -214,7 +237,7 @@ def _wanted(path: str, trace: Trace) -> list[Wanted]:
             _, run, *steps = steps_of(one)
             found.append(Wanted(one, str(run), _by_name(steps, trace.runs[str(run)], one)))
         except ValueError as error:  # of `[]`, elements that lack the rest are passed over
-            nowhere = ReproduceError(str(error))
+            nowhere = FixableError(str(error))
     if nowhere and not found:
         raise nowhere
     return found
@@ -242,7 +265,7 @@ def _by_name(steps: Sequence[Key], run: Run, path: str) -> tuple[Key, ...]:
     """The steps, elements of a list by their name: another run may have them in another order.
 
     Raises:
-        ReproduceError: they lead nowhere in this run, with the nearest that does not.
+        FixableError: they lead nowhere in this run, with the nearest that does not.
     """
     found: list[Key] = []
     thing: Any = run
@@ -256,7 +279,7 @@ def _by_name(steps: Sequence[Key], run: Run, path: str) -> tuple[Key, ...]:
             why = f"no {key!r}{nearest(str(key), known)}"
             if str(key) in known:
                 why = f"{key!r} is empty"
-            raise ReproduceError(f"the page's run has no value at {path}: {why}")
+            raise FixableError(f"the page's run has no value at {path}: {why}")
         found.append(_name_of(thing, below_it, key))
         thing = below_it
     return tuple(found)
@@ -277,7 +300,7 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
     loaded = on_device(find(name), launcher.device)
     gone = [run for run in wanted.runs if run not in loaded.runs]
     if gone:
-        raise ReproduceError(f"the code of {name} has no run {gone[0]!r} any more")
+        raise FixableError(f"the code of {name} has no run {gone[0]!r} any more")
     picked = replace(loaded, runs={run: loaded.runs[run] for run in wanted.runs})
     progress.begin(picked)
     found: dict[str, Run] = {}
@@ -285,7 +308,7 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
         found[run] = measure_run(launcher, picked, run, progress, found)
         progress.ended(run, found[run])
         if found[run].status == "skipped":
-            raise ReproduceError(f"{name}.{run} cannot run here: {found[run].reason}")
+            raise FixableError(f"{name}.{run} cannot run here: {found[run].reason}")
     return found
 
 

@@ -6,22 +6,26 @@ these settings and with whatever follows from them, or one line that says why th
 
 from __future__ import annotations
 
+import argparse
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from runners.plans.experiment import Experiment, RunPlan, nearest
+from runners.commands.expectation import expected_lines
+from runners.measuring import measure
+from runners.measuring.launch import Launcher
+from runners.measuring.progress import Progress
+from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
 from runners.plans.settings import RunSettings, following
+from runners.system.errors import FixableError
+from runners.traces import machine, tries
 from runners.traces.schema import Setting
+from runners.traces.summary import summary_lines
 
 # What a plan itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
 MOST_COUNTED, MOST_BYTES = 10**8, 2**53  # beyond, settling alone would fill the memory
-
-
-class TrialError(ValueError):
-    """A try that cannot be run; the message says what to set instead."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,50 @@ def _written(value: Setting) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add = parser.add_argument
+    add("run", nargs="?", default="", metavar="EXPERIMENT.RUN")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of your own")
+    add("--forget", action="store_true", help="delete all tries")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure one run and print what it was; 1 where its simulation failed."""
+    if arguments.forget:
+        print(f"{tries.forget()} tries deleted")
+        return 0
+    return _measured(arguments.run, arguments.set)
+
+
+def _measured(wanted: str, settings: Sequence[str]) -> int:
+    experiment_name, run = named(wanted)
+    check_name(experiment_name)
+    with measure.alone(), Launcher() as launcher:
+        launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
+        experiment = on_device(find(experiment_name), machine.device_kind())
+        trial = prepare(experiment, run, settings)
+        print(f"{wanted}: {'; '.join(trial.lines())}", flush=True)
+        changed = replace(experiment, runs={trial.run: trial.plan})
+        expected, has_failed = expected_lines(changed, trial.run)
+        print("\n".join(expected), flush=True)
+        trace = measure.measure_alone(changed, trial.run, launcher, Progress())
+    path = tries.keep(trace)
+    for line in summary_lines(trace.runs[run]):
+        print(line)
+    print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
+    return 1 if has_failed else 0
+
+
 def named(text: str) -> tuple[str, str]:
     """The experiment and the run of `EXPERIMENT.RUN`.
 
     Raises:
-        TrialError: it is not written so.
+        FixableError: it is not written so.
     """
     experiment, dot, run = text.partition(".")
     if not dot or not run:
-        raise TrialError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {text!r}")
+        raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {text!r}")
     return experiment, run
 
 
@@ -85,11 +124,11 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
         wanted: `key=value` texts.
 
     Raises:
-        TrialError: there is no such run or setting, or a value is of another type or impossible.
+        FixableError: there is no such run or setting, or a value is of another type or impossible.
     """
     if run not in experiment.runs:
         hint = nearest(run, experiment.runs)
-        raise TrialError(
+        raise FixableError(
             f"no run {run!r} in {experiment.name}{hint}; there are: {', '.join(experiment.runs)}"
         )
     declared = experiment.runs[run]
@@ -105,7 +144,7 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
     after = values(plan)
     for name, value in asked.items():
         if after[name] != value:
-            raise TrialError(
+            raise FixableError(
                 f"{name} follows from the other settings and would be {_written(after[name])}; "
                 "set those"
             )
@@ -132,9 +171,9 @@ def _asked(run: str, known: Mapping[str, Setting], wanted: Iterable[str]) -> dic
     for text in wanted:
         name, equals, value = text.partition("=")
         if not equals or not value:
-            raise TrialError(f"write --set KEY=VALUE, not {text!r}")
+            raise FixableError(f"write --set KEY=VALUE, not {text!r}")
         if name not in known:
-            raise TrialError(
+            raise FixableError(
                 f"no setting {name!r} in {run}{nearest(name, known)}; "
                 f"there are: {', '.join(sorted(known))}"
             )
@@ -153,14 +192,14 @@ def _read_one(name: str, text: str, like: Setting) -> Setting:
     if isinstance(like, str):
         return text
     if isinstance(like, bool) or not isinstance(like, int | float):
-        raise TrialError(f"{name} cannot be set from here")
+        raise FixableError(f"{name} cannot be set from here")
     kind = "a whole number" if isinstance(like, int) else "a number"
     try:
         value = type(like)(text)
     except ValueError:
-        raise TrialError(f"{name} must be {kind}, not {text!r}") from None
+        raise FixableError(f"{name} must be {kind}, not {text!r}") from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise TrialError(f"{name} must be finite, not {text}")
+        raise FixableError(f"{name} must be finite, not {text}")
     if isinstance(value, int):
         _check_size(name, value, min(like, 1))
     return value
@@ -168,10 +207,10 @@ def _read_one(name: str, text: str, like: Setting) -> Setting:
 
 def _check_size(name: str, value: int, least: float) -> None:
     if value < least:
-        raise TrialError(f"{name} must be at least {least}, not {value}")
+        raise FixableError(f"{name} must be at least {least}, not {value}")
     most = MOST_BYTES if name.endswith("_bytes") else MOST_COUNTED
     if value > most:
-        raise TrialError(f"{name} must be at most {most}")
+        raise FixableError(f"{name} must be at most {most}")
 
 
 def _check_ranks(experiment: Experiment, declared: RunPlan, asked: Mapping[str, Setting]) -> None:
@@ -182,11 +221,13 @@ def _check_ranks(experiment: Experiment, declared: RunPlan, asked: Mapping[str, 
         return
     sizes = {p.world_size for p in experiment.runs.values() if p.strategy == declared.strategy}
     if wanted > MOST_RANKS:
-        raise TrialError(f"world_size must be at most {MOST_RANKS}, not {wanted}")
+        raise FixableError(f"world_size must be at most {MOST_RANKS}, not {wanted}")
     if max(sizes) == 1:
-        raise TrialError(f"{declared.strategy} trains on one device, so world_size stays 1")
+        raise FixableError(f"{declared.strategy} trains on one device, so world_size stays 1")
     if wanted == 1 and min(sizes) > 1:
-        raise TrialError(f"{declared.strategy} needs ranks to share with; world_size must be 2 up")
+        raise FixableError(
+            f"{declared.strategy} needs ranks to share with; world_size must be 2 up"
+        )
 
 
 def _settled(experiment: Experiment, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
@@ -203,4 +244,4 @@ def _settled(experiment: Experiment, declared: RunPlan, changes: Mapping[str, Se
             **of_the_plan,  # type: ignore[arg-type]
         )
     except ValueError as error:
-        raise TrialError(f"{experiment.name}: {error}") from None
+        raise FixableError(f"{experiment.name}: {error}") from None

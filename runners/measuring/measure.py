@@ -23,6 +23,7 @@ from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Reading, Watch
 from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
+from runners.system.errors import FixableError
 from runners.system.links import cannot_link
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
@@ -34,7 +35,7 @@ from runners.traces.skips import needs_full
 from runners.traces.values import list_values
 
 
-class BusyError(RuntimeError):
+class BusyError(FixableError):
     """Another `run` is measuring on this machine."""
 
 

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
-from runners.plans.declarations import difference
-from runners.plans.experiment import Experiment, RunPlan, find, whole_is_full
+from runners.plans.experiment import Experiment, find, whole_is_full
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read, read_part
 from runners.traces.machine import name_of
 from runners.traces.quiet_record import Quiet
-from runners.traces.records import Run, Trace
+from runners.traces.records import Circumstances, Code, Run, Trace
 from runners.traces.skips import is_heavier
 from runners.traces.values import edited
 
@@ -75,8 +74,8 @@ def pending(name: str, where: Path, *, full: bool = False, force: bool = False) 
     Raises:
         UnknownExperimentError: there is none of that name.
     """
-    path, part = where / f"{name}.json", _part(name, where)
-    trace, problem = _trace(path)
+    path, part = where / f"{name}.json", unfinished(name, where)
+    trace, problem = existing(path)
     if not full and trace is None and problem is None and part is None and whole_is_full(name):
         return None
     outdated = staleness(trace) if trace is not None else None
@@ -123,7 +122,7 @@ def _reason(
     return outdated or ("forced" if force else None)
 
 
-def _trace(path: Path) -> tuple[Trace | None, str | None]:
+def existing(path: Path) -> tuple[Trace | None, str | None]:
     """A trace and what is wrong with it; neither where there is none."""
     if not path.exists():
         return None, None
@@ -134,7 +133,7 @@ def _trace(path: Path) -> tuple[Trace | None, str | None]:
     return (None, "edited after it was measured") if is_edited else (trace, None)
 
 
-def _part(name: str, where: Path) -> Trace | None:
+def unfinished(name: str, where: Path) -> Trace | None:
     """What an interrupted measurement left, where this code and this torch measured it."""
     path = part_of(name, where)
     if not path.exists():
@@ -147,20 +146,23 @@ def _part(name: str, where: Path) -> Trace | None:
     return part if is_ours and staleness(part) is None else None
 
 
-def staleness(trace: Trace) -> str | None:
+def other_code(experiment: str, code: Code, under: Circumstances) -> str | None:
     """Why a trace must be measured again; None where this code and this torch measured it.
 
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
     """
-    if trace.code.digest != source_digest(trace.experiment):
+    if code.digest != source_digest(experiment):
         return "stale"
     installed = metadata.version("torch")
-    if _release(trace.circumstances.torch) != _release(installed):
-        return f"measured with torch {trace.circumstances.torch}; {installed} is installed"
-    if not outdated_programs(trace) and (differs := difference(trace)):
-        return f"stale: {differs}"
+    if _release(under.torch) != _release(installed):
+        return f"measured with torch {under.torch}; {installed} is installed"
     return None
+
+
+def staleness(trace: Trace) -> str | None:
+    """As `other_code`, of a trace."""
+    return other_code(trace.experiment, trace.code, trace.circumstances)
 
 
 def _other_programs(trace: Trace) -> str | None:
@@ -203,7 +205,7 @@ def lacking(names: list[str], where: Path) -> list[str]:
     """What a folder lacks to be a whole set: traces that are missing or stale, and full runs."""
     lines = []
     for name in names:
-        trace, problem = _trace(where / f"{name}.json")
+        trace, problem = existing(where / f"{name}.json")
         if trace is None:
             lines.append(f"{name}: {problem or 'not measured'}")
         elif outdated := staleness(trace):
@@ -211,8 +213,3 @@ def lacking(names: list[str], where: Path) -> list[str]:
         else:
             lines += [f"{name}.{run}: measured only with --full" for run in left_out_of(trace)]
     return lines
-
-
-def plans_of(waiting: Pending) -> dict[str, RunPlan]:
-    """The plans of what will be measured."""
-    return {name: waiting.experiment.runs[name] for name in waiting.measured}

@@ -9,7 +9,7 @@ An experiment is a folder in `runners/experiments/`. Its `__init__.py` declares,
 and, where there is need:
 
     TRIED_WITH  {name: settings} that make a try of that run take seconds
-    FULL        True: a heavier sweep as a whole; only `run --full` measures it
+    FULL        True: not of this machine, or heavy; only `run --full` measures it, see TAUGHT
     ON_CUDA     {name or "*": settings} that a run takes on an accelerator
 
 Beside it stand `strategies.py`, the technique, which loads when ranks start:
@@ -22,12 +22,12 @@ folder; nothing registers anywhere. No torch here.
 
 from __future__ import annotations
 
-import ast
 import difflib
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,7 @@ from typing import Any, Generic, Literal
 from pydantic import ValidationError
 
 from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
+from runners.system.errors import FixableError
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
 
@@ -45,6 +46,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 MORE = "PROOFBOOK_EXPERIMENTS"
 # What `predict` measures is run as an experiment is, and is none of the book's.
 PRIMITIVES = "primitives"
+# Declared FULL and measured by a plain `run` all the same: topics of the book name their runs, and
+# a topic comes from the machine at hand only where that has measured them.
+TAUGHT = frozenset({
+    "averaging", "batch_parts", "buckets", "fsdp_step", "global_batch", "growth", "large_batch",
+    "recomputation", "speedup",
+})  # fmt: skip
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[[Any], None]  # of a `runners.ranks.rank.Rank`
 
@@ -179,7 +186,7 @@ class Experiment:
         return next(iter([*exact, *kinds]), FreeSettings)
 
 
-class UnknownExperimentError(ValueError):
+class UnknownExperimentError(FixableError):
     """There is no experiment of that name."""
 
 
@@ -211,6 +218,17 @@ def names() -> list[str]:
     return sorted(_files())
 
 
+def check_names(wanted: Sequence[str]) -> list[str]:
+    """The experiments named, or all.
+
+    Raises:
+        UnknownExperimentError: there is none of that name.
+    """
+    for name in wanted:
+        check_name(name)
+    return list(wanted) or names()
+
+
 def check_name(name: str) -> Path:
     """The file of an experiment, which is not loaded.
 
@@ -227,22 +245,21 @@ def check_name(name: str) -> Path:
 
 
 def whole_is_full(name: str) -> bool:
-    """Whether an experiment is full as a whole, read off its file, which is not loaded.
+    """Whether only `run --full` measures an experiment; read off its file, which is not loaded.
 
     Raises:
         UnknownExperimentError: there is none of that name.
     """
-    try:
-        tree = ast.parse(check_name(name).read_text(encoding="utf-8"))
-    except SyntaxError:
-        return False
-    return any(
-        isinstance(node, ast.Assign)
-        and any(isinstance(t, ast.Name) and t.id == "FULL" for t in node.targets)
-        and isinstance(node.value, ast.Constant)
-        and node.value.value is True
-        for node in tree.body
-    )
+    text = check_name(name).read_text(encoding="utf-8")
+    return name not in TAUGHT and re.search(r"^FULL = True$", text, re.MULTILINE) is not None
+
+
+def command_for(name: str) -> str | None:
+    """The command that measures an experiment; None where none has this name."""
+    if name not in names():
+        return None
+    full = " --full" if whole_is_full(name) else ""
+    return f"python -m runners run {name}{full}"
 
 
 def on_device(experiment: Experiment, device: str) -> Experiment:
@@ -287,7 +304,7 @@ def find(name: str) -> Experiment:
         module.RUNS,
         Strategies(strategies),
         getattr(module, "TRIED_WITH", {}),
-        getattr(module, "FULL", False) is True,
+        getattr(module, "FULL", False) is True and name not in TAUGHT,
         getattr(module, "ON_CUDA", {}),
     )
 

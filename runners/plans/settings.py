@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails
 from typing_extensions import TypeVar
 
+from runners.system.errors import FixableError
 from runners.traces.schema import Setting
 
 Count = Annotated[int, Field(ge=1)]
@@ -36,7 +37,7 @@ Factor = Annotated[float, Field(gt=0)]
 FactorOrZero = Annotated[float, Field(ge=0)]
 
 
-class SettingsError(ValueError):
+class SettingsError(FixableError):
     """An experiment declares a setting that its own class forbids; names the file and the line."""
 
     @classmethod

@@ -30,6 +30,7 @@ from runners.simulate.log import TAKE_OTHERS
 from runners.simulate.step_log import SimulatedSteps
 from runners.system import count, stopping
 from runners.system.count import Count
+from runners.system.errors import FixableError
 from runners.traces.digest import file_digest, program_digests, source_digest
 from runners.traces.files import write_json
 
@@ -38,7 +39,7 @@ CACHE = ROOT / ".cache" / "simulations"
 NUM_WORKERS = 2
 
 
-class UnknownRunError(ValueError):
+class UnknownRunError(FixableError):
     """An experiment has no run of that name."""
 
 

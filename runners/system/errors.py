@@ -1,11 +1,17 @@
-"""Why ranks cannot run here: errors that several rooms raise and one line of a command tells."""
+"""Errors that several rooms raise and one line of a command tells."""
 
 from __future__ import annotations
 
 
-class LaunchError(RuntimeError):
+class FixableError(ValueError):
+    """What a person can fix: the message is one line, and the command exits with 2."""
+
+    exit_code = 2
+
+
+class LaunchError(FixableError):
     """The ranks could not be started at all."""
 
 
-class AcceleratorError(ValueError):
+class AcceleratorError(FixableError):
     """There is an accelerator that torch cannot use; the message says what to do."""

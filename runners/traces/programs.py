@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
+from runners.system.errors import FixableError
 from runners.traces.schema import Setting, Status
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-class ProgramError(ValueError):
+class ProgramError(FixableError):
     """A program that does not say how to run it; the message names file and line."""
 
 
@@ -98,9 +99,8 @@ def read(path: Path) -> Program:
     return Program(path, ranks, expected, budget, settings)
 
 
-def declared(text: str) -> list[str]:
+def declared(docstring: str, text: str) -> list[str]:
     """The lines of a program that are no code and yet say how it runs: part of a digest."""
-    docstring = ast.get_docstring(ast.parse(text)) or ""
     commands = [match.group() for match in COMMAND.finditer(docstring)]
     return commands + [line for line in text.splitlines() if DECLARED.match(line)]
 

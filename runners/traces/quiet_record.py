@@ -66,13 +66,13 @@ class Canary(Record):
 
 
 class Quiet(Record):
-    """What else the machine did around an experiment; of several sessions, the least quiet."""
+    """What else the machine did around an experiment; of sessions, one that was not quiet."""
 
     load_before_share: float | None = Field(
         description="of the cores, used by other processes; null: the platform does not tell"
     )
     load_after_share: float | None
-    canaries: dict[str, Canary] = Field(description="compute, copy, messages")
+    canaries: dict[str, Canary] = Field(description="by name")
     largest_ratio: float = Field(description="of a canary's two times, the longer over the shorter")
 
     @classmethod
@@ -108,31 +108,20 @@ class Quiet(Record):
         """Whether nothing disturbed the experiment."""
         return not self.disturbances
 
-    @property
-    def disturbance(self) -> float:
-        """The largest excess, in units of what is allowed; above 1 it was not quiet."""
-        loads = (self.load_before_share or 0.0, self.load_after_share or 0.0)
-        ratios = (one.ratio for one in self.canaries.values())
-        return max(
-            *(share / MOST_LOAD_SHARE for share in loads),
-            *((ratio - 1) / (MOST_RATIO - 1) for ratio in ratios),
-        )
-
 
 def least_quiet(sessions: list[Quiet | None]) -> Quiet | None:
-    """The least quiet of an experiment's sessions; None where one of them was not recorded."""
+    """One that was not quiet, if any was; None where one of them was not recorded."""
     known = [one for one in sessions if one is not None]
     if not known or len(known) < len(sessions):
         return None
-    return max(known, key=lambda one: one.disturbance)
+    return min(known, key=lambda one: one.is_quiet)
 
 
 def quietness(records: Mapping[str, Quiet | None]) -> Quietness:
     """Sort experiments, by name, by what their traces record."""
+    known = {name: one for name, one in records.items() if one is not None}
     return Quietness(
-        quiet=tuple(name for name, one in records.items() if one is not None and one.is_quiet),
-        disturbed=tuple(
-            name for name, one in records.items() if one is not None and not one.is_quiet
-        ),
-        unknown=tuple(name for name, one in records.items() if one is None),
+        quiet=tuple(name for name, one in known.items() if one.is_quiet),
+        disturbed=tuple(name for name, one in known.items() if not one.is_quiet),
+        unknown=tuple(name for name in records if name not in known),
     )

@@ -8,8 +8,7 @@ import pytest
 from generator.content.book import load
 from generator.evidence.evaluation import Evidence
 from generator.items.cases import answerable, mistakes
-from generator.items.digests import digest_of
-from generator.items.keys import key_of
+from generator.items.kinds import digest_of, key_of
 from generator.pages.press import Press
 from tests.conftest import ROOT
 
@@ -85,6 +84,10 @@ REFUSED = {
     ),
     "cases that bind other names": (
         FOR, "for: [{run: tiny_memory.halves}, {it: tiny_memory.whole}]", "binds the same names",
+    ),
+    "a name that means something": (
+        FOR, "for: [{median: tiny_memory.halves}, {median: tiny_memory.whole}]",
+        "'median' means something",
     ),
     "one case": (FOR, "for: [tiny_memory.halves]", "for: has one case"),
     "nothing that a reader sees": (

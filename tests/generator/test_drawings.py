@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.figures.axes import Scale, around, percent, plain, powers
+from generator.figures.axes import Scale, around, plain
 from generator.figures.drawing import (
     NARROW,
-    SIZE,
-    SMALL,
     WIDE,
-    fitting,
     text_width,
-    wrapped,
 )
-from generator.figures.drawings import lanes as lanes_drawing
-from generator.figures.drawings.lanes import Travel
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels, steps
@@ -87,19 +81,10 @@ def test_a_drawing_is_sound_xml_with_a_title_and_a_description(drawn):
     assert drawn.tree[1].text == "A description"
 
 
-def test_a_drawing_holds_no_colour_no_style_and_no_font(drawn):
-    assert not re.search(r"\b(?:fill|stroke|style|font)[a-z-]*=", drawn.markup)
-
-
 def test_every_look_of_a_drawing_is_in_the_style_sheet(drawn):
     styled = set(re.findall(r"\.(pb-[a-z-]+)", publish.style().decode()))
     looks = {look for one in drawn.tree.iter() for look in one.get("class", "").split()}
     assert looks - styled <= {"pb-wide"}
-
-
-def test_the_same_rows_give_the_same_bytes(drawn):
-    again = [Drawn(draw()).markup for draw in DRAWINGS.values()]
-    assert drawn.markup in again
 
 
 def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
@@ -202,12 +187,6 @@ def test_a_grid_has_a_line_above_and_below_all_that_is_drawn(low, size, num, is_
     assert not any(line <= low or line >= high for line in lines[1:-1])
 
 
-@given(st.floats(1e-6, 1e9), st.floats(1.5, 1e6))
-def test_powers_are_round_and_inside(low, factor):
-    assert all(low <= one <= low * factor for one in powers(low, low * factor))
-    assert all(f"{one:.0e}"[0] in "125" for one in powers(low, low * factor))
-
-
 @pytest.mark.parametrize(
     ("value", "printed"),
     [(0, "0"), (0.5, "0.5"), (2000, "2,000"), (1e6, "1,000,000"), (0.001, "0.001"),
@@ -217,23 +196,7 @@ def test_numbers_of_an_axis_are_plain(value, printed):
     assert plain(value) == printed
 
 
-def test_shares_are_percentages():
-    assert [percent(share) for share in (0, 0.5, 0.125, 1)] == ["0%", "50%", "12.5%", "100%"]
-
-
 # --- words
-
-
-def test_text_is_cut_or_wrapped_to_what_fits():
-    assert fitting("backward", 200) == "backward"
-    cut = fitting("gradient_synchronization", 60)
-    assert cut.endswith("…")
-    assert text_width(cut) <= 60 < text_width(cut[:-1] + "ra…")
-    assert fitting("backward", 10) == ""
-    rows = wrapped("all_reduce 12.0 MiB / 3.0 MiB per rank", 120)
-    assert " ".join(rows) == "all_reduce 12.0 MiB / 3.0 MiB per rank"
-    assert len(rows) > 1
-    assert all(text_width(row) <= 120 for row in rows)
 
 
 @pytest.mark.browser
@@ -259,85 +222,6 @@ def test_text_is_never_wider_in_the_browser_whatever_its_fonts(open_page, tmp_pa
                 assert text_width(one) < 1.35 * width
 
 
-def test_names_stand_in_the_boxes_that_have_room_for_them():
-    spans = (Activity("rank 0", "compute", "forward", 0.0, 9.0),
-             Activity("rank 0", "compute", "backward", 9.0, 9.1))  # fmt: skip
-    words = Drawn(timeline(ROWS[:1], spans, "ms", ACTIVITIES, WIDE)).words()
-    assert "forward" in words
-    assert "backward" not in words
-    assert "compute (forward, backward)" in words
-
-
-@pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_names_with_one_initial_have_letters_of_their_own_and_each_stands_by_its_colour(layout):
-    names = ("all_gather", "all_reduce", "send")
-    spans = [
-        Activity("rank 0", "communication", name, at, at + size, name)
-        for name, at, size in zip(names, (0.0, 5.0, 20.0), (5.0, 6.0, 0.1), strict=True)
-    ]
-    spans.append(Activity("rank 0", "compute", "forward", 25.0, 100.0))
-    words = Drawn(timeline(ROWS, spans, "ms", ACTIVITIES, layout)).words()
-    assert words[:3] == ["A", "R", "forward"]
-    legend = " ".join(words[words.index("ms") + 1 :])
-    named = "A: all_gather, R: all_reduce, send"
-    assert legend == f"compute (forward) communication ({named})"
-    assert "waits 67%" in words
-
-
-def test_a_phone_has_what_stands_at_the_end_of_a_row_below_its_name():
-    drawn = Drawn(step(NARROW))
-    name, said = drawn.word("rank 0"), drawn.word("waits 67%")
-    assert at(name, "y") < at(said, "y")
-    assert at(name, "x") == at(said, "x") >= text_width("waits 67%") * SMALL / SIZE - NEAR
-
-
-@pytest.mark.parametrize("num", [2, 8, 12])
-def test_layers_of_a_figure_are_all_called_by_their_names_or_all_by_their_numbers(num):
-    pieces = tuple(Piece(f"layer{n}", 1.0, False) for n in range(num))
-    drawing = panels([Panel("split", (Lane("rank 0", "", pieces),), ())], WIDE, travel=False)
-    words = [word for word in Drawn(drawing).words() if word[-1].isdigit()][1:]
-    names = [piece.name for piece in pieces]
-    assert words in (names, [name[5:] for name in names])
-
-
-@pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_numbers_of_layers_do_not_touch_their_boxes(layout):
-    pieces = tuple(Piece(f"layer{n}", 1.0, False) for n in range(1, 15))
-    split = Panel("split", (Lane("rank 0", "214 MiB", pieces),), ())
-    drawn = Drawn(panels([split], layout, travel=False))
-    words = drawn.words()
-    assert any("214 MiB" in word for word in words)
-    numbers = [word for word in words if word.isdecimal()]
-    assert len(numbers) == len(pieces)
-    for number, box in zip(numbers, drawn.marks("rect", "layer"), strict=True):
-        assert text_width(number) + 4 <= at(box, "width")
-
-
-@pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_the_outcome_and_the_budget_are_said_in_words(layout):
-    words = " ".join(Drawn(bars(layout)).words())
-    for said in ("refused in backward", "completes", "budget 401 MiB", "MiB per rank"):
-        assert said in words
-
-
-def test_the_budget_does_not_cross_the_words_beside_a_bar():
-    drawn = Drawn(bars())
-    (limit,) = drawn.marks("line", "budget")
-    for bar in BARS:
-        for word in (one for one in drawn.tree.iter("text") if one.text == bar.words):
-            start = at(word, "x")
-            assert not start <= at(limit, "x1") <= start + text_width(bar.words)
-
-
-def test_many_labels_leave_out_those_that_would_touch_and_keep_the_last():
-    curve = Series("a", tuple((float(x), 1.0 / x) for x in range(1, 101)))
-    drawn = Drawn(lines([curve], "epoch", is_share=False))
-    kept = [one for one in drawn.marks("text", "soft") if one.get("text-anchor") == "middle"]
-    assert kept[0].text == "100"
-    edges = sorted((at(one, "x"), text_width(one.text)) for one in kept)
-    assert all(x + w / 2 < other - v / 2 for (x, w), (other, v) in pairwise(edges))
-
-
 # --- told apart without colour
 
 
@@ -352,24 +236,6 @@ def test_series_differ_by_dash_as_well_as_by_colour():
         [], ["6 3"], ["2 3"], ["9 3 2 3"],
     ]  # fmt: skip
     assert len({look.split()[0] for look in SERIES}) == 4
-
-
-def test_a_line_on_which_another_lies_is_a_band():
-    ys = {"a": (1.0, 0.2), "b": (0.5, 0.1), "c": (1.0, 0.201)}
-    curves = [Series(name, ((1.0, one), (2.0, two))) for name, (one, two) in ys.items()]
-    drawn = Drawn(lines(curves, "x", is_share=False))
-    looks = [set(one.attrib["class"].split()) for one in drawn.marks("polyline")]
-    assert ["pb-band" in look for look in looks] == [True, False, False]
-    assert len(drawn.marks("line", "band")) == 1  # in the legend as in the plot
-
-
-def test_the_order_of_series_pins_their_colour_whatever_their_names():
-    renamed = [Series("zebra", CURVES[0].points), Series("ant", CURVES[1].points)]
-    drawn = Drawn(lines(renamed, "x", is_share=False))
-    first, second = drawn.marks("polyline")
-    assert "pb-series-a" in first.attrib["class"]
-    assert "pb-series-b" in second.attrib["class"]
-    assert drawn.words().index("zebra") < drawn.words().index("ant")
 
 
 # --- ranks, layers, and what travels
@@ -393,22 +259,3 @@ def test_in_a_chain_no_two_ranks_work_at_once():
     chain = (Panel("chain", lanes, (), is_chain=True), ("forward", "backward"))
     tops = [at(box, "y") for box in Drawn(steps([chain], WIDE)).marks("rect", "layer")]
     assert len(tops) == len(set(tops)) == 6
-
-
-def _arrow(drawn):
-    """Where the one arrow of a drawing starts and ends."""
-    (arrow,) = drawn.marks("path", "arrow")
-    start, end = re.match(r"M([\d. ]+)L([\d. ]+)M", arrow.attrib["d"]).groups()
-    return [tuple(map(float, place.split())) for place in (start, end)]
-
-
-def test_what_goes_past_a_lane_goes_round_it():
-    rows = [lanes_drawing.Lane(f"rank {rank}", "4 × 4", "") for rank in range(3)]
-    past = Drawn(lanes_drawing.lanes(rows, [Travel("send 1 KiB", 0, 2)], "nothing recorded"))
-    first, _, last = past.marks("rect", "layer")
-    _, (x, y) = _arrow(past)
-    assert x == at(first, "x") + at(first, "width")
-    assert at(last, "y") < y < at(last, "y") + at(last, "height")
-    near = Drawn(lanes_drawing.lanes(rows, [Travel("send 1 KiB", 1, 2)], "nothing recorded"))
-    start, end = _arrow(near)
-    assert start[0] == end[0]

@@ -22,8 +22,7 @@ from tests.generator import foreign_hardware as foreign
 
 MIB = 2**20
 NAMES = [
-    "times x 0.1", "times x 0.01", "blocks of 512 B", "blocks of 2 MiB", "noise", "other noise",
-    "cuda and nccl", "cuda and gloo", "another machine", "all at once",
+    "times x 0.01", "blocks of 2 MiB", "noise", "cuda and gloo", "all at once",
 ]  # fmt: skip
 
 
@@ -49,23 +48,18 @@ def dtypes() -> dict[str, str]:
 @cache
 def variant(name: str) -> Book:
     book = reference()
-    if name == "another machine":
-        return foreign.on_another_machine(book)
-    if name == "all at once":
-        for one in ("times x 0.01", "blocks of 2 MiB", "noise", "cuda and nccl"):
-            book = foreign.varied(book, change(one))
-        return foreign.on_another_machine(book)
-    return foreign.varied(book, change(name))
+    if name != "all at once":
+        return foreign.varied(book, change(name))
+    for one in ("times x 0.01", "blocks of 2 MiB", "noise", "cuda and nccl"):
+        book = foreign.varied(book, change(one))
+    return foreign.on_another_machine(book)
 
 
 def change(name: str) -> foreign.Change:
     return {
-        "times x 0.1": lambda: foreign.times(0.1),
         "times x 0.01": lambda: foreign.times(0.01),
-        "blocks of 512 B": lambda: foreign.allocator(512),
         "blocks of 2 MiB": lambda: foreign.allocator(2 * MIB),
         "noise": lambda: foreign.noise(1, dtypes()),
-        "other noise": lambda: foreign.noise(2, dtypes()),
         "cuda and nccl": lambda: foreign.named("cuda", "nccl"),
         "cuda and gloo": lambda: foreign.named("cuda", "gloo"),
     }[name]()
@@ -101,7 +95,7 @@ BAD = {
     "a typed time": (
         {"predicted": "stragglers.one_slow.settings.slow_seconds", "relation": "at_least",
          "observed": "stragglers.one_slow.timing.step | median"},
-        ["times x 0.1", "times x 0.01", "all at once"],
+        ["times x 0.01", "all at once"],
     ),
     "the kernel's pages": (
         {"predicted": "large_model.wide_single.ranks[0].memory.peak_bytes", "relation": "equals",
@@ -112,17 +106,17 @@ BAD = {
     "an exact request": (
         {"predicted": "large_model.wide_fsdp_budget.settings.largest_layer_bytes",
          "relation": "equals", "observed": "large_model.wide_fsdp_budget.error.requested_bytes"},
-        ["blocks of 512 B", "blocks of 2 MiB", "all at once"],
+        ["blocks of 2 MiB", "all at once"],
     ),
     "digits of fp32": (
         {"predicted": "ddp.single.epochs[-1].loss", "relation": "equals",
          "observed": "ddp.ddp.epochs[-1].loss", "tolerance": {"relative": 5e-8}},
-        ["noise", "other noise", "all at once"],
+        ["noise", "all at once"],
     ),
     "digits of fp64": (
         {"predicted": "ddp.single_fp64.epochs[-1].loss", "relation": "equals",
          "observed": "ddp.ddp_fp64.epochs[-1].loss", "tolerance": {"relative": 1e-17}},
-        ["noise", "other noise", "all at once"],
+        ["noise", "all at once"],
     ),
 }  # fmt: skip
 
@@ -161,7 +155,7 @@ def _drawn(seed: int) -> foreign.Change:
     return change
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_whatever_another_machine_observes_no_item_ends_its_build(seed):
     book = reference()
     there = foreign.on_another_machine(foreign.varied(book, _drawn(seed)))

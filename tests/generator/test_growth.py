@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from generator.evidence.evaluation import Evidence
-from generator.evidence.growth import faults, runs_by_series
-from generator.figures.drawing import NARROW, SHAPES, WIDE
+from generator.evidence.growth import runs_by_series
+from generator.figures.drawing import NARROW, WIDE
 from generator.figures.drawings.growth import MARKS, Axes, Grown, Point, growth
 from generator.pages import rendering
 from tests.generator.drawn import Drawn, at, middle, points
@@ -45,17 +45,6 @@ def test_each_run_stands_at_what_it_was_set_to_and_what_it_measured(copy):
     assert drawn == expected
 
 
-def test_a_run_that_was_skipped_is_left_out_and_its_section_shows_the_reference_machines(copy):
-    copy.add_machine("cpu-mine", "tiny_memory", "tiny_training")
-    lacks = {"status": "skipped", "reason": "no second device", "ranks": []}
-    copy.change_run("tiny_memory.halves", machine="cpu-mine", **lacks)
-    (points,) = runs_by_series(figure(copy.load()), Evidence(copy.load())).values()
-    assert [one.run for one in points] == ["tiny_memory.whole"]
-    text = rendering.render(copy.load())[PAGE]
-    assert "no second device" not in text
-    assert "<code>tiny_memory.halves</code>" in text.split('id="figure-peaks"')[1]
-
-
 def test_the_numbers_behind_the_figure_stand_in_a_table_with_their_difference(copy):
     text = rendering.render(copy.load())[PAGE].split('id="figure-peaks"')[1].split("</figure>")[0]
     table = text.split("<table")[1]
@@ -90,16 +79,6 @@ def test_points_and_formula_are_drawn_where_they_belong_each_line_with_its_own_m
     assert {"first, measured", "second, measured", "by the formula"} <= set(found.words())
 
 
-def test_every_series_differs_from_every_other_by_colour_and_by_shape():
-    assert len({colour for colour, _ in MARKS}) == len({shape for _, shape in MARKS}) == 5
-    assert {shape for _, shape in MARKS} == {"circle", *SHAPES}
-
-
-def test_without_a_formula_nothing_is_dashed():
-    found = drawn([Grown("only", (Point(1, 2, None), Point(2, 3, None)))])
-    assert "pb-formula" not in found.markup
-
-
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 @pytest.mark.parametrize("is_logarithmic", [False, True])
 def test_every_point_lies_inside_the_plot_and_the_last_run_has_its_label(layout, is_logarithmic):
@@ -117,23 +96,6 @@ def test_every_point_lies_inside_the_plot_and_the_last_run_has_its_label(layout,
     assert [place[1] for place in points(found.marks("polyline", "formula")[0])] == pytest.approx(
         [y(1.1 * x * x) for x in xs], abs=0.2
     )
-
-
-@pytest.mark.parametrize(("xs", "is_from_zero"), [((2, 4), False), ((1, 4), True)])
-def test_points_far_from_zero_leave_no_half_of_the_plot_empty(xs, is_from_zero):
-    found = drawn([Grown("line", tuple(Point(x, 10, None) for x in xs))])
-    axis = max(found.marks("line", "axis"), key=lambda one: at(one, "x2") - at(one, "x1"))
-    (curve,) = found.marks("polyline")
-    first, last = (x for x, _ in points(curve))
-    assert (last - first > 0.75 * (at(axis, "x2") - at(axis, "x1"))) != is_from_zero
-    assert (found.across()(0) == pytest.approx(at(axis, "x1"), abs=0.2)) == is_from_zero
-
-
-def test_a_logarithmic_axis_has_round_numbers():
-    found = drawn(
-        [Grown("line", (Point(1, 3, None), Point(2, 3000, None)))], is_logarithmic=True
-    )  # fmt: skip
-    assert {"10", "100", "1,000"} <= set(found.words())
 
 
 def _growth(**changes):
@@ -193,16 +155,3 @@ def test_a_law_gives_a_figure_what_it_observes_and_what_it_predicts(copy):
         for runs in points.values()
     ]
     assert numbers[0] == numbers[1]
-
-
-def test_a_law_that_is_no_rule_over_a_run_draws_no_figure(copy):
-    _growth(law="whole-peak", measured=None, predicted=None)(copy)
-    (error,) = copy.errors()
-    assert "whole-peak is no rule over `run` alone" in error
-
-
-def test_a_run_that_is_nowhere_is_told_where_it_is_named(copy):
-    copy.edit(COST, "runs: [tiny_memory.whole, tiny_memory.halves]",
-              "runs: [tiny_memory.whole, tiny_memory.halfs]")  # fmt: skip
-    assert [error for error in copy.errors() if "tiny_memory has no run 'halfs'" in error]
-    assert list(faults(Evidence(copy.load()), figure(copy.load()))) == []

@@ -79,14 +79,14 @@ def test_a_page_may_not_take_the_place_of_one_of_the_books(copy, write, name):
 def test_a_picture_may_not_take_the_place_of_a_file_of_the_book(copy, write):
     write("assets/proofbook.css", "p {}")
     with pytest.raises(ContentErrors, match=r"content/pages/assets/proofbook\.css: the book has"):
-        site_files(copy.load(), copy.content)
+        site_files(copy.load(), copy.content, Press())
 
 
 def test_pictures_come_along_and_hidden_files_do_not(copy, write):
     write("guides/a.svg", "<svg/>")
     write("guides/.draft.md", "All 3.")
     write(".obsidian/notes.md", "All 3.")
-    before = set(site_files(copy.load(), copy.content))
+    before = set(site_files(copy.load(), copy.content, Press()))
     assert "guides/a.svg" in before
     assert not [name for name in before if "draft" in name or "notes" in name]
 

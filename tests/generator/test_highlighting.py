@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from generator.figures.picture import plain
+from generator.content.typesetting import plain
 from generator.pages.views.highlighting import highlighted, highlighted_lines
 
 CODE = '"""A program\nwith a < b in its head.\n"""\n\nimport time  # now\n\nprint("a & b")\n'

@@ -6,7 +6,7 @@ from generator.content import names
 from generator.content.laws import short_names
 from generator.evidence.evaluation import Evidence
 from generator.evidence.falsify import falsifier, falsify
-from generator.items.digests import digest_of
+from generator.items.kinds import digest_of
 
 CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
 LAW = """\

@@ -6,8 +6,7 @@ import base64
 import json
 import re
 import zlib
-from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,10 @@ from generator.content.book import load
 from generator.content.exhibit import Figure
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.play_states import faults, first_alone, states
+from generator.evidence.play_states import faults, states
 from generator.evidence.provenance import PageText
 from generator.figures import schedule_rule
-from generator.figures.drawing import NARROW, SIZE, SMALL, WIDE, number, text_width
-from generator.figures.drawings import schedule as schedule_drawing
+from generator.figures.drawing import NARROW, WIDE, number
 from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.play import frame, ring_view
 from generator.pages.page import environment
@@ -57,7 +55,9 @@ def played(evidence):
 @pytest.fixture
 def folio(evidence):
     text = PageText(evidence, 2)
-    return Folio(evidence.book, evidence, {}, environment(), text, path="topics/one/two.md")
+    return Folio(
+        evidence.book, evidence, {}, environment(), text, evidence, path="topics/one/two.md"
+    )
 
 
 def recorded(path):
@@ -84,13 +84,6 @@ def written(**changes):
 # --- states
 
 
-def test_the_topics_have_eight_figures_or_more_that_readers_operate(played, evidence):
-    assert len(played) >= 8
-    assert {topic for topic, _ in played} == {topic.id for topic in evidence.book.topics}
-    shown = {view for figure in played.values() for view in figure.play.shows}
-    assert shown == set(frame.VIEWS) - {"plan"}  # which the pages of plans show
-
-
 def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
     for figure in played.values():
         controls, found = states(figure, folio)
@@ -101,16 +94,6 @@ def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
         assert all(
             0 <= n < size for state in found for n, size in zip(state.at, sizes, strict=True)
         )
-
-
-def test_a_state_stands_where_the_settings_of_its_run_say(played, folio):
-    controls, found = states(played["pipeline-parallelism", "schedule"], folio)
-    assert [control.label for control in controls] == ["Schedule", "Microbatches", "Ranks"]
-    assert controls[1].options == ("1", "2", "4", "8", "16")  # by size, not as the runs stand
-    for state in found:
-        run = recorded(state.runs[0].path)
-        chosen = [one.options[n] for one, n in zip(controls, state.at, strict=True)]
-        assert chosen[1:] == [str(run["settings"]["num_microbatches"]), str(run["world_size"])]
 
 
 @pytest.mark.parametrize(
@@ -133,81 +116,12 @@ def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence,
     assert said in found[0][1]
 
 
-@pytest.mark.parametrize(
-    "changes", [{"shows": ["memory"]}, {"controls": []}, {"shows": ["chunks"]}, {"shows": []}]
-)
-def test_a_figure_without_a_control_or_with_half_a_view_is_refused(changes):
-    with pytest.raises(ValueError, match=r"budget|control|chunk|at least 1"):
-        written(**changes)
-
-
 # --- what is drawn
 
 
 def unpacked(script):
     packed = re.fullmatch(r'proofbook\.play\("[a-z0-9-]+","(.*)"\);\n', script.decode())[1]
     return json.loads(zlib.decompress(base64.b64decode(packed), -15))
-
-
-def test_a_figure_drawn_alone_has_the_runs_and_the_axis_of_its_first_state(played, folio):
-    for figure in played.values():
-        _, found = states(figure, folio)
-        alone = first_alone(figure, folio)
-        assert set(alone.runs) == {one.path for one in found[0].runs} & set(figure.runs)
-    schedule = first_alone(played["pipeline-parallelism", "schedule"], folio)
-    (run,) = schedule.runs
-    run = recorded(run)
-    rows = schedule_rule.rows(
-        run["strategy"],
-        run["world_size"],
-        run["settings"]["num_microbatches"],
-        run["settings"]["backward_ratio"],
-    )
-    ticks = re.findall(r">(\d+)</text>", str(frame.play(schedule, folio).play.drawn))
-    last = max(one.end for row in rows for one in row)
-    assert last / 2 < max(map(int, ticks)) <= last
-
-
-def test_a_page_uses_only_the_runs_of_a_figure_that_it_draws_alone(evidence):
-    """A summary: its foot names the runs that it used, and one that is missing moves its section.
-
-    The machine here has skipped every run but those of the first state.
-    """
-    drawn, others = ["sharding.ddp_1"], ["sharding.ddp_2", "sharding.ddp_4"]
-    figure = written(runs=drawn + others)
-    shown = evidence.book.traces["sharding"]
-    skipped = {"status": "skipped", "reason": "one core", "ranks": []}
-    runs = {
-        name: run.model_copy(update=skipped) if f"sharding.{name}" in others else run
-        for name, run in shown.trace.runs.items()
-    }
-    trace = shown.trace.model_copy(update={"runs": runs})
-    lacking = Evidence(replace(evidence.book, traces={"sharding": replace(shown, trace=trace)}))
-    for one in (Evidence(evidence.book), lacking):
-        page = Folio(one.book, one, {}, environment(), PageText(one, 2), path="topics/one/two.md")
-        frame.play(first_alone(figure, page), page)
-        assert page.runs == set(drawn)
-        assert one.lacks == set()
-    states(figure, page)  # of a page that offers the choice
-    assert page.runs == {*drawn, *others}
-    assert lacking.lacks.issuperset(others)
-
-
-def test_a_missing_run_of_the_state_that_is_drawn_alone_moves_its_section(evidence):
-    figure = written(
-        runs=["sharding.ddp_2", "sharding.zero_2"],
-        beside={"label": "Strategy", "reads": "run.strategy"},
-    )
-    assert list(faults(figure, evidence)) == []
-    shown = evidence.book.traces["sharding"]
-    skipped = {"status": "skipped", "reason": "one core", "ranks": []}
-    runs = shown.trace.runs | {"zero_2": shown.trace.runs["zero_2"].model_copy(update=skipped)}
-    trace = shown.trace.model_copy(update={"runs": runs})
-    lacking = Evidence(replace(evidence.book, traces={"sharding": replace(shown, trace=trace)}))
-    text = PageText(lacking, 2)
-    page = Folio(lacking.book, lacking, {}, environment(), text, path="topics/one/two.md")
-    frame.play(first_alone(figure, page), page)
-    assert "sharding.zero_2" in lacking.lacks
 
 
 def test_the_script_of_a_figure_holds_every_state_and_the_page_the_first(played, folio):
@@ -251,38 +165,6 @@ def test_bars_and_budget_lie_where_the_axis_says(layout):
     assert start + 40 / top * (end - start) == pytest.approx(place(40), abs=0.1)
 
 
-@pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_the_line_of_a_budget_meets_each_bar_and_no_word_wherever_it_is(layout):
-    parts = (Part(0, "parameters", 30, "a"), Part(2, "optimizer state", 25, "b"))
-    rows = [Stack(group, "one device", parts, "55 MiB") for group in ("a", "a", "b")]
-    names = ["parameters", "", "optimizer state"]
-    seen = Drawn(stacks(rows, names, "unseen", "MiB per rank", 100, 40, layout))
-    (line,) = seen.tree.iter("path")
-    boxes = re.findall(r"(?:-1|m0) ([\d.]+)h2v([\d.]+)h-2z", line.attrib["d"])
-    starts = list(accumulate(float(step) for step, _ in boxes))
-    stretches = [(at, at + float(size)) for at, (_, size) in zip(starts, boxes, strict=True)]
-    assert stretches[-1][1] == at(seen.marks("line", "axis")[0], "y1")
-    bars = {(at(one, "y"), at(one, "y") + at(one, "height"))
-            for one in seen.marks("rect", "span") if "data-say" in one.attrib}  # fmt: skip
-    for upper, lower in bars:
-        for side in (upper, lower):
-            assert any(start < side < end for start, end in stretches)
-    for word in seen.tree.iter("text"):
-        middle = at(word, "y")
-        beside = layout is WIDE and word.get("class") is None and middle > min(bars)[0]
-        is_beside = beside and (at(word, "x") < 100 or word.get("data-need"))
-        assert is_beside or not any(
-            start < middle + 7 and middle - 7 < end for start, end in stretches
-        ), word.text
-
-
-def test_parts_that_are_too_small_to_see_are_named_in_the_legend():
-    parts = (Part(0, "parameters", 50, "a"), Part(1, "buffers", 0.001, "b"))
-    row = Stack("run", "one device", parts, "50 MiB")
-    drawn = stacks([row], ["parameters", "buffers"], "too small to see", "MiB", 100, 40, WIDE)
-    assert "too small to see: buffers" in Drawn(drawn).words()
-
-
 def test_runs_under_a_budget_ended_as_their_bars_say(played, evidence):
     """The caption of the figure promises it: fits computed from peaks, outcomes measured."""
     runs = evidence.book.traces["large_model"].trace.runs
@@ -307,13 +189,6 @@ def test_a_state_of_simulated_runs_says_that_it_is_simulated(folio):
     assert {row.nature for row in shown.rows} == {"simulated"}
     real = frame.play(written(), folio).play
     assert "Payload of one step, counted" in real.drawn
-
-
-def test_a_run_that_ran_out_of_memory_is_no_state_and_a_view_without_its_data_is_left_out(folio):
-    runs = ["large_model.wide_ddp_budget", "large_model.wide_ddp", "sharding.ddp_1"]
-    _, found = states(written(runs=runs), folio)
-    assert [one.path for state in found for one in state.runs] == runs[1:]
-    assert frame.play(written(shows=["timeline"]), folio).play is None
 
 
 # --- schedules
@@ -356,38 +231,6 @@ def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
         rows = schedule_rule.rows(rule, ranks, num, run["settings"]["backward_ratio"])
         counted = [rank["measures"]["num_in_flight"] for rank in run["ranks"]]
         assert [_in_flight(row) for row in rows] == counted, path
-
-
-@pytest.mark.parametrize("layout", [WIDE, NARROW])
-@pytest.mark.parametrize("num", [4, 8, 16])
-def test_all_boxes_of_a_kind_are_numbered_inside_their_sides_or_none_is(layout, num):
-    actions = schedule_rule.rows("one_f_one_b", 4, num, 2.0)
-    words = {"forward": "forward", "backward": "backward", "idle": "idle"}
-    seen = Drawn(schedule_drawing.schedule(actions, "rank", "time", words, layout))
-    assert seen.across()(max(one.end for row in actions for one in row)) <= layout.width
-    boxes = [one for one in seen.marks("rect", "span") if "data-say" in one.attrib]
-    assert max(at(one, "x") + at(one, "width") for one in boxes) >= layout.width - 2
-    numbered: dict[str, set[bool]] = {"forward": set(), "backward": set()}
-    for box in boxes:
-        kind, said = box.attrib["data-say"].split(", ")[1].split()
-        middle = at(box, "x") + at(box, "width") / 2, at(box, "y") + at(box, "height") / 2
-        inside = [
-            one for one in seen.tree.iter("text")
-            if one.text == said and at(one, "y") == middle[1]
-            and abs(at(one, "x") - middle[0]) < 0.2
-        ]  # fmt: skip
-        numbered[kind].add(bool(inside))
-        is_small = any(one in group for one in inside for group in seen.marks("g", "small"))
-        width = text_width(said) * (SMALL / SIZE if is_small else 1) if inside else 0
-        assert width + 3 <= at(box, "width") + 0.1
-    assert all(len(kinds) == 1 for kinds in numbered.values())
-    assert numbered["forward"] == {num * (1 + (layout is NARROW)) <= 8}
-    assert numbered["backward"] == {num * (1 + (layout is NARROW)) <= 16}
-
-
-def test_a_schedule_without_a_rule_is_refused():
-    with pytest.raises(ValueError, match="zero_bubble"):
-        schedule_rule.rows("zero_bubble", 2, 4, 2.0)
 
 
 # --- a ring all-reduce

@@ -1,4 +1,4 @@
-"""The files of a site: small scripts, and words in front of the one that others come after."""
+"""The files of a site: what is written and deleted, small scripts, words in front of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import re
 
 import pytest
 
+from generator.content.errors import ContentErrors
 from generator.evidence.folio import interface_words
+from generator.pages.press import Press
 from generator.website import publish
+from generator.website.publish import bring_to
 
 SOURCES = {
     path.name: (path,)
@@ -22,9 +25,58 @@ MOST_BYTES_OF_RECALL = 14_600  # which may shrink to the same, and not grow
 SAID = re.compile(r'"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`')
 
 
+BOOK = {"index.md": b"home", "topics/ddp/learn.md": b"lesson"}
+
+
+def held(folder):
+    """What a folder holds, without the list of what was written."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != publish.NOTE)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_what_somebody_else_put_there_is_neither_overwritten_nor_deleted(tmp_path):
+    bring_to(tmp_path, {**BOOK, "topics/fsdp/learn.md": b"lesson"})
+    (tmp_path / "topics/fsdp/mine.md").write_bytes(b"mine")
+    (tmp_path / "guide.md").write_bytes(b"my guide")
+    with pytest.raises(ContentErrors, match=r"guide\.md: .* written by hand; move it to"):
+        bring_to(tmp_path, {**BOOK, "guide.md": b"the book's"})
+    change = bring_to(tmp_path, {"index.md": b"another home"})
+    assert (change.num_written, change.num_deleted) == (1, 2)
+    assert held(tmp_path) == {
+        "index.md": b"another home", "topics/fsdp/mine.md": b"mine", "guide.md": b"my guide",
+    }  # fmt: skip
+    assert not (tmp_path / "topics" / "ddp").exists()
+
+
+def test_a_file_that_holds_what_would_be_written_is_taken_over(tmp_path):
+    (tmp_path / "index.md").write_bytes(b"home")
+    assert bring_to(tmp_path, BOOK).num_kept == 1
+    assert bring_to(tmp_path, {}).num_deleted == 2
+    assert held(tmp_path) == {}
+
+
+def test_a_write_that_was_cut_short_is_finished_by_the_next(tmp_path, monkeypatch):
+    bring_to(tmp_path, BOOK)
+    new = {"index.md": b"another home", "topics/ddp/learn.md": b"another lesson"}
+    replace = type(tmp_path).replace
+
+    def full(path, target):
+        if target.name == "learn.md":
+            raise OSError(28, "No space left on device")
+        return replace(path, target)
+
+    with monkeypatch.context() as cut:
+        cut.setattr(type(tmp_path), "replace", full)
+        with pytest.raises(OSError, match="No space"):
+            bring_to(tmp_path, new)
+    assert held(tmp_path) == {"index.md": b"another home", "topics/ddp/learn.md": b"lesson"}
+    bring_to(tmp_path, new)
+    assert held(tmp_path) == new
+
+
 @pytest.fixture(scope="module")
 def scripts(book, root):
-    files = publish.site_files(book, root / "tests" / "book" / "content")
+    files = publish.site_files(book, root / "tests" / "book" / "content", Press())
     return {name: files[f"assets/{name}"] for name in OURS}
 
 
@@ -32,7 +84,7 @@ def scripts(book, root):
 def test_pages_never_take_the_place_of_what_they_are_made_from(copy, folder):
     before = sorted(copy.content.rglob("*"))
     with pytest.raises(OSError, match="pages may not replace the content"):
-        publish.publish(copy.load(), copy.content, copy.content.parent / folder)
+        publish.publish(copy.load(), copy.content, copy.content.parent / folder, Press())
     assert sorted(copy.content.rglob("*")) == before
 
 
@@ -74,7 +126,7 @@ def test_a_published_script_says_every_text_of_its_source_and_no_comment(scripts
 
 def test_our_scripts_with_their_words_stay_small_on_any_page(book, root):
     """What a page loads of ours is one file of several, and what waits for the search."""
-    files = publish.site_files(book, root / "tests" / "book" / "content")
+    files = publish.site_files(book, root / "tests" / "book" / "content", Press())
     joint = {name: text for name, text in files.items() if name.endswith(".js") and "+" in name}
     assert any("recall" in name for name in joint)
     assert all(

@@ -10,6 +10,7 @@ import pytest
 from generator.checks.retraction_checks import bears_out
 from generator.content.claim import SentenceVerdict
 from generator.pages import rendering
+from generator.pages.press import Press
 from generator.website import publish
 
 PROGRAM = '"""torchrun --nproc-per-node 2 shown.py"""\n\nprint("what <it> showed")\n'
@@ -47,7 +48,7 @@ def sections(copy):
 
 
 def test_a_program_is_published_whole_and_its_link_downloads_it(repeated):
-    files = publish.site_files(repeated.load(), repeated.content)
+    files = publish.site_files(repeated.load(), repeated.content, Press())
     assert files["programs/shown.py"].decode() == PROGRAM
     assert 'href="programs/shown.py" download' in files["retracted.md"].decode()
 
@@ -116,8 +117,6 @@ def test_a_run_of_another_program_does_not_count(repeated):
 
 
 def test_an_edit_of_a_program_shows_while_serving(repeated):
-    from generator.pages.press import Press
-
     press = Press()
     before = press.printed(repeated.load())["retracted.md"]
     (repeated.content / "retracted" / "shown.py").write_text(PROGRAM.replace("print", "print  "))

@@ -3,16 +3,13 @@
 import html
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
 from generator.evidence import units
 from generator.evidence.found_by import heading
-from generator.evidence.sources import Sources
-from generator.evidence.value import Origin, Value, computed
+from generator.evidence.value import Origin, Value
 from generator.pages import rendering
-from generator.pages.press import Press
 from generator.pages.views.shown_values import largest_payload, payloads
 from tests.popovers import popovers_of
 
@@ -61,20 +58,6 @@ def test_each_value_of_a_lesson_stands_in_the_fold_of_the_run_that_it_leads_to(r
     assert found > 50
 
 
-def test_a_popover_and_the_row_of_its_run_say_alike_whether_a_value_is_counted(rendered):
-    found = [
-        (one.kind, one.source.rpartition(" · ")[2])
-        for page in rendered.values()
-        for one in popovers_of(page)
-        if one.source and one.kind != "simulated"
-    ]
-    by_field = {field: {kind for kind, of in found if of == field} for _, field in found}
-    payloads = [field for field in by_field if re.search(r"collectives.*bytes", field)]
-    times_and_peaks = [field for field in by_field if re.search(r"second|peak", field)]
-    assert {kind for one in payloads for kind in by_field[one]} == {"counted"}
-    assert {kind for one in times_and_peaks for kind in by_field[one]} == {"measured"}
-
-
 def test_the_row_of_a_run_has_its_payload_and_the_fold_each_collective(copy):
     trace = json.loads(copy.trace("tiny_training").read_text())
     of_ranks = [rank["collectives"] for rank in trace["runs"]["averaged"]["ranks"]]
@@ -84,13 +67,6 @@ def test_the_row_of_a_run_has_its_payload_and_the_fold_each_collective(copy):
     assert "144 B" in row
     held = folds(page)["tiny_training-averaged"][1]
     assert re.search(r"Counted\s+payload of all_reduce in one step, ranks 0–1: 144 B", held)
-
-
-def test_a_row_has_no_payload_where_ranks_only_receive_and_the_fold_has_what_they_receive(rendered):
-    page = rendered["evidence/tiny_memory.md"]
-    row = page.partition("<code>halves</code>")[2].partition("</tr>")[0]
-    assert "3.91 KiB" not in text_of(row)
-    assert "ranks[1].collectives.recv.bytes" in folds(page)["tiny_memory-halves"][1]
 
 
 def test_the_payload_of_a_row_is_what_a_rank_sends_and_not_what_it_receives(book):
@@ -107,47 +83,6 @@ def test_the_payload_of_a_row_is_what_a_rank_sends_and_not_what_it_receives(book
     found = largest_payload(run, payloads(run, origin, "measured"))
     assert found.number == one.bytes
     assert found.formula == "tiny_memory.halves.ranks[1].collectives[1].bytes"
-
-
-def test_a_formula_that_gives_the_same_on_two_machines_stands_in_the_row_of_each(copy):
-    here = field("bytes", 144)
-    other = replace(here, origin=here.origin._replace(machine="other"))
-    sources = Sources(copy.load(), "")
-    for read in (here, other, here):
-        sources.number(computed(288, units.BYTES, "2 * study.one.bytes", (read,)))
-    (listed,) = sources.of_runs.values()
-    assert {one.leads_to.machine for one in listed if one.origin is None} == {"desk", "other"}
-    assert len(listed) == 4
-
-
-def test_a_value_that_a_lesson_newly_prints_is_listed_without_printing_all_again(copy):
-    press = Press()
-    before = press.printed(copy.load())["evidence/tiny_training.md"].decode()
-    copy.edit(
-        "topics/averaging/learn.yml", "The averaged run ended",
-        "It had {{ tiny_training.averaged.device }}. The averaged run ended",
-    )  # fmt: skip
-    again = press.printed(copy.load())
-    assert again == Press().printed(copy.load())
-    lists = [folds(page)["tiny_training-averaged"][1] for page in
-             (before, again["evidence/tiny_training.md"].decode())]  # fmt: skip
-    assert ["device" in one for one in lists] == [False, True]
-
-
-def test_a_computed_value_is_called_by_its_formula_or_by_the_claim_that_observes_it(copy):
-    received = "tiny_memory.halves.ranks[1].collectives['recv'].bytes"
-    copy.edit(
-        "claims/tiny_memory.yml", f"observed: {received}", f"observed: {received} + {received}"
-    )
-    copy.edit(
-        "topics/averaging/learn.yml", "The averaged run ended",
-        f"There were {{{{ {received} + {received} }}}} and {{{{ 2 * {received} }}}}. "
-        "The averaged run ended",
-    )  # fmt: skip
-    held = folds(rendering.render(copy.load())["evidence/tiny_memory.md"])["tiny_memory-halves"][1]
-    assert re.search(r"what the first one makes of the rows: 7\.81\sKiB", held)
-    assert held.index("makes of the rows") < held.index("Formulas that pages evaluate")
-    assert re.search(r"2 × ranks\[1\]\.collectives\.recv\.bytes = 7\.81\sKiB", held)
 
 
 PAYLOAD = field("ranks[0].collectives[0].bytes")

@@ -11,6 +11,7 @@ from typing import get_args
 from generator.content.claim import Verdict
 from generator.evidence.value import KINDS
 from generator.figures.drawing import NARROW, WIDE
+from generator.pages.press import Press
 from generator.website import publish
 
 MOST_BYTES = 9_000
@@ -46,7 +47,7 @@ def test_the_style_sheet_is_every_component_once_and_no_comment():
 
 
 def test_a_site_loads_the_components_as_one_file(book, root):
-    files = publish.site_files(book, root / "tests" / "book" / "content")
+    files = publish.site_files(book, root / "tests" / "book" / "content", Press())
     assert files["assets/proofbook.css"] == publish.style()
     assert [name for name in files if name.endswith(".css")] == [
         "assets/calculator.css",

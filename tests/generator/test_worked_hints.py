@@ -9,7 +9,7 @@ import pytest
 from generator.content import book as books
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
-from generator.items.keys import key_of
+from generator.items.kinds import key_of
 from generator.items.worked import steps
 from tests.conftest import ROOT
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,7 +16,6 @@ from runners.training.shape import TransformerShape
 from runners.training.transformer_model import Block, Transformer
 
 pytestmark = pytest.mark.ranks
-Measure = Callable[[str, str], Run]
 SHAPE = TransformerShape(64, 16, 32, 4, 3, 128)
 
 
@@ -73,30 +71,6 @@ def test_the_meter_of_fake_tensors_counts_what_would_be_there() -> None:
         meter.__exit__(None, None, None)
     assert again.shape == kept.shape
     assert meter.memory(None).peak_bytes == 2 * 4 * 10**6
-
-
-def test_fake_ranks_need_what_real_ones_do(run: Measure) -> None:
-    real, fake = run("at_scale", "real_fsdp_tensor"), run("at_scale", "fake_fsdp_tensor")
-    assert fake.world_size == 1
-    assert real.world_size == 4
-    assert memory(real).largest is not None
-    for field in ("peak_bytes", "largest", "phases"):
-        ours, theirs = getattr(memory(fake), field), getattr(memory(real), field)
-        if field == "peak_bytes":
-            # gloo's threads may hold a buffer of a real rank a little longer
-            least = min(memory(real, rank).peak_bytes or 0 for rank in range(4))
-            assert ours == pytest.approx(least, rel=0.01)
-        elif field == "largest":
-            assert ours.parameters_bytes == theirs.parameters_bytes
-            assert ours.optimizer_bytes == theirs.optimizer_bytes
-    counted = [(c.operation, c.count, c.bytes) for c in real.ranks[0].collectives]
-    assert [(c.operation, c.count, c.bytes) for c in fake.ranks[0].collectives] == counted
-
-
-def test_a_few_layers_of_a_large_model_peak_where_the_closed_form_says(run: Measure) -> None:
-    few = run("at_scale", "seventy_layers_4")
-    assert few.nature == "simulated"
-    assert memory(few).peak_bytes == pytest.approx(int(str(few.settings["peak_bytes"])), rel=0.01)
 
 
 def test_seven_and_seventy_billion_are_what_they_are_called() -> None:

@@ -18,36 +18,8 @@ pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
 
 
-def losses(run: Run) -> list[float]:
-    return [e.loss for e in run.epochs if e.loss is not None]
-
-
 def facts(run: Run) -> dict[str, float]:
     return dict(run.prediction[-1].facts)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["own_loss", "unequal"])
-def test_parts_that_weigh_as_much_as_their_rows_teach_what_the_batch_does(
-    run: Measure, name: str
-) -> None:
-    whole = run("batch_split", "single")  # another program, without parts
-    assert len(losses(whole)) == 5
-    assert losses(run("batch_parts", name)) == pytest.approx(losses(whole), rel=1e-5)
-    assert facts(run("batch_parts", name))["relative_distance"] < 1e-5
-    assert facts(run("batch_parts", name))["own_relative_distance"] > 0.1
-
-
-def test_a_sum_over_ranks_is_a_learning_rate_as_many_times_as_large(run: Measure) -> None:
-    summed, larger = run("batch_parts", "summed"), run("batch_parts", "larger_rate")
-    assert larger.settings["learning_rate"] == 2 * float(str(summed.settings["learning_rate"]))
-    assert losses(summed) == pytest.approx(losses(larger), rel=1e-5)
-    assert facts(summed)["length_ratio"] == pytest.approx(2, rel=1e-5)
-
-
-def test_adam_hides_that_gradients_were_summed(run: Measure) -> None:
-    mean, summed = run("batch_parts", "adam"), run("batch_parts", "adam_summed")
-    assert facts(summed)["length_ratio"] == pytest.approx(2, rel=1e-5)
-    assert losses(summed) == pytest.approx(losses(mean), rel=1e-3)
 
 
 def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> None:

@@ -1,22 +1,16 @@
-"""Collectives against closed forms written out here, and the fit against numpy's."""
+"""Collectives' operations and the fit, against numpy's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from runners.experiments.communication import OPERATIONS, RUNS, SIZES
+from runners.experiments.communication import RUNS
 from runners.experiments.communication.alpha_beta import fit
-from runners.system import links
-from runners.traces.files import read
 from runners.traces.records import Run
 
-Measure = Callable[[str, str], Run]
-can_link = pytest.mark.skipif(links.cannot_link() is not None, reason=str(links.cannot_link()))
 MEBIBYTE = 1 << 20
 
 
@@ -49,58 +43,7 @@ def test_sizes_that_cannot_be_dealt_out_are_refused(sizes: list[int]) -> None:
         replace(plan, settings=plan.settings.changed({"sizes_bytes": sizes}))
 
 
-@pytest.mark.ranks
-def test_every_operation_is_timed_at_every_size_and_fitted_in_every_turn(run: Measure) -> None:
-    timed = run("communication", "ranks_2")
-    taken = timed.timing.measures
-    assert timed.status == "completed"
-    for operation in OPERATIONS:
-        medians = []
-        for size in SIZES:
-            samples = taken[f"{operation}_{size}"]
-            assert samples.num_samples == timed.settings["num_turns"]
-            medians.append(samples.median_seconds)
-        whole = fit(SIZES, medians)
-        left = [m - whole.seconds(size) for size, m in zip(SIZES, medians, strict=True)]
-        assert taken[f"{operation}_residual"].samples == pytest.approx(left, rel=1e-3, abs=2e-6)
-        first = fit(SIZES, [taken[f"{operation}_{size}"].samples[0] for size in SIZES])
-        assert taken[f"{operation}_alpha"].samples[0] == pytest.approx(
-            first.alpha, rel=1e-3, abs=2e-6
-        )
-        beta = taken[f"{operation}_beta_a_mebibyte"].samples[0]
-        assert beta == pytest.approx(first.beta * MEBIBYTE, rel=1e-3, abs=2e-6)
-
-
 def sent(run: Run, operation: str) -> list[int]:
     """Payload bytes that each rank sent for one call over three mebibytes."""
     found = [r.measures[f"{operation}_{3 * MEBIBYTE}_sent_bytes"] for r in run.ranks]
     return [n for n in found if isinstance(n, int)]
-
-
-@pytest.fixture(scope="session")
-def committed(root: Path) -> dict[str, Run]:
-    """The reference machine's runs."""
-    (path,) = (root / "content" / "traces").glob("reference-*/communication.json")
-    return dict(read(path).runs)
-
-
-@can_link
-@pytest.mark.ranks
-@pytest.mark.parametrize("world_size", [2, 3, 4])
-def test_links_carry_what_rings_and_trees_promise(
-    run: Measure, committed: dict[str, Run], world_size: int
-) -> None:
-    whole, others = 3 * MEBIBYTE, world_size - 1
-    runs = [committed[f"wire_{world_size}"]]
-    if world_size == 3:
-        runs.append(run("communication", "wire_3"))
-    for one in runs:
-        ring = pytest.approx([2 * others / world_size * whole] * world_size, rel=0.01)
-        assert sent(one, "all_reduce") == ring
-        assert sent(one, "reduce_scatter") == ring  # gloo reduces all, and gives each its share
-        share = pytest.approx([others / world_size * whole] * world_size, rel=0.01)
-        assert sent(one, "all_gather") == share
-        assert sent(one, "all_to_all") == share
-        # A tree: every rank but the root receives the payload once, from whoever has it.
-        assert sum(sent(one, "broadcast")) == pytest.approx(others * whole, rel=0.01)
-        assert sent(one, "broadcast")[0] == pytest.approx(min(others, 2) * whole, rel=0.01)

@@ -21,18 +21,6 @@ def compared(run: Run) -> PredictionStep:
     return step
 
 
-def test_ddp_s_replicas_lie_nowhere_apart(run: Measure) -> None:
-    ddp = run("ddp", "ddp")
-    facts = compared(ddp).facts
-    for rank in range(4):
-        assert facts[f"rank_{rank}_largest_difference"] == 0
-        assert facts[f"rank_{rank}_relative_distance"] == 0
-    # the average of equal replicas is each of them
-    assert ddp.validation is not None
-    assert facts["average_validation_accuracy"] == ddp.validation.accuracy
-    assert facts["average_validation_loss"] == pytest.approx(ddp.validation.loss, rel=1e-6)
-
-
 def alone(shard: int) -> tuple[nn.Sequential, tuple[torch.Tensor, torch.Tensor]]:
     """The replica of one shard, trained by a loop that knows of no other; and validation rows."""
     lesson = teach(

@@ -1,10 +1,9 @@
-"""Deaths and what is left of a training: replays and runs, each beside something else."""
+"""Replays of faults against a walk step by step, and the intervals against closed forms."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,9 +16,7 @@ from runners.experiments.faults.replay import (
     replay,
     young_seconds,
 )
-from runners.traces.records import Run
 
-Measure = Callable[[str, str], Run]
 COSTS = Costs(step_seconds=0.01, checkpoint_seconds=0.05, restart_seconds=3.0, mtbf_seconds=60.0)
 
 
@@ -90,42 +87,3 @@ def test_an_impossible_death_is_refused_in_one_line(changed: dict, said: str) ->
     plan = faults.RUNS["killed"]
     with pytest.raises(ValueError, match=said):
         replace(plan, settings=plan.settings.changed(changed))
-
-
-@pytest.mark.ranks
-def test_a_loaded_training_ends_equal_and_one_that_forgot_does_not(run: Measure) -> None:
-    ends = {
-        name: [r.parameter_digest for r in run("faults", name).ranks]
-        for name in (
-            "undisturbed",
-            "resumed",
-            "resumed_without_optimizer",
-            "resumed_without_position",
-        )
-    }
-    assert ends["resumed"] == ends["undisturbed"]
-    assert not set(ends["resumed_without_optimizer"]) & set(ends["undisturbed"])
-    assert not set(ends["resumed_without_position"]) & set(ends["undisturbed"])
-
-
-@pytest.mark.ranks
-def test_a_killed_training_ends_equal_after_the_steps_it_lost(run: Measure) -> None:
-    killed = run("faults", "killed")
-    assert killed.status == "completed", killed.error
-    measures, settings = killed.ranks[0].measures, killed.settings
-    undisturbed = [r.parameter_digest for r in run("faults", "undisturbed").ranks]
-    assert measures["parameter_digests"] == undisturbed
-    assert measures["resumed_at_steps"] == settings["last_saved_steps"]
-    assert measures["num_steps_lost"] == settings["num_steps_at_risk"]
-    parameters = 2 * (640 * 640 + 640)
-    assert measures["checkpoint_bytes"] == pytest.approx(3 * 4 * parameters, rel=0.01)
-
-
-@pytest.mark.ranks
-def test_a_replay_works_with_what_the_killed_run_measured(run: Measure) -> None:
-    replayed = run("faults", "replayed_minute")
-    times = replayed.timing.measures
-    assert replayed.nature == "simulated"
-    (checkpoint,) = times["checkpoint"].samples
-    assert times["young_interval"].samples == [pytest.approx(math.sqrt(2 * checkpoint * 60))]
-    assert times["replayed_at_best"].samples[0] == min(times["replayed"].samples)

@@ -52,9 +52,7 @@ def test_too_few_addresses_for_torch_are_one_line_that_says_what_to_raise(
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(
-    "command", [["runners", "run", "heavier"], ["runners.cluster", "--standalone", "heavier"]]
-)
+@pytest.mark.parametrize("command", [["runners", "run", "heavier"], ["runners.cluster", "heavier"]])
 def test_too_few_open_files_for_the_ranks_are_one_line_that_says_what_to_raise(
     command: list[str], tmp_path: Path, root: Path
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -88,33 +87,6 @@ def test_forkservers_and_folders_go_too_where_an_experiment_is_being_loaded(
     ended = _stopped(["runners", "try", "slow.run"], signal.SIGINT, place, root)
     assert ended == (130, ["stopped; what was measured before is kept"])
     assert list((place / "scratch").iterdir()) == []
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize(("how", "code"), EXIT_CODES)
-def test_a_node_that_waits_for_the_others_is_stopped_in_one_line(
-    how: signal.Signals, code: int, tmp_path: Path, root: Path
-) -> None:
-    """torchrun then waits inside its store, where Python hears no signal."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "runners.cluster", "--nnodes", "2", *meeting, "ddp.ddp"],
-        cwd=root,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        wait_until(lambda: list(tmp_path.iterdir()), meanwhile=lambda: process.poll() is None)
-        process.send_signal(how)
-        _, said = process.communicate()
-    finally:
-        process.kill()
-    assert (process.returncode, said) == (code, "stopped; what was measured before is kept\n")
-    assert list(tmp_path.iterdir()) == []
 
 
 FORKED = """

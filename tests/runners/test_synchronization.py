@@ -113,15 +113,6 @@ def test_a_gradient_that_comes_late_is_that_of_so_many_steps_before(
     )
 
 
-@pytest.mark.ranks
-def test_the_replicas_of_ddp_and_those_on_their_own(run: Measure) -> None:
-    together, alone = run("synchronization", "synchronous"), run("synchronization", "never")
-    assert together.step_losses == pytest.approx(naive_local(128, 1), rel=1e-9)
-    assert together.ranks[0].measures["num_distinct"] == 1
-    assert alone.ranks[0].measures["num_distinct"] == RANKS
-    assert alone.ranks[0].measures["communicated_bytes"] == 0
-
-
 @pytest.mark.parametrize("delay", [0, 1, 4, 16])
 def test_the_largest_rate_is_where_a_root_of_the_recurrence_leaves_the_unit_circle(
     delay: int,
@@ -132,12 +123,6 @@ def test_the_largest_rate_is_where_a_root_of_the_recurrence_leaves_the_unit_circ
         return float(np.abs(np.roots(polynomial)).max())
 
     assert largest_root(largest_rate(delay) * 0.99) < 1 < largest_root(largest_rate(delay) * 1.01)
-
-
-@pytest.mark.ranks
-def test_halving_finds_the_largest_rate_by_running(run: Measure) -> None:
-    found = run("synchronization", "parabola").ranks[0].measures["largest_rates"]
-    assert found == pytest.approx([largest_rate(d) for d in (0, 1, 4, 16)], rel=0.005)
 
 
 @pytest.mark.parametrize(

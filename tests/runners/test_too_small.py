@@ -1,4 +1,4 @@
-"""The break-even against times whose crossing is known, and DDP against one device."""
+"""The break-even against times whose crossing is known."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import pytest
 
 from runners.experiments.too_small import RUNS
 from runners.experiments.too_small.break_even import break_even, spread
-from runners.traces.records import Run
 from runners.traces.schema import Setting
 
-Measure = Callable[[str, str], Run]
 SIZES = [1000 * 2**power for power in range(8)]
 
 
@@ -65,28 +63,6 @@ def test_noisier_samples_spread_wider_about_the_same_break_even() -> None:
         assert one.high > 19400
         assert one.inside_share == 1
     assert loud.high / loud.low > 2 * (calm.high / calm.low - 1) + 1
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize("name", ["sweep", "sweep_few_samples"])
-def test_both_ways_train_the_same_and_every_size_has_its_times(run: Measure, name: str) -> None:
-    shown = run("too_small", name)
-    measures = shown.ranks[0].measures
-    apart = measures["relative_differences"]
-    assert isinstance(apart, list)
-    assert len(apart) == 5
-    assert max(float(one) for one in apart) < 0.01
-    widths = shown.settings["widths"]
-    assert isinstance(widths, list)
-    times = shown.timing.measures
-    assert sorted(times) == sorted(f"{way}_{w}" for way in ("single", "ddp") for w in widths)
-    assert {samples.num_samples for samples in times.values()} == {15}
-    sizes = [4 * (w * w + w) for w in (16, 32, 64, 128, 256)]
-    assert shown.settings["num_parameters"] == sizes
-    found = [measures[f"num_break_even{end}"] for end in ("_low", "", "_high")]
-    assert all(isinstance(one, int) and sizes[0] <= one <= sizes[-1] for one in found)
-    (reduced,) = shown.ranks[0].collectives
-    assert (reduced.operation, reduced.bytes) == ("all_reduce", 4 * sizes[-1])
 
 
 @pytest.mark.parametrize(

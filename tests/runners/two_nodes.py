@@ -65,7 +65,7 @@ class TwoNodes:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self, rendezvous: str, host: str, *names: str) -> None:
-        """Start `runners.cluster` on both nodes.
+        """Start `runners.cluster` under torchrun on both nodes.
 
         Args:
             rendezvous: c10d or static.
@@ -79,7 +79,8 @@ class TwoNodes:
                 if rendezvous == "c10d"
                 else ["--node-rank", str(node), "--master-addr", first, "--master-port", str(PORT)]
             )
-            command = [sys.executable, "-m", "runners.cluster", "--nnodes", "2", *options, *names]
+            torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", *options]
+            command = [*torchrun, "-m", "runners.cluster", *names]
             self.temporary(node).mkdir(exist_ok=True)
             environment = {
                 **{k: v for k, v in os.environ.items() if k not in NOT_PASSED_ON},
@@ -135,11 +136,11 @@ class TwoNodes:
         return {pid: command for pid, command in found.items() if command}
 
     def kill(self, node: int, part: str) -> None:
-        """Kill of a node its `launcher`, its `rank`, or the whole `node`, as a power cut would."""
+        """Kill of a node its `torchrun`, the `process` that torchrun started, or its `rank`."""
         commands = {
-            "launcher": "-m runners.cluster --",
+            "torchrun": "-m torch.distributed.run",
+            "process": "-u -m runners.cluster",
             "rank": "runners.measuring.forkserver",
-            "node": "",
         }
         found = [p for p, c in self.processes(node).items() if commands[part] in c]
         if part == "rank":  # which has its forkserver's command line, and is its child
@@ -152,10 +153,9 @@ class TwoNodes:
         self._started[node].terminate()
 
     def silence(self, node: int) -> None:
-        """Let nothing pass a node's link any more."""
-        subprocess.run(
-            ["ip", "-n", self.namespaces[node], "link", "set", links.INTERFACE, "down"], check=True
-        )
+        """Let the switch drop every packet from a node and to it, while its link stays up."""
+        switch = self.namespaces[node].rpartition("-")[0] + "-switch"
+        subprocess.run(["ip", "-n", switch, "link", "set", f"port{node}", "nomaster"], check=True)
 
     def left(self) -> dict[int, str]:
         """Processes that outlive what was started by more than a busy machine takes to end them."""

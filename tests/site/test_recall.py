@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from datetime import UTC, datetime, timedelta
@@ -196,35 +195,6 @@ def test_the_schedule_is_that_of_the_published_package_on_random_histories(page)
             assert interval == (card.due - card.last_review).days
 
 
-@pytest.mark.parametrize(("step", "former"), [*enumerate((None, 1, 3, 7, 21, 60))])
-def test_answers_kept_by_steps_go_on_from_the_interval_of_their_step(
-    page, frozen_site, step, former
-):
-    """A browser that answered before intervals followed the reader loses nothing."""
-    _sit(page, "Answer new questions")
-    Asking(page, "how-many-bytes").give(0, "sure")
-    page.evaluate(
-        """step => {
-            const key = 'proofbook:item:how-many-bytes';
-            const { stability, difficulty, reviewed, ...rest } = JSON.parse(localStorage[key]);
-            localStorage[key] = JSON.stringify({ ...rest, step, due: Date.now() });
-        }""",
-        step,
-    )
-    days = former or 1
-    day = datetime.fromisoformat(EVENING) + timedelta(days=days)
-    _to_day(page, frozen_site, day.isoformat())
-    assert "1 due now" in _said(page)
-    _press(page, "Start with what is due")
-    assert Asking(page, "how-many-bytes").give(0, "fairly sure").startswith(RIGHT)
-    first = _card((0, GOOD if former else AGAIN))
-    first.stability = float(former) if former else first.stability
-    assert round(_due(page)["how-many-bytes"]) == _days((days, GOOD), card=first)
-    record = kept(page)["how-many-bytes"]
-    assert "step" not in record
-    assert len(record["attempts"]) == 2
-
-
 def test_a_wrong_try_that_was_left_comes_back_from_the_next_sitting_on(page, frozen_site):
     page.goto((frozen_site / CHALLENGE).as_uri())
     item = Asking(page, "what-peak")
@@ -320,15 +290,6 @@ def test_one_queue_leads_through_the_topics(page, frozen_site):
     assert _shown(page) in ASKED
     _answer(page, {})
     assert page.get_by_role("link", name="Continue with").count() == 0
-
-
-def test_a_question_is_once_more_only_where_it_was_answered(page):
-    _sit(page, "Answer new questions")
-    eyebrow = page.locator("[data-recall] .pb-eyebrow").filter(visible=True)
-    assert eyebrow.inner_text().lower() == "question"
-    _answer(page, {})
-    _sit(page, "Practise anyway")
-    assert eyebrow.inner_text().lower() == "once more"
 
 
 def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
@@ -461,30 +422,6 @@ def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, 
     assert not elsewhere.is_visible()
 
 
-def test_no_queue_counts_what_its_page_does_not_ask(built_site, open_page):
-    page = open_page("about:blank", timezone_id="Europe/Vienna")
-    page.clock.install(time=EVENING)
-    for topic, item in (("ddp", "ddp-learn-equal"), ("large-models", "lm-message-bytes")):
-        page.goto((built_site / "topics" / topic / "recall.html").as_uri())
-        line = page.locator(f"[data-recall-elsewhere] li:has([href$='#item-{item}'])")
-        digest = str(line.get_attribute("data-items")).split(":")[1]
-        attempt = {"at": 9, "answer": None, "is_right": False, "confidence": None, "gave_up": True}
-        record = {"digest": digest, "due": 9, "again": False, "done": True, "attempts": [attempt]}
-        page.evaluate(
-            "([name, record]) => localStorage.setItem('proofbook:item:' + name, record)",
-            [item, json.dumps(record)],
-        )
-    for topic in ("ddp", "large-models"):
-        page.goto((built_site / "topics" / topic / "recall.html").as_uri())
-        assert _said(page).startswith("Due on other pages, as listed below: 1.")
-        assert page.locator("[data-recall-elsewhere] li").filter(visible=True).count() == 1
-        assert page.get_by_role("link", name="Continue with").count() == 0
-        assert "due" not in page.locator(".pb-queue").inner_text()
-    page.goto((built_site / "index.html").as_uri())
-    assert not page.locator("[data-queue]").is_visible()
-    assert "1 due" in page.locator("main").inner_text()  # its topic says so
-
-
 def test_only_the_answer_of_this_tab_is_taken_back(page, frozen_site):
     other = page.context.new_page()
     other.goto((frozen_site / CHALLENGE).as_uri())
@@ -503,42 +440,6 @@ def test_only_the_answer_of_this_tab_is_taken_back(page, frozen_site):
     _press(page, "Undo this answer")
     (attempt,) = kept(page)[ASKED[1]]["attempts"]
     assert attempt["is_right"]
-
-
-def test_only_the_question_that_was_put_off_here_is_asked_again(page, frozen_site):
-    other = page.context.new_page()
-    other.goto((frozen_site / RECALL).as_uri())
-    for tab in (page, other):
-        _sit(tab, "Answer new questions")
-    Asking(page, ASKED[0]).give(BY_ID[ASKED[0]].right)
-    _press(page, "Next question")
-    _press(other, "Not today")  # another one than here
-    _press(page, "Not today")
-    _press(page, "Undo")
-    later = page.evaluate("window.proofbook.store.later()")
-    assert later[ASKED[0]] > 0
-    assert later[ASKED[1]] == 0
-    assert _shown(page) == ASKED[1]
-
-
-def test_whoever_gives_up_goes_on_from_where_the_focus_is(page):
-    _sit(page, "Answer new questions")
-    Asking(page, ASKED[0]).press("Show the answer")
-    assert not Asking(page, ASKED[0]).box.get_by_role("button", name="Answer again").is_visible()
-    assert page.evaluate("document.activeElement.textContent") == "Next question"
-
-
-def test_an_answer_brings_no_line_above_the_question_that_it_belongs_to(built_site, open_page):
-    """What was given up is due again in this sitting; the line waits for the next visit."""
-    page = open_page(built_site / "index.html")
-    box, due = page.locator(".pb-question"), page.locator("[data-queue]")
-    top = box.evaluate("one => one.offsetTop")
-    box.get_by_role("button", name="Show the answer").click()
-    assert page.locator("a[data-page$='/recall'][data-due='1']").count() == 1
-    assert not due.is_visible()
-    assert box.evaluate("one => one.offsetTop") == top
-    page.reload()
-    assert due.inner_text().startswith("Questions due, all topics: 1.")
 
 
 def test_home_asks_again_what_is_due_and_shows_its_answer_otherwise(built_site, open_page):

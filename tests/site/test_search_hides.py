@@ -110,8 +110,8 @@ def test_a_sentence_that_waits_on_one_page_is_taken_out_of_every_other():
     value = '<button class="pb-value">3</button>'
     part = search.part_of(
         "<nav>Topics</nav><h1>One</h1><p>It is asked.</p><div data-after='q'>"
-        '<p>All ranks wait for the <a href="x">slowest</a> one. Neither.</p></div>',
-        [f'<details class="pb-answer"><p>It is the mean {value} of all ranks.</p></details>'],
+        '<p>All ranks wait for the <a href="x">slowest</a> one. Neither.</p></div>'
+        f'<details class="pb-answer"><p>It is the mean {value} of all ranks.</p></details>',
     )
     waiting = {"All ranks wait for the slowest one.", "It is the mean 3 of all ranks."}
     assert part == ("<h1>One</h1><p>It is asked.</p>", waiting)

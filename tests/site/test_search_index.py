@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.website import html_blocks, search
+from generator.website import search
 
 LESSON = "topics/large-models/deep"
 
@@ -39,7 +39,7 @@ def test_sentences_of_lessons_are_found(entries, built_site):
         html = page.read_text(encoding="utf-8")
         body = html[html.index("<h1") :]
         lede = body[body.index('<div class="pb-lede">') : body.index("<h2")]
-        (first, *_) = re.findall(r"<p>(.*?)</p>", html_blocks.set_aside(lede).text, re.DOTALL)
+        (first, *_) = re.findall(r"<p>(.*?)</p>", search.part_of(f"<h1>{lede}").html, re.DOTALL)
         sentences = re.split(r"(?<=[.?!]) ", _words({"title": "", "text": first}))
         longest = max(sentences, key=len).replace(" ", "")  # tags stand where words are joined
         assert longest in _of(entries, name).replace(" ", ""), name
@@ -110,7 +110,7 @@ def test_a_question_with_code_and_values_is_one_paragraph(entries):
 
 def test_text_between_blocks_becomes_paragraphs_of_its_own():
     html = "<div><p>One.</p>Two <code>x</code></div><dl><dt>Three</dt><dd>Four</dd></dl>"
-    part = search.part_of(f"<h1>T</h1>{html}<ul><li>Five <div>six</div></li></ul>", ())
+    part = search.part_of(f"<h1>T</h1>{html}<ul><li>Five <div>six</div></li></ul>")
     kept = re.sub(r"<(?!/?(?:p|li|ul|code)>)[^<>]+>", "", part.html)  # as Material keeps it
     entries = [{"location": "a.html", "title": "T", "text": kept.removeprefix("T")}]
     search.make_paragraphs(entries)
@@ -148,20 +148,3 @@ def test_the_index_is_no_larger_than_the_words_that_it_finds(entries, built_site
     pages = sum(path.stat().st_size for path in built_site.rglob("*.html"))
     assert size < 2 * words  # with the other words that find an entry
     assert size < pages / 10
-
-
-def test_a_block_is_set_aside_whole_and_comes_back_where_it_was():
-    for page in (
-        "a <svg><svg></svg></svg> b",
-        "a <div data-search-exclude><div>x</div> y</div> b",
-        "<table><tr><td><table><tr></tr></table></td></tr></table>",
-        '<details class="x" data-search-exclude><details></details></details>\n\n# h\n',
-        "nothing",
-    ):
-        text, blocks = html_blocks.set_aside(page)
-        assert "<svg" not in text
-        assert "<div" not in text
-        assert "<t" not in text
-        assert html_blocks.put_back(text, blocks) == page
-    with pytest.raises(ValueError, match="never closed"):
-        html_blocks.set_aside("<table><tr>")

@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
+from generator.content.typesetting import plain
 from generator.evidence import trace_events
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.play_states import Control, ShownRun, State, states
 from generator.evidence.value import AbsentError, Value, numeric
 from generator.figures.drawing import NARROW, WIDE
-from generator.figures.picture import Picture, Table, plain
+from generator.figures.picture import Picture, Table
 from generator.figures.play.memory_view import memory
 from generator.figures.play.plan_view import needed, plan
 from generator.figures.play.played import Budget, Line, Played, Row

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from generator.content.shelf import page_of
+from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.evidence.provenance import PageText
-from generator.figures.picture import plain
 from generator.pages import sifting
 from generator.pages.views.claims import css_of
 from generator.pages.views.proof import names_of, outcomes_of

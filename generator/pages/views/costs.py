@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from markupsafe import Markup
 
@@ -14,40 +14,23 @@ from generator.evidence.found_by import heading
 from generator.evidence.law_formula import shown
 from generator.evidence.law_sides import on_run
 from generator.evidence.value import Value
+from generator.pages.table import Column, Row, table
 
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
 
-@dataclass(frozen=True)
-class CostTableOnPage:
-    """The rows of a table, and what the column beside the formula's is called."""
+def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Markup]) -> Markup:
+    """A table of costs; the first of several with one law explains its formula.
 
-    rows: list[CostOnPage]
-    heading: str
-
-
-@dataclass(frozen=True)
-class CostOnPage:
-    """One row; `off` is the formula's distance from the measurement, as a share of that.
-
-    `bound` is the verdict on a formula that is a bound, and empty where it is a value.
+    Args:
+        written: by an author.
+        folio: the page.
+        run_link: leads to a run.
     """
-
-    what: Markup
-    run: str
-    formula: Markup
-    predicted: Markup
-    measured: Markup
-    off: Markup
-    bound: str
-
-
-def cost_table(table: CostTable, folio: Folio) -> CostTableOnPage:
-    """A table of costs; the first of several with one law explains its formula."""
-    rows: list[CostOnPage] = []
+    rows: list[Row] = []
     all_found: list[Value | None] = []
-    told: set[str] = set()
-    for one in table.rows:
+    explained_before: set[str] = set()
+    for one in written.rows:
         claim = folio.book.claims[one.law]
         found = on_run(claim, folio.evidence)
         folio.run(found.run)
@@ -62,18 +45,22 @@ def cost_table(table: CostTable, folio: Folio) -> CostTableOnPage:
         verdict = folio.ui["verdicts"][folio.evidence.outcome(claim.id).verdict]
         formula = one.formula or shown(claim) or ""
         explained = _FORMULA.match(formula)
-        if formula in told and explained:
+        if formula in explained_before and explained:
             formula = explained[0]
-        told.add(formula)
-        rows.append(
-            CostOnPage(
-                what=folio.line(one.what),
-                run=found.run,
-                formula=folio.line(formula) if formula else ABSENT,
-                predicted=predicted,
-                measured=measured,
-                off=off_by,
-                bound=folio.ui["cost"]["bound"].format(verdict=verdict) if is_bound else "",
-            )
+        explained_before.add(formula)
+        if is_bound:
+            bound = folio.ui["cost"]["bound"].format(verdict=verdict)
+            off_by += Markup(' <small class="pb-nature">{}</small>').format(bound)
+        what = Markup('{}<br><span class="pb-said">{}</span>').format(
+            folio.line(one.what), run_link(found.run)
         )
-    return CostTableOnPage(rows, heading(all_found, folio.ui["found_by"]))
+        rows.append([what, folio.line(formula) if formula else ABSENT, predicted, measured, off_by])
+    words = folio.ui["cost"]
+    columns = [
+        Column(folio.ui["table"]["what"], False),
+        Column(folio.ui["table"]["formula"], False),
+        Column(words["predicted"]),
+        Column(heading(all_found, folio.ui["found_by"])),
+        Column(words["differs_by"]),
+    ]
+    return table(columns, rows, is_found=False)

@@ -10,13 +10,13 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.content.shelf import Measured
+from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import applies_to_one, parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
 from generator.evidence.verdicts import Outcome
-from generator.figures.picture import plain
 from generator.pages.views.claims import beside_predicted, css_of, side
 from generator.pages.views.proof import measured_by, names_of, repeated
 from runners.traces.machine_records import Machine

@@ -19,30 +19,11 @@ from generator.evidence.value import numeric
 from generator.figures import figures
 from generator.figures.figures import FigureOnPage
 from generator.figures.play.plan_view import needed
+from generator.pages.table import Column, Row, counted, table
 from runners.traces.plan_grid import Grid, GridRow
 from runners.traces.records import Run
 
 SETTINGS = ("num_ranks", "precision", "optimizer", "sequence", "checkpointing")
-
-
-@dataclass(frozen=True)
-class ModelRow:
-    """A model in the list of them.
-
-    Attributes:
-        devices: on how many of them it was simulated.
-        first_devices, state: the state that its page opens with, in words.
-        num_fitting: strategies of that state that fit where the line starts.
-    """
-
-    title: str
-    page: str
-    parameters: Markup
-    devices: str
-    first_devices: int
-    state: Markup
-    num_fitting: int
-    num_strategies: int
 
 
 @dataclass(frozen=True)
@@ -79,12 +60,23 @@ class Planned:
     left_out: tuple[LeftOutRow, ...]
 
 
-def models(folio: Folio) -> Iterator[ModelRow]:
-    """Each model whose plans the book has, in the order that the author gives them."""
-    for name in _plan(folio).models:
-        shown = folio.book.traces.get(name)
-        if shown is not None and shown.grid is not None:
-            yield _row(name, shown, shown.grid, folio)
+def models(folio: Folio, line: Markup) -> Markup:
+    """Each model whose plans the book has, in the order that the author gives them.
+
+    Args:
+        folio: the page.
+        line: the memory of a device, where the line of each model's figure starts.
+    """
+    words, found = folio.ui["plan"], folio.book.traces
+    columns = [
+        Column(words["model"], False), Column(words["parameters"]), Column(words["devices"], False),
+        Column(Markup("{} {}").format(words["fitting"], line), False),
+    ]  # fmt: skip
+    return table(columns, (
+        _row(name, found[name], grid, folio)
+        for name in _plan(folio).models
+        if name in found and (grid := found[name].grid) is not None
+    ))  # fmt: skip
 
 
 def tabs(folio: Folio) -> Iterator[Tab]:
@@ -101,22 +93,29 @@ def _plan(folio: Folio) -> PlanFile:
     return folio.book.plan
 
 
-def _row(name: str, shown: TraceOnPage, grid: Grid, folio: Folio) -> ModelRow:
-    runs = shown.trace.runs
+def _row(name: str, shown: TraceOnPage, grid: Grid, folio: Folio) -> Row:
+    """A model, the devices it was simulated on, and how many strategies fit its first state."""
+    words, runs = folio.ui["plan"], shown.trace.runs
     first = next(iter(runs))
     usual = [run for run in runs.values() if _state(run) == _state(runs[first])]
     line = folio.value(_plan(folio).line)
     memory = numeric(line) if line is not None else 0
-    return ModelRow(
-        title=grid.title,
-        page=shown.page,
-        parameters=folio.cell(f"{name}.{first}.settings.num_parameters"),
-        devices=", ".join(map(str, sorted({one.state.devices for one in grid.rows}))),
-        first_devices=grid.rows[0].state.devices,
-        state=_in_words(f"{name}.{first}", grid.rows[0], folio),
-        num_fitting=sum(needed(run.ranks) <= memory for run in usual),
-        num_strategies=len(usual),
-    )
+    devices = grid.rows[0].state.devices
+    label = Markup('<span class="pb-label">{}</span>')
+    return [
+        Markup('<a class="pb-label" href="{}">{}</a>').format(shown.page, grid.title),
+        folio.cell(f"{name}.{first}.settings.num_parameters"),
+        label.format(", ".join(map(str, sorted({one.state.devices for one in grid.rows})))),
+        Markup('{} {} {}<small class="pb-regime">{} {} {}, {}</small>').format(
+            counted(sum(needed(run.ranks) <= memory for run in usual)),
+            words["of"],
+            counted(len(usual)),
+            words["fitting_on"],
+            label.format(devices),
+            words["device"] if devices == 1 else words["devices"].lower(),
+            _in_words(f"{name}.{first}", grid.rows[0], folio),
+        ),
+    ]
 
 
 def _state(run: Run) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from generator.content.claim import Claim
+from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.claim_topics import Lesson
 from generator.evidence.difference import off_by
@@ -21,7 +22,6 @@ from generator.evidence.folio import Folio
 from generator.evidence.other_machines import parts
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import UNDECIDED, Outcome, sentence
-from generator.figures.picture import plain
 from generator.pages.views.claims import (
     css_of,
     domain_of,

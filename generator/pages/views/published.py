@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, computed, numeric
+from generator.pages.table import Column, Row, counted, table
 from runners.traces.published_plans import (
     EXPERIMENT,
     PublishedPlan,
@@ -62,22 +63,12 @@ class PublishedRow:
 
 
 @dataclass(frozen=True)
-class Score:
-    """How far one kind of number is off."""
-
-    kinds: str
-    median: Markup
-    count: int
-    num_missing: int
-
-
-@dataclass(frozen=True)
 class PublishedPage:
     """The page of published measurements."""
 
     plans: PublishedPlans
     rows: tuple[PublishedRow, ...]
-    scores: tuple[Score, ...]
+    scores: Markup
 
 
 def published(folio: Folio) -> PublishedPage:
@@ -88,8 +79,19 @@ def published(folio: Folio) -> PublishedPage:
     return PublishedPage(
         plans=shown,
         rows=tuple(_rows(shown, folio)),
-        scores=tuple(_score(kinds, shown, folio) for kinds in (ALLOCATED, RESERVED)),
+        scores=_scores(shown, folio),
     )
+
+
+def _scores(plans: PublishedPlans, folio: Folio) -> Markup:
+    """How far each kind of number is off."""
+    words = folio.ui["published"]
+    misses = Markup('{} <span class="pb-label">{:g}%</span>').format(
+        words["misses"], plans.most_error * 100
+    )
+    columns = [Column(words["kind"], False), *map(Column, (words["median"], words["numbers"]))]
+    rows = (_score(kinds, plans, folio) for kinds in (ALLOCATED, RESERVED))
+    return table([*columns, Column(misses)], rows)
 
 
 def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
@@ -169,7 +171,7 @@ def _mesh(row: PublishedPlan, folio: Folio) -> str:
     return " × ".join([sharding, *axes])
 
 
-def _score(kinds: Sequence[str], plans: PublishedPlans, folio: Folio) -> Score:
+def _score(kinds: Sequence[str], plans: PublishedPlans, folio: Folio) -> Row:
     offs = [
         off
         for row in plans.rows
@@ -180,9 +182,9 @@ def _score(kinds: Sequence[str], plans: PublishedPlans, folio: Folio) -> Score:
     errors = [abs(numeric(off)) for off in offs]
     value = computed(median(errors), offs[0].unit, SAYS, tuple(offs)).shown(way="percent")
     words = folio.ui["published"]
-    return Score(
-        kinds=f" {words['together']} ".join(words[kind] for kind in kinds),
-        median=folio.text.shown_alike(value, f"median-{kinds[0]}", SAYS),
-        count=len(errors),
-        num_missing=sum(error > plans.most_error for error in errors),
-    )
+    return [
+        f" {words['together']} ".join(words[kind] for kind in kinds),
+        folio.text.shown_alike(value, f"median-{kinds[0]}", SAYS),
+        counted(len(errors)),
+        counted(sum(error > plans.most_error for error in errors)),
+    ]

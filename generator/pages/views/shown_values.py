@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from generator.content.claim import Claim
+from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.found_by import found_by
 from generator.evidence.value import Kind, Origin, Value, computed
-from generator.figures.picture import plain
 from runners.traces.records import Run
 
 LONGEST = 200  # letters of a formula that a line may show; its inputs are listed in any case

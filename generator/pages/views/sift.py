@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
-from generator.figures.picture import plain
 from generator.pages.sifting import Choices, machine_mark, topic_mark, verdict_mark
 
 _MARKS = re.compile(r'data-is="([^"]+)"')

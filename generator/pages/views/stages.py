@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from generator.content.modes.trace import DataFlow, FlowStage
+from generator.content.typesetting import plain
 from generator.evidence.folio import ABSENT, Folio
 from generator.figures.drawings.lanes import Lane, Travel, lanes
-from generator.figures.picture import plain
 from generator.pages.views import tables
 from generator.pages.views.tables import StageRow
 from runners.traces.records import Held, Run, Stage

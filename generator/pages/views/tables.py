@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -12,10 +12,12 @@ from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
 from generator.evidence.observations import Observation, observe
+from generator.pages.table import Cell, Column, Marked, Row, table
 from generator.pages.views.listing import raised
 from runners.traces.records import PredictionStep, Run, Stage
 
 NUM_VALUES = 4
+ABSENT_CELL = Markup("–")
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
 _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 
@@ -164,35 +166,30 @@ def _fact(expression: str, fact: object, folio: Folio) -> Markup:
     return folio.cell(expression)
 
 
-@dataclass(frozen=True)
-class EpochRow:
-    """One epoch: its cells and what the curve shows there."""
-
-    epoch: int
-    cells: list[Markup]
-    observation: Markup
-
-
-def epochs(training: Training, folio: Folio) -> tuple[list[str], list[EpochRow]]:
-    """The columns that the run measured, and a row an epoch."""
+def epochs(training: Training, folio: Folio) -> tuple[int, Markup]:
+    """How many epochs there were, and a row for each: what was measured, and the curve there."""
     run = folio.run(training.run)
-    if run is None:
-        return [], []
-    columns = [
+    found = run.epochs if run else []
+    fields = [
         name
         for name in ("loss", "accuracy", "validation_loss", "validation_accuracy")
-        if any(getattr(epoch, name) is not None for epoch in run.epochs)
+        if any(getattr(epoch, name) is not None for epoch in found)
     ]
-    observed = observe(run.epochs, training.run)
-    rows = [
-        EpochRow(
-            epoch.epoch,
-            [folio.cell(f"{training.run}.epochs[{position}].{name}") for name in columns],
-            Markup(" ").join(_sentence(one, folio) for one in observed[position]),
+    head = folio.ui["figure"]["epoch_column"]
+    narrow = Markup('<span class="pb-label"><span class="pb-narrow-only">{} </span>{}</span>')
+    columns = [Column(head, False), *(Column(folio.ui["figure"][name]) for name in fields)]
+    columns.append(Column(folio.ui["table"]["observation"], False))
+    rows: list[Row] = [
+        [
+            narrow.format(head, epoch.epoch),
+            *(folio.cell(f"{training.run}.epochs[{position}].{name}") for name in fields),
+            Marked(Markup(" ").join(_sentence(one, folio) for one in said), "pb-observed"),
+        ]
+        for position, (epoch, said) in enumerate(
+            zip(found, observe(found, training.run), strict=True)
         )
-        for position, epoch in enumerate(run.epochs)
     ]
-    return [folio.ui["figure"][name] for name in columns], rows
+    return len(rows), table(columns, rows)
 
 
 def _sentence(one: Observation, folio: Folio) -> Markup:
@@ -201,50 +198,76 @@ def _sentence(one: Observation, folio: Folio) -> Markup:
     return folio.line(folio.ui["observations"][one.sentence].format(**values))
 
 
-def failing(paths: Sequence[str], folio: Folio) -> list[dict[str, Markup | str]]:
-    """The runs that fail, a row each: how they failed, or what they learnt instead."""
-    rows: list[dict[str, Markup | str]] = []
-    for path in paths:
-        run = folio.run(path)
-        if run is None:
-            continue
-        requested = run.error.requested_bytes if run.error else None
-        mark = Markup(' <small class="pb-nature">{}</small>').format(run.nature)
-        rows.append(
-            {
-                "run": path,
-                "strategy": folio.strategy(run) + (mark if run.nature != "real" else ""),
-                "css": "pb-holds" if run.status == "completed" else "pb-does-not-hold",
-                "outcome": folio.ui["statuses"][run.status],
-                "phase": run.error.phase.replace("_", " ") if run.error else "–",
-                "requested": (
-                    folio.cell(f"{path}.error.requested_bytes") if requested else Markup("–")
-                ),
-                "budget": folio.cell(f"{path}.budget_bytes") if run.budget_bytes else Markup("–"),
-                "epochs": folio.cell(f"{path}.epochs | count"),
-                "peak": _fullest_peak(path, run, folio),
-                "idle": _idle_share(path, run, folio),
-                "loss": folio.cell(f"{path}.epochs[-1].loss") if run.epochs else Markup("–"),
-                "validated": (
-                    folio.cell(f"{path}.validation.accuracy") if run.validation else Markup("–")
-                ),
-                "message": raised(run.error) if run.error else "\n".join(run.printed),
-            }
+@dataclass(frozen=True)
+class Failing:
+    """The runs that fail: their table, and what each of them raised or printed."""
+
+    table: Markup
+    messages: list[str]
+
+
+def failing(paths: Sequence[str], folio: Folio) -> Failing:
+    """The runs that fail: how they failed, or else what they needed or learnt instead."""
+    runs = {path: run for path in paths if (run := folio.run(path)) is not None}
+    words, more = folio.ui["table"], folio.ui["experiment"]
+    columns = [Column(folio.ui["figure"]["run"], False), Column(words["outcome"], False)]
+    rows: list[list[Cell | Marked]] = [
+        [folio.strategy(run) + _nature(run), Marked(folio.ui["statuses"][run.status], _css(run))]
+        for run in runs.values()
+    ]
+
+    def add(title: str, cells: Iterable[Markup | str], *, is_number: bool = True) -> None:
+        columns.append(Column(title, is_number))
+        for row, cell in zip(rows, cells, strict=True):
+            row.append(cell)
+
+    def cells(expression: str, is_there: Callable[[Run], object]) -> Iterator[Markup]:
+        for path, run in runs.items():
+            yield folio.cell(f"{path}.{expression}") if is_there(run) else ABSENT_CELL
+
+    epochs_done = list(cells("epochs | count", lambda _: True))
+    if any(run.error or run.budget_bytes for run in runs.values()):
+        phases = (run.error.phase.replace("_", " ") if run.error else "–" for run in runs.values())
+        add(words["phase"], phases, is_number=False)
+        add(
+            words["requested"],
+            cells("error.requested_bytes", lambda run: run.error and run.error.requested_bytes),
         )
-    return rows
+        add(words["budget"], cells("budget_bytes", lambda run: run.budget_bytes))
+        add(words["epochs_done"], epochs_done)
+    elif any(run.epochs for run in runs.values()):
+        add(words["epochs_done"], epochs_done)
+        add(more["last_loss"], cells("epochs[-1].loss", lambda run: run.epochs))
+        add(more["validated"], cells("validation.accuracy", lambda run: run.validation))
+    else:
+        add(more["fullest_peak"], (_fullest_peak(path, run, folio) for path, run in runs.items()))
+        idle = [_idle_share(path, run, folio) for path, run in runs.items()]
+        if set(idle) != {ABSENT_CELL}:
+            add(more["idle"], idle)
+    messages = (raised(run.error) if run.error else "\n".join(run.printed) for run in runs.values())
+    return Failing(table(columns, rows), list(filter(None, messages)))
+
+
+def _nature(run: Run) -> Markup:
+    mark = Markup(' <small class="pb-nature">{}</small>')
+    return mark.format(run.nature) if run.nature != "real" else Markup("")
+
+
+def _css(run: Run) -> str:
+    return "pb-holds" if run.status == "completed" else "pb-does-not-hold"
 
 
 def _fullest_peak(path: str, run: Run, folio: Folio) -> Markup:
     """The peak of the fullest rank, of a run whose memory was metered."""
     if any(rank.memory is None for rank in run.ranks):
-        return Markup("–")
+        return ABSENT_CELL
     return folio.cell(f"{path}.ranks | each('memory.peak_bytes') | largest")
 
 
 def _idle_share(path: str, run: Run, folio: Folio) -> Markup:
     """The mean idle share of the ranks of a pipeline whose passes were timed, without sending."""
     if any("idle_share" not in rank.measures for rank in run.ranks):
-        return Markup("–")
+        return ABSENT_CELL
     idle, sending = (
         f"mean({path}.ranks | each('measures.{one}_share'))" for one in ("idle", "sending")
     )

@@ -16,7 +16,7 @@ from generator.content.lesson import MODES, Mode
 from generator.content.quiz import Item
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.items.digests import digest_of
+from generator.items.kinds import digest_of
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@
     (one.confidence === null || isWhole(one.confidence, 2)) &&
     (one.variant === undefined || isWhole(one.variant, 99));
 
-  // What is remembered, as schedule.js estimates it, or the step of an earlier version.
-  const isMemory = ({ step, stability, difficulty, reviewed }) =>
-    stability === undefined
-      ? isWhole(step === undefined ? 0 : step, 9)
-      : Number.isFinite(stability) && stability > 0 && difficulty >= 1 && difficulty <= 10 && isWhole(reviewed, LATEST);
+  // What is remembered, as schedule.js estimates it; nothing before the first answer is done.
+  const isMemory = ({ stability, difficulty, reviewed }) =>
+    stability === undefined ||
+    (Number.isFinite(stability) && stability > 0 && difficulty >= 1 && difficulty <= 10 && isWhole(reviewed, LATEST));
 
   // Storage may be forbidden, full, or hold what others wrote.
   function tried(act, otherwise) {

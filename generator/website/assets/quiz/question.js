@@ -268,7 +268,6 @@
       if (done) {
         const first = { isRight: isRight && nth === 1, confidence, isGraded: this.isGraded, now };
         Object.assign(record, schedule(memory, record, first), { done });
-        delete record.step; // of an earlier version
       }
       const isKept = store.put(this.id, record);
       const isSaid = document.querySelector(".pb-unkept");

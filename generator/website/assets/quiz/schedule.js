@@ -14,7 +14,6 @@
   const FACTOR = Math.pow(0.9, -1 / W[20]) - 1; // after as many days as stability says, 0.9 recall
   const [AGAIN, HARD, GOOD, EASY] = [1, 2, 3, 4];
   const LONGEST = 365; // days
-  const FORMER_INTERVALS = [1, 3, 7, 21, 60]; // by the step that earlier versions kept
 
   const clamped = (difficulty) => Math.min(Math.max(difficulty, 1), 10);
   const firstDifficulty = (rating) => W[4] - Math.exp(W[5] * (rating - 1)) + 1;
@@ -57,13 +56,9 @@
 
   const daysBetween = (from, to) => Math.round((inDays(0, to) - inDays(0, from)) / 864e5);
 
-  // What a record says is remembered; one of an earlier version by the interval of its step.
-  function memoryOf({ stability, difficulty, reviewed, step, attempts, done }) {
-    if (!done) return null;
-    if (stability) return { stability, difficulty, reviewed };
-    const former = step ? { ...first(GOOD), stability: FORMER_INTERVALS[Math.min(step, 5) - 1] } : first(AGAIN);
-    return { ...former, reviewed: attempts[attempts.length - 1].at };
-  }
+  // What a record says is remembered.
+  const memoryOf = ({ stability, difficulty, reviewed, done }) =>
+    done && stability ? { stability, difficulty, reviewed } : null;
 
   // The new fields of a record. A right answer before its day moves nothing.
   function schedule(memory, { due, again }, { isRight, confidence, isGraded, now }) {

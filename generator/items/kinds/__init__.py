@@ -1,0 +1,71 @@
+"""The kinds of questions: one class each, with its key, its parts, its answers and its form."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from generator.content.quiz import Item
+from generator.items.kinds.faulty_line import Lines
+from generator.items.kinds.kind import (
+    OPEN,
+    Asked,
+    Form,
+    Found,
+    ItemError,
+    Key,
+    Kind,
+    Part,
+    Rows,
+    unopened,
+    whole,
+)
+from generator.items.kinds.match import Pairs
+from generator.items.kinds.options import OneOption, SeveralOptions
+from generator.items.kinds.order import Pieces
+from generator.items.kinds.typed import MissingCell, Prediction, TypedNumber
+
+if TYPE_CHECKING:
+    from generator.evidence.evaluation import Evidence
+
+__all__ = [
+    "OPEN", "Asked", "Form", "Found", "ItemError", "Key", "Kind", "Part", "Rows", "digest_of",
+    "key_of", "kind_of", "unopened", "whole",
+]  # fmt: skip
+
+_KINDS: dict[str, type[Kind[Any]]] = {
+    "choice": OneOption,
+    "several": SeveralOptions,
+    "number": TypedNumber,
+    "order": Pieces,
+    "match": Pairs,
+    "predict": Prediction,
+    "faulty_line": Lines,
+    "complete": MissingCell,
+}
+
+
+def kind_of(item: Item, evidence: Evidence) -> Kind[Any]:
+    """An item on this book's runs; worked out once."""
+    return evidence.once("kind", item, lambda: _KINDS[item.kind](item, evidence))
+
+
+def key_of(item: Item, evidence: Evidence) -> Key:
+    """What is right.
+
+    Raises:
+        ItemError: the item has no key, or two where one is asked for.
+        ContentError: one of its expressions fails.
+    """
+    return kind_of(item, evidence).key
+
+
+def digest_of(item: Item, evidence: Evidence) -> str:
+    """The digest that a browser keeps with a reader's answers, 12 hexadecimal digits.
+
+    It covers what decides whether an answer still means the same: the item's id and kind, what is
+    right, among how many, and the author's `revision`. It covers no wording, feedback or hint, and
+    no measured number, so that neither rewriting a text nor a rerun voids an answer.
+    """
+    covered = [item.id, item.kind, str(item.revision), kind_of(item, evidence).covered]
+    return hashlib.sha256("\n".join(covered).encode()).hexdigest()[:12]

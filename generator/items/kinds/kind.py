@@ -1,0 +1,249 @@
+"""What every kind of question has: a key, what decides it, its answers explained, and its form.
+
+In: an item, and the evidence. Out: a `Kind`, the item on this book's runs. What is a mistake where
+the book was written (two right options, two equal values) only leaves a question open where another
+machine's runs came out differently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from markupsafe import Markup
+
+from generator.content.errors import ContentError
+from generator.content.quiz import Item, TableRow
+from generator.content.yaml_source import Path
+from generator.evidence.value import AbsentError, Value
+from generator.items.answers import Answer, Backing, against, claim_behind
+from generator.items.typed_number import Unit
+
+if TYPE_CHECKING:
+    from generator.evidence.evaluation import Evidence
+    from generator.evidence.folio import Folio
+
+Found = tuple[Path, str]  # a mistake, at a path that starts at the item
+OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)
+Rows = tuple[tuple[Markup, tuple[Markup, ...]], ...]  # titles, each with its cells
+
+
+class ItemError(ContentError):
+    """A mistake inside an item, at a path that starts at the item."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__("", 0, 0, message)
+        self.path = path
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is right.
+
+    Attributes:
+        is_open: this machine's runs leave it open, so pages show no key.
+        right: choice, several: the right options. order: the pieces' positions in the right order.
+            match: for each pair its own position. faulty_line: the line at fault.
+        value: number, predict, complete: the value asked for.
+        slips: number, predict, complete: what each slip gives, in the order written; None where
+            this machine lacks it, or where here it comes to the answer or to a slip above it.
+        ends: predict: the slider's ends; None where this machine's answer lies beyond them.
+    """
+
+    is_open: bool = False
+    right: tuple[int, ...] = ()
+    value: Value | None = None
+    slips: tuple[Value | None, ...] = ()
+    ends: tuple[Value, Value] | None = None
+
+
+OPEN = Key(is_open=True)
+
+
+class Part(NamedTuple):
+    """A part of an item that can be right or wrong, and what decides it.
+
+    Attributes:
+        path: where it stands, from the item.
+        claims: the claims whose verdicts decide it.
+        expressions: the expressions whose values decide it.
+    """
+
+    path: Path
+    claims: tuple[str, ...] = ()
+    expressions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One thing in the form: an option, a piece, a left or right side, a line of code, a cell.
+
+    `position` is its place among what the author wrote; None where there is nothing to choose.
+    """
+
+    text: Markup
+    position: int | None = None
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The ends of a slider: in base units, as they are printed, and with values that open."""
+
+    low: float
+    high: float
+    says_low: Markup
+    says_high: Markup
+    is_logarithmic: bool
+    opened: tuple[Markup, Markup]
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a reader operates.
+
+    Attributes:
+        asked: options, pieces or left sides, in the order shown.
+        rights: match: the right sides, in the order shown.
+        places: order: words for the first and the last place.
+        unit: number, predict, complete: the unit asked in.
+        is_number: whether a number is asked for, and no shape or word.
+        ends: predict: the slider, if this machine's answer lies on it.
+        columns, table, whole: complete: the table as asked, and as completed.
+    """
+
+    asked: tuple[Asked, ...] = ()
+    rights: tuple[Asked, ...] = ()
+    places: tuple[Markup, Markup] | None = None
+    unit: Unit | None = None
+    is_number: bool = True
+    ends: Ends | None = None
+    columns: tuple[Markup, ...] = ()
+    table: tuple[tuple[Markup, tuple[Asked, ...]], ...] = ()
+    whole: Rows = ()
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+class Kind(Generic[ItemT]):
+    """An item of one kind on this book's runs."""
+
+    is_graded = True  # or a commitment, which has no right and wrong
+    is_ordered = False  # whether its key is an order, which is never shown from the start
+
+    def __init__(self, item: ItemT, evidence: Evidence) -> None:
+        self.item = item
+        self.evidence = evidence
+
+    @cached_property
+    def key(self) -> Key:
+        """What is right.
+
+        Raises:
+            ItemError: the item has no key, or two where one is asked for.
+            ContentError: one of its expressions fails.
+        """
+        raise NotImplementedError
+
+    @property
+    def num_places(self) -> int:
+        """How many options, pieces, pairs or lines it has; none where a number is typed."""
+        return 0
+
+    @property
+    def is_either_or(self) -> bool:
+        """Whether one of two answers is right, so that a second try asks for no thought."""
+        return False
+
+    @property
+    def covered(self) -> str:
+        """What decides whether a reader's answer still means the same: what is right, of how many.
+
+        Options, pieces, pairs and lines count by their positions as written, since that is how
+        answers are kept.
+        """
+        return f"{self.key.right} of {self.num_places}"
+
+    def parts(self) -> Iterator[Part]:
+        """Its parts, in the order written, each with what decides it."""
+        raise NotImplementedError
+
+    def misshapen(self) -> Iterator[Found]:
+        """What is wrong with it however the runs came out."""
+        return iter(())
+
+    def unclear(self) -> Iterator[Found]:
+        """What is wrong with it as the runs came out; working out its key comes first."""
+        assert self.key
+        return iter(())
+
+    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+        """Every answer explained, in the order in which pages explain them."""
+        raise NotImplementedError
+
+    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
+        """What a reader operates; its texts are those of the answers, and open nothing."""
+        texts = {one.position: unopened(one.text) for one in explained}
+        return Form(tuple(Asked(texts[place], place) for place in self.shown_order()))
+
+    def shown_order(self) -> tuple[int, ...]:
+        """The order in which a page shows options, pieces or right sides, as positions written.
+
+        It follows from the item's id alone, so that where an author writes the key says nothing.
+        Two options (yes and no) stay as written.
+        """
+        if self.num_places == 2:
+            return (0, 1)
+        attempt = 0
+        while (order := self._shuffled(attempt)) == self.key.right and self.is_ordered:
+            attempt += 1
+        return order
+
+    def _shuffled(self, attempt: int) -> tuple[int, ...]:
+        def place(position: int) -> bytes:
+            return hashlib.sha256(f"{self.item.id} {attempt} {position}".encode()).digest()
+
+        return tuple(sorted(range(self.num_places), key=place))
+
+    def value(self, expression: str) -> Value | None:
+        """What an expression gives here; None where this machine lacks it.
+
+        Raises:
+            ContentError: the expression fails.
+        """
+        try:
+            found = self.evidence.value(expression)
+        except AbsentError:
+            return None
+        return found if isinstance(found, Value) and not found.absent else None
+
+    def on_reference(self, *values: Value | None) -> bool:
+        """Whether all were measured where the book was written, so that a clash is a mistake."""
+        machines = {machine for value in values if value for machine in value.machines}
+        return machines <= {self.evidence.book.reference.name}
+
+    def verdict(self, position: int) -> str:
+        """Whether an answer is right."""
+        return "open" if self.key.is_open else "right" if position in self.key.right else "wrong"
+
+    def refuted(
+        self, claim: str | None, misconception: str | None, folio: Folio
+    ) -> tuple[Backing, ...]:
+        """What shows that an answer is wrong: a claim, or else what its misconception names."""
+        return (claim_behind(claim, folio),) if claim else against(misconception, folio)
+
+
+def unopened(markup: Markup) -> Markup:
+    """A text whose values open nothing, since where a number comes from would tell."""
+    return Markup(OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
+
+
+def whole(rows: Sequence[TableRow], folio: Folio) -> Rows:
+    """The rows of a table, with values that open."""
+    return tuple(
+        (folio.line(row.title), tuple(folio.cell(cell) for cell in row.cells)) for row in rows
+    )

@@ -1,0 +1,94 @@
+"""Left and right sides to match: the right side holds a value, or a claim backs the pair."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from generator.content import prose
+from generator.content.quiz import Match
+from generator.content.typesetting import plain
+from generator.evidence.filters import LABELS
+from generator.items.answers import Answer, claim_behind
+from generator.items.kinds.kind import (
+    OPEN,
+    Asked,
+    Form,
+    Found,
+    ItemError,
+    Key,
+    Kind,
+    Part,
+    unopened,
+)
+
+if TYPE_CHECKING:
+    from generator.evidence.folio import Folio
+
+_LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and states nothing of it
+
+
+class Pairs(Kind[Match]):
+    """Each left side belongs to the right side that the author wrote beside it."""
+
+    is_ordered = True
+
+    @property
+    def num_places(self) -> int:
+        """Its pairs."""
+        return len(self.item.pairs)
+
+    def parts(self) -> Iterator[Part]:
+        """Its pairs."""
+        for place, pair in enumerate(self.item.pairs):
+            printed = tuple(one.text for one in prose.expressions(pair.right))
+            yield Part(("pairs", place), (pair.claim,) if pair.claim else (), printed)
+
+    def misshapen(self) -> Iterator[Found]:
+        """Pairs that nothing backs."""
+        for path, claims, printed in self.parts():
+            if not claims and all(_LABEL.match(text) for text in printed):
+                yield path, "nothing backs this pair; print a value in right: or name its claim:"
+
+    @cached_property
+    def key(self) -> Key:
+        """Each pair, if no two right sides are alike here and every claim holds."""
+        sides: dict[str, int] = {}
+        for place, pair in enumerate(self.item.pairs):
+            side = self.evidence.plain(pair.right)
+            above = sides.setdefault(side, place)
+            if above != place:
+                if not self.evidence.book.is_reference:
+                    return OPEN
+                alike = f"the right side is {side!r} here too, as in pair {above + 1}"
+                raise ItemError(("pairs", place, "right"), f"{alike}; let them differ")
+        claims = [pair.claim for pair in self.item.pairs if pair.claim]
+        if any(self.evidence.outcome(claim).verdict != "holds" for claim in claims):
+            return OPEN
+        return Key(right=tuple(range(self.num_places)))
+
+    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+        """The pairs as written; equal right sides count as the first of them."""
+        sides = [plain(folio.line(one.right)) for one in self.item.pairs]
+        return tuple(
+            Answer(
+                folio.line(pair.left), folio.line(pair.why), "right", position=place,
+                backing=(claim_behind(pair.claim, folio),) if pair.claim else (),
+                beside=folio.line(pair.right), mate=sides.index(sides[place]),
+            )
+            for place, pair in enumerate(self.item.pairs)
+        )  # fmt: skip
+
+    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
+        """The left sides as written, and the right sides to choose from, each once."""
+        sides: dict[str, int] = {}
+        for place in self.shown_order():
+            text = plain(folio.line(self.item.pairs[place].right))
+            sides[text] = min(place, sides.get(text, place))
+        lefts = (Asked(unopened(one.text), one.position) for one in explained)
+        rights = (Asked(Markup.escape(text), place) for text, place in sides.items())
+        return Form(tuple(lefts), tuple(rights))

@@ -1,0 +1,112 @@
+"""Book → what its pages are, before any of them is printed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from generator.content.book import Book, Topic
+from generator.content.plan_page import PlanFile
+from generator.evidence.folio import interface_words
+from generator.pages.page import Sheet
+from runners.traces import published_plans
+
+HOME = "content/site.yml"
+EVIDENCE = "evidence.md"
+PLAN = "plan.md"
+
+
+def sheets(book: Book) -> Iterator[Sheet]:
+    """Every page of a book."""
+    for topic in book.topics:
+        yield from _of_topic(topic)
+    yield from _of_the_book(book)
+    yield from _of_machines(book)
+    if book.plan:
+        yield from _of_plans(book, book.plan)
+    for page in book.handwritten:
+        yield Sheet(
+            page.path, "handwritten.md.j2", page.title, page.description, page.file,
+            text=page.body or "\n", has_toc=True,
+        )  # fmt: skip
+
+
+def _of_topic(topic: Topic) -> Iterator[Sheet]:
+    """A topic's lessons, its summary and its index."""
+    folder, file = f"topics/{topic.id}", topic.file
+    written = f"content/{folder}/topic.yml"
+    for mode, lesson in topic.lessons.items():
+        yield Sheet(
+            f"{folder}/{mode}.md", f"{mode}.md.j2", lesson.model.title, file.modes[mode],
+            lesson.source.file, topic=topic, mode=mode,
+        )  # fmt: skip
+    if file.key_laws:
+        title = interface_words()["summary"]["title"].format(topic=file.title)
+        summary = f"{folder}/summary.md"
+        yield Sheet(summary, "summary.md.j2", title, file.summary, written, topic=topic)
+    index = f"{folder}/index.md"
+    yield Sheet(index, "topic.md.j2", file.title, file.summary, written, topic=topic, turn=1)
+
+
+def _of_the_book(book: Book) -> Iterator[Sheet]:
+    """Home, the guide, the lists of topics, terms, claims and statements."""
+    words, home = interface_words(), book.home
+    yield Sheet("index.md", "home.md.j2", home.title, home.about, HOME, turn=1)
+    yield Sheet(
+        "topics/index.md", "topics.md.j2", words["topics"]["title"], words["topics"]["lede"],
+        turn=1,
+    )  # fmt: skip
+    if book.terms:
+        yield Sheet(
+            "glossary.md", "glossary.md.j2", words["glossary"]["title"],
+            words["glossary"]["lede"], "content/glossary.yml", turn=1,
+        )  # fmt: skip
+    if book.guide:
+        yield Sheet(
+            "guide.md", "guide.md.j2", book.guide.title, book.guide.about, "content/guide.yml",
+            turn=1, has_toc=True,
+        )  # fmt: skip
+    yield Sheet(
+        EVIDENCE, "evidence.md.j2", words["evidence"]["title"], words["evidence"]["lede"],
+        "content/claims", has_toc=True,
+    )  # fmt: skip
+    yield Sheet(
+        "retracted.md", "retracted.md.j2", words["retracted"]["title"],
+        words["retracted"]["lede"], "content/statements.yml",
+    )  # fmt: skip
+
+
+def _of_machines(book: Book) -> Iterator[Sheet]:
+    """The machines, and the runs of each experiment."""
+    words = interface_words()
+    called = words["machines"]
+    index = "machines/index.md"
+    yield Sheet(index, "machines.md.j2", called["title"], called["lede"], under=EVIDENCE)
+    for name in book.machines:
+        yield Sheet(
+            f"machines/{name}.md", "machine.md.j2", called["one"].format(name=name),
+            called["about"], machine=name, under=EVIDENCE,
+        )  # fmt: skip
+    for name, shown in book.traces.items():
+        if not shown.is_plan:
+            title = words["runs"]["title"].format(experiment=name.replace("_", " "))
+            yield Sheet(
+                f"evidence/{name}.md", "runs.md.j2", title, shown.trace.question,
+                experiment=name, turn=2, under=EVIDENCE,
+            )  # fmt: skip
+
+
+def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
+    """The page that leads to the models, and that of each model."""
+    written = "content/planner/plan.yml"
+    yield Sheet(PLAN, "plan.md.j2", plan.title, plan.about, written, has_toc=True)
+    if plan.published and published_plans.EXPERIMENT in book.traces:
+        yield Sheet(
+            "plan/published.md", "published.md.j2", plan.published.title,
+            plan.published.about, written, under=PLAN, has_toc=True,
+        )  # fmt: skip
+    for name in plan.models:
+        shown = book.traces.get(name)
+        if shown is not None and shown.grid is not None:
+            title = plan.model_title.replace("{model}", shown.grid.title)
+            path = shown.page.replace(".html", ".md")
+            yield Sheet(path, "planned.md.j2", title, plan.about, experiment=name, under=PLAN)

@@ -1,0 +1,116 @@
+"""A launcher whose ranks live on several nodes, one in each process that torchrun started.
+
+Rank 0's process says which pass comes next, and all of them run it: each forks its own rank, as the
+launcher on one machine does, and shares how that rank ended. So what measures a run on one machine
+measures it on several.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from runners.cluster.peers import Peers
+from runners.measuring.endings import cause_among
+from runners.measuring.launch import Launcher, PassResult, Watch
+from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
+from runners.traces.outcome import RankOutcome
+
+# Ranks here may wait for a long step on another node: quiet alone does not mean that they hang.
+QUIET_SECONDS = 60.0
+
+
+class NodeLauncher(Launcher):
+    """Starts this process's own rank, beside those that the other processes start."""
+
+    def __init__(self, peers: Peers, device: str) -> None:
+        super().__init__(device, quiet_seconds=QUIET_SECONDS)
+        self._peers = peers
+        self._numbers = count()
+        self._pass = ""
+
+    def loaded(self, name: str) -> Experiment:
+        """An experiment as nodes run it: their clocks do not agree, so it has no timeline."""
+        found = on_device(find(name), self.device)
+        plans = {run: replace(plan, has_timeline=False) for run, plan in found.runs.items()}
+        return replace(found, runs=plans)
+
+    def backend_of(self, plan: RunPlan) -> str:
+        """NCCL where every rank of a node has a GPU of its own, gloo everywhere else."""
+        return super().backend_of(replace(plan, world_size=self._peers.place.num_local))
+
+    def _requests(
+        self, experiment: Experiment, plan: RunPlan, pass_name: PassName, attempt: Path
+    ) -> list[dict[str, Any]]:
+        place = self._peers.place
+        everybody = super()._requests(experiment, plan, pass_name, attempt)
+        if plan.world_size == 1:
+            return everybody
+        own = everybody[place.rank]
+        own["rendezvous"] = (place.host, place.port, f"ranks/{self._pass}")
+        return [own]
+
+    def run_pass(
+        self,
+        experiment: Experiment,
+        run: str,
+        pass_name: PassName,
+        watch: Watch | None = None,
+        followed: Mapping[str, list[float]] = MappingProxyType({}),
+    ) -> PassResult:
+        """Run one pass on all nodes; one of a single rank, on rank 0's alone."""
+        if experiment.runs[run].world_size == 1:
+            return super().run_pass(experiment, run, pass_name, watch, followed)
+        self._peers.put(f"order/{next(self._numbers)}", [experiment.name, run, pass_name])
+        own = self._own(experiment, run, pass_name, watch)
+        return self._whole(experiment, run, own)
+
+    def serve(self) -> int:
+        """Run what rank 0 says until it says that all is measured; the exit code that it says."""
+        while True:
+            order = self._peers.get(f"order/{next(self._numbers)}", 0)
+            if isinstance(order, int):
+                return order
+            name, run, pass_name = order
+            self._own(self.loaded(name), run, pass_name, None)
+
+    def finish(self, exit_code: int) -> None:
+        """Say that all is measured, and miss nobody who then leaves."""
+        self._peers.is_over = True
+        self._peers.put(f"order/{next(self._numbers)}", exit_code)
+
+    def _own(
+        self, experiment: Experiment, run: str, pass_name: PassName, watch: Watch | None
+    ) -> PassResult:
+        """The pass of this process's own rank, shared with rank 0."""
+        self._pass = f"{experiment.name}.{run}/{pass_name}"
+        own = super().run_pass(experiment, run, pass_name, watch)
+        shared = {
+            "outcome": own.outcomes[0].model_dump(mode="json"),
+            "seconds": own.seconds,
+            "not_measured": own.not_measured,
+        }
+        self._peers.put(f"{self._pass}/{self._peers.place.rank}", shared)
+        return own
+
+    def _whole(self, experiment: Experiment, run: str, own: PassResult) -> PassResult:
+        """The pass with the outcomes of all ranks; one that a node's loss ended is no evidence."""
+        ranks = range(self._peers.place.world_size)
+        shared = [self._peers.get(f"{self._pass}/{rank}", rank) for rank in ranks]
+        outcomes = [RankOutcome.model_validate_json(json.dumps(one["outcome"])) for one in shared]
+        cause = cause_among(outcomes, [0] * len(outcomes))
+        lost = {rank: one["not_measured"] for rank, one in enumerate(shared) if one["not_measured"]}
+        has_died = any(one.status == "died" for one in outcomes)
+        is_declared = experiment.runs[run].expected == "died"
+        if cause and not is_declared and (has_died or cause.kind == "peer_lost"):
+            lost.setdefault(cause.rank or 0, cause.message)
+        for rank, why in lost.items():
+            name = self._peers.name(rank)
+            self._peers.lose(f"{experiment.name}.{run} is lost: {name}: {why}")
+        seconds = max(one["seconds"] for one in shared)
+        return PassResult(outcomes, cause, own.printed, seconds)

@@ -1,0 +1,51 @@
+"""A newcomer's machine: what a plain `make site` measures, by somebody who may shape no network.
+
+In: the committed traces of the reference machine. Out: a copy of the content with a second machine
+that measured the same, but for the runs that it left out or had no right to.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from runners.plans.experiment import Experiment, find, names, whole_is_full
+from runners.traces.skips import needs_full
+from tests.conftest import ROOT
+from tests.recorded import as_recorded
+
+MACHINE = "newcomer"
+REFERENCE = "reference-cpu-2c"
+NO_RIGHTS = "needs a network of its own, which this user may not make"
+
+
+def content_of(folder: Path) -> Path:
+    """The book's content with the newcomer's traces beside the reference machine's.
+
+    Args:
+        folder: where it is put.
+    """
+    content = folder / "content"
+    ignored = shutil.ignore_patterns("cpu-*", "this-machine", "tries")
+    shutil.copytree(ROOT / "content", content, ignore=ignored)
+    own = content / "traces" / MACHINE
+    own.mkdir()
+    reference = content / "traces" / REFERENCE
+    measured = [one for one in names() if (reference / f"{one}.json").exists()]
+    for name in ("machine", *(one for one in measured if not whole_is_full(one))):
+        text = (reference / f"{name}.json").read_text()
+        document = json.loads(text.replace(REFERENCE, MACHINE))
+        if name != "machine":
+            _leave_out(document, find(name))
+        (own / f"{name}.json").write_text(json.dumps(document))
+    return content
+
+
+def _leave_out(document: dict, experiment: Experiment) -> None:
+    for name, plan in experiment.runs.items():
+        if plan.full or plan.own_network:
+            run = document["runs"][name]
+            reason = needs_full(experiment.name) if plan.full else NO_RIGHTS
+            run.update(status="skipped", reason=reason, model=None, validation=None, allocator={})
+            as_recorded(run)
