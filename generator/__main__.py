@@ -5,7 +5,7 @@
     python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
     python -m generator compare A B    which claims machine B judges otherwise than machine A
     python -m generator new topic NAME     a topic's first files
-    python -m generator schema    the JSON Schemas of what authors write
+    python -m generator schema    write the JSON Schemas that editors read
 
 Exit codes: 0 sound; 1 built, but a run surprised or a law does not hold; 2 mistakes, or a wrong
 call; 130 Ctrl-C; 143 SIGTERM.
@@ -32,6 +32,8 @@ from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors
+from generator.content.glossary import GlossaryFile
+from generator.content.guide import GuideFile
 from generator.content.lesson import MODES, HomeFile, TopicFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
@@ -41,16 +43,19 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import Outcome
 
 SCHEMAS: dict[str, type[Written]] = {
-    "home.yml": HomeFile,
-    "plan.yml": PlanFile,
-    "retracted.yml": RetractionFile,
-    "misconceptions.yml": MisconceptionFile,
-    "references.yml": ReferenceFile,
-    "claims/*.yml": ClaimFile,
-    "topics/*/topic.yml": TopicFile,
-    "topics/*/quiz.yml": QuizFile,
-    **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
+    "claims": ClaimFile,
+    "glossary": GlossaryFile,
+    "guide": GuideFile,
+    "misconceptions": MisconceptionFile,
+    "plan": PlanFile,
+    "quiz": QuizFile,
+    "references": ReferenceFile,
+    "site": HomeFile,
+    "statements": RetractionFile,
+    "topic": TopicFile,
+    **{str(mode): model for mode, model in MODES.items()},
 }
+SCHEMA_FOLDER = Path(".cache/schemas")  # the first line of each file of YAML names its schema there
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
     new = verbs.add_parser("new", help="start a topic")
-    schema = verbs.add_parser("schema", help="print the JSON Schemas of the YAML files")
+    schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     for verb in (build, check, comparing, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
     for verb in (build, check, new):
@@ -194,8 +199,11 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _schema(_: argparse.Namespace) -> int:
-    schemas = {name: model.model_json_schema() for name, model in SCHEMAS.items()}
-    print(json.dumps(schemas, indent=1, sort_keys=True))
+    SCHEMA_FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, model in SCHEMAS.items():
+        text = json.dumps(model.model_json_schema(), indent=1, sort_keys=True)
+        (SCHEMA_FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
+    print(f"{SCHEMA_FOLDER}: {len(SCHEMAS)} schemas for editors")
     return 0
 
 
