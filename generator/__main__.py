@@ -161,8 +161,6 @@ def _report(book: Book, evidence: Evidence) -> int:
     problems = verdicts.problems(book, evidence)
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
-    for line in verdicts.unlisted(book):
-        print(line)
     for name, shown in book.traces.items():
         if shown.is_fallback:
             print(f"{name}: no trace of this machine; taken from {shown.folder}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,8 @@ NOMINAL_SECONDS = 0.1
 BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
 Found = TypeVar("Found")
+# Of what a session draws anew, such as the numbers that it measures again; its workers inherit it.
+os.environ.setdefault("PROOFBOOK_SEED", str(secrets.randbelow(10**6)))
 
 # At the gate the same examples each time, whatever the machine; `make soak` searches further with
 # a seed that it prints. What a search finds is written down as an `@example` of its test.
@@ -79,6 +82,11 @@ def wait_until(
             return found
         assert possible, "what the test waits for can no longer happen"
         time.sleep(POLL_SECONDS)
+
+
+def pytest_report_header() -> str:
+    """The seed by which a session draws the numbers that it measures again."""
+    return f"PROOFBOOK_SEED={os.environ['PROOFBOOK_SEED']}"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -146,7 +146,7 @@ ROOMS = {
         "ranks": {"system", "traces", "plans", "meters"},
         "training": {"traces", "plans", "ranks"},
         "measuring": {"system", "traces", "plans", "ranks", "meters"},
-        "primitives": {"traces", "plans", "ranks", "measuring"},
+        "primitives": {"system", "traces", "plans", "ranks", "measuring"},
         "simulate": {"traces", "plans", "meters", "ranks", "system"},
         "planning": {"traces", "plans", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "plans", "measuring"},

@@ -179,6 +179,8 @@ def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
 
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    for path, message in lesson_checks.short_names(evidence, document):
+        yield document.error(path, message)
     for position, item in enumerate(document.model.items):
         for path, message in evidence_checks.mistakes(item, evidence):
             yield document.error(("items", position, *path), message)

@@ -26,6 +26,7 @@ from generator.content.modes.cost import CostRow, CostTable
 from generator.content.modes.trials import Trial
 from generator.content.quiz import FaultyLine
 from generator.content.shelf import missing_run
+from generator.content.short_names import RUN
 from generator.content.yaml_source import Path
 from generator.evidence import growth, law_formula, law_sides, play_states
 from generator.evidence.filters import RESERVED
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 Found = tuple[Path, str]
 NUM_KINDS_TO_SOLVE = 4
+MAY_BE_BOUND = frozenset({"run", "other", "rank"})  # by `for:`; `rank(rank)` names the one bound
 _DRAW_MEMORY = frozenset({"memory_bars", "mental_model", "under_the_hood"})  # kinds of figures
 _ITEM_KEYS = frozenset(
     {"commit", "question", "quiz", "guess", "checks", "item", "leave_out"}
@@ -46,7 +48,7 @@ _ITEM_KEYS = frozenset(
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
     """Everything in one lesson that does not fit what it names."""
     model, topic = document.model, evidence.book.topic_of(document.model)
-    yield from _short_names(evidence, document)
+    yield from short_names(evidence, document)
     yield from _named(document, _ITEM_KEYS, topic.items, f"item in {topic.id}/quiz.yml")
     drawn: list[Figure] = getattr(model, "figures", [])  # Recall has none
     figures = {figure.id: figure for figure in drawn}
@@ -75,15 +77,17 @@ def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
             yield ("runs", position), f"{message}; name a run that is metered"
 
 
-def _short_names(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
-    """Names under `with:` that stand for something already, or for a run that is nowhere."""
+def short_names(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
+    """Names of `with:` and `for:` that stand for something already, or for no run."""
     for one in document.fields:
-        if len(one.path) < 2 or one.path[-2] != "with":
+        is_case = one.mark == "case"
+        if not is_case and (len(one.path) < 2 or one.path[-2] != "with"):
             continue
-        problem = missing_run(evidence.book.traces, one.text)
+        is_path = not is_case or RUN.fullmatch(one.text)
+        problem = missing_run(evidence.book.traces, one.text) if is_path else None
         if one.name in evidence.book.traces:
             problem = f"{one.name!r} is an experiment; choose another name"
-        elif one.name in RESERVED:
+        elif one.name in RESERVED - (MAY_BE_BOUND if is_case else frozenset()):
             problem = f"{one.name!r} means something in every expression; choose another name"
         if problem:
             yield one.path, problem

@@ -150,7 +150,6 @@ class Measured:
         stale: the experiments whose code has changed since, or that declare otherwise.
         primitives: what it computes and communicates in how long; None where it did not measure.
         altered: files that are not as they were measured, each with why, as lines.
-        unlisted: the experiments whose digest nobody kept, so that no edit of theirs is noticed.
     """
 
     machine: Machine
@@ -158,7 +157,6 @@ class Measured:
     stale: frozenset[str] = frozenset()
     primitives: Primitives | None = None
     altered: tuple[str, ...] = ()
-    unlisted: tuple[str, ...] = ()
 
 
 @dataclass
@@ -308,8 +306,7 @@ class Shelf:
         if primitives:
             self._check_name(folder / "primitives.json", "machine", primitives.machine)
         altered = self._trying(self._altered, folder) or ()
-        unlisted = self._trying(_unlisted, folder) or ()
-        return Measured(machine, found, stale, primitives, altered, unlisted)
+        return Measured(machine, found, stale, primitives, altered)
 
     def _altered(self, folder: Path) -> tuple[str, ...]:
         """The files of a folder that are not as they were measured, each with why."""
@@ -384,10 +381,6 @@ def _unfit_for_pages(trace: Trace) -> Iterator[str]:
         yield f"question: {fault.message}"
     for _, word in prose.numerals(trace.question):
         yield f"question: bare numeral {word!r}; the experiment's QUESTION asks without a number"
-
-
-def _unlisted(folder: Path) -> tuple[str, ...]:
-    return tuple(values.lacks_list(folder))
 
 
 def page_of(experiment: str) -> str:

@@ -21,7 +21,7 @@ _TEXTS, _EXPRESSIONS = ("line", "prose"), ("expression", "per_run")
 _IDS = frozenset(
     {"claim", "claims", "decides", "misconception", "misconceptions", "refuted_by", "run"}
 )
-_RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
+RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
 
 
 def written_out(model: ModelT, short: Mapping[str, str]) -> ModelT:
@@ -35,7 +35,7 @@ def written_out(model: ModelT, short: Mapping[str, str]) -> ModelT:
 def bound(case: Mapping[str, object]) -> dict[str, str]:
     """What the names of a case stand for; its words may print its runs."""
     plain = {name: str(value) for name, value in case.items() if isinstance(value, int | str)}
-    paths = {name: text for name, text in plain.items() if _RUN.fullmatch(text) or text.isdigit()}
+    paths = {name: text for name, text in plain.items() if RUN.fullmatch(text) or text.isdigit()}
     words = {
         name: names.Words(names.of_text(text, paths))
         for name, text in plain.items()

@@ -22,7 +22,6 @@ from runners.plans.declarations import difference
 from runners.traces import files as traces
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Trace
-from runners.traces.values import UNLISTED_FOLDER
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
@@ -390,15 +389,6 @@ def _again(shown: TraceOnPage) -> str:
         return f"{CHANGED}; run `python -m runners plan --published --grid`"
     command = f"`python -m runners plan {shown.grid.preset} --grid`"
     return f"{CHANGED}; run {command}, with --confirm where the change alters no result"
-
-
-def unlisted(book: Book) -> list[str]:
-    """A line for each machine with traces whose digest nobody kept: they may have been edited."""
-    return [
-        f"{name}: {len(measured.unlisted)} traces {UNLISTED_FOLDER}"
-        for name, measured in book.machines.items()
-        if measured.unlisted
-    ]
 
 
 def _why_stale(trace: Trace) -> str:

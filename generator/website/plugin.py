@@ -239,8 +239,6 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.problems = list(verdicts.problems(self.book, self.press.judged.evidence))
         for problem in self.problems:
             log.warning(problem)
-        for line in verdicts.unlisted(self.book):
-            log.info(line)
 
     def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
         """What somebody may edit while serving, and when each file changed."""

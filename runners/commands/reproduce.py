@@ -8,6 +8,7 @@ experiment is compared as `compare` does. Nothing of the book is written.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -77,6 +78,31 @@ class Requested:
     def runs(self) -> tuple[str, ...]:
         """Every run that it takes, each once."""
         return tuple(dict.fromkeys([*self.whole, *(one.run for one in self.fields)]))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="EXPERIMENT.RUN.FIELD",
+        help="as pages and `show` print them; [] is every element; without a field, all of a run",
+    )
+    parser.add_argument(
+        "--from",
+        dest="on",
+        metavar="MACHINE",
+        help="whose trace the page shows; by default the reference machine's",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure again; 0 where everything is the same."""
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    return 0 if reproduce(arguments.paths, arguments.on, Progress(), say) else 1
 
 
 def reproduce(

@@ -7,6 +7,9 @@ lacking.
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +17,14 @@ from pathlib import Path
 from runners.commands.dry import estimated, said, together
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
-from runners.measuring.not_measured import UnfinishedError
+from runners.measuring.not_measured import NotMeasuredError, UnfinishedError
 from runners.measuring.pending import Pending, lacking, left_out_of, part_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import MOST_RETRIES, NotQuietError, Watch
-from runners.plans.experiment import check_name, names
+from runners.plans.experiment import check_names, find, on_device
 from runners.primitives.measured import PrimitiveError, measure_once
+from runners.simulate import allocator_check
+from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import Trace
@@ -75,21 +80,102 @@ class Ran:
         """1 where a run surprised or was not measured, or a set lacks one; else 0."""
         return 1 if self.surprises or self.lacking or self.not_measured else 0
 
+    def say(self) -> None:
+        """Print how it ended; what needs a look goes to standard error."""
+        lost = f", {len(self.not_measured)} not measured" if self.not_measured else ""
+        print(
+            f"{self.num_measured} measured, {self.num_fresh} already fresh, "
+            f"{len(self.surprises)} surprises{lost}; traces in {machine.shown(self.where)}"
+        )
+        if self.heavier:
+            print(f"left to --full: {_in_short(self.heavier)}")
+        for line in self.surprises:
+            print(f"surprise: {line}", file=sys.stderr)
+        for line in self.not_measured:
+            print(f"not measured: {line}", file=sys.stderr)
+        if self.not_quiet:
+            first, more = self.not_quiet[0], len(self.not_quiet) - 1
+            others = f" (and {more} more experiments)" if more else ""
+            print(f"the machine was not quiet: {first}{others}", file=sys.stderr)
+        if self.not_measured:
+            print("traces are as before; the next `run` measures what is missing", file=sys.stderr)
+        for line in self.lacking:
+            print(f"the reference set lacks {line}", file=sys.stderr)
 
-def check_names(wanted: Sequence[str]) -> list[str]:
-    """The experiments named, or all.
 
-    Raises:
-        UnknownExperimentError: there is none of that name.
-    """
-    for name in wanted:
-        check_name(name)
-    return list(wanted) or names()
+def _in_short(heavier: Sequence[str]) -> str:
+    """Experiments by name, single runs by their number: there may be many."""
+    whole = [name for name in heavier if "." not in name]
+    single = len(heavier) - len(whole)
+    runs = [f"{single} runs; `run --dry --full` names their experiments"] if single else []
+    return ", ".join([*whole, *runs])
 
 
-def shown(path: Path) -> Path:
-    """A path as a person reads it: from the project's root where it lies in it."""
-    return path.relative_to(machine.ROOT) if path.is_relative_to(machine.ROOT) else path
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help="experiments; all without one")
+    add("--force", action="store_true", help="measure also what is fresh")
+    add("--full", action="store_true", help="measure the heavier runs and experiments too")
+    add("--dry", action="store_true", help="say what would run, how long, how much memory")
+    add("--repeat", type=_positive, metavar="N", help="run N times, count outcomes")
+    add(
+        "--as-reference",
+        action="store_true",
+        help="write the committed reference folder, and see that it lacks nothing",
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure, or say what would be measured; 1 where a run surprised or was not measured."""
+    if arguments.repeat is not None:
+        return _repeat(arguments.names, arguments.repeat)
+    request = RunRequest(
+        tuple(arguments.names), arguments.force, arguments.full, arguments.as_reference
+    )
+    if arguments.dry:
+        print("\n".join(dry(request)))
+        return 0
+    ran = run(request)
+    ran.say()
+    replayed = allocator_check.checked() if accelerator.num_devices() else None
+    if replayed is not None:
+        print(replayed.line(), file=sys.stdout if replayed.agrees else sys.stderr)
+    return ran.exit_code
+
+
+def _repeat(wanted: Sequence[str], times: int) -> int:
+    chosen = check_names(wanted)
+    worst = 0
+    with measure.alone(), Launcher(machine.device_kind()) as launcher:
+        for name in chosen:
+            experiment = on_device(find(name), launcher.device)
+            for run_name, plan in experiment.runs.items():
+                counts: Counter[str] = Counter()
+                for turn in range(times):
+                    try:
+                        run = measure.measure_run(launcher, experiment, run_name)
+                    except NotMeasuredError as error:
+                        counts[f"not measured: {error}"] += 1
+                        worst = 1
+                        continue
+                    counts[how_it_ended(run)] += 1
+                    worst = max(worst, int(run.is_surprise))
+                    if sys.stderr.isatty():
+                        sys.stderr.write(f"\r\x1b[K{name}.{run_name} {turn + 1}/{times}")
+                if sys.stderr.isatty():
+                    sys.stderr.write("\r\x1b[K")
+                said = "; ".join(f"{n} of {times} {end}" for end, n in counts.most_common())
+                expected = plan.expected.replace("_", " ")
+                print(f"{name}.{run_name} (expected {expected}): {said}", flush=True)
+    return worst
 
 
 def all_pending(request: RunRequest, where: Path) -> list[Pending]:

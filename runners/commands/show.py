@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runners.plans.experiment import UnknownExperimentError, check_name, nearest
+from runners.system.errors import FixableError
 from runners.traces import machine
-from runners.traces.files import NOT_TRACES, TraceError, read
+from runners.traces.files import TraceError, read, trace_paths
 from runners.traces.records import Run, Trace
 from runners.traces.values import edited
 
@@ -32,7 +33,7 @@ def lines(trace: Trace, run: str | None = None) -> Iterator[str]:
     for run_name, found in trace.runs.items():
         if run in (None, run_name):
             prefix = f"{trace.experiment}.{run_name}"
-            for path, value in _walk(prefix, found.model_dump(mode="json")):
+            for path, value in _walk(prefix, found.as_json()):
                 yield f"{{{{ {path} }}}}  {json.dumps(value)}"
 
 
@@ -77,28 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grep", metavar="WORD", help="only values whose expression holds this")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Show what the command line asks for; a wrong call is one line and exit code 2."""
-    parser = argparse.ArgumentParser(
-        prog="python -m runners show", description="Show what an experiment measured."
-    )
-    add_arguments(parser)
-    asked = parser.parse_args(arguments)
-    if not asked.name and not asked.grep:
-        parser.error("name an experiment, or give a word: --grep WORD")
-    return show(asked.name, asked.grep)
-
-
-def show(name: str | None, word: str | None) -> int:
-    """Print an experiment, a run, or the values that a word picks; returns the exit code."""
-    try:
-        for line in _shown(name, word):
-            sys.stdout.write(f"{line}\n")
-    except (UnknownExperimentError, TraceError) as error:
-        sys.stderr.write(f"python -m runners: {error}\n")
-        return 2
-    except BrokenPipeError:  # such as `| head`
-        return 0
+def main(arguments: argparse.Namespace) -> int:
+    """Print an experiment, a run, or the values that a word picks."""
+    if not arguments.name and not arguments.grep:
+        raise FixableError("name an experiment, or give a word: show --grep WORD")
+    for line in _shown(arguments.name, arguments.grep):
+        sys.stdout.write(f"{line}\n")
     return 0
 
 
@@ -147,9 +132,8 @@ def _path(experiment: str) -> Path:
 def _paths() -> list[Path]:
     found: dict[str, Path] = {}
     for folder in _folders():
-        for path in sorted(folder.glob("*.json")):
-            if path.stem not in NOT_TRACES:
-                found.setdefault(path.name, path)
+        for path in trace_paths(folder):
+            found.setdefault(path.name, path)
     return [found[name] for name in sorted(found)]
 
 

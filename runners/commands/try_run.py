@@ -6,14 +6,21 @@ these settings and with whatever follows from them, or one line that says why th
 
 from __future__ import annotations
 
+import argparse
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from runners.plans.experiment import Experiment, RunPlan, nearest
+from runners.commands.expectation import expected_lines
+from runners.measuring import measure
+from runners.measuring.launch import Launcher
+from runners.measuring.progress import Progress
+from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
 from runners.plans.settings import RunSettings, following
 from runners.system.errors import FixableError
+from runners.traces import machine, tries
 from runners.traces.schema import Setting
+from runners.traces.summary import summary_lines
 
 # What a plan itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
@@ -59,6 +66,41 @@ def _difference(name: str, before: Setting, after: Setting) -> str:
 
 def _written(value: Setting) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add = parser.add_argument
+    add("run", nargs="?", default="", metavar="EXPERIMENT.RUN")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of your own")
+    add("--forget", action="store_true", help="delete all tries")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure one run and print what it was; 1 where its simulation failed."""
+    if arguments.forget:
+        print(f"{tries.forget()} tries deleted")
+        return 0
+    return _measured(arguments.run, arguments.set)
+
+
+def _measured(wanted: str, settings: Sequence[str]) -> int:
+    experiment_name, run = named(wanted)
+    check_name(experiment_name)
+    with measure.alone(), Launcher() as launcher:
+        launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
+        experiment = on_device(find(experiment_name), machine.device_kind())
+        trial = prepare(experiment, run, settings)
+        print(f"{wanted}: {'; '.join(trial.lines())}", flush=True)
+        changed = replace(experiment, runs={trial.run: trial.plan})
+        expected, has_failed = expected_lines(changed, trial.run)
+        print("\n".join(expected), flush=True)
+        trace = measure.measure_alone(changed, trial.run, launcher, Progress())
+    path = tries.keep(trace)
+    for line in summary_lines(trace.runs[run]):
+        print(line)
+    print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
+    return 1 if has_failed else 0
 
 
 def named(text: str) -> tuple[str, str]:

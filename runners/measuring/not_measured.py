@@ -18,6 +18,7 @@ from pathlib import Path
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.system import limits
+from runners.system.errors import FixableError
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 
@@ -55,8 +56,10 @@ LOOPBACK_SECONDS = 1.0  # a connection takes some microseconds
 PROBE_BYTES = 1 << 20  # more than any record of a rank takes
 
 
-class NotMeasuredError(RuntimeError):
+class NotMeasuredError(FixableError, RuntimeError):
     """A run that failed for want of the machine; the message is the cause, one line."""
+
+    exit_code = 1
 
 
 class UnfinishedError(RuntimeError):

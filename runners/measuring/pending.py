@@ -22,7 +22,7 @@ from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read, read_part
 from runners.traces.machine import name_of
 from runners.traces.quiet_record import Quiet
-from runners.traces.records import Run, Trace
+from runners.traces.records import Circumstances, Code, Run, Trace
 from runners.traces.skips import is_heavier
 from runners.traces.values import edited
 
@@ -147,17 +147,24 @@ def unfinished(name: str, where: Path) -> Trace | None:
     return part if is_ours and staleness(part) is None else None
 
 
-def staleness(trace: Trace) -> str | None:
+def other_code(experiment: str, code: Code, under: Circumstances) -> str | None:
     """Why a trace must be measured again; None where this code and this torch measured it.
 
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
     """
-    if trace.code.digest != source_digest(trace.experiment):
+    if code.digest != source_digest(experiment):
         return "stale"
     installed = metadata.version("torch")
-    if _release(trace.circumstances.torch) != _release(installed):
-        return f"measured with torch {trace.circumstances.torch}; {installed} is installed"
+    if _release(under.torch) != _release(installed):
+        return f"measured with torch {under.torch}; {installed} is installed"
+    return None
+
+
+def staleness(trace: Trace) -> str | None:
+    """As `other_code`, and where its settings are not those that the experiment declares now."""
+    if changed := other_code(trace.experiment, trace.code, trace.circumstances):
+        return changed
     if not outdated_programs(trace) and (differs := difference(trace)):
         return f"stale: {differs}"
     return None

@@ -18,7 +18,7 @@ from runners.planning.answer import Answer, RankPlan, sent_bytes
 from runners.planning.processes import CACHE, ROOT, answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
 from runners.plans.model_presets import ModelPreset, model_presets
-from runners.traces.files import TraceError, read_grid, write_grid
+from runners.traces.files import TraceError, read_grid, write_rows
 from runners.traces.plan_grid import (
     FOLDER,
     Confirmed,
@@ -146,7 +146,7 @@ def make(
     if not rows:
         raise PlanError(f"{preset}: {left_out[0].reason}")
     grid = _grid(_preset(preset), rows, left_out)
-    write_grid(folder / f"{preset}.json", grid)
+    write_rows(folder / f"{preset}.json", grid)
     return grid
 
 
@@ -180,7 +180,7 @@ def confirm(
     kept = grid.model_copy(
         update={"code": code_digest(preset), "confirmed": [*grid.confirmed, again]}
     )
-    write_grid(folder / f"{preset}.json", kept)
+    write_rows(folder / f"{preset}.json", kept)
     return kept
 
 

@@ -24,7 +24,7 @@ from runners.planning.published_rows import (
 )
 from runners.planning.question import PlanError
 from runners.plans.published import PublishedRow, published
-from runners.traces.files import write_published
+from runners.traces.files import write_rows
 from runners.traces.published_plans import (
     FILE,
     PublishedPeak,
@@ -49,7 +49,7 @@ def write(found: Sequence[Answer], path: Path = PATH) -> PublishedPlans:
         path: where.
     """
     made = _made(published().rows, found)
-    write_published(path, made)
+    write_rows(path, made)
     return made
 
 

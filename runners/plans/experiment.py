@@ -22,12 +22,12 @@ folder; nothing registers anywhere. No torch here.
 
 from __future__ import annotations
 
-import ast
 import difflib
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -218,6 +218,17 @@ def names() -> list[str]:
     return sorted(_files())
 
 
+def check_names(wanted: Sequence[str]) -> list[str]:
+    """The experiments named, or all.
+
+    Raises:
+        UnknownExperimentError: there is none of that name.
+    """
+    for name in wanted:
+        check_name(name)
+    return list(wanted) or names()
+
+
 def check_name(name: str) -> Path:
     """The file of an experiment, which is not loaded.
 
@@ -239,19 +250,8 @@ def whole_is_full(name: str) -> bool:
     Raises:
         UnknownExperimentError: there is none of that name.
     """
-    if name in TAUGHT:
-        return False
-    try:
-        tree = ast.parse(check_name(name).read_text(encoding="utf-8"))
-    except SyntaxError:
-        return False
-    return any(
-        isinstance(node, ast.Assign)
-        and any(isinstance(t, ast.Name) and t.id == "FULL" for t in node.targets)
-        and isinstance(node.value, ast.Constant)
-        and node.value.value is True
-        for node in tree.body
-    )
+    text = check_name(name).read_text(encoding="utf-8")
+    return name not in TAUGHT and re.search(r"^FULL = True$", text, re.MULTILINE) is not None
 
 
 def on_device(experiment: Experiment, device: str) -> Experiment:

@@ -15,13 +15,14 @@ from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import PRIMITIVES, RunPlan, find
 from runners.primitives.sizes import needed
+from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import read_primitives, write_primitives
 from runners.traces.measured import SampledSeconds
 from runners.traces.primitives import Primitives
 
 
-class PrimitiveError(RuntimeError):
+class PrimitiveError(FixableError, RuntimeError):
     """A primitive could not be measured here."""
 
 

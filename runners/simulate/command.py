@@ -5,13 +5,32 @@ In: names of runs. Out: a line a run, or JSON; then the score of all.
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from runners.simulate.compare import Compared, compare, score
 from runners.simulate.suite import CACHE, cores, failures, simulate, wanted
 from runners.traces import machine
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument(
+        "names", nargs="*", metavar="EXPERIMENT[.RUN]", help="what to simulate; all without one"
+    )
+    parser.add_argument("--json", action="store_true", help="every value, as JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Simulate runs; 1 where a simulation failed."""
+    found, failed = simulated(arguments.names, as_json=arguments.json)
+    print("\n".join(found), flush=True)
+    for line in failed:
+        print(f"failed: {line}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def simulated(names: Iterable[str], *, as_json: bool) -> tuple[list[str], list[str]]:

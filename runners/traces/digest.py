@@ -2,8 +2,8 @@
 
 It covers the syntax tree of the experiment's file, of every module of `COVERED` that it imports,
 of the code that measures (`MEASURING`), and of the programs that it executes from `content/`, with
-what their comments declare. Comments, docstrings and the places of our own modules are
-left out: none of them changes a result. Programs that an experiment finds by a pattern, one a run,
+what their comments declare. Comments, docstrings and the places of our own modules are left out:
+none of them changes a result. Programs that an experiment finds by a pattern, one a run,
 have a digest each: a new one, or a changed one, leaves the runs of the others as they are.
 """
 
@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from runners.traces.programs import declared
 
@@ -38,16 +39,36 @@ def experiment_path(name: str) -> Path:
     return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
 
 
-def _text(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "surrogateescape")
+class _Read(NamedTuple):
+    """What a file's text says to a digest.
+
+    Attributes:
+        content: what of it can change a result.
+        modules: the covered modules that it imports.
+        programs: of `content/`, that it names whole or by a pattern with an asterisk.
+    """
+
+    content: bytes
+    modules: frozenset[str] = frozenset()
+    programs: tuple[str, ...] = ()
 
 
-def _parsed(text: str) -> ast.Module | None:
-    """The syntax tree of a file's text; None where somebody has left it unfinished."""
+def _read(path: Path) -> _Read:
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    return _parsed(text, is_program=path.is_relative_to(ROOT / "content"))
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str, *, is_program: bool) -> _Read:
+    """Of a file's text; experiments share most of their modules."""
     try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError):
-        return None
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):  # somebody has left it unfinished
+        return _Read(text.encode("utf-8", "surrogateescape"))
+    modules, programs = _modules(tree), _programs(tree) if "content/" in text else ()
+    said = "\n".join(declared(ast.get_docstring(tree) or "", text)) if is_program else ""
+    names = _without_docstrings_and_imports(tree)
+    return _Read(f"{dumped(tree)}{''.join(sorted(names))}{said}".encode(), modules, programs)
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
@@ -60,7 +81,7 @@ def _statements(tree: ast.Module) -> Iterator[ast.AST]:
             waiting += getattr(node, name, ())
 
 
-def _imported_modules(tree: ast.Module) -> set[str]:
+def _modules(tree: ast.Module) -> frozenset[str]:
     names: set[str] = set()
     for node in _statements(tree):
         if isinstance(node, ast.Import):
@@ -68,7 +89,13 @@ def _imported_modules(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return {name for name in names if name.startswith(COVERED)}
+    return frozenset(name for name in names if name.startswith(COVERED))
+
+
+def _programs(tree: ast.Module) -> tuple[str, ...]:
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    named = (text for text in texts if isinstance(text, str))
+    return tuple(t for t in named if t.startswith("content/") and t.endswith(".py"))
 
 
 def _module_path(name: str) -> Path | None:
@@ -77,26 +104,17 @@ def _module_path(name: str) -> Path | None:
     return found[0] if found else None
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in _statements(tree):
-        if (
-            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
-            and isinstance(node.body[0].value, ast.Constant)
-            and isinstance(node.body[0].value.value, str)
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-    return tree
-
-
-def _imports_taken_out(tree: ast.Module) -> set[str]:
-    """Take imports of our own modules out of a tree; the names that they brought.
+def _without_docstrings_and_imports(tree: ast.Module) -> set[str]:
+    """Take docstrings and imports of our own modules out of a tree; the names these brought.
 
     From where a name comes alters no result: the code behind it is covered itself.
     """
     names: set[str] = set()
+    # Until the next measurement: committed digests leave the names of this module out.
+    tree.body = [node for node in tree.body if getattr(node, "module", "") != "runners.plans.work"]
     for node in _statements(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and _begins_in_words(node):
+            node.body = node.body[1:] or [ast.Pass()]
         for block in (getattr(node, name, []) for name in BLOCKS):
             ours = [one for one in block if _is_import_of_ours(one)]
             names |= {f"{a.name} as {a.asname or a.name}" for one in ours for a in one.names}
@@ -104,18 +122,17 @@ def _imports_taken_out(tree: ast.Module) -> set[str]:
     return names
 
 
+def _begins_in_words(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> bool:
+    first = node.body[0] if node.body else None
+    return (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    )
+
+
 def _is_import_of_ours(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runners")
-
-
-def _without_stack_forms(tree: ast.Module) -> ast.Module:
-    """Without the import of `runners.plans.work`, of which recorded digests hold no name."""
-    tree.body = [
-        node
-        for node in tree.body
-        if not (isinstance(node, ast.ImportFrom) and node.module == "runners.plans.work")
-    ]
-    return tree
 
 
 def dumped(node: object) -> str:
@@ -143,26 +160,6 @@ def _fields(kind: type[ast.AST]) -> tuple[tuple[str, bool], ...]:
     return tuple((name, getattr(kind, name, ...) is None) for name in kind._fields)
 
 
-@lru_cache(maxsize=256)
-def _named_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The covered modules that a file imports, and the programs of `content/` that it names.
-
-    A program is named whole or by a pattern with an asterisk. Empty for what is no Python.
-    """
-    tree = _parsed(text)
-    if tree is None:
-        return frozenset(), ()
-    programs = [
-        node.value
-        for node in (ast.walk(tree) if "content/" in text else ())  # most files name none
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and node.value.startswith("content/")
-        and node.value.endswith(".py")
-    ]
-    return frozenset(_imported_modules(tree)), tuple(programs)
-
-
 def _found(programs: tuple[str, ...], *, by_pattern: bool = False) -> list[Path]:
     """The files that programs named whole, or by a pattern, stand for."""
     patterns = [name for name in programs if ("*" in name) == by_pattern]
@@ -180,9 +177,9 @@ def covered_files(path: Path) -> list[Path]:
         if current in seen or not current.is_file():
             continue
         seen.add(current)
-        modules, programs = _named_in(_text(current))
-        waiting += [p for name in sorted(modules) if (p := _module_path(name))]
-        waiting += _found(programs)
+        found = _read(current)
+        waiting += [p for name in sorted(found.modules) if (p := _module_path(name))]
+        waiting += _found(found.programs)
     return sorted(seen)
 
 
@@ -206,7 +203,7 @@ def source_digest(experiment: str) -> str:
 def program_digests(experiment: str) -> dict[str, str]:
     """The digest of each program that an experiment finds by a pattern, by its path."""
     path = experiment_path(experiment)
-    programs = _named_in(_text(path))[1] if path.is_file() else ()
+    programs = _read(path).programs if path.is_file() else ()
     found = _found(programs, by_pattern=True)
     return {path.relative_to(ROOT).as_posix(): file_digest(path)[:16] for path in found}
 
@@ -219,22 +216,4 @@ def forget_code() -> None:
 
 def file_digest(path: Path) -> str:
     """The digest of what in a file can change a result."""
-    return hashlib.sha256(_content(path)).hexdigest()
-
-
-def _content(path: Path) -> bytes:
-    """What of a file can change a result."""
-    return _deciding(_text(path), is_program=path.is_relative_to(ROOT / "content"))
-
-
-@lru_cache(maxsize=256)
-def _deciding(text: str, *, is_program: bool) -> bytes:
-    """What of a file's text can change a result; experiments share most of their modules."""
-    tree = _parsed(text)
-    if tree is None:
-        return text.encode("utf-8", "surrogateescape")
-    names = _imports_taken_out(_without_stack_forms(_without_docstrings(tree)))
-    decides = dumped(tree) + "".join(sorted(names))
-    if is_program:
-        decides += "\n".join(declared(text))
-    return decides.encode()
+    return hashlib.sha256(_read(path).content).hexdigest()

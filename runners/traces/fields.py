@@ -99,10 +99,11 @@ def is_of_time(steps: Sequence[Key]) -> bool:
     return measure_of(steps) == "seconds" or not OF_TIMES.isdisjoint(map(str, steps))
 
 
-def is_of_kernel(path: str) -> bool:
+def is_of_kernel(steps: Sequence[Key]) -> bool:
     """Whether the kernel counted a number: pages that threads touch, frames of an interface."""
-    return path.endswith(("kernel_peak_bytes", "held_bytes")) or (
-        ".measures." in path and path.endswith(("sent_bytes", "received_bytes", "headers_bytes"))
+    last = str(steps[-1])
+    return last.endswith(("kernel_peak_bytes", "held_bytes")) or (
+        "measures" in steps and last.endswith(("sent_bytes", "received_bytes", "headers_bytes"))
     )
 
 

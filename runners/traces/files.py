@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import stat
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -29,41 +28,17 @@ from runners.traces.plan_grid import Grid, values_digest
 from runners.traces.primitives import Primitives
 from runners.traces.published_plans import PublishedPlans, rows_digest
 from runners.traces.records import Trace
-from runners.traces.reruns import Reruns
 from runners.traces.schema import Record
 
 MAX_TRACE_BYTES = 300_000
 VALUES = "values.json"  # the digests of a folder's traces (`values.py`)
-MAX_READ_BYTES = 4_000_000  # of any file; what a prediction was made from is the longest
-_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
-_HALF = re.compile("[\ud800-\udfff]")
 # What else a machine's folder holds.
-NOT_TRACES = frozenset({"machine", "primitives", "reruns", "values"})
+NOT_TRACES = frozenset({"machine", "primitives", "values"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
-LARGEST = 1e300  # a sum of such numbers, or a share of them in percent, is still one
-_MAY_BE_LARGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
-MAX_DIGITS = 40  # arithmetic with it must stay among what floats hold
 
 
 class TraceError(FixableError):
     """A trace that cannot be used; the message names the file and the field."""
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"bare {text} is not JSON")
-
-
-def _whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"a number of {len(text)} digits")
-    return int(text)
-
-
-def _real(text: str) -> float:
-    number = float(text)
-    if LARGEST <= abs(number) < math.inf:
-        raise ValueError(f"the number {text[:40]} is beyond what can be calculated with")
-    return number
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -76,67 +51,22 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _refuse_strange(path: Path) -> None:
-    """Refuse what is no plain file, such as a folder or a pipe whose end may never come."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read ({error.strerror}); delete it") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise TraceError(f"{path}: not a plain file; delete or rename it")
-    if found.st_size > MAX_READ_BYTES:
-        raise TraceError(f"{path}: longer than {MAX_READ_BYTES:,} bytes; no run records so much")
-
-
-def _halved(thing: object, place: str = "") -> str | None:
-    """The first field that holds half a character (a lone surrogate), which no page can print."""
-    if isinstance(thing, str):
-        return place if _HALF.search(thing) else None
-    parts = list(thing.items()) if isinstance(thing, dict) else []
-    parts += enumerate(thing) if isinstance(thing, list) else ()
-    for name, part in parts:
-        inside = f"{place}.{name}" if place else str(name)
-        if _HALF.search(inside):
-            return inside.encode("ascii", "backslashreplace").decode()
-        found = _halved(part, inside)
-        if found:
-            return found
-    return None
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"bare {text} is not JSON")
 
 
 def _text(path: Path) -> str:
-    _refuse_strange(path)
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise TraceError(
-            f"{path}: no such trace; measure it with `python -m runners run`"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise TraceError(
-            f"{path}: not a whole JSON file ({error}); delete it and run again"
-        ) from None
+        said = f"{path}: no such trace; measure it with `python -m runners run`"
+        raise TraceError(said) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _torn(path, error) from None
 
 
-def _loaded(path: Path, text: str) -> object:
-    try:
-        document = json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            parse_int=_whole,
-            parse_float=_real if _MAY_BE_LARGE.search(text) else None,
-            object_pairs_hook=_object,
-        )
-        halved = _halved(document) if _ESCAPED_HALF.search(text) else None
-    except (ValueError, RecursionError) as error:
-        raise TraceError(
-            f"{path}: not a whole JSON file ({error}); delete it and run again"
-        ) from None
-    if halved is not None:
-        raise TraceError(f"{path}: {halved}: half a character (a surrogate); delete it")
-    return document
+def _torn(path: Path, error: Exception) -> TraceError:
+    return TraceError(f"{path}: not a whole JSON file ({error}); delete it and run again")
 
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -145,7 +75,10 @@ RecordT = TypeVar("RecordT", bound=Record)
 @lru_cache(maxsize=512)
 def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
     """The record in a file's text; the same text is read once, and records never change."""
-    document = _loaded(path, text)
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise _torn(path, error) from None
     if not isinstance(document, dict):
         raise TraceError(f"{path}: (whole file): not a JSON object; delete it and run again")
     try:
@@ -211,6 +144,11 @@ def read_part(path: Path) -> Trace:
     return _parsed_trace(path, _text(path))
 
 
+def trace_paths(folder: Path) -> list[Path]:
+    """The traces of a machine's folder, in order of their experiments."""
+    return [path for path in sorted(folder.glob("*.json")) if path.stem not in NOT_TRACES]
+
+
 def machine_folders(traces: Path) -> list[str]:
     """The names of all machines' folders: `<machine>`, or `<machine>/<share>` for a part of one."""
     described = [*traces.glob("*/machine.json"), *traces.glob("*/*/machine.json")]
@@ -229,9 +167,7 @@ def read_machine(folder: Path) -> Machine:
 
 
 def _read_if_there(path: Path, model: type[RecordT]) -> RecordT | None:
-    if not path.exists():
-        return None
-    return read_record(path, model)
+    return read_record(path, model) if path.exists() else None
 
 
 def read_record(path: Path, model: type[RecordT]) -> RecordT:
@@ -251,15 +187,6 @@ def read_primitives(folder: Path) -> Primitives | None:
         TraceError: as `read`.
     """
     return _read_if_there(folder / "primitives.json", Primitives)
-
-
-def read_reruns(folder: Path) -> Reruns | None:
-    """Read `reruns.json` of a machine's folder; None where nothing was measured twice.
-
-    Raises:
-        TraceError: as `read`.
-    """
-    return _read_if_there(folder / "reruns.json", Reruns)
 
 
 def read_grid(path: Path) -> Grid:
@@ -322,25 +249,12 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     _write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
-def write_grid(path: Path, grid: Grid) -> None:
-    """Write a grid whole, each of its rows in one line.
+def write_rows(path: Path, found: Grid | PublishedPlans) -> None:
+    """Write simulated plans whole, each of their rows in one line.
 
     Raises:
         OSError: the disk refused; nothing is left behind.
     """
-    _write_rows(path, grid)
-
-
-def write_published(path: Path, found: PublishedPlans) -> None:
-    """Write the simulations of published measurements whole, each of its rows in one line.
-
-    Raises:
-        OSError: the disk refused; nothing is left behind.
-    """
-    _write_rows(path, found)
-
-
-def _write_rows(path: Path, found: Grid | PublishedPlans) -> None:
     document = found.model_dump(mode="json")
     rows = [json.dumps(row, sort_keys=True, separators=(",", ":")) for row in document.pop("rows")]
     head = json.dumps(document, indent=1, sort_keys=True).removesuffix("\n}")
@@ -380,7 +294,7 @@ def write(path: Path, trace: Trace) -> None:
         ValueError: it holds a number that is not finite.
         OSError: the disk refused; nothing is left behind.
     """
-    document = trace.model_dump(mode="json")
+    document = trace.as_json()
     num_bytes = len(json.dumps(document, indent=1, sort_keys=True))
     if num_bytes > MAX_TRACE_BYTES:
         raise TraceError(f"{path.name} would hold {num_bytes} bytes, more than {MAX_TRACE_BYTES}")
@@ -393,12 +307,12 @@ def write_part(path: Path, trace: Trace) -> None:
     Raises:
         OSError: the disk refused; nothing is left behind.
     """
-    write_json(path, trace.model_dump(mode="json"))
+    write_json(path, trace.as_json())
 
 
 def write_machine(folder: Path, machine: Machine) -> None:
     """Write `machine.json` into a machine's folder."""
-    write_json(folder / "machine.json", machine.model_dump(mode="json"))
+    write_json(folder / "machine.json", machine.as_json())
 
 
 def write_primitives(folder: Path, primitives: Primitives) -> None:
@@ -406,16 +320,6 @@ def write_primitives(folder: Path, primitives: Primitives) -> None:
     write_json(folder / "primitives.json", primitives.model_dump(mode="json"))
 
 
-def write_reruns(folder: Path, reruns: Reruns) -> None:
-    """Write `reruns.json` into a machine's folder."""
-    write_json(folder / "reruns.json", reruns.model_dump(mode="json"))
-
-
 def finite_or_none(value: float) -> float | None:
     """The value, or None where JSON could not carry it."""
     return value if math.isfinite(value) else None
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a trace, made from the models."""
-    return Trace.model_json_schema()

@@ -11,19 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from runners.system.errors import FixableError
-from runners.traces.files import TraceError, machine_folders, read_machine
-from runners.traces.machine_records import Machine
 
 # Kernels keep some memory for themselves, and another kernel keeps more or less of it. Two sizes
 # within one step are always the same machine; sizes that are two steps apart never are.
 MEMORY_STEP = 1.02
-OF_NODES = re.compile(r"\d+-nodes-")
 
 
 class IdentityError(FixableError):
@@ -46,20 +42,6 @@ class Identity:
     num_cores: int
     accelerators: tuple[str, ...]
 
-    @classmethod
-    def of(cls, machine: Machine) -> Identity:
-        """The identity of a machine that `machine.json` describes, of whatever age that is."""
-        shown = machine.topology
-        listed = 0
-        if shown and shown.num_physical_cores and shown.threads_per_core:
-            listed = shown.num_physical_cores * shown.threads_per_core
-        return cls(
-            machine.cpu,
-            machine.memory_bytes,
-            machine.num_installed_cores or max(listed, machine.num_cores),
-            tuple(one.name for one in machine.accelerators),
-        )
-
     @property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits."""
@@ -79,13 +61,8 @@ def _step(memory_bytes: int) -> int:
     return round(math.log(max(memory_bytes, 1)) / math.log(MEMORY_STEP))
 
 
-def kept_ids(path: Path, traces: Path, here: Identity) -> dict[str, str]:
+def kept_ids(path: Path) -> dict[str, str]:
     """The ids in the file of local ids, by fingerprint; none where there is no file.
-
-    Args:
-        path: of the file; the earlier format, with one entry, is read too.
-        traces: the folder of the machines' folders.
-        here: this machine.
 
     Raises:
         IdentityError: the file cannot be read.
@@ -98,8 +75,6 @@ def kept_ids(path: Path, traces: Path, here: Identity) -> dict[str, str]:
         raise _unreadable(path, str(error)) from None
     if not isinstance(kept, dict) or not all(isinstance(one, str) for one in kept.values()):
         raise _unreadable(path, "it must map fingerprints to ids")
-    if kept.keys() == {"fingerprint", "id"}:
-        return {_former_fingerprint(kept["id"], traces, here): kept["id"]}
     return kept
 
 
@@ -107,32 +82,6 @@ def _unreadable(path: Path, why: str) -> IdentityError:
     return IdentityError(
         f"{path}: cannot be read ({why}); correct it, or delete it to measure into new folders"
     )
-
-
-def _former_fingerprint(local_id: str, traces: Path, here: Identity) -> str:
-    """The fingerprint of the machine whose id was kept with that of its software.
-
-    Its folder says what it is. A folder does not tell accelerators that its torch could not use.
-    """
-    for machine in machines_of(local_id, traces):
-        former = Identity.of(machine)
-        alike = replace(former, accelerators=here.accelerators)
-        if here.fingerprint not in alike.fingerprints():
-            return former.fingerprint
-    return here.fingerprint
-
-
-def machines_of(local_id: str, traces: Path) -> list[Machine]:
-    """What the folders of an id describe; not those of several nodes together."""
-    found = []
-    for name in machine_folders(traces):
-        whole = name.split("/")[0]
-        if whole.endswith(f"-{local_id}") and not OF_NODES.match(whole):
-            try:
-                found.append(read_machine(traces / name))
-            except TraceError:
-                continue  # the reader of its traces says what is wrong with it
-    return found
 
 
 def id_among(kept: dict[str, str], here: Identity) -> str | None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from runners.system.errors import FixableError
 from runners.traces.files import write_json
-from runners.traces.identity import Identity, id_among, kept_ids, machines_of
+from runners.traces.identity import Identity, id_among, kept_ids
 from runners.traces.machine_records import Accelerator, Machine
 from runners.traces.records import Circumstances
 from runners.traces.topology import installed_accelerators, libraries, num_installed_cores, topology
@@ -175,7 +175,10 @@ def name(*, as_reference: bool = False) -> str:
             f"{part.replace('-', ' ')}; lift the limit (taskset, CUDA_VISIBLE_DEVICES), or leave "
             "out --as-reference"
         )
-    return f"reference-{_kind(here)}" if as_reference else _name(here, part, visible)
+    if as_reference:
+        return f"reference-{_kind(here)}"
+    whole = f"{_kind(here)}-{id_among(kept_ids(LOCAL_ID), here) or NOT_MEASURED_YET}"
+    return f"{whole}/{part}" if part else whole
 
 
 @cache
@@ -210,17 +213,6 @@ def describe(*, as_reference: bool = False) -> Machine:
     )
 
 
-def _name(here: Identity, part: str, visible: Sequence[Accelerator]) -> str:
-    """The folder of this id that is described with these cores and devices, else a new one."""
-    local_id = id_among(kept_ids(LOCAL_ID, TRACES, here), here)
-    names = [one.name for one in visible]
-    for machine in machines_of(local_id, TRACES) if local_id else ():
-        if machine.num_cores == num_cores() and [a.name for a in machine.accelerators] == names:
-            return machine.name
-    whole = f"{_kind(here)}-{local_id or NOT_MEASURED_YET}"
-    return f"{whole}/{part}" if part else whole
-
-
 def keep_id() -> None:
     """Keep an id for this machine, which is about to measure; an id that it has stays.
 
@@ -229,7 +221,7 @@ def keep_id() -> None:
         OSError: the disk refused; the file is then as it was.
     """
     here = identity()
-    kept = kept_ids(LOCAL_ID, TRACES, here)
+    kept = kept_ids(LOCAL_ID)
     known = {**kept, here.fingerprint: id_among(kept, here) or secrets.token_hex(3)}
     if not LOCAL_ID.exists() or json.loads(LOCAL_ID.read_text(encoding="utf-8")) != known:
         write_json(LOCAL_ID, known)
@@ -239,6 +231,11 @@ def keep_id() -> None:
 def name_of(folder: Path) -> str:
     """The name of the machine whose folder this is."""
     return folder.relative_to(TRACES).as_posix() if folder.is_relative_to(TRACES) else folder.name
+
+
+def shown(path: Path) -> Path:
+    """A path as a person reads it: from the project's root where it lies in it."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def remember(name: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-from runners.traces.schema import Record, without
+from runners.traces.schema import Record
 
 
 class Accelerator(Record):
@@ -73,8 +73,3 @@ class Machine(Record):
     libraries: dict[str, str] = Field(
         default={}, description="versions of what torch computes and communicates with"
     )
-
-    @model_serializer(mode="wrap")
-    def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """What was not recorded then is not written now."""
-        return without(("num_installed_cores",), dumped(self))

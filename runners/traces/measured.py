@@ -16,9 +16,9 @@ from __future__ import annotations
 import statistics
 from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-from runners.traces.schema import Activity, Record, without
+from runners.traces.schema import Activity, Record
 
 
 class MemoryClasses(Record):
@@ -71,12 +71,6 @@ class Memory(Record):
         default=None, description="allocator bytes, of an accelerator"
     )
 
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """On CPU there is none."""
-        whole: dict[str, object] = dumped(self)
-        return {k: v for k, v in whole.items() if k != "allocator" or v is not None}
-
 
 class Transfer(Record):
     """All calls of one operation between the same ranks; at least one of the two is named.
@@ -105,11 +99,6 @@ class Collective(Record):
         description="the same calls by source and destination, where the operation has a root or "
         "a peer: send, recv, broadcast, scatter, gather, reduce",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """An all-reduce has neither a root nor a peer."""
-        return without(("transfers",), dumped(self))
 
 
 class SampledSeconds(Record):
@@ -199,8 +188,3 @@ class Timing(Record):
     measures: dict[str, SampledSeconds] = Field(
         default={}, description="times that the experiment itself took, beside those of steps"
     )
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Few experiments time anything but steps and stages, and few have a timeline."""
-        return without(("measures", "clocks"), dumped(self))

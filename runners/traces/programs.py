@@ -99,9 +99,8 @@ def read(path: Path) -> Program:
     return Program(path, ranks, expected, budget, settings)
 
 
-def declared(text: str) -> list[str]:
+def declared(docstring: str, text: str) -> list[str]:
     """The lines of a program that are no code and yet say how it runs: part of a digest."""
-    docstring = ast.get_docstring(ast.parse(text)) or ""
     commands = [match.group() for match in COMMAND.finditer(docstring)]
     return commands + [line for line in text.splitlines() if DECLARED.match(line)]
 

@@ -10,16 +10,11 @@ from __future__ import annotations
 import signal as signals
 from typing import Annotated, Literal
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from runners.traces.measured import Collective, Memory, Timing
 from runners.traces.quiet_record import Quiet
-from runners.traces.schema import Loss, Nature, Record, Setting, Shape, Status, without
+from runners.traces.schema import Loss, Nature, Record, Setting, Shape, Status
 
 
 class Code(Record):
@@ -36,11 +31,6 @@ class Code(Record):
     programs: dict[str, str] = {}
     commit: str | None
     dirty: bool
-
-    @model_serializer(mode="wrap")
-    def _without_no_programs(self, written: SerializerFunctionWrapHandler) -> dict[str, object]:
-        found: dict[str, object] = written(self)
-        return found if self.programs else {k: v for k, v in found.items() if k != "programs"}
 
 
 class Circumstances(Record):
@@ -82,13 +72,6 @@ class Failure(Record):
     exit_code: int | None = Field(
         default=None, description="of a process that left without a record"
     )
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Few failures are deaths, and few are refusals of memory."""
-        whole: dict[str, object] = dumped(self)
-        rare = ("signal", "exit_code", "held_bytes")
-        return {k: v for k, v in whole.items() if k not in rare or v is not None}
 
 
 class Death(Record):
@@ -138,9 +121,6 @@ class Model(Record):
     layers: list[Layer]
 
 
-_SELDOM = ("ranks", "moves")
-
-
 class Held(Record):
     """What went into a stage and came out of it on one rank."""
 
@@ -176,11 +156,6 @@ class Stage(Record):
     values: list[float] = Field(description="the first values of what came out")
     ranks: list[Held] = Field(default=[], description="where ranks differ, each that passed it")
     moves: list[Move] = Field(default=[], description="what travelled; of a run with a timeline")
-
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Most stages know of one rank and move nothing; a trace need not say so each time."""
-        return without(_SELDOM, dumped(self))
 
 
 class RankEpoch(Record):
@@ -240,11 +215,6 @@ class RankRecord(Record):
         default={}, description="what the experiment itself counted or compared on this rank"
     )
 
-    @model_serializer(mode="wrap")
-    def _without_empty(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Few experiments measure anything that the meters do not."""
-        return without(("measures",), dumped(self))
-
 
 class NonFinite(Record):
     """A value that JSON cannot carry; the field itself holds null."""
@@ -291,13 +261,6 @@ class Run(Record):
         default=None, description="where they are not those of the whole trace"
     )
 
-    @model_serializer(mode="wrap")
-    def _without_usual(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Nearly every run is real, is not meant to die, and was measured with the others."""
-        usual = {"nature": "real", "expected_death": None, "circumstances": None}
-        whole: dict[str, object] = dumped(self)
-        return {k: v for k, v in whole.items() if k not in usual or v != usual[k]}
-
     @property
     def why_skipped(self) -> str:
         """The reason in plain words, for a run that was skipped."""
@@ -325,8 +288,3 @@ class Trace(Record):
         default=None, description="what else the machine did meanwhile; null: not recorded"
     )
     runs: Annotated[dict[str, Run], Field(min_length=1)]
-
-    @model_serializer(mode="wrap")
-    def _without_unknown(self, dumped: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """What was not recorded is not written."""
-        return without(("quiet",), dumped(self))

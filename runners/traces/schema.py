@@ -1,12 +1,12 @@
 """What every record of a trace obeys, and the words that several records share.
 
-A record refuses unknown fields and values of another type. Fields that are empty in most traces are
-left out when a record is written; `without` does that.
+A record refuses unknown fields and values of another type. A field that has a default is not
+written where it is at its default: most traces need not say it.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,7 +26,6 @@ class Record(BaseModel):
     # JSON has no inf, but Python reads 1e999 as one.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-
-def without(names: tuple[str, ...], dumped: dict[str, object]) -> dict[str, object]:
-    """A dumped record without those of these fields that are empty or as always."""
-    return {name: kept for name, kept in dumped.items() if name not in names or kept}
+    def as_json(self) -> dict[str, Any]:
+        """The record as it is written: what JSON can hold, without fields at their default."""
+        return self.model_dump(mode="json", exclude_defaults=True)

@@ -1,16 +1,15 @@
-"""When a value that was measured again is the same: one rule for each kind of field.
+"""When two measurements of a field are the same: one rule, for a number and for whole traces.
 
-In: a field, the run that the page shows and the one measured just now. Out: a `Tolerance`, which
-says in words how far apart the two may be, and whether they are. It follows `compare.py`: what a
-rerun must reproduce is equal, kernel marks agree within its share, and two times with samples are
-told apart by their quartile ranges. What `compare` leaves out, because one measurement has no
-spread, has a bound of its own here: a reader who repeats a number wants a verdict.
+In: a field and its two values. Out: a `Tolerance`, which says in words how far apart they may be,
+and whether they are. `reproduce` and the pages judge one field by it, `compare` every field of two
+machines.
 
 | field | the same where |
 |---|---|
-| counts, bytes, words, outcomes, digests | equal |
+| counts, bytes, words, outcomes | equal |
 | floats (losses …) | equal; on another processor or torch within `FLOAT_SHARE`, `ROUNDED_OFF` |
-| the kernel's own peak, and what was held at a refusal | within `KERNEL_SHARE` |
+| digests | equal; on another processor or torch any, because a digest tells every bit |
+| what the kernel counts in pages or frames | within `KERNEL_SHARE` |
 | a time with `FEWEST_SAMPLES` samples or more | the quartile ranges overlap |
 | any other time, and shares of a time | within a factor of `TIME_FACTOR` |
 """
@@ -18,24 +17,20 @@ spread, has a bound of its own here: a reader who repeats a number wants a verdi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple, TypeGuard
 
-from runners.traces.compare import (
-    FEWEST_SAMPLES,
-    FLOAT_SHARE,
-    KERNEL_SHARE,
-    ROUNDED_OFF,
-    overlap,
-)
-from runners.traces.fields import Key, at, exactly, in_words, is_of_time
+from runners.traces.fields import Key, at, exactly, in_words, is_of_kernel, is_of_time
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
 
+FEWEST_SAMPLES = 5
+KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off
+FLOAT_SHARE = 0.01  # rounding in another order, carried through a short training
+ROUNDED_OFF = 1e-6  # below it lies what fp32 rounds off: differences from zero, not values
 TIME_FACTOR = 2.0  # one measurement has no spread; a busy machine takes its share
 
 
-@dataclass(frozen=True)
-class Tolerance:
+class Tolerance(NamedTuple):
     """How far apart two values may be, in words, and whether these two are the same."""
 
     words: str
@@ -55,37 +50,43 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
         KeyError, IndexError, AttributeError, TypeError: one of them has no such field.
     """
     one, other = at(page, steps), at(here, steps)
-    samples = _samples(steps, page), _samples(steps, here)
-    if steps[-1] == "samples" and samples[0] and samples[1]:  # all that a time was taken from
-        one, other = samples[0].median_seconds, samples[1].median_seconds
-    if not _are_numbers(one, other):
-        return _equal(steps, one, other, is_like=is_like)
-    if steps[0] == "timing":
-        if samples[0] and samples[1] and steps[-1] != "num_samples":
-            return _by_samples(samples[0], samples[1], one, other)
-        return _by_factor(one, other)
-    if is_of_time(steps):
-        return _by_factor(one, other)
-    if steps[-1] in ("kernel_peak_bytes", "held_bytes"):
+    there, again = _samples(steps, page), _samples(steps, here)
+    if there and again and steps[-1] != "num_samples":
+        if min(there.num_samples, again.num_samples) >= FEWEST_SAMPLES:
+            return _by_samples(there, again)
+        if steps[-1] == "samples":  # all that a time was taken from
+            one, other = there.median_seconds, again.median_seconds
+    return of_values(steps, one, other, is_like=is_like)
+
+
+def of_values(steps: Sequence[Key], one: object, other: object, *, is_like: bool) -> Tolerance:
+    """Compare two values of a field without regard to samples; as `tolerance`."""
+    if isinstance(one, list | dict) and isinstance(other, list | dict):
+        return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
+    if not (_is_number(one) and _is_number(other)):
+        return _of_words(steps, one, other, is_like=is_like)
+    if is_of_time(steps) or steps[0] == "timing":
+        low, high = sorted((abs(one), abs(other)))
+        words = f"a factor of {TIME_FACTOR:g}: a single time, without a spread"
+        return Tolerance(words, one == other or high <= TIME_FACTOR * low)
+    if is_of_kernel(steps):
         return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")
     if isinstance(one, float) and not is_like:
         return _within(FLOAT_SHARE, one, other, "another processor, torch or device rounds apart")
     return Tolerance("none; equal", one == other)
 
 
-def _equal(steps: Sequence[Key], one: object, other: object, *, is_like: bool) -> Tolerance:
-    """Compare what is no number: a text, an outcome, a digest, or all of a list."""
+def _is_number(thing: object) -> TypeGuard[int | float]:
+    return isinstance(thing, int | float) and not isinstance(thing, bool)
+
+
+def _of_words(steps: Sequence[Key], one: object, other: object, *, is_like: bool) -> Tolerance:
+    """Compare a text, an outcome or a digest."""
     if isinstance(one, str) and is_of_time(steps):
         return Tolerance("any; it follows from single times", is_same=True)
-    if "digest" in str(steps[-1]) and not is_like:
-        return Tolerance("none; equal, where processor and torch are the same", one == other)
-    if isinstance(one, list | dict) and isinstance(other, list | dict):
-        return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
+    if "parameter_digest" in str(steps[-1]) and not is_like and one and other:
+        return Tolerance("any; another processor or torch rounds some bit apart", is_same=True)
     return Tolerance("none; equal", one == other)
-
-
-def _are_numbers(*things: object) -> bool:
-    return all(isinstance(t, int | float) and not isinstance(t, bool) for t in things)
 
 
 def _samples(steps: Sequence[Key], run: Run) -> SampledSeconds | None:
@@ -97,9 +98,7 @@ def _samples(steps: Sequence[Key], run: Run) -> SampledSeconds | None:
     return None
 
 
-def _by_samples(page: SampledSeconds, here: SampledSeconds, one: float, other: float) -> Tolerance:
-    if min(page.num_samples, here.num_samples) < FEWEST_SAMPLES:
-        return _by_factor(one, other)
+def _by_samples(page: SampledSeconds, here: SampledSeconds) -> Tolerance:
     low, high = page.first_quartile_seconds, page.third_quartile_seconds
     near, far = here.first_quartile_seconds, here.third_quartile_seconds
     words = (
@@ -109,19 +108,16 @@ def _by_samples(page: SampledSeconds, here: SampledSeconds, one: float, other: f
     return Tolerance(words, overlap(page, here))
 
 
-def _by_factor(one: float, other: float) -> Tolerance:
-    low, high = sorted((abs(one), abs(other)))
-    return Tolerance(
-        f"a factor of {TIME_FACTOR:g}: a single time, without a spread",
-        one == other or high <= TIME_FACTOR * low,
+def overlap(one: SampledSeconds, other: SampledSeconds) -> bool:
+    """Whether the quartile ranges of two times have anything in common."""
+    return (
+        one.first_quartile_seconds <= other.third_quartile_seconds
+        and other.first_quartile_seconds <= one.third_quartile_seconds
     )
 
 
 def _within(share: float, one: float, other: float, why: str) -> Tolerance:
-    largest = max(abs(one), abs(other))
     floor = ROUNDED_OFF if isinstance(one, float) else 0
     above = f", or {floor:g}" if floor else ""
-    return Tolerance(
-        f"{share:.0%} of the larger{above}: {why}",
-        abs(one - other) <= max(share * largest, floor),
-    )
+    slack = max(share * max(abs(one), abs(other)), floor)
+    return Tolerance(f"{share:.0%} of the larger{above}: {why}", abs(one - other) <= slack)

@@ -85,6 +85,10 @@ REFUSED = {
     "cases that bind other names": (
         FOR, "for: [{run: tiny_memory.halves}, {it: tiny_memory.whole}]", "binds the same names",
     ),
+    "a name that means something": (
+        FOR, "for: [{median: tiny_memory.halves}, {median: tiny_memory.whole}]",
+        "'median' means something",
+    ),
     "one case": (FOR, "for: [tiny_memory.halves]", "for: has one case"),
     "nothing that a reader sees": (
         "A model of {{ run.model.bytes }} trains on {{ run.world_size }} ranks.", "A model trains.",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from runners.commands import show
+from runners.__main__ import main
 from runners.commands.show import lines, overview
 
 
@@ -33,13 +33,13 @@ def test_an_experiment_is_a_line_a_run_with_what_all_share_told_once(book):
 
 
 def test_a_run_and_a_word_pick_among_the_same_lines(capsys):
-    assert show.main(["ddp.single"]) == 0
+    assert main(["show", "ddp.single"]) == 0
     of_run = capsys.readouterr().out.splitlines()
-    assert show.main(["ddp.single", "--grep", "EPOCHS"]) == 0
+    assert main(["show", "ddp.single", "--grep", "EPOCHS"]) == 0
     picked = capsys.readouterr().out.splitlines()
     assert picked == [line for line in of_run if "epochs" in line.partition(" }}")[0]]
     assert 0 < len(picked) < len(of_run)
-    assert show.main(["--grep", "waiting_share"]) == 0
+    assert main(["show", "--grep", "waiting_share"]) == 0
     assert len({line.split(".")[0] for line in capsys.readouterr().out.splitlines()}) > 3
 
 
@@ -53,7 +53,7 @@ def test_a_run_and_a_word_pick_among_the_same_lines(capsys):
     ],
 )
 def test_what_is_not_there_is_one_line_and_exit_code_2(capsys, asked, said):
-    assert show.main([asked]) == 2
+    assert main(["show", asked]) == 2
     told = capsys.readouterr()
     assert said in told.err
     assert told.err.count("\n") == 1

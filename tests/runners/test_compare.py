@@ -98,46 +98,10 @@ def test_what_the_kernel_counts_and_what_is_rounded_is_summed_up_and_not_called_
     _change(other, "tiny_training", "averaged", elsewhere)
     found = compare(traces_in(first), traces_in(other))
     assert found.is_none
-    _, kernel, rounded, _ = found.lines()
-    assert kernel == (
-        "  counted by the kernel: 1 field, most of all tiny_training.averaged.ranks[].measures."
-        "headers_bytes: at most 0.3 of the larger, 2 times"
-    )
-    assert rounded.startswith("  rounded otherwise: ")
-    assert "1e-10 of the larger" in rounded
-
-
-def test_another_text_is_named_before_all_that_follows_from_it(other):
-    def on_text(digest, num_bytes, loss):
-        def change(run):
-            measures = {"text_digest": digest, "held_out_text_bytes": num_bytes}
-            run["ranks"][0]["measures"] = measures
-            for epoch in run["epochs"]:
-                epoch["loss"] *= loss
-
-        return change
-
-    def more(run):
-        run["ranks"][0]["memory"]["peak_bytes"] *= 2
-
-    first = other.with_name("first")
-    shutil.copytree(other, first)
-    _change(first, "tiny_training", "averaged", on_text("a", 100, 1.0))
-    _change(other, "tiny_training", "averaged", on_text("b", 82, 0.9))
-    _change(other, "tiny_memory", "whole", more)
-    path = other / "tiny_training.json"
-    document = json.loads(path.read_text())
-    document["circumstances"]["python"] = "3.99.0"
-    path.write_text(json.dumps(document))
-    found = compare(traces_in(first), traces_in(other))
-    assert all(one.path.startswith("tiny_memory") for one in found.unequal)
-    of_python, python, of_text, size, followed, of_unequal, *_ = found.lines()
-    assert of_python == "measured under other circumstances:"
-    assert python.endswith(" | 3.99.0")
-    assert of_text.startswith("trained on another text")
-    assert size == "  tiny_training.held_out_text_bytes: 0.18 of the larger"
-    assert followed.startswith("  tiny_training.averaged: ")
-    assert of_unequal == "should be equal, and is not:"
+    assert [line for line in found.lines() if line.startswith("  ")] == [
+        "  2 fields, most of all tiny_training.averaged.ranks[].measures.headers_bytes: "
+        "at most 0.3 of the larger, 2 times"
+    ]
 
 
 def test_a_run_that_ended_otherwise_is_told_and_its_fields_are_not(other):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from runners.measuring import measure
 from runners.traces import machine
 from runners.traces.files import machine_folders, read_machine, write_machine
 from runners.traces.identity import Identity, IdentityError, id_among
@@ -119,13 +118,6 @@ def test_fewer_cores_than_are_installed_measure_into_a_folder_below(desk):
     assert machine_folders(desk.traces) == [whole, f"{whole}/3-of-8-cores"]
 
 
-def test_a_part_that_measures_first_leaves_the_folder_above_to_the_whole(desk):
-    desk.has(num_cores=1)
-    part = desk.measures()
-    desk.has(num_cores=8)
-    assert part == f"{desk.measures()}/1-of-8-cores"
-
-
 def test_devices_that_torch_may_not_use_make_a_part_too(desk):
     card = Accelerator(name=CARD, memory_bytes=80 * GIBIBYTE)
     desk.has(installed_accelerators=[CARD, CARD], accelerators=[card, card])
@@ -143,38 +135,6 @@ def test_the_reference_folder_is_refused_to_a_part_of_a_machine(desk):
         machine.describe(as_reference=True)
 
 
-def _former(desk, **changed) -> str:
-    """A folder, and an id in the format of one entry, as they were before; the folder's name."""
-    here = machine.describe().model_copy(
-        update={"name": "cpu-8c-abc123", "fingerprint": "of its python", **changed}
-    )
-    document = here.model_dump(mode="json")
-    del document["num_installed_cores"]
-    folder = desk.traces / "cpu-8c-abc123"
-    folder.mkdir(parents=True)
-    (folder / "machine.json").write_text(json.dumps(document))
-    machine.LOCAL_ID.write_text('{"fingerprint": "of its python", "id": "abc123"}')
-    forget()
-    return here.name
-
-
-def test_a_folder_of_the_former_format_is_found_again_and_its_id_is_kept(desk):
-    former = _former(desk, python="3.11.1", torch="1.0")
-    assert machine.describe().name == former
-    assert desk.measures() == former
-    assert list(desk.ids.values()) == ["abc123"]
-    assert "fingerprint" not in desk.ids
-
-
-def test_the_former_id_of_another_machine_stays_with_that_machine(desk):
-    former = _former(desk, cpu="Desk 1", topology=None)
-    here = desk.measures()
-    assert here != former
-    desk.has(cpu_name="Desk 1")
-    assert desk.measures() == former
-    assert len(desk.ids) == 2
-
-
 def test_ids_that_cannot_be_read_are_an_error_and_are_not_replaced(desk):
     machine.LOCAL_ID.write_text("{torn")
     for ask in (machine.describe, machine.keep_id):
@@ -184,18 +144,6 @@ def test_ids_that_cannot_be_read_are_an_error_and_are_not_replaced(desk):
     with pytest.raises(IdentityError, match="must map fingerprints to ids"):
         machine.describe()
     assert machine.LOCAL_ID.read_text() == "[]"
-
-
-def test_cores_are_listed_as_the_kernel_lists_them():
-    assert machine._ranges({0, 1, 2, 3, 8}) == "0-3,8"
-    assert machine._ranges({5}) == "5"
-
-
-def test_huge_pages_are_what_stands_in_brackets(tmp_path):
-    path = tmp_path / "enabled"
-    assert machine._huge_pages(path) is None
-    path.write_text("always [madvise] never\n")
-    assert machine._huge_pages(path) == "madvise"
 
 
 def test_circumstances_are_those_of_this_process(monkeypatch):
@@ -233,12 +181,13 @@ def test_what_only_reads_writes_nothing(root, tmp_path):
     traces.mkdir(parents=True)
     subprocess.run(["cp", "-r", frozen, traces / "reference-frozen"], check=True)
     program = (
-        "import contextlib, io, runners.__main__ as command\n"
+        "import contextlib, runners.__main__ as command\n"
+        "from runners.traces import machine\n"
         "for words in ('list', 'show hangs', 'machine', 'run --dry', 'schema', 'show nothing',"
         " 'compare reference-frozen nothing'):\n"
         "    with contextlib.suppress(SystemExit):\n"
         "        command.main(words.split())\n"
-        "assert command.machine.ROOT.name == 'copy'\n"
+        "assert machine.ROOT.name == 'copy'\n"
     )
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")},
@@ -256,10 +205,3 @@ def test_what_only_reads_writes_nothing(root, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "none yet" in done.stdout
     assert _files(copy) == before
-
-
-def test_whoever_measures_has_an_id_before_anything_runs(desk):
-    assert machine.describe().name.endswith("-new")
-    with measure.alone():
-        assert not machine.describe().name.endswith("-new")
-        assert machine.describe().name.rsplit("-", 1)[1] in desk.ids.values()

@@ -26,7 +26,7 @@ from runners.traces import machine
 from runners.traces.files import read, read_part, write
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Death, Run
-from runners.traces.values import list_all
+from runners.traces.values import list_values
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -169,7 +169,7 @@ def test_what_another_release_of_torch_measured_is_measured_again(
     for torch, reason in ((f"{release}+other", None), ("1.0", "measured with torch 1.0")):
         under = trace.circumstances.model_copy(update={"torch": torch})
         write(folder / "heavier.json", trace.model_copy(update={"circumstances": under}))
-        list_all(folder)
+        list_values(folder)
         found = pending("heavier", folder)
         assert (found is None) == (reason is None)
         assert found is None or (found.reason.startswith(str(reason)) and found.kept == {})

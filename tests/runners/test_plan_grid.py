@@ -105,7 +105,7 @@ def test_rows_of_changed_code_that_come_out_equal_are_confirmed_and_others_refus
     rows = [first.rows[0].model_copy(update={"ranks": [other]}), *first.rows[1:]]
     path.write_text(before)
     altered = first.model_copy(update={"rows": rows, "values": plan_grid.values_digest(rows)})
-    grid.write_grid(path, altered)
+    grid.write_rows(path, altered)
     with pytest.raises(PlanError, match="single on 4 came out otherwise; make it again"):
         tiny(grid.confirm)
     assert read_grid(path) == altered

@@ -72,12 +72,6 @@ def written(tmp_path: Path, body: str, name: str = "one.py") -> Path:
 HEAD = '"""A program.\n\ntorchrun --nproc-per-node 3 one.py\n"""\n'
 
 
-def test_a_program_s_ranks_are_those_of_the_command_it_shows(tmp_path: Path) -> None:
-    assert read(written(tmp_path, HEAD)).ranks == 3
-    inline = '"""Run: torchrun --standalone --nproc-per-node 2 one.py, and see."""\n'
-    assert read(written(tmp_path, inline)).ranks == 2
-
-
 def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path: Path) -> None:
     body = (
         "WIDTH, DEPTH = 10, 3\nNAME = 'x'\n\n# layer_bytes: 4 * (WIDTH * WIDTH + WIDTH)\n"
@@ -100,14 +94,8 @@ def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path: Path
         (HEAD + "# budget_bytes: 4 * WIDTH\n", r"one\.py:5: budget_bytes: WIDTH is no number"),
         (HEAD + "# note: as told\n", r"one\.py:5: note: cannot be read as arithmetic"),
         (HEAD + "# size: 1 / 2\n", r"one\.py:5: size: 1 / 2 is neither a number"),
-        (HEAD + "# size: 1 // 0\n", r"one\.py:5: size: divides by zero"),
-        (HEAD + "# size: " + "1 + " * 9999 + "1\n", r"one\.py:5: size: cannot be read"),
-        (HEAD + "# size: 1.5 * " + "9" * 400 + "\n", r"one\.py:5: size: too large"),
         (HEAD + "# budget_bytes: 1.5\n", r"one\.py:5: budget_bytes: bytes are a whole number"),
-        (HEAD + "# budget_bytes: 0\n", r"one\.py:5: budget_bytes: bytes are a whole number"),
         (HEAD + "def\n", r"one\.py:5: invalid syntax"),
-        (HEAD + "x = '\0'\n", r"one\.py:1: .*null bytes"),
-        (HEAD.replace("node 3", "node 0"), r"one\.py:1: the docstring must hold"),
         (HEAD.replace("one.py", "two.py"), r"one\.py:1: the docstring must hold"),
     ],
 )
@@ -116,19 +104,6 @@ def test_a_program_that_does_not_say_how_to_run_it_is_located(
 ) -> None:
     with pytest.raises(ProgramError, match=said):
         read(written(tmp_path, body))
-
-
-def test_a_program_that_is_no_text_is_located(tmp_path: Path) -> None:
-    path = written(tmp_path, "")
-    path.write_bytes(b"\xff")
-    with pytest.raises(ProgramError, match=r"one\.py:1: not the text of a program"):
-        read(path)
-
-
-def test_constants_that_a_program_unpacks_are_no_settings(tmp_path: Path) -> None:
-    assert read(written(tmp_path, HEAD + "FIRST, *REST = 1, 2, 3\nWIDTH = 4\n")).settings == {
-        "width": 4
-    }
 
 
 def test_two_programs_of_one_name_are_refused(tmp_path: Path) -> None:

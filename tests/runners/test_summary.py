@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runners.traces.files import NOT_TRACES, TraceError, read, read_try
+from runners.traces.files import NOT_TRACES, read
 from runners.traces.records import Run
 from runners.traces.summary import bytes_in_words, seconds_in_words, summary_lines
 
@@ -70,31 +69,6 @@ def test_a_run_is_told_from_its_end_to_its_time(document: dict[str, Any]) -> Non
     ]
 
 
-def test_a_combined_gradient_is_compared_with_that_of_the_batch(root: Path) -> None:
-    path = next((root / "content" / "traces").glob("reference-*/batch_parts.json"))
-    assert (
-        "combined gradient of the first batch: relative error 1.00, "
-        "2.00 times as long as the right one"
-    ) in summary_lines(read(path).runs["summed"])
-
-
-@pytest.mark.parametrize(
-    ("passes", "lines", "said"),
-    [
-        (["metered"], ["a", "b", "a", "b"], ["a", "b"]),
-        (["metered"], ["a", "b", "a"], ["a", "b", "a"]),
-        (["timed", "metered"], ["a", "a"], ["a", "a"]),
-    ],
-)
-def test_a_metered_pass_that_called_its_program_again_shows_one_call(
-    document: dict[str, Any], passes: list[str], lines: list[str], said: list[str]
-) -> None:
-    told = summary_lines(Run.model_validate(document | {"passes": passes, "printed": lines}))
-    start = told.index("printed by rank 0:") + 1
-    assert told[start : start + len(lines)][: len(said)] == [f"  {line}" for line in said]
-    assert sum(line.strip() in lines for line in told) == len(said)
-
-
 def test_a_refusal_says_where_for_how_much_and_under_which_budget(document: dict[str, Any]) -> None:
     document |= {
         "status": "out_of_memory",
@@ -109,13 +83,6 @@ def test_a_refusal_says_where_for_how_much_and_under_which_budget(document: dict
         "ended: out of memory in forward on rank 0, asking for 2,048 bytes",
         "peak memory, rank 0: 3.00 MiB resident, code included; 4.00 MiB of data allowed",
     ]
-
-
-def test_a_run_that_diverged_says_where_it_left_the_numbers(document: dict[str, Any]) -> None:
-    document["non_finite"] = [{"field": "step_losses", "step": 7, "kind": "inf"}]
-    assert "not finite: step_losses was inf in step 7" in summary_lines(
-        Run.model_validate(document)
-    )
 
 
 def test_every_committed_run_can_be_told(root: Path) -> None:
@@ -147,14 +114,3 @@ def test_bytes_are_told_in_the_largest_unit_there_is_one_of(number: float, said:
 )
 def test_seconds_are_told_in_their_unit(seconds: float, said: str) -> None:
     assert seconds_in_words(seconds) == said
-
-
-def test_a_try_holds_one_run(root: Path, tmp_path: Path) -> None:
-    path = next((root / "content" / "traces").glob("reference-*/recomputation.json"))
-    with pytest.raises(TraceError, match="a try holds one run, this file 2"):
-        read_try(path)
-    document = json.loads(path.read_text())
-    del document["runs"]["kept"]
-    one = tmp_path / "recomputation.recomputed-1.json"
-    one.write_text(json.dumps(document))
-    assert list(read_try(one).runs) == ["recomputed"]

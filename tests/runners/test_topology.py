@@ -7,9 +7,7 @@ import subprocess
 
 import pytest
 
-from runners.traces import machine
-from runners.traces.files import read_machine
-from runners.traces.topology import installed_accelerators, libraries, num_installed_cores, topology
+from runners.traces.topology import num_installed_cores, topology
 
 # As nvidia-smi prints it where four accelerators hang in pairs on NVLink.
 MATRIX = """\
@@ -113,29 +111,3 @@ def test_installed_cores_are_those_present_though_some_are_offline(tmp_path):
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "present").write_text("0-3,8\n")
     assert num_installed_cores(tmp_path) == 5
-
-
-def test_installed_accelerators_are_named_a_line_each():
-    assert installed_accelerators("NVIDIA H200\nNVIDIA H200\n") == ["NVIDIA H200"] * 2
-    assert installed_accelerators("") == []
-
-
-def test_libraries_are_named_with_their_versions():
-    found = libraries()
-    assert found["gloo"].startswith("of torch 2.")
-    assert all(found.values())
-
-
-def test_topology_leaves_the_fingerprint_alone_and_old_descriptions_read_on(root):
-    here = machine.describe()
-    assert here.topology is not None
-    (folder,) = (p.parent for p in root.glob("tests/book/**/traces/reference-*/machine.json"))
-    frozen = read_machine(folder)
-    assert (frozen.topology, frozen.libraries) == (None, {})
-
-
-def test_the_fingerprint_does_not_depend_on_topology(monkeypatch):
-    before = machine.describe.__wrapped__().fingerprint
-    monkeypatch.setattr(machine, "libraries", lambda: {"another": "1"})
-    after = machine.describe.__wrapped__()
-    assert (after.fingerprint, after.libraries) == (before, {"another": "1"})

@@ -60,11 +60,6 @@ def test_ranks_seed_and_budget_may_be_set_like_settings(changeable: Experiment) 
     assert (limited.budget_bytes, limited.passes) == (1000, ("budgeted",))
 
 
-def test_a_run_keeps_its_budget_whatever_else_is_set(changeable: Experiment) -> None:
-    plan = prepare(changeable, "alone", ["num_samples=999"]).plan
-    assert plan.budget_bytes == changeable.runs["alone"].budget_bytes
-
-
 def test_every_type_of_setting_is_read_as_declared(changeable: Experiment) -> None:
     wanted = ["rate=2", "word=mean", "widths=5,6,7"]
     settings = prepare(changeable, "shared", wanted).plan.settings.as_json()
@@ -87,18 +82,13 @@ def test_every_type_of_setting_is_read_as_declared(changeable: Experiment) -> No
             r"no setting 'num_sample' .*did you mean num_samples\?\); there are: ",
         ),
         ("shared", "num_samples", "write --set KEY=VALUE, not 'num_samples'"),
-        ("shared", "num_samples=", "write --set KEY=VALUE, not 'num_samples='"),
         ("shared", "num_samples=1.5", "num_samples must be a whole number, not '1.5'"),
         ("shared", "num_samples=0", "num_samples must be at least 1, not 0"),
         ("shared", f"num_samples={10**400}", "num_samples must be at most 100000000$"),
-        ("alone", f"budget_bytes={10**20}", "budget_bytes must be at most"),
-        ("shared", f"seed={10**20}", "seed must be at most"),
         ("shared", "rate=fast", "rate must be a number, not 'fast'"),
-        ("shared", "rate=nan", "rate must be finite, not nan"),
         ("shared", "widths=1,x", "widths must be a whole number, not 'x'"),
         ("shared", "num_samples=13", "changeable: num_samples 13 cannot be shared by 2 ranks"),
         ("shared", "num_samples_per_rank=5", "follows from the other settings and would be 6; set"),
-        ("shared", "world_size=5", "changeable: num_samples 12 cannot be shared by 5 ranks"),
         ("shared", "world_size=1", "shared needs ranks to share with; world_size must be 2 up"),
         ("shared", "world_size=99", "world_size must be at most 8, not 99"),
         ("alone", "world_size=2", "alone trains on one device, so world_size stays 1"),
