@@ -7,7 +7,7 @@ They try both kinds of rendezvous, with addresses and with host names, and ways 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -17,11 +17,12 @@ from torch.distributed import TCPStore
 
 from runners.cluster import __main__ as cluster
 from runners.cluster.peers import Peers, Place
+from runners.measuring.launch import Launcher
+from runners.measuring.measure import measure_run
+from runners.plans.experiment import find
 from runners.traces.files import read, read_machine
-from runners.traces.records import Run, Trace
+from runners.traces.records import Trace
 from tests.runners.two_nodes import Ended, ended, lost, two_nodes, with_nodes
-
-Measure = Callable[[str, str], Run]
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +41,9 @@ def trace(measured: Ended) -> Trace:
 
 
 @with_nodes
-def test_two_nodes_come_to_the_parameters_of_one_machine(run: Measure, trace: Trace) -> None:
-    here, nodes = run("scaling", "strong_2"), trace.runs["strong_2"]
+def test_two_nodes_come_to_the_parameters_of_one_machine(launcher: Launcher, trace: Trace) -> None:
+    here = measure_run(launcher, find("scaling"), "strong_2")
+    nodes = trace.runs["strong_2"]
     assert [r.parameter_digest for r in nodes.ranks] == [r.parameter_digest for r in here.ranks]
     assert nodes.epochs == here.epochs
     assert nodes.settings == here.settings
