@@ -63,9 +63,7 @@ def test_a_machine_that_ran_everything_shows_its_own_numbers(desk):
         {"status": "completed", "error": None},
     ],
 )
-def test_where_a_budgeted_run_is_skipped_or_surprises_the_reference_machine_decides(
-    desk, changes
-):
+def test_where_a_budgeted_run_is_skipped_or_surprises_the_reference_machine_decides(desk, changes):
     desk.change_run("tiny_memory.whole_budget", machine="desk", **changes)
     page = home(desk)
     part, opened = asked_and_shown(page)
