@@ -221,6 +221,14 @@ def test_a_topic_that_cannot_be_started_says_why(run, name, said):
     assert said in error
 
 
+def test_keys_prints_each_key_with_what_it_is_and_an_example_of_the_book(run):
+    code, said, _ = run("keys")
+    assert code == 0
+    assert "## Option\n" in said
+    assert "| `right_if` |  |  | [RightIf](#rightif) |" in said
+    assert "| `stem` | yes | the question. | `stem: " in said
+
+
 def test_schema_prints_a_json_schema_for_every_file_of_an_author(run):
     code, said, _ = run("schema")
     schemas = json.loads(said)
