@@ -5,7 +5,7 @@
     python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
     python -m generator compare A B    which claims machine B judges otherwise than machine A
     python -m generator new topic NAME     a topic's first files
-    python -m generator schema    the JSON Schemas of what authors write
+    python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, each with an example, as Markdown
 
 Exit codes: 0 sound; 1 built, but a run surprised or a law does not hold; 2 mistakes, or a wrong
@@ -33,6 +33,8 @@ from generator.content import keys, scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors
+from generator.content.glossary import GlossaryFile
+from generator.content.guide import GuideFile
 from generator.content.lesson import MODES, HomeFile, TopicFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
@@ -42,16 +44,19 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import Outcome
 
 SCHEMAS: dict[str, type[Written]] = {
-    "home.yml": HomeFile,
-    "plan.yml": PlanFile,
-    "retracted.yml": RetractionFile,
-    "misconceptions.yml": MisconceptionFile,
-    "references.yml": ReferenceFile,
-    "claims/*.yml": ClaimFile,
-    "topics/*/topic.yml": TopicFile,
-    "topics/*/quiz.yml": QuizFile,
-    **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
+    "claims": ClaimFile,
+    "glossary": GlossaryFile,
+    "guide": GuideFile,
+    "misconceptions": MisconceptionFile,
+    "plan": PlanFile,
+    "quiz": QuizFile,
+    "references": ReferenceFile,
+    "site": HomeFile,
+    "statements": RetractionFile,
+    "topic": TopicFile,
+    **{str(mode): model for mode, model in MODES.items()},
 }
+SCHEMA_FOLDER = Path(".cache/schemas")  # the first line of each file of YAML names its schema there
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,14 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
-    verbs = parser.add_subparsers(
-        required=True, metavar="build | check | compare | new | schema | keys"
-    )
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
     new = verbs.add_parser("new", help="start a topic")
-    schema = verbs.add_parser("schema", help="print the JSON Schemas of the YAML files")
+    schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     listing = verbs.add_parser("keys", help="print every key of the YAML files, with an example")
     for verb in (build, check, comparing, new, listing):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
@@ -199,8 +202,11 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _schema(_: argparse.Namespace) -> int:
-    schemas = {name: model.model_json_schema() for name, model in SCHEMAS.items()}
-    print(json.dumps(schemas, indent=1, sort_keys=True))
+    SCHEMA_FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, model in SCHEMAS.items():
+        text = json.dumps(model.model_json_schema(), indent=1, sort_keys=True)
+        (SCHEMA_FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
+    print(f"{SCHEMA_FOLDER}: {len(SCHEMAS)} schemas for editors")
     return 0
 
 

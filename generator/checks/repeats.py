@@ -49,9 +49,9 @@ def problem(book: Book, name: str) -> str | None:
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every program of a file of retractions that cannot stand, or whose model nobody names."""
     described = {one.program for one in evidence.book.retractions.values() if one.uses}
-    for position, one in enumerate(document.model.retractions):
+    for position, one in enumerate(document.model.statements):
         found = problem(evidence.book, one.program) if one.program else None
         if one.program and not found and one.program not in described:
             found = f"say under `uses:` which model {path_of(one.program)} has"
         if found:
-            yield document.error(("retractions", position, "program"), found)
+            yield document.error(("statements", position, "program"), found)

@@ -48,7 +48,7 @@ def _is_broken_law(outcome: Outcome) -> bool:
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every verdict of a file that its claim does not bear out."""
-    for position, one in enumerate(document.model.retractions):
+    for position, one in enumerate(document.model.statements):
         if one.claim not in evidence.book.claims or not evidence.book.is_reference:
             continue
         outcome = evidence.outcome(one.claim)
@@ -58,4 +58,4 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
                 f"{one.verdict} needs a claim by which the sentence is {wanted}; by "
                 f"{one.claim} ({outcome.verdict}) it is {shown(one, outcome)}"
             )
-            yield document.error(("retractions", position, "verdict"), message)
+            yield document.error(("statements", position, "verdict"), message)

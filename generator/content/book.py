@@ -26,7 +26,7 @@ from generator.content.claim import (  # fmt: skip
 from generator.content.content_files import FileError
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, nearest
-from generator.content.glossary import GlossaryFile, SynonymsFile, Term
+from generator.content.glossary import GlossaryFile, Term
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
 from generator.content.item_places import items_asked_by
@@ -221,15 +221,6 @@ class _Loader:
             if document:
                 yield document
 
-    def split(
-        self, folder: Path, stem: str, model: type[ModelT]
-    ) -> Iterator[Document[ModelT] | None]:
-        """A file, `quiz.yml`, and what was set apart from it, `quiz-deep.yml`."""
-        whole, parts = folder / f"{stem}.yml", content_files.found_in(folder, f"{stem}-*.yml")
-        for path in (whole, *parts):
-            if path.exists():
-                yield self.read(path, model)
-
     def topics(self) -> Iterator[Topic]:
         items: dict[str, Item] = {}
         for folder in content_files.found_in(self.content / "topics", "*/"):
@@ -252,7 +243,9 @@ class _Loader:
             return None
         file = self.read(folder / "topic.yml", TopicFile)
         own: dict[str, Item] = {}
-        for quiz in self.split(folder, "quiz", QuizFile):
+        found = content_files.found_in(folder, "quiz*.yml")  # quiz.yml first, then quiz-deep.yml
+        for path in sorted(found, key=lambda one: one.stem):
+            quiz = self.read(path, QuizFile)
             self.parts(quiz, "items", items, "item")
             own |= {item.id: item for item in quiz.model.items} if quiz else {}
         lessons = self.lessons(folder, file)
@@ -293,19 +286,13 @@ class _Loader:
         """A file that a book may lack."""
         return self.read(path, model) if path.exists() else None
 
-    def terms(self) -> tuple[Term, ...]:
-        found: dict[str, Term] = {}
-        self.parts(
-            self.if_there(self.content / "glossary.yml", GlossaryFile), "terms", found, "term"
-        )
-        return tuple(sorted(found.values(), key=lambda one: one.term.lower()))
-
-    def synonyms(self) -> SynonymsFile:
-        document = self.if_there(self.content / "synonyms.yml", SynonymsFile)
-        return document.model if document else SynonymsFile(synonyms=[])
+    def glossary(self) -> GlossaryFile:
+        document = self.if_there(self.content / "glossary.yml", GlossaryFile)
+        self.parts(document, "terms", {}, "term")
+        return document.model if document else GlossaryFile(terms=[])
 
     def home(self) -> HomeFile | None:
-        path = self.content / "home.yml"
+        path = self.content / "site.yml"
         if not path.exists():
             self.refuse(path, "no such file; the book needs a home page")
             return None
@@ -350,17 +337,17 @@ def load(
     retractions: dict[str, Retraction] = {}
     misconceptions: dict[str, Misconception] = {}
     references: dict[str, Reference] = {}
-    for retracted in loader.split(loader.content, "retracted", RetractionFile):
-        loader.parts(retracted, "retractions", retractions, "retraction")
-    for believed in loader.split(loader.content, "misconceptions", MisconceptionFile):
-        loader.parts(believed, "misconceptions", misconceptions, "misconception")
-    for cited in loader.split(loader.content, "references", ReferenceFile):
-        loader.parts(cited, "references", references, "reference")
+    said = loader.if_there(loader.content / "statements.yml", RetractionFile)
+    loader.parts(said, "statements", retractions, "statement")
+    believed = loader.if_there(loader.content / "misconceptions.yml", MisconceptionFile)
+    loader.parts(believed, "misconceptions", misconceptions, "misconception")
+    cited = loader.if_there(loader.content / "references.yml", ReferenceFile)
+    loader.parts(cited, "references", references, "reference")
     references |= shelf.published_references()
     retractions = _ranked(retractions, home.statements if home else [])
     guide = loader.if_there(loader.content / "guide.yml", GuideFile)
-    terms, synonyms = loader.terms(), loader.synonyms()
-    plan = loader.if_there(loader.content / "plan.yml", PlanFile)
+    words = loader.glossary()
+    plan = loader.if_there(loader.content / "planner" / "plan.yml", PlanFile)
     pages = tuple(loader.handwritten())
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -378,8 +365,8 @@ def load(
         traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
         machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
         lost_tries=lost,
-        terms=terms, leads=synonyms.leads, alone=synonyms.alone,
-        synonyms=tuple(map(tuple, synonyms.synonyms)),
+        terms=tuple(sorted(words.terms, key=lambda one: one.term.lower())),
+        leads=words.leads, alone=words.alone, synonyms=tuple(map(tuple, words.synonyms)),
         plan=plan.model if plan else None,
         guide=guide.model if guide else None,
     )  # fmt: skip

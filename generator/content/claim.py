@@ -305,9 +305,9 @@ class Retraction(Written):
 
 
 class RetractionFile(Written):
-    """content/retracted.yml."""
+    """content/statements.yml."""
 
-    retractions: list[Retraction]
+    statements: list[Retraction]
 
 
 class Misconception(Written):

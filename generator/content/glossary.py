@@ -1,4 +1,4 @@
-"""The words of the field, as an author writes them: content/glossary.yml, synonyms.yml."""
+"""The words of the field, as an author writes them: content/glossary.yml."""
 
 from __future__ import annotations
 
@@ -46,22 +46,18 @@ class Term(Written):
 
 
 class GlossaryFile(Written):
-    """content/glossary.yml."""
-
-    terms: list[Term]
-
-
-class SynonymsFile(Written):
-    """content/synonyms.yml: other words for the search.
+    """content/glossary.yml.
 
     Attributes:
+        terms: with their definitions.
         synonyms: groups of words and phrases that the search takes for one another.
         leads: by the address of a page or a section, such as `plan.html`: words, all of which in
             a search bring it to the first place.
         alone: the same for searches that consist of these words alone; little words do not count.
     """
 
-    synonyms: list[Annotated[list[Word], Field(min_length=2)]]
+    terms: list[Term]
+    synonyms: list[Annotated[list[Word], Field(min_length=2)]] = []
     leads: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
     alone: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
 

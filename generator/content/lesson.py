@@ -54,7 +54,7 @@ class TopicFile(Written):
 
 
 class HomeFile(Written):
-    """content/home.yml.
+    """content/site.yml.
 
     Attributes:
         title: the page's.

@@ -1,4 +1,4 @@
-"""The pages of plans, as an author writes them: content/plan.yml."""
+"""The pages of plans, as an author writes them: content/planner/plan.yml."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PublishedPage(Written):
 
 
 class PlanFile(Written):
-    """content/plan.yml.
+    """content/planner/plan.yml.
 
     Attributes:
         title, about: of the page that leads to the models.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from generator.content.book import Book
 
+SCHEMA = "# yaml-language-server: $schema=../../../.cache/schemas/"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 TOPIC = """\
@@ -134,7 +135,8 @@ def new_topic(book: Book, content: Path, name: str, verdicts: dict[str, str]) ->
     files = _files(book, name, verdicts)
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_text(text, encoding="utf-8")
+        head = f"{SCHEMA}{Path(file).stem}.json\n" if file.endswith(".yml") else ""
+        (folder / file).write_text(head + text, encoding="utf-8")
     return [folder / file for file in files]
 
 

@@ -117,7 +117,7 @@ class TraceOnPage:
     def file(self) -> str:
         """The file that it was read from, below the content."""
         if self.grid:
-            return f"plans/{self.grid.preset}.json"
+            return f"planner/plans/{self.grid.preset}.json"
         if self.published:
             return PUBLISHED
         return f"traces/{self.folder}/{self.trace.experiment}.json"
@@ -248,7 +248,7 @@ class Shelf:
     def plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, as pages of any machine show them."""
         found = {}
-        for path in content_files.found_in(self.content / "plans", "*.json"):
+        for path in content_files.found_in(self.content / "planner" / "plans", "*.json"):
             grid = self._trying(traces.read_grid, path)
             if grid is not None:
                 trace = once(as_trace, grid)

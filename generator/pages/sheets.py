@@ -10,7 +10,7 @@ from generator.evidence.folio import interface_words
 from generator.pages.page import Sheet
 from runners.traces import published_plans
 
-HOME = "content/home.yml"
+HOME = "content/site.yml"
 EVIDENCE = "evidence.md"
 PLAN = "plan.md"
 
@@ -71,7 +71,7 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
     )  # fmt: skip
     yield Sheet(
         "retracted.md", "retracted.md.j2", words["retracted"]["title"],
-        words["retracted"]["lede"], "content/retracted.yml",
+        words["retracted"]["lede"], "content/statements.yml",
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def _of_machines(book: Book) -> Iterator[Sheet]:
 
 def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
     """The page that leads to the models, and that of each model."""
-    written = "content/plan.yml"
+    written = "content/planner/plan.yml"
     yield Sheet(PLAN, "plan.md.j2", plan.title, plan.about, written, has_toc=True)
     if plan.published and published_plans.EXPERIMENT in book.traces:
         yield Sheet(

@@ -408,7 +408,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             for lost in (*led, *alone):
                 if self.is_serving and _is_page(lost, Path(config.docs_dir)):
                     continue  # the index has the pages of the last edit alone
-                log.warning(f"synonyms.yml leads to {lost!r}, which the site does not have")
+                log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")
 
     @event_priority(-200)
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:

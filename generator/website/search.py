@@ -1,7 +1,7 @@
 """What Material's search indexes: which parts of a page, and which other words find them.
 
 Flow: the HTML of a page in, the part of it that the search may show out; then the entries that
-Material made of it in, with the synonyms of `content/synonyms.yml` out. Material's own search does
+Material made of it in, with the synonyms of `content/glossary.yml` out. Material's own search does
 the rest in the browser, over http and from disk alike. How pages rank among each other stands in
 `generator/pages/search_rank.py`, how fields weigh and which words are ignored in `mkdocs.yml`.
 

@@ -1,6 +1,6 @@
 """The committed grid of plans: which states of each preset are simulated, and how a file is made.
 
-In: presets. Out: `content/plans/<preset>.json`, written once all its rows are there. Answers are
+In: presets. Out: `planner/plans/<preset>.json`, written once all its rows are there. Answers are
 kept as they come (`processes.answers`), so that an interrupted grid continues where it was.
 """
 

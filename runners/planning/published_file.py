@@ -1,4 +1,4 @@
-"""The committed simulations of published measurements: how content/published_plans.json is made.
+"""The committed simulations of published measurements: how planner/published_plans.json is made.
 
 In: answers to the questions of all rows. Out: the file, with each published number beside its
 simulation.

@@ -1,6 +1,6 @@
 """Presets: models by a short name, with the public configuration that each was read from. No torch.
 
-In: content/model_presets.yml. Out: `ModelPreset` by its id.
+In: content/planner/model_presets.yml. Out: `ModelPreset` by its id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runners.plans.architecture import Architecture
 from runners.plans.settings import Count
 from runners.traces.schema import Record
 
-PRESETS = Path(__file__).resolve().parents[2] / "content" / "model_presets.yml"
+PRESETS = Path(__file__).resolve().parents[2] / "content" / "planner" / "model_presets.yml"
 
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
@@ -71,7 +71,7 @@ class ModelPreset(Record):
 
 
 class PresetsFile(Record):
-    """content/model_presets.yml."""
+    """content/planner/model_presets.yml."""
 
     presets: Annotated[list[ModelPreset], Field(min_length=1)]
 

@@ -1,6 +1,6 @@
 """Published measurements of memory that a simulation is compared with. No torch.
 
-In: content/published_measurements.yml, whose head states which measurements qualify. Out: rows with
+In: planner/published_measurements.yml, whose head states which measurements qualify. Out: rows with
 the whole configuration, what was measured, and the exact place that states it.
 """
 
@@ -18,7 +18,9 @@ from runners.plans.model_presets import Id, Source
 from runners.plans.settings import Count, FactorOrZero
 from runners.traces.schema import Record
 
-PUBLISHED = Path(__file__).resolve().parents[2] / "content" / "published_measurements.yml"
+PUBLISHED = (
+    Path(__file__).resolve().parents[2] / "content" / "planner" / "published_measurements.yml"
+)
 LEAST_ROWS = 12
 GIB = 1 << 30
 
@@ -210,7 +212,7 @@ class Unqualified(Record):
 
 
 class PublishedFile(Record):
-    """content/published_measurements.yml.
+    """content/planner/published_measurements.yml.
 
     Attributes:
         notes: texts that several rows name.

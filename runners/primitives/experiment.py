@@ -1,16 +1,12 @@
 """What a machine does in how long: its primitives.
 
-An experiment that is no part of the book: `runners.experiment.find` knows it by name, nothing lists
-it. Its ranks are the launcher's own: forked, one thread each, with the allocator of timed passes.
-Each primitive is taken with one, two and four ranks busy at once, since ranks share cores, caches
-and memory; what cores too few for that cost, `crowded` tells. About half a minute.
+An experiment that is no part of the book: `runners.plans.experiment.find` knows it by name, nothing
+lists it. Its ranks are the launcher's own: forked, one thread each, with the allocator of timed
+passes. Each primitive is taken with one, two and four ranks busy at once, since ranks share cores,
+caches and memory; what cores too few for that cost, `crowded` says.
 
     matrix_{rows}x{size}_{busy}_seconds      the three products of one linear layer's step
     elementwise_{bytes}_{busy}_seconds       a ReLU over so many bytes, and its result's memory
-    smooth_{busy}_seconds                    a GELU of 65,536 values, and its gradient
-    operation_{busy}_seconds                 one operation that computes next to nothing
-    step_{busy}_seconds                      a step of such operations, beside them
-    {optimizer}_{parameters}_{busy}_seconds  one update
     crowded_{busy}_seconds                   one product, over a stretch in which all get their turn
     {collective}_{ranks}_{bytes}_seconds     one call over so many bytes, as its first rank sees it
 """
@@ -19,12 +15,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import Tensor
 
 from runners.plans.experiment import RunPlan
 from runners.primitives.sizes import (
@@ -33,9 +27,6 @@ from runners.primitives.sizes import (
     COMMUNICATED_BYTES,
     ELEMENTWISE_BYTES,
     MATRICES,
-    OPTIMIZED_PARAMETERS,
-    OPTIMIZERS,
-    SMOOTH_VALUES,
 )
 from runners.ranks.rank import Rank
 
@@ -45,10 +36,7 @@ MOST_SAMPLES, FEWEST_SAMPLES = 15, 5
 POINT_SECONDS = 0.08  # of one point of a grid, where that allows the fewest samples
 SAMPLE_SECONDS = 0.002  # the least that one sample takes: shorter ones are repeated within it
 TURN_SECONDS = 0.05  # a stretch in which every rank of a crowd gets its turn on a core
-NUM_REPEATS = {4_096: 60, 262_144: 30, 4_194_304: 10, 16_777_216: 6}  # of a collective, by bytes
-NUM_TINY_STEPS = 90
-DEPTHS = (3, 15)  # of two networks that cost nothing but the starting of their operations
-TINY_WIDTH, TINY_ROWS = 16, 8
+NUM_REPEATS = {4_096: 60, 262_144: 30, 16_777_216: 6}  # of a collective, by bytes
 NUM_SETTLING = 3
 CHAIN = 6  # results of so many operations are kept at once
 FLOAT_BYTES = 4
@@ -104,13 +92,7 @@ def compute(rank: Rank) -> None:
         name = f"elementwise_{num_bytes}_{busy}_seconds"
         _timed(rank, name, _rectified(values), calls=CHAIN)
         del values
-    _timed(rank, f"smooth_{busy}_seconds", _smoothed(rank))
-    for optimizer in OPTIMIZERS:
-        for num_parameters in OPTIMIZED_PARAMETERS:
-            update = _update(rank, optimizer, num_parameters)
-            _timed(rank, f"{optimizer}_{num_parameters}_{busy}_seconds", update)
     crowd(rank)
-    _tiny_steps(rank)
 
 
 def crowd(rank: Rank) -> None:
@@ -147,104 +129,13 @@ def _rectified(values: Tensor) -> Callable[[], object]:
     return chain
 
 
-def _smoothed(rank: Rank) -> Callable[[], object]:
-    values = torch.randn(SMOOTH_VALUES, device=rank.device)
-    backward = torch.ops.aten.gelu_backward
-
-    def there_and_back() -> tuple[Tensor, Tensor]:
-        return nn.functional.gelu(values), backward(values, values)
-
-    return there_and_back
-
-
-def _update(rank: Rank, optimizer: str, num_parameters: int) -> Callable[[], object]:
-    """One update of four equal parameters."""
-    parameters = [
-        nn.Parameter(torch.randn(num_parameters // 4, device=rank.device)) for _ in range(4)
-    ]
-    for parameter in parameters:
-        parameter.grad = torch.randn_like(parameter)
-    if optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=1e-6).step
-    return torch.optim.Adam(parameters, lr=1e-6, fused=True).step
-
-
-class _Counting(TorchDispatchMode):
-    """Counts the operations that pass the dispatcher."""
-
-    num_operations = 0
-
-    def __torch_dispatch__(
-        self,
-        function: Callable[..., object],
-        types: object,
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        """Count it, and let it pass."""
-        self.num_operations += 1
-        return function(*args, **(kwargs or {}))
-
-
-def _tiny_steps(rank: Rank) -> None:
-    """Two networks that compute next to nothing: their steps differ by their operations alone."""
-    models = [_tiny(rank, depth) for depth in DEPTHS]
-    counts, steps = [], []
-    for model in models:
-        step = _step_of(rank, model, model)
-        with _Counting() as counting:  # type: ignore[no-untyped-call]
-            step()
-        counts.append(counting.num_operations)
-        with rank.phase("tiny steps"):
-            steps.append(_tiny_seconds(rank, step))
-    shallow, deep = steps
-    per_operation = [(d - s) / (counts[1] - counts[0]) for s, d in zip(shallow, deep, strict=True)]
-    busy = rank.world_size
-    rank.measure_seconds(f"operation_{busy}_seconds", per_operation)
-    rank.measure_seconds(
-        f"step_{busy}_seconds",
-        [s - counts[0] * each for s, each in zip(shallow, per_operation, strict=True)],
-    )
-
-
-def _tiny(rank: Rank, depth: int) -> nn.Module:
-    layers: list[nn.Module] = []
-    for fan_in, fan_out in pairwise([TINY_WIDTH] * (depth + 1)):
-        layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
-    return nn.Sequential(*layers[:-1]).to(rank.device)
-
-
-def _step_of(rank: Rank, model: nn.Module, called: nn.Module) -> Callable[[], object]:
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    rows = torch.randn(TINY_ROWS, TINY_WIDTH, device=rank.device)
-    labels = torch.randint(0, TINY_WIDTH, (TINY_ROWS,), device=rank.device)
-
-    def step() -> None:
-        loss = nn.functional.cross_entropy(called(rows), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        loss.item()
-
-    return step
-
-
-def _tiny_seconds(rank: Rank, step: Callable[[], object]) -> list[float]:
-    """Means over a few steps each, as many on every rank."""
-    _together(rank)
-    for _ in range(NUM_SETTLING):
-        step()
-    return [_sample(rank, step, NUM_TINY_STEPS // 15) for _ in range(15)]
-
-
 def communicate(rank: Rank) -> None:
     """What each collective costs, by bytes; on every rank as often as on the others.
 
     Before each call a rank computes for a moment, as it does in training: it has to be woken up for
     the call, and to wait for who is late.
     """
-    model = _tiny(rank, DEPTHS[0])
-    step = _step_of(rank, model, model)
+    step = _layer(rank, *MATRICES[0])
     for num_bytes in COMMUNICATED_BYTES:
         for name in COLLECTIVES:
             do, calls = _collective(rank, name, num_bytes // FLOAT_BYTES)
@@ -268,14 +159,11 @@ def _collective(rank: Rank, name: str, num_values: int) -> tuple[Callable[[], ob
     n = rank.world_size
     whole = torch.zeros(num_values // n * n, device=rank.device)
     share = torch.zeros(num_values // n, device=rank.device)
-    parts = None if rank.rank else list(whole.chunk(n))
     calls: dict[str, Callable[[], object]] = {
         "all_reduce": lambda: dist.all_reduce(whole),
         "all_gather": lambda: dist.all_gather_into_tensor(whole, share),
         "reduce_scatter": lambda: dist.reduce_scatter_tensor(share, whole),
         "broadcast": lambda: dist.broadcast(whole, 0),
-        "scatter": lambda: dist.scatter(share, parts),
-        "gather": lambda: dist.gather(share, parts),
         "send": lambda: _there_and_back(rank.rank, whole),
     }
     return calls[name], 2 if name == "send" else 1

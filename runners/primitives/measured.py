@@ -1,4 +1,4 @@
-"""Measure the primitives of this machine, as an experiment is measured; about half a minute.
+"""Measure the primitives of this machine, as an experiment is measured.
 
 Out: `primitives.json` in the machine's folder: a rate of computing with one, two and four ranks
 busy for each point of `sizes.py`, collectives by bytes, and the few rates that a person asks for,

@@ -2,7 +2,7 @@
 
 In: what the allocator would reserve on a rank and gives out at its peak. Out: bytes of a device's
 memory as `nvidia-smi` reports it, and a verdict. What is outside the simulation are named terms,
-each of which content/references-devices.yml cites by the same value.
+each of which content/references.yml cites by the same value.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def read_primitives(folder: Path) -> Primitives | None:
 
 
 def read_grid(path: Path) -> Grid:
-    """Read the committed plans of one preset, `content/plans/<preset>.json`.
+    """Read the committed plans of one preset, `content/planner/plans/<preset>.json`.
 
     Raises:
         TraceError: as `read`, and where its rows are not those that were simulated.

@@ -1,6 +1,6 @@
 """Committed plans of one model: simulated strategies in a grid of states, as JSON. No torch.
 
-Flow: `python -m runners plan --grid` simulates and writes `content/plans/<preset>.json`
+Flow: `python -m runners plan --grid` simulates and writes `content/planner/plans/<preset>.json`
 (`files.write_rows`), and `files.read_grid` gives it back whole. `as_trace` shows a grid as a trace
 with a run for each strategy in each state, so that lessons, claims and figures name its values as
 they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
@@ -24,7 +24,7 @@ from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
 from runners.traces.schema import Record
 
-FOLDER = "plans"  # of the content
+FOLDER = "planner/plans"  # of the content
 PREFIX = "plan_"  # of the names by which expressions call grids
 QUESTION = (
     "Which strategies fit this model on so many devices, and what does each rank hold and send?"
@@ -268,6 +268,6 @@ def engine_files() -> tuple[Path, ...]:
 
 @cache
 def _architectures() -> dict[str, object]:
-    path = ROOT / "content" / "model_presets.yml"
+    path = ROOT / "content" / "planner" / "model_presets.yml"
     presets = yaml.safe_load(path.read_text(encoding="utf-8"))["presets"]
     return {one["id"]: one["architecture"] for one in presets}

@@ -1,7 +1,7 @@
-"""Simulations of published measurements, committed beside them: content/published_plans.json.
+"""Simulations of published measurements, committed beside them: planner/published_plans.json.
 
 Flow: `python -m runners plan --published --grid` simulates every row of
-content/published_measurements.yml and writes this file; pages read it alone. `as_trace` shows it
+planner/published_measurements.yml and writes this file; pages read it alone. `as_trace` shows it
 as a trace with a run for each row: `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
 """
 
@@ -20,8 +20,8 @@ from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
 from runners.traces.schema import Record, Setting
 
 EXPERIMENT = f"{PREFIX}published"
-FILE = "published_plans.json"  # of the content
-ROWS = "published_measurements.yml"
+FILE = "planner/published_plans.json"  # of the content
+ROWS = "planner/published_measurements.yml"
 QUESTION = "How far are simulated peaks from published ones?"
 
 
@@ -72,7 +72,7 @@ class PublishedPlan(Record):
 
 
 class PublishedPlans(Record):
-    """content/published_plans.json.
+    """content/planner/published_plans.json.
 
     Attributes:
         code: the digest of the code that simulates, and of the published rows.

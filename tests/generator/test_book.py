@@ -73,12 +73,12 @@ def test_every_file_of_the_book_says_the_same_to_either_parser_of_yaml():
 
 def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
     copy.edit(QUIZ, "        why: The losses agree.\n", "")
-    copy.edit("home.yml", "kind: memory_bars", "kind: memory_barz")
+    copy.edit("site.yml", "kind: memory_bars", "kind: memory_barz")
     copy.edit("topics/sharding/topic.yml", "order: 1", "order: first")
     copy.edit("topics/sharding/experiment.yml", "cut in two.", "cut in 2.")
     files = [error.split(":")[0] for error in copy.errors()]
     assert files == [
-        "content/home.yml",
+        "content/site.yml",
         f"content/{QUIZ}",
         "content/topics/sharding/experiment.yml",
         "content/topics/sharding/topic.yml",
@@ -111,16 +111,16 @@ def test_yes_and_no_are_words(copy):
     ],
 )
 def test_yaml_makes_nothing_but_plain_words_and_numbers(copy, value, said):
-    home = copy.content / "home.yml"
+    home = copy.content / "site.yml"
     home.write_text(home.read_text().partition("how:")[0] + ("" if "how:" in value else "how: x"))
-    copy.edit("home.yml", "title: A tiny book", f"title: {value}")
+    copy.edit("site.yml", "title: A tiny book", f"title: {value}")
     errors = copy.errors()
     assert (errors == []) if said is None else any(said in error for error in errors)
 
 
 def test_an_empty_file_is_an_error(copy):
-    (copy.content / "home.yml").write_text("# nothing\n")
-    assert copy.errors() == ["content/home.yml:1:1: the file is empty"]
+    (copy.content / "site.yml").write_text("# nothing\n")
+    assert copy.errors() == ["content/site.yml:1:1: the file is empty"]
 
 
 def test_a_mode_without_its_file_and_a_file_without_its_mode_are_refused(copy):
@@ -138,8 +138,8 @@ def test_a_misspelled_file_is_named_with_the_right_spelling(copy):
 
 
 def test_a_book_without_home_says_so(copy):
-    (copy.content / "home.yml").unlink()
-    assert any("content/home.yml: no such file" in error for error in copy.errors())
+    (copy.content / "site.yml").unlink()
+    assert any("content/site.yml: no such file" in error for error in copy.errors())
 
 
 def test_without_any_trace_the_command_to_run_is_named(copy):
@@ -165,7 +165,7 @@ def test_an_experiment_that_nobody_ran_names_its_command(
     copy.trace("tiny_memory").unlink()
     of_claims = [error for error in copy.errors() if "no trace of 'tiny_memory'" in error]
     assert all(command in error for error in of_claims)
-    assert {error.partition(":")[0] for error in of_claims} > {"content/home.yml"}
+    assert {error.partition(":")[0] for error in of_claims} > {"content/site.yml"}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def project(tmp_path, monkeypatch):
     """A folder as a build leaves it, noted as built."""
     for name, text in {
         "mkdocs.yml": "site_name: a book",
-        "content/home.yml": "title: a book",
+        "content/site.yml": "title: a book",
         "content/traces/reference-a/ddp.json": "{}",
         "content/traces/.running": "4711",
         "generator/page.py": "a = 1",
@@ -38,7 +38,7 @@ def project(tmp_path, monkeypatch):
 
 
 def test_nothing_is_built_where_nothing_has_changed(project, capsys):
-    (project / "content/home.yml").write_text("title: a book")
+    (project / "content/site.yml").write_text("title: a book")
     (project / "content/traces/.running").write_text("4712")
     (project / "tests/test_page.py").write_text("c = 2")
     assert built.main() == 0
@@ -48,7 +48,7 @@ def test_nothing_is_built_where_nothing_has_changed(project, capsys):
 @pytest.mark.parametrize(
     "name",
     [
-        "mkdocs.yml", "content/home.yml", "content/traces/reference-a/ddp.json",
+        "mkdocs.yml", "content/site.yml", "content/traces/reference-a/ddp.json",
         "generator/page.py", "site/pages/index.md", "site/html/index.html",
     ],
 )  # fmt: skip

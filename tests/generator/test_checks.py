@@ -43,7 +43,7 @@ def test_output_is_shown_only_below_the_program_that_printed_it(copy):
     [
         (SHARDING, "cut in two.", "cut into 2.", "2.", "bare numeral '2'"),
         (SHARDING, "  The whole model of", "  Twice the model of", "Twice", "spelled quantity"),
-        ("home.yml", "memory.peak_bytes }}; a", "memory.peek_bytes }}; a", "tiny_memory.whole.r",
+        ("site.yml", "memory.peak_bytes }}; a", "memory.peek_bytes }}; a", "tiny_memory.whole.r",
          "did you mean 'peak_bytes'?"),
         (SHARDING, "whole.settings", "whole.sets", "tiny_memory.whole.sets", "no field"),
         (SHARDING, "before: tiny_memory.whole.ranks[0]", "before: tiny_memory.whole.ranks[1]",
@@ -76,7 +76,7 @@ def test_output_is_shown_only_below_the_program_that_printed_it(copy):
          "replicas-drifted", "no claim 'replicas-drifted'"),
         ("misconceptions.yml", "    source: ddp-paper\n", "", "id: loss-d", "needs refuted_by"),
         ("references.yml", "https://arxiv", "http://arxiv", "http://arxiv", "linked by https"),
-        ("retracted.yml", "claim: halves-complete", "claim: halves-completed",
+        ("statements.yml", "claim: halves-complete", "claim: halves-completed",
          "halves-completed", "no claim 'halves-completed'"),
         (CLAIMS, "predicted: 2 * tiny_memory.whole.model.bytes",
          "predicted: tiny_memory.whole.ranks[0].memory.peak_bytes",
@@ -151,7 +151,7 @@ def test_markup_in_every_text_of_the_book_is_shown_as_text(copy):
             for one in document.fields
             if one.mark in ("line", "prose") and one.path[-1] != "term"  # lessons must use it
         ]
-        assert texts or path.name in ("references.yml", "synonyms.yml")
+        assert texts or path.name in ("references.yml", "glossary.yml")
         path.write_text(_with(lines, source, texts))
     assert copy.errors() == []
     rendered = rendering.render(copy.load())

@@ -14,7 +14,7 @@ from generator.__main__ import main
 from generator.content import prose
 from tests.generator.conftest import FROZEN, Copy
 
-HOME, LEARN = "home.yml", "topics/averaging/learn.yml"
+HOME, LEARN = "site.yml", "topics/averaging/learn.yml"
 WRITTEN = sorted(path.relative_to(FROZEN).as_posix() for path in FROZEN.rglob("*.yml"))
 PLACE = re.compile(r"content/[^:]+(:\d+){0,2}: \S.*")
 PIECES = (

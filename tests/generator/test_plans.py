@@ -28,7 +28,9 @@ claims:
 
 def test_a_value_of_a_plan_is_simulated_with_its_unit_its_run_and_its_command(evidence):
     value = evidence.value(HELD)
-    grid = json.loads((evidence.book.root / "content" / "plans" / "tiny.json").read_text())
+    grid = json.loads(
+        (evidence.book.root / "content" / "planner" / "plans" / "tiny.json").read_text()
+    )
     row = next(one for one in grid["rows"] if one["strategy"] == "fsdp")
     assert (value.number, value.kind, str(value.unit)) == (
         row["ranks"][0]["between_steps_bytes"], "simulated", "bytes",
@@ -46,8 +48,10 @@ def test_a_formula_may_mix_a_plan_with_what_a_machine_measured(evidence):
 
 
 def test_a_sentence_may_not_name_a_run_that_was_not_simulated(copy):
-    copy.append("plan.yml", "")
-    copy.edit("plan.yml", "Choose a model.", "It holds {{ plan_tiny.ddp_on_4.ranks[0].rank }}.")
+    copy.append("planner/plan.yml", "")
+    copy.edit(
+        "planner/plan.yml", "Choose a model.", "It holds {{ plan_tiny.ddp_on_4.ranks[0].rank }}."
+    )
     (error,) = copy.errors()
     assert "plan.yml:4" in error
     assert "plan_tiny has no run 'ddp_on_4'" in error
@@ -96,7 +100,7 @@ def test_the_page_of_a_model_has_a_row_for_each_run_and_a_drawing_for_each_state
     ],
 )
 def test_a_cut_or_edited_file_is_one_located_line_and_exit_code_2(copy, change, said, capsys):
-    path = copy.content / "plans" / "tiny.json"
+    path = copy.content / "planner" / "plans" / "tiny.json"
     path.write_text(change(path.read_text()))
     assert main(["check", "--content", str(copy.content)]) == 2
     lines = capsys.readouterr().err.splitlines()
@@ -106,7 +110,7 @@ def test_a_cut_or_edited_file_is_one_located_line_and_exit_code_2(copy, change, 
 
 
 def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(copy):
-    copy.edit("plans/tiny.json", '"code": "', '"code": "0')
+    copy.edit("planner/plans/tiny.json", '"code": "', '"code": "0')
     book = copy.load(is_stale=is_stale)
     lines = verdicts.problems(book, Evidence(book))
     (line,) = (one for one in lines if "plans/tiny.json" in one)

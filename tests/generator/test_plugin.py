@@ -215,7 +215,7 @@ def test_a_full_disk_ends_with_one_line_and_tears_no_file(project, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(page))
 
-    _edit(project, "home.yml", "title:", "title: Another")
+    _edit(project, "site.yml", "title:", "title: Another")
     monkeypatch.setattr(publish.os, "fdopen", full)
     with pytest.raises(ContentAbort) as raised:
         plugin.on_pre_build(config=config)
@@ -262,7 +262,7 @@ def test_serve_follows_edits_and_outlives_a_mistake(project, options):
     port = _free_port()
     address = f"http://127.0.0.1:{port}/topics/sharding/experiment.html"
     kept, lost = "topics/averaging/trace.html", "topics/gone.html"
-    with (project / "content" / "synonyms.yml").open("a", encoding="utf-8") as synonyms:
+    with (project / "content" / "glossary.yml").open("a", encoding="utf-8") as synonyms:
         synonyms.write(f"leads: {{{kept}: [mean], {lost}: [gone]}}\n")
     log = (project / "serve.log").open("w")
     serving = subprocess.Popen(

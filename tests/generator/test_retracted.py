@@ -36,8 +36,8 @@ def repeated(copy):
 
 
 def name_program(copy, name):
-    text = (copy.content / "retracted.yml").read_text()
-    (copy.content / "retracted.yml").write_text(
+    text = (copy.content / "statements.yml").read_text()
+    (copy.content / "statements.yml").write_text(
         text.replace("    claim: ", f"    program: {name}\n    uses: one layer\n    claim: ", 1)
     )
 
@@ -66,20 +66,20 @@ def test_a_program_stands_with_its_text_its_output_and_the_command_that_repeats_
 
 
 def test_a_program_whose_model_nobody_names_is_refused(repeated):
-    repeated.edit("retracted.yml", "    uses: one layer\n", "")
+    repeated.edit("statements.yml", "    uses: one layer\n", "")
     assert "say under `uses:` which model content/retracted/shown.py has" in str(repeated.errors())
 
 
 def name_in_second(copy, fields):
     """Give fields to the second sentence; returns the line of its claim, which follows them."""
-    text = (copy.content / "retracted.yml").read_text()
+    text = (copy.content / "statements.yml").read_text()
     at = text.index("    claim: ", text.index("    claim: ") + 1)
-    (copy.content / "retracted.yml").write_text(f"{text[:at]}{fields}{text[at:]}")
+    (copy.content / "statements.yml").write_text(f"{text[:at]}{fields}{text[at:]}")
     return f"{text[:at]}{fields}".count("\n") + 1
 
 
 def test_what_a_program_uses_may_stand_with_any_of_its_sentences(repeated):
-    repeated.edit("retracted.yml", "    uses: one layer\n", "")
+    repeated.edit("statements.yml", "    uses: one layer\n", "")
     name_in_second(repeated, "    program: shown\n    uses: two layers\n")
     assert repeated.errors() == []
     assert "does not repeat the measurement; it uses two layers." in sections(repeated)[0]
@@ -125,7 +125,7 @@ def test_an_edit_of_a_program_shows_while_serving(repeated):
 
 def test_a_sentence_names_the_kind_of_its_source_and_links_the_exact_one(copy):
     reference = next(iter(copy.load().references.values()))
-    copy.edit("retracted.yml", "    where: an earlier page\n",
+    copy.edit("statements.yml", "    where: an earlier page\n",
               f"    where: an earlier page\n    source: {reference.id}\n")  # fmt: skip
     section = sections(copy)[0]
     assert "an earlier page: <a" in section
@@ -144,7 +144,7 @@ def test_a_sentence_in_our_words_is_not_set_as_a_quotation(copy):
 def test_the_page_says_how_many_sentences_come_from_one_source(copy):
     assert "share a source" not in rendering.render(copy.load())["retracted.md"]
     reference = next(iter(copy.load().references.values()))
-    path = copy.content / "retracted.yml"
+    path = copy.content / "statements.yml"
     named = f"    source: {reference.id}\n    verdict:"
     path.write_text(path.read_text().replace("    verdict:", named))
     num_named = path.read_text().count(named)
@@ -166,16 +166,16 @@ def test_a_sentence_shows_its_verdict_and_its_regime(copy):
      ("true", "too_general", "confirmed")],
 )  # fmt: skip
 def test_a_verdict_that_the_claim_does_not_bear_out_is_refused(copy, written, instead, shown):
-    copy.edit("retracted.yml", f'verdict: "{written}"', f'verdict: "{instead}"')
+    copy.edit("statements.yml", f'verdict: "{written}"', f'verdict: "{instead}"')
     (error,) = copy.errors()
-    assert error.startswith("content/retracted.yml:")
+    assert error.startswith("content/statements.yml:")
     assert f"{instead} needs a claim" in error
     assert error.endswith(f"it is {shown}")
 
 
 @pytest.mark.parametrize("written", ["false", "true"])
 def test_a_sentence_that_depends_on_the_implementation_may_be_refuted_or_confirmed(copy, written):
-    copy.edit("retracted.yml", f'verdict: "{written}"', "verdict: depends")
+    copy.edit("statements.yml", f'verdict: "{written}"', "verdict: depends")
     assert copy.errors() == []
 
 
@@ -186,12 +186,3 @@ def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):
         for undecided in ("no_evidence", "too_few_samples", "does_not_apply"):
             one = sentence.model_copy(update={"verdict": verdict})
             assert not bears_out(one, replace(outcome, verdict=undecided))
-
-
-def test_a_link_to_a_sentence_that_went_leads_to_the_one_that_replaced_it(copy):
-    copy.edit("retracted.yml", "    regime: Tested with two ranks.\n",
-              "    regime: Tested with two ranks.\n    former: [it-went]\n")  # fmt: skip
-    assert '<span id="it-went"></span>' in sections(copy)[0]
-    copy.edit("retracted.yml", "former: [it-went]", "former: [halves-fit]")
-    (error,) = copy.errors()
-    assert "'halves-fit' is a sentence of its own" in error

@@ -65,8 +65,8 @@ def test_words_are_added_once_however_often_a_page_is_built():
 
 
 def test_a_group_of_one_word_is_refused(copy):
-    copy.append("synonyms.yml", "  - [alone]\n")
-    assert "synonyms.yml:3" in str(copy.errors())
+    copy.edit("glossary.yml", "synonyms:\n", "synonyms:\n  - [alone]\n")
+    assert "glossary.yml:9:" in str(copy.errors())
 
 
 def test_words_lead_to_an_address_and_one_that_is_not_there_comes_back():
@@ -100,7 +100,7 @@ def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none
 def test_every_word_that_leads_somewhere_leads_to_a_page_of_the_book(built_site):
     text = (built_site / "search" / "search_index.json").read_text(encoding="utf-8")
     entries = json.loads(text)["docs"]
-    written = yaml.safe_load((ROOT / "content" / "synonyms.yml").read_text(encoding="utf-8"))
+    written = yaml.safe_load((ROOT / "content" / "glossary.yml").read_text(encoding="utf-8"))
     for field in ("leads", "alone"):
         led = {
             one["location"]: one[field]

@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 @pytest.fixture
 def words():
     """What follows `plan` in the command of the page."""
-    page = yaml.safe_load((ROOT / "content" / "plan.yml").read_text(encoding="utf-8"))
+    page = yaml.safe_load((ROOT / "content" / "planner" / "plan.yml").read_text(encoding="utf-8"))
     block = re.search(r"```sh\n(.*?)```", page["own"], re.DOTALL)[1]
     command = shlex.split(block.replace("\\\n", " "))
     assert command[:4] == [".venv/bin/python", "-m", "runners", "plan"]

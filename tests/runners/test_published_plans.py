@@ -72,7 +72,7 @@ def test_a_row_comes_out_the_same_today(committed, tmp_path):
 
 
 def test_a_cut_file_is_refused_in_one_line(committed, tmp_path):
-    path = Path(tmp_path / published_plans.FILE)
+    path = Path(tmp_path / "plans.json")
     text = published_file.PATH.read_text(encoding="utf-8")
     path.write_text(text.replace('"simulated_bytes":', '"simulated_bytes":1', 1), encoding="utf-8")
     with pytest.raises(TraceError, match="rows: cut or edited") as refused:

@@ -1,6 +1,6 @@
 """The pages of plans: the models that there are, and one model's strategies in every state.
 
-In: the committed plans of the book and what content/plan.yml says. Out: a row for each model, and
+In: the committed plans of the book and what planner/plan.yml says. Out: a row for each model, and
 the figure that readers operate, over all runs of a grid.
 """
 

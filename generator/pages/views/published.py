@@ -1,6 +1,6 @@
 """Published measurements of memory beside their simulations: every row, and the median errors.
 
-In: the committed simulations of content/published_measurements.yml. Out: rows with the place that
+In: the committed simulations of planner/published_measurements.yml. Out: rows with the place that
 each number was published at, and the medians, allocated and reserved apart.
 """
 

@@ -1,5 +1,5 @@
 // What the theme's search found, put in order once more. First comes a place that the typed words
-// lead to by content/synonyms.yml; after it, an entry that has the words side by side outranks one
+// lead to by content/glossary.yml; after it, an entry that has the words side by side outranks one
 // that has them apart. The results also say where a page belongs whose title does not. Loaded with
 // the search, on the first focus of its field.
 (function () {
