@@ -104,8 +104,8 @@ def test_a_run_of_another_nature_is_marked_in_the_table_of_runs(copy):
 def test_runs_over_several_backends_are_told_apart_on_their_page(copy):
     page = "evidence/tiny_training.md"
     assert "several backends" not in rendering.render(copy.load())[page]
-    copy.change_run("tiny_training.averaged", backend="nccl")
-    copy.change_run("tiny_training.drifting", backend="gloo")
+    for run, backend in (("averaged", "nccl"), ("drifting", "gloo"), ("single", "gloo")):
+        copy.change_run(f"tiny_training.{run}", backend=backend, device="cuda")
     shown = rendering.render(copy.load())[page]
     assert "several backends" in shown
     assert "<code>nccl: averaged</code>" in shown
