@@ -20,7 +20,7 @@ from runners.measuring import measure
 from runners.measuring import pending as dues
 from runners.measuring.pending import lacking, part_of, pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import MORE, RunPlan, find, on_device, whole_is_full
+from runners.plans.experiment import MORE, RunPlan, find, on_device
 from runners.plans.settings import Count, RunSettings
 from runners.traces import files as traces
 from runners.traces import machine
@@ -86,11 +86,6 @@ def test_an_experiment_that_is_full_as_a_whole_leaves_no_trace_unless_request(ru
     assert run("heaviest") == (None, None)
 
 
-def test_whether_a_whole_experiment_is_full_is_read_off_its_file(launcher):
-    assert [whole_is_full(name) for name in ("heaviest", "heavier")] == [True, False]
-    assert [find(name).full for name in ("heaviest", "heavier")] == [True, False]
-
-
 def _interrupted(monkeypatch, folder, launcher, *, after, full=True):
     """Measure `heavier` and be interrupted as soon as `after` has ended."""
     whole = measure.measure_run
@@ -120,24 +115,25 @@ def test_an_interrupted_run_goes_on_where_it_was(run, folder, launcher, monkeypa
     assert files == ["heavier.json", "machine.json", "values.json"]
 
 
-def test_what_was_interrupted_is_thrown_away_when_the_code_is_edited(folder, launcher, monkeypatch):
+def test_what_was_interrupted_counts_for_the_same_code_and_torch_only(
+    folder, launcher, monkeypatch
+):
     _interrupted(monkeypatch, folder, launcher, after="light")
-    monkeypatch.setattr(dues, "source_digest", lambda _: "edited")
-    one = pending("heavier", folder, full=True)
-    assert (one.reason, one.measured) == ("missing", ("light", "heavy"))
 
+    def is_thrown_away():
+        one = pending("heavier", folder, full=True)
+        return (one.reason, one.measured) == ("missing", ("light", "heavy"))
 
-def test_what_was_interrupted_is_thrown_away_under_another_torch(folder, launcher, monkeypatch):
-    _interrupted(monkeypatch, folder, launcher, after="light")
-    monkeypatch.setattr(dues.metadata, "version", lambda _: "another")
-    assert pending("heavier", folder, full=True).measured == ("light", "heavy")
-
-
-def test_a_torn_part_is_no_obstacle(folder, launcher, monkeypatch):
-    _interrupted(monkeypatch, folder, launcher, after="light")
+    assert not is_thrown_away()
+    with monkeypatch.context() as edited:
+        edited.setattr(dues, "source_digest", lambda _: "edited")
+        assert is_thrown_away()
+    with monkeypatch.context() as changed:
+        changed.setattr(dues.metadata, "version", lambda _: "another")
+        assert is_thrown_away()
     part = part_of("heavier", folder)
-    part.write_text(part.read_text()[:100])
-    assert pending("heavier", folder).reason == "missing"
+    part.write_text(part.read_text()[:100])  # torn
+    assert is_thrown_away()
 
 
 def test_a_reference_set_says_what_it_lacks(run, folder, monkeypatch):

@@ -11,16 +11,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 from runners.system import links
+from runners.traces import machine
+from runners.traces.files import read_part
 from tests.conftest import slowness
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 PORT = 29400
+MOST_SECONDS = 900  # a loaded machine starts two torchruns, and loads torch eight times
 PATIENCE_SECONDS = 300.0 * slowness()  # a node that was lost used to take half an hour
 NOT_PASSED_ON = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "PROOFBOOK_STDERR")
 SETS_UP = 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'
@@ -171,6 +178,111 @@ class TwoNodes:
                 os.kill(pid, signal.SIGKILL)
         for started in self._started:
             started.wait()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What two nodes said, how they ended, and what was left."""
+
+    codes: list[int]
+    said: list[str]
+    left: dict[int, str]
+    temporary: list[list[str]]
+    folder: Path
+
+
+def ended(nodes: TwoNodes) -> Ended:
+    """Wait until both have ended."""
+    codes = nodes.wait()
+    said, left = [nodes.said(node) for node in (0, 1)], nodes.left()
+    temporary = [sorted(p.name for p in nodes.temporary(n).glob("proofbook*")) for n in (0, 1)]
+    return Ended(codes, said, left, temporary, folder_of(nodes))
+
+
+def folder_of(nodes: TwoNodes) -> Path:
+    """Where they keep what they measure: this machine has an id by then, as they will find it."""
+    machine.keep_id()
+    machine.describe.cache_clear()  # of the time before it had one
+    return nodes.traces / f"2-nodes-{machine.describe().name}"
+
+
+class Way(NamedTuple):
+    """A way to lose a node: how the nodes meet, what is done to which, and who says what then."""
+
+    rendezvous: str
+    host: str
+    action: Callable[[TwoNodes, int], None]
+    node: int
+    words: dict[int, str]
+
+
+SILENT = "is lost: it has been silent for 15 s"
+ALONE = "is lost: its process ended without a word"
+DEAD = "lasting.endless is lost: node 1 (n1): rank 1 died in all_reduce: SIGKILL"
+WAYS = {
+    "torchrun, c10d": Way(
+        *("c10d", "address", lambda nodes, n: nodes.kill(n, "torchrun"), 0),
+        {1: "node 0 (n0) is lost: its torchrun ended"},
+    ),
+    "torchrun, static": Way(
+        *("static", "name", lambda nodes, n: nodes.kill(n, "torchrun"), 1),
+        {0: "node 1 (n1) is lost: its torchrun ended"},
+    ),
+    "process, c10d": Way(
+        *("c10d", "name", lambda nodes, n: nodes.kill(n, "process"), 1), {0: f"node 1 (n1) {ALONE}"}
+    ),
+    "process, static": Way(
+        *("static", "address", lambda nodes, n: nodes.kill(n, "process"), 0),
+        {1: f"node 0 (n0) {ALONE}"},
+    ),
+    "packets, c10d": Way(
+        *("c10d", "address", lambda nodes, n: nodes.silence(n), 1),
+        {0: f"node 1 (n1) {SILENT}", 1: f"node 0 (n0) {SILENT}"},
+    ),
+    "packets, static": Way(
+        *("static", "name", lambda nodes, n: nodes.silence(n), 1),
+        {0: f"node 1 (n1) {SILENT}", 1: f"node 0 (n0) {SILENT}"},
+    ),
+    "rank": Way(
+        *("static", "address", lambda nodes, n: nodes.kill(n, "rank"), 1), {0: DEAD, 1: DEAD}
+    ),
+    "stopped": Way(
+        *("c10d", "name", lambda nodes, n: nodes.stop(n), 1),
+        {0: "node 1 (n1) was stopped by SIGTERM"},
+    ),
+}
+
+
+def lost(nodes: TwoNodes, how: str) -> Ended:
+    """Lose a node in the middle of a run: the others say so and end, and no trace is replaced."""
+    way = WAYS[how]
+    previous = folder_of(nodes) / "lasting.json"
+    previous.parent.mkdir(parents=True)
+    previous.write_bytes(b"what was measured before")
+    nodes.start(way.rendezvous, way.host, "lasting")
+    nodes.wait_for("rank 0 all_reduce")
+    way.action(nodes, way.node)
+    found = ended(nodes)
+    assert found.left == {}
+    for survivor, words in way.words.items():
+        assert words in found.said[survivor]
+        assert found.codes[survivor]
+        assert found.temporary[survivor] == []
+    assert previous.read_bytes() == b"what was measured before"
+    assert set(read_part(previous.parent / ".lasting.part").runs) == {"brief"}
+    return found
+
+
+def with_nodes(test: Callable[..., None]) -> Callable[..., None]:
+    """A test that needs two nodes."""
+    reason = cannot_be_nodes()
+    for mark in (
+        pytest.mark.skipif(reason is not None, reason=str(reason)),
+        pytest.mark.ranks,
+        pytest.mark.timeout(MOST_SECONDS),
+    ):
+        test = mark(test)
+    return test
 
 
 @contextmanager

@@ -74,22 +74,6 @@ def test_results_are_printed_as_every_page_prints_numbers(page, outputs, size):
     assert text == units.printed(whole, UNITS[outputs["peak"].quantity], AS_RULED)
 
 
-def test_at_the_start_the_form_says_what_the_table_says(page):
-    for name, label in (("peak", "Peak of a rank"), ("step", "Time of a step")):
-        row = page.locator("[data-calculator] table").first.locator("tr", has_text=label)
-        assert _shown(page, name)[0] == row.locator(".pb-number .pb-value").inner_text()
-
-
-def test_what_cannot_be_worked_out_shows_a_dash(page):
-    page.locator("[name=bandwidth][type=number]").fill("0")
-    assert _shown(page, "step")[0] == "–"
-    assert _shown(page, "peak")[0] != "–"
-    page.locator("[name=copies][type=number]").fill("")
-    assert _shown(page, "peak")[0] == "–"
-    page.locator("[name=copies][type=number]").fill("2")
-    assert _shown(page, "peak")[0] != "–"
-
-
 def test_a_slider_moves_its_field_and_the_results_by_keyboard_too(page):
     field = page.locator("[name=copies][type=number]")
     slider = page.locator(".pb-field", has=field).locator("[type=range]")
@@ -105,15 +89,6 @@ def test_a_slider_moves_its_field_and_the_results_by_keyboard_too(page):
     assert field.input_value() == "1"  # a count moves by whole numbers
 
 
-def test_a_field_moves_its_slider(page):
-    field = page.locator("[name=model_bytes][type=number]")
-    slider = page.locator(".pb-field", has=field).locator("[type=range]")
-    field.fill(str(field.get_attribute("max")))
-    assert slider.input_value() == slider.get_attribute("max")
-    field.fill(str(field.get_attribute("min")))
-    assert slider.input_value() == "0"
-
-
 def test_without_scripts_the_formulas_stand_with_their_results_and_no_dead_form(
     frozen_site, open_page
 ):
@@ -125,56 +100,6 @@ def test_without_scripts_the_formulas_stand_with_their_results_and_no_dead_form(
     assert "largest error" in table.inner_text()
     inputs = page.locator("[data-calculator] noscript li")
     assert inputs.count() == page.locator("[data-calculator] .pb-field").count() > 0
-
-
-SCREENS = [{"width": 1280, "height": 800}, {"width": 390, "height": 844}]
-# Whether all of an element is on the screen, and nothing else lies on it.
-IN_VIEW = """one => {
-  const box = one.getBoundingClientRect()
-  const at = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)
-  return box.top >= 0 && box.bottom <= innerHeight && (at === one || one.contains(at))
-}"""
-
-
-def _in_view(page: Page, selector: str) -> list[bool]:
-    return [one.evaluate(IN_VIEW) for one in page.locator(selector).all()]
-
-
-@pytest.mark.parametrize("screen", SCREENS, ids=lambda one: str(one["width"]))
-def test_one_click_from_the_top_of_a_cost_page_shows_a_field_and_all_results(
-    built_site, open_page, screen
-):
-    pages = sorted(built_site.glob("topics/*/cost.html"))
-    assert len(pages) > 3
-    for path in pages:
-        page = open_page(path, viewport=screen)
-        page.get_by_role("link", name="With your own numbers").click()
-        assert page.evaluate("scrollY") > screen["height"], path
-        assert _in_view(page, "[data-calculator] [type=number]")[0], path
-        assert all(_in_view(page, "[data-calculator] output")), path
-        page.close()
-
-
-@pytest.mark.parametrize("screen", SCREENS, ids=lambda one: str(one["width"]))
-def test_each_field_that_has_the_focus_is_in_view_with_all_results(built_site, open_page, screen):
-    for path in sorted(built_site.glob("topics/*/cost.html")):
-        page = open_page(path, viewport=screen)
-        names = [
-            one.get_attribute("name")
-            for one in page.locator("[data-calculator] [type=number]").all()
-        ]
-        page.locator(f"[name={names[0]}][type=number]").focus()
-        reached = []
-        for key in ("Tab", "Shift+Tab"):
-            while page.evaluate("document.activeElement.matches('[data-calculator] form *')"):
-                if page.evaluate("document.activeElement.type") == "number":
-                    reached.append(page.evaluate("document.activeElement.name"))
-                    assert _in_view(page, ":focus") == [True], (path, reached)
-                    assert all(_in_view(page, "[data-calculator] output")), (path, reached)
-                page.keyboard.press(key)
-            page.keyboard.press("Shift+Tab")
-        assert reached == [*names, *reversed(names)]
-        page.close()
 
 
 def _sent_around_a_ring(ranks: int) -> float:
@@ -210,30 +135,6 @@ def test_a_rank_sends_over_a_ring_what_passing_parts_on_comes_to(
     assert float(_shown(page, "sent")[1]) == pytest.approx(expected, rel=1e-12)
 
 
-NAMED = "e => e.labels[0]?.textContent || e.ariaLabelledByElements?.[0]?.textContent"
-
-
-def test_every_field_and_result_has_a_name_of_its_own(page):
-    form = page.locator("[data-calculator] form")
-    numbers, sliders = form.get_by_role("spinbutton"), form.get_by_role("slider")
-    for several in (numbers, sliders, form.locator("output")):
-        names = [one.evaluate(NAMED) for one in several.all()]
-        assert len(names) == len(set(names)) > 1
-        assert all(names)
-
-
-def test_what_no_training_could_have_is_said_and_comes_to_nothing(page):
-    field = page.locator("[name=copies][type=number]")
-    said = page.locator(".pb-field", has=field).locator("[role=status]")
-    outputs_of = "them => them.map(one => one.value)"
-    for typed, is_out in (("3", False), ("0", True), ("-3", True), ("2", False)):
-        field.fill(typed)
-        assert ("above zero" in said.inner_text()) == is_out, typed
-        assert (field.get_attribute("aria-invalid") == "true") == is_out
-        values = page.locator("[data-calculator] output").evaluate_all(outputs_of)
-        assert ("–" in values) == is_out
-
-
 def test_a_count_is_a_whole_number_and_no_part_is_larger_than_its_whole(built_site, open_page):
     page = open_page(built_site / "topics/sharding/cost.html")
     page.get_by_role("checkbox", name="show everything at once").check()
@@ -251,40 +152,3 @@ def test_a_count_is_a_whole_number_and_no_part_is_larger_than_its_whole(built_si
         assert words in said, (name, typed)
         assert (_shown(page, "peak")[0] == "–") == bool(words)
         field.fill(before)
-
-
-@pytest.mark.parametrize(("millions", "ranks"), [("0.01", "1"), ("56", "3"), ("7000", "8")])
-def test_all_ranks_together_hold_at_least_the_model(built_site, open_page, millions, ranks):
-    page = open_page(built_site / "topics/large-models/cost.html")
-    page.get_by_role("checkbox", name="show everything at once").check()
-    page.locator("[name=parameters][type=number]").fill(millions)
-    page.locator("[name=ranks][type=number]").fill(ranks)
-    single, *others = (
-        float(_shown(page, name)[1])
-        for name in ("single", "ddp", "zero1", "stages", "fsdp", "tensor_parallel")
-    )
-    assert all(held * float(ranks) >= single * (1 - 1e-9) for held in others)
-
-
-def test_a_value_that_no_run_had_keeps_its_result_and_says_so(built_site, open_page):
-    page = open_page(built_site / "topics/sharding/cost.html")
-    page.get_by_role("checkbox", name="show everything at once").check()
-    field = page.locator("[name=ranks][type=number]")
-    said = page.locator(".pb-field", has=field).locator("[role=status]")
-    covered = [float(end) for end in str(field.get_attribute("data-covered")).split()]
-    for ranks in (*covered, covered[1] + 1):
-        field.fill(str(ranks))
-        assert ("No run had such a value" in said.inner_text()) == (ranks not in covered)
-        assert field.get_attribute("aria-invalid") == "false"
-        assert _shown(page, "peak")[0] != "–"
-
-
-def test_at_the_start_nothing_is_wrong_and_each_count_has_its_unit(built_site, open_page):
-    for path in sorted(built_site.glob("topics/*/cost.html")):
-        page = open_page(path)
-        fields = page.locator(".pb-field").all()
-        assert fields
-        for field in fields:
-            assert field.locator("[role=status]").text_content() == "", path
-            assert field.locator(".pb-field-set .pb-label").text_content(), path
-        page.close()

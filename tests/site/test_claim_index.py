@@ -38,13 +38,6 @@ def lists(page, wanted):
     expect(rows).to_have_count(wanted, timeout=1000 * BROWSER_SECONDS * slowness())
 
 
-def test_no_claim_is_loaded_before_a_reader_chooses(page):
-    loaded = "performance.getEntriesByType('resource').map(one => one.name).join()"
-    assert "all-claims" not in page.evaluate(loaded)
-    assert not page.locator(".pb-claims").is_visible()
-    assert page.locator(".pb-sift").is_visible()
-
-
 def test_every_choice_lists_what_belongs_to_it_and_nothing_else(page, frozen_site):
     _, marks, _, claims = claims_of(frozen_site)
     for select in page.locator(".pb-sift select").all():
@@ -58,14 +51,6 @@ def test_every_choice_lists_what_belongs_to_it_and_nothing_else(page, frozen_sit
             assert page.locator("[role=status]").inner_text().startswith(f"{wanted} of ")
         chosen(page, name, "")
     lists(page, len(claims))
-
-
-def test_two_choices_list_what_belongs_to_both(page, frozen_site):
-    _, marks, _, claims = claims_of(frozen_site)
-    chosen(page, "kind", "k-law")
-    verdict = page.locator("#sift-verdict option").nth(1).get_attribute("value")
-    chosen(page, "verdict", verdict)
-    lists(page, sum({"k-law", verdict} <= {*marks[claim[1]].split()} for claim in claims))
 
 
 def test_show_all_lists_every_claim_with_a_link_to_its_numbers(page, frozen_site):
@@ -82,19 +67,6 @@ def test_show_all_lists_every_claim_with_a_link_to_its_numbers(page, frozen_site
     assert page.locator(".pb-claims a").evaluate_all(stops) == 1
 
 
-@pytest.mark.parametrize("way", ["opened", "followed"])
-def test_a_former_place_of_a_claim_leads_to_its_numbers(way, frozen_site, open_page):
-    _, _, _, claims = claims_of(frozen_site)
-    anchor = f"claim-{claims[0][3]}"
-    page = open_page(frozen_site / "evidence.html")
-    if way == "opened":
-        page = open_page(f"{(frozen_site / 'evidence.html').as_uri()}#{anchor}")
-    else:
-        page.evaluate("id => { location.hash = id }", anchor)
-    page.wait_for_url(f"**/evidence/*.html#{anchor}")
-    page.locator(f"[id='{anchor}']").wait_for(state="visible")
-
-
 def test_without_a_script_the_page_says_where_the_claims_are(frozen_site, open_page):
     page = open_page(frozen_site / "evidence.html", java_script_enabled=False)
     assert not page.locator(".pb-sift").is_visible()
@@ -103,13 +75,3 @@ def test_without_a_script_the_page_says_where_the_claims_are(frozen_site, open_p
 
 def test_the_claims_of_the_real_book_are_light(built_site):
     assert len(gzip.compress((built_site / SCRIPT).read_bytes(), 9)) < MOST_BYTES
-
-
-def test_choices_have_names_and_are_worked_with_the_keyboard(page):
-    for select in page.locator(".pb-sift select").all():
-        label = page.locator(f'label[for="{select.get_attribute("id")}"]')
-        assert label.inner_text().strip()
-    page.locator("#sift-kind").focus()
-    page.keyboard.press("ArrowDown")
-    assert page.locator("#sift-kind").input_value() == "k-law"
-    page.locator(".pb-claims tbody").first.wait_for()

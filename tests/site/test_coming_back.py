@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 pytestmark = pytest.mark.browser
@@ -27,25 +25,6 @@ def left_and_back(page):
     page.go_back()
     assert page.url == before
     return page
-
-
-def test_filters_of_statements_are_as_they_were_left(frozen_site, open_page):
-    page = open_page(frozen_site / "retracted.html", java_script_enabled=False)
-    page.select_option("#sift-kind", "k-law")
-    few = page.locator(".pb-one:visible").count()
-    left_and_back(page)
-    assert page.locator("#sift-kind").input_value() == "k-law"
-    assert page.locator(".pb-one:visible").count() == few
-
-
-def test_the_claims_that_were_chosen_are_listed_again(frozen_site, open_page):
-    page = open_page(frozen_site / "evidence.html")
-    page.select_option("#sift-kind", "k-law")
-    page.locator("[role=status]", has_text=re.compile(r"^\d+ of \d+")).wait_for()
-    said = page.locator("[role=status]").inner_text()
-    left_and_back(page)
-    page.locator("[role=status]", has_text=said).wait_for()
-    assert page.locator(".pb-claims tr:visible").count() > 1
 
 
 @pytest.mark.parametrize(
@@ -74,19 +53,6 @@ def test_a_figure_shows_the_state_that_its_options_say(built_site, open_page, pa
         f"([root, shown]) => String(({TEXT})(document.querySelector(root))) === String(shown)",
         arg=[root, shown],
     )
-
-
-def test_a_calculator_works_out_what_its_fields_hold(frozen_site, open_page):
-    page = open_page(frozen_site / "topics/averaging/cost.html")
-    form = page.locator("[data-calculator]")
-    field = form.locator("[type=number]").first
-    fresh = form.evaluate(TEXT)
-    field.fill(str(float(field.input_value()) / 2))
-    held, shown = chosen(page), form.evaluate(TEXT)
-    assert shown != fresh
-    left_and_back(page)
-    assert chosen(page) == held
-    assert form.evaluate(TEXT) == shown
 
 
 def test_what_a_reader_had_shown_is_shown_again(built_site, open_page):

@@ -20,7 +20,7 @@ from tests.site.conftest import CONFIGURATION
 from tests.site.html_reading import Reading, pages, read
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 CONFIGURED = """\
       machine: desk
@@ -120,14 +120,6 @@ def edited(reading: Reading) -> str | None:
     return found[0] if found else None
 
 
-def test_a_build_says_nothing_of_pages_that_the_nav_leaves_out(built):
-    said = [line for line in built[1].splitlines() if line and "proofbook: " not in line]
-    assert [line.split("-")[0].strip() for line in said] == ["INFO"] * 3
-    assert "Cleaning" in said[0]
-    assert "Building" in said[1]
-    assert "built in" in said[2]
-
-
 def test_the_header_leads_into_every_section_of_the_nav_and_marks_the_readers(built):
     assert words(page(built, "topics/sharding/deep.html")) == [
         ("Lessons", "experiment.html", "true"),
@@ -144,30 +136,10 @@ def test_the_header_leads_into_every_section_of_the_nav_and_marks_the_readers(bu
     assert current == {"Mine": "page"}
 
 
-def test_the_nav_stands_beside_pages_of_a_section_and_beside_no_other(built):
-    assert sidebar(page(built, "topics/sharding/experiment.html"))
-    assert sidebar(page(built, "guides/about.html"))
-    assert not sidebar(page(built, "topics/sharding/deep.html"))
-    assert not sidebar(page(built, "evidence.html"))
-
-
 SEEN = """() => [...document.querySelectorAll('.pb-sections a')].map(one => {
     const at = one.getBoundingClientRect();
     return one.contains(document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2));
 })"""
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("name", ["index.html", "topics/sharding/experiment.html"])
-def test_a_header_with_many_sections_and_a_repository_hides_none(built, browser: Browser, name):
-    at = browser.new_page()
-    for width in (1024, 1280, 1920):
-        at.set_viewport_size({"width": width, "height": 500})
-        at.goto((built[0] / "html" / name).as_uri())
-        seen = at.evaluate(SEEN)
-        assert len(seen) > 5
-        assert all(seen), (width, seen)
-    at.close()
 
 
 def test_edit_links_lead_to_what_an_author_wrote(built):
@@ -257,25 +229,6 @@ def test_every_page_of_the_nav_is_within_reach_at_every_width_and_no_host_is_ask
     inside.wait_for(state="visible")
 
 
-PROBES = {
-    # a feature of the theme → what a page of this site has only where the feature works
-    "navigation.tabs": ".pb-sections a",
-    "content.action.edit": "a[rel=edit]",
-    "content.lazy": "article pre:not([id^=__code]) > code",  # made ready once it is seen
-    "toc.follow": "[data-md-component=toc] a.md-nav__link",
-}
-
-
-@pytest.mark.browser
-def test_no_feature_is_enabled_whose_template_is_blanked(built, browser: Browser):
-    """A page shows each; that the table of contents follows is the theme's script's work."""
-    at = browser.new_page(viewport={"width": 1280, "height": 500})
-    at.goto((built[0] / "html" / "topics" / "sharding" / "experiment.html").as_uri())
-    enabled = json.loads(at.locator("#__config").text_content() or "")["features"]
-    assert {name for name in enabled if not at.locator(PROBES[name]).count()} == set()
-    at.close()
-
-
 def test_a_commit_decides_which_machines_a_published_book_shows(tmp_path):
     folder = project(tmp_path / "book", "      committed_only: true\n")
     for name in ("desk", "shed"):
@@ -307,12 +260,3 @@ def test_a_commit_decides_which_machines_a_published_book_shows(tmp_path):
     done = mkdocs(folder, "build")
     assert done.returncode == 2
     assert "content/traces/desk: not in the commit" in done.stderr
-
-
-def test_without_a_repository_a_published_book_shows_the_reference_machine_alone(tmp_path):
-    from generator.content import committed
-
-    content = tmp_path / "content"
-    shutil.copytree(ROOT / "tests" / "book" / "content", content)
-    add_machine(tmp_path, "desk")
-    assert committed.machines(content) == {"reference-frozen"}

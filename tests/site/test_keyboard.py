@@ -80,16 +80,3 @@ def test_no_stop_of_the_tab_key_is_unseen(built_site, open_page):
                 box.get_by_role("button", name="Check", exact=True).click()
     assert page.locator("[role=status] .pb-hidden").count()  # what is only spoken
     assert page.evaluate(STOPS_UNSEEN) == []
-
-
-def test_an_open_search_leaves_the_header_its_height(built_site, open_page):
-    page = open_page(
-        built_site / "topics/pipeline-parallelism/learn.html",
-        viewport={"width": 1280, "height": 800}, reduced_motion="reduce",
-    )  # fmt: skip
-    height = "document.querySelector('.md-header').offsetHeight"
-    width = "document.querySelector('.md-search__inner').offsetWidth"
-    before, narrow = page.evaluate(height), page.evaluate(width)
-    page.locator(".md-search__input").focus()
-    page.wait_for_function(f"() => {width} > 2 * {narrow}")
-    assert page.evaluate(height) == before

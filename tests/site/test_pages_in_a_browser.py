@@ -38,35 +38,6 @@ def test_the_scheme_can_be_switched_by_the_reader_and_stays(frozen_site, open_pa
     assert page.evaluate(SCHEME) == ["default", "light", "rgb(253, 253, 251)"]
 
 
-def test_the_scheme_turns_with_the_system_until_the_reader_chooses(frozen_site, open_page):
-    page = open_page(frozen_site / "index.html", color_scheme="light")
-    page.emulate_media(color_scheme="dark")
-    page.locator("body[data-md-color-scheme=slate]").wait_for()
-    page.emulate_media(color_scheme="light")
-    page.locator("body[data-md-color-scheme=default]").wait_for()
-    page.locator("[title='Switch to the dark scheme']").click()
-    turned = "() => new Promise(done => matchMedia('(prefers-color-scheme: dark)').onchange = done)"
-    for system in ("dark", "light"):
-        page.evaluate(f"window.turned = ({turned})(); 0")
-        page.emulate_media(color_scheme=system)
-        page.evaluate("window.turned.then(() => 0)")
-        assert page.evaluate(SCHEME)[0] == "slate"
-
-
-@pytest.mark.parametrize("kept", ["null", "7", "{", '"nosuch"'])
-def test_a_scheme_that_cannot_be_read_is_the_systems(frozen_site, open_page, kept):
-    page = open_page(frozen_site / "index.html", color_scheme="dark")
-    page.locator("[title='Switch to the light scheme']").click()
-    page.evaluate(
-        """kept => Object.keys(localStorage).filter(key => key.endsWith('pb-scheme'))
-            .forEach(key => localStorage.setItem(key, kept))""",
-        kept,
-    )
-    page.reload()
-    assert page.evaluate(SCHEME)[0] == "slate"
-    assert page.locator("[title='Switch to the light scheme']").is_visible()
-
-
 def test_without_scripts_answers_and_provenance_are_still_within_reach(frozen_site, open_page):
     page = open_page(frozen_site / EXPERIMENT, java_script_enabled=False)
     question = page.locator(".pb-question").first
@@ -119,27 +90,6 @@ def test_every_value_of_a_page_opens_to_what_its_data_says(frozen_site, open_pag
     assert len(seen) > 10
 
 
-def test_a_popover_repeats_the_number_in_the_unit_that_was_pressed(built_site, open_page):
-    page = open_page(built_site / "topics" / "large-models" / "learn.html")
-    page.locator("[data-show-all]").first.check()
-    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
-    page.locator("#item-learn-peak").get_by_role("button", name="Show the answer").click()
-    ends = page.locator("#item-learn-peak .pb-answer .pb-aside a[data-v]")
-    pressed = [end.inner_text() for end in ends.all()]
-    assert len(pressed) == 2
-    for end, number in zip(ends.all(), pressed, strict=True):
-        end.evaluate("one => one.click()")
-        assert page.locator(".pb-source b").inner_text() == number
-
-
-def test_a_second_click_on_a_value_closes_its_source(frozen_site, open_page):
-    page = open_page(frozen_site / TRACE)
-    value = page.locator(".pb-stage .pb-measured.pb-value:visible").first
-    for is_open in (True, False, True):
-        value.click()
-        assert page.locator(".pb-source").is_visible() is is_open
-
-
 def test_on_a_phone_a_source_is_a_sheet_that_scrolls_by_itself(frozen_site, open_page):
     page = open_page(frozen_site / TRACE, viewport={"width": 390, "height": 700})
     value = page.locator(".pb-stage .pb-measured.pb-value:visible").first
@@ -170,50 +120,12 @@ def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, o
     assert links.last.evaluate("one => one === document.activeElement")
 
 
-def test_a_line_of_links_in_the_guide_is_one_stop_of_the_tab_key(frozen_site, open_page):
-    page = open_page(frozen_site / "guide.html")
-    lines = page.locator(".pb-stop")
-    assert lines.count() > 1
-    for line in lines.all():
-        stops = line.locator("a[href]").evaluate_all("all => all.map(one => one.tabIndex)")
-        assert len(stops) > 1
-        assert stops == [0] + [-1] * (len(stops) - 1)
-
-
-def test_the_search_is_loaded_on_the_first_focus_of_its_field(frozen_site, open_page):
-    page = open_page(frozen_site / TRACE)
-    loaded = "performance.getEntriesByType('resource').map(one => one.name).join()"
-    assert "search_index" not in page.evaluate(loaded)
-    assert "iframe-worker-frame" not in page.evaluate(loaded)
-    with page.expect_request("**/search_index.js*"):
-        page.locator(".md-search__input").focus()
-
-
-def test_paper_shows_the_numbers_of_figures_and_no_hint_without_a_script_too(
-    frozen_site, open_page
-):
-    page = open_page(frozen_site / EXPERIMENT, java_script_enabled=False)
-    numbers = page.locator(".pb-numbers > .pb-inside").first
-    hint = page.locator(".pb-hint").first
-    assert [numbers.is_visible(), hint.is_visible()] == [False, True]
-    page.emulate_media(media="print")
-    assert [numbers.is_visible(), hint.is_visible()] == [True, False]
-
-
 def test_search_works_from_disk_under_the_policy(frozen_site, open_page):
     page = open_page(frozen_site / TRACE, viewport={"width": 1280, "height": 900})
     page.locator(".md-search__input").click()
     page.keyboard.type("gradients", delay=20)
     page.locator(".md-search-result__item").first.wait_for()
     assert page.locator(".md-search-result__link").first.get_attribute("href")
-
-
-def test_paper_is_light_whatever_the_screen_is(frozen_site, open_page):
-    page = open_page(frozen_site / TRACE, color_scheme="dark")
-    ink = "getComputedStyle(document.querySelector('.md-content h1')).color"
-    assert page.evaluate(ink) == "rgb(230, 228, 223)"
-    page.emulate_media(media="print", color_scheme="dark")
-    assert page.evaluate(ink) == "rgb(31, 35, 40)"
 
 
 def test_an_input_of_a_computed_value_leads_to_its_run(frozen_site, open_page):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from urllib.parse import urldefrag
 
 import pytest
 
-from generator.website.page_html import linked_headings
 from tests.site.html_reading import pages, read
 
 LEVELS = ("h1", "h2", "h3", "h4", "h5", "h6")
 ASKED = "topics/ddp/learn.html"
 MARK = "one => getComputedStyle(one, '::before').content"
-HEIGHT = "() => document.documentElement.scrollHeight"
 
 
 @pytest.fixture(scope="module")
@@ -58,61 +55,6 @@ def test_each_question_of_a_lesson_has_a_heading_that_links_to_it(readings):
             assert set(boxes) <= set(_own_links(reading)), page
             num_asked += len(boxes)
     assert num_asked > 150
-
-
-def test_each_statement_has_a_heading_that_links_to_it(readings):
-    reading = readings["retracted.html"]
-    named = [
-        tag.attributes["aria-labelledby"] for tag in reading.tags if "pb-retraction" in tag.classes
-    ]
-    assert len(named) > 20
-    assert set(named) <= set(_own_links(reading))
-
-
-def test_a_heading_without_an_id_gets_one_that_no_other_element_has():
-    html = '<p id="seen"></p><h2 id="a">A</h2><h3>Seen</h3><h6 class="q"><a href="#x">Q</a></h6>'
-    assert linked_headings(html) == (
-        '<p id="seen"></p><h2 id="a"><a href="#a">A</a></h2>'
-        '<h3 id="seen_1"><a href="#seen_1">Seen</a></h3><h4 class="q"><a href="#x">Q</a></h4>'
-    )
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("script", [True, False])
-def test_the_mark_of_a_heading_shows_under_pointer_and_focus_and_moves_nothing(
-    built_site, open_page, script
-):
-    page = open_page(built_site / ASKED, java_script_enabled=script)
-    link = page.locator("h2 > a").first
-    before = link.bounding_box(), page.locator("article").bounding_box()
-    assert link.evaluate(MARK) == "none"
-    link.hover()
-    assert "#" in link.evaluate(MARK)
-    page.mouse.move(0, 0)
-    page.keyboard.press("Tab")
-    link.focus()
-    assert "#" in link.evaluate(MARK)
-    assert (link.bounding_box(), page.locator("article").bounding_box()) == before
-    page.emulate_media(media="print")
-    assert link.evaluate(MARK) == "none"
-
-
-@pytest.mark.browser
-def test_the_tab_key_passes_over_a_heading_only_where_the_sidebar_links_it(built_site, open_page):
-    for name in (ASKED, "retracted.html", "glossary.html", "guide.html", "topics/ddp/deep.html"):
-        page = open_page(built_site / name)
-        for link in page.locator(":is(h2, h3)[id] > a[tabindex='-1']").filter(visible=True).all():
-            listed = page.locator(f".md-nav--secondary [href='{link.get_attribute('href')}']")
-            assert listed.filter(visible=True).count(), link.inner_text()
-        page.close()
-
-
-@pytest.mark.browser
-def test_the_link_of_a_heading_is_the_address_of_its_section(built_site, open_page):
-    page = open_page(built_site / ASKED)
-    link = page.locator("h2 > a").filter(visible=True).last
-    link.click()
-    assert urldefrag(page.url).fragment == link.locator("..").get_attribute("id")
 
 
 @pytest.mark.browser

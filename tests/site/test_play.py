@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from pathlib import Path
 
@@ -36,20 +35,6 @@ def test_no_figure_takes_more_than_its_bytes(built_site, record_property):
         zipped = sum(len(gzip.compress(part, 9)) for part in parts)
         record_property(name, f"{sum(map(len, parts))} bytes, {zipped} gzipped")
     assert {n: sum(map(len, p)) for n, p in sizes.items() if sum(map(len, p)) > MOST_BYTES} == {}
-
-
-def test_a_run_links_its_timeline_from_its_experiment_and_its_figure(built_site):
-    timelines = {path.name for path in (built_site / "timelines/reference-cpu-2c").iterdir()}
-    linked = set()
-    for page in (built_site / "evidence").glob("*.html"):
-        html = page.read_text()
-        linked |= set(re.findall(r'href="\.\./timelines/reference-cpu-2c/([^"]+)" download', html))
-    assert linked == timelines
-    figures = "".join(page.decode() for _, page, _ in _parts(built_site))
-    in_figures = re.findall(r'href="\.\./\.\./(timelines/[^"]+)" download', figures)
-    assert len(in_figures) > 8
-    for path in in_figures:
-        assert json.loads((built_site / path).read_text())["traceEvents"]
 
 
 class Operated:
@@ -113,17 +98,6 @@ def test_arrow_keys_choose_a_state_and_the_page_says_which(operated):
 
 
 @pytest.mark.browser
-def test_the_schedule_can_be_changed_first_and_keeps_the_other_choices(operated):
-    one = operated(SCHEDULE)
-    checked = one.root.locator("input:checked + span")
-    assert checked.all_text_contents() == ["GPipe", "8", "4"]
-    one.option("1F1B").click()
-    one.root.locator("[role=status]", has_text="1F1B").wait_for(state="attached")
-    assert one.root.locator("[role=status]").text_content().startswith("Schedule: 1F1B")
-    assert checked.all_text_contents() == ["1F1B", "8", "4"]
-
-
-@pytest.mark.browser
 def test_a_combination_without_a_run_shows_the_nearest_and_says_what_it_changed(operated):
     one = operated(SCHEDULE)
     four = one.root.locator("fieldset").nth(1).locator("label").filter(has_text=re.compile("^4$"))
@@ -139,16 +113,6 @@ def test_a_combination_without_a_run_shows_the_nearest_and_says_what_it_changed(
     assert status.evaluate("one => one.getBoundingClientRect().height") > 10
     one.changed(one.option("16").click)
     assert status.text_content().startswith("Schedule: 1F1B; Microbatches: 16")
-
-
-@pytest.mark.browser
-def test_a_finger_chooses_a_state_on_a_phone_and_nothing_is_cut_off(operated):
-    one = operated(BUDGET, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
-    one.changed(one.option("equal layers").tap)
-    assert one.root.locator("svg.pb-narrow").first.is_visible()
-    assert one.page.evaluate("document.documentElement.scrollWidth") <= 390
-    for label in one.root.locator("fieldset label").all():
-        assert label.bounding_box()["height"] >= 24
 
 
 def _place(line):
@@ -179,36 +143,6 @@ def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(operated)
         places.append(_place(line))
     assert places == sorted(places)
     assert places[0] < places[-1]
-
-
-@pytest.mark.browser
-def test_a_line_over_a_new_state_stays_where_the_reader_put_it(operated):
-    one = operated(BUDGET)
-    one.root.locator("input[type=range]").focus()
-    one.page.keyboard.press("End")
-    line = one.root.locator("svg.pb-wide [data-scale]").first
-    place = _place(line)
-    one.changed(one.option("Adam").click)
-    assert _place(line) > place - 40  # labels of other lengths shift the axis, not the budget
-    assert one.root.locator("svg.pb-wide .pb-fails").count() == 0
-
-
-@pytest.mark.browser
-def test_a_new_drawing_is_one_stop_with_arrow_keys_inside(operated):
-    one = operated(SCHEDULE)
-    one.changed(one.option("16").click)
-    marks = one.root.locator("svg.pb-wide [data-say]")
-    assert marks.evaluate_all("all => all.filter((one) => one.tabIndex === 0).length") == 1
-    marks.first.focus()
-    one.page.keyboard.press("ArrowRight")
-    assert marks.nth(1).evaluate("one => one === document.activeElement")
-    assert "forward 1" in marks.nth(1).get_attribute("aria-label")
-    stops = one.root.evaluate(
-        "root => [...root.querySelectorAll('input, button, a[href], [tabindex=\"0\"]')]"
-        ".filter((one) => one.checkVisibility() && one.tabIndex === 0 && !one.closest('table')"
-        " && (one.type !== 'radio' || one.checked)).length"
-    )
-    assert stops <= 8  # three choices, a drawing, a table, a button
 
 
 @pytest.mark.browser
@@ -244,16 +178,6 @@ def test_without_script_a_figure_is_one_state_and_a_table_of_all(built_site, ope
     assert rows.count() > 5
     assert all(row.is_visible() for row in rows.all())
     assert root.locator("tbody tr").last.locator("th").first.is_visible()
-
-
-@pytest.mark.browser
-def test_nothing_in_a_figure_moves_by_itself(operated):
-    one = operated(SCHEDULE, reduced_motion="reduce")
-    one.changed(one.option("16").click)
-    moving = one.root.evaluate(
-        "root => [...root.querySelectorAll('*')].filter((one) => one.getAnimations().length).length"
-    )
-    assert moving == 0
 
 
 def test_only_pages_with_such_a_figure_load_its_code(built_site):

@@ -93,19 +93,6 @@ def test_no_hidden_answer_or_explanation_of_any_page_is_in_the_index(entries, ke
     assert shown == {}
 
 
-def test_no_label_of_a_button_is_in_the_index(entries, built_site):
-    index = "\n".join(map(_words, entries))
-    labels = {
-        text.strip()
-        for path in pages(built_site)
-        for text, above in read(path).texts
-        if above and above[-1].name == "button" and "pb-value" not in above[-1].classes
-    }
-    told = [label for label in labels if " " in label]
-    assert len(told) > 3
-    assert [label for label in told if label in index] == []
-
-
 def test_a_sentence_that_waits_on_one_page_is_taken_out_of_every_other():
     value = '<button class="pb-value">3</button>'
     part = search.part_of(

@@ -78,15 +78,6 @@ def test_questions_are_found_where_a_lesson_asks_them_and_not_again_on_recall(en
     assert recalled > 20
 
 
-def test_no_words_of_controls_are_in_the_index(entries, built_site):
-    html = (built_site / "topics/ddp/cost.html").read_text(encoding="utf-8")
-    slides = re.findall(r'<span hidden id="calculator-[^"]*-slides">([^<]+)</span>', html)
-    assert len(slides) > 3
-    index = "\n".join(map(_words, entries))
-    assert [one for one in slides if one in index] == []
-    assert "Set these" not in index
-
-
 def test_all_text_stands_in_paragraphs_and_lists_which_results_show_whole(entries):
     for entry in entries:
         text, depth = entry["text"], 0
@@ -95,28 +86,6 @@ def test_all_text_stands_in_paragraphs_and_lists_which_results_show_whole(entrie
                 depth += -1 if piece.startswith("</") else 1
             else:
                 assert depth or not piece.strip(), (entry["location"], piece)
-
-
-def test_a_question_with_code_and_values_is_one_paragraph(entries):
-    (text,) = {
-        one["text"]
-        for one in entries
-        if one["location"].startswith("topics/sharding/deep.html#fsdp-sends-as-many-bytes-as-ddp")
-    }
-    (question,) = re.findall(r"<p>(A model of .*?)</p>", text)
-    assert "Over a ring of <code>n</code> ranks, both collectives send <code>" in question
-    assert question.endswith("?")
-
-
-def test_text_between_blocks_becomes_paragraphs_of_its_own():
-    html = "<div><p>One.</p>Two <code>x</code></div><dl><dt>Three</dt><dd>Four</dd></dl>"
-    part = search.part_of(f"<h1>T</h1>{html}<ul><li>Five <div>six</div></li></ul>")
-    kept = re.sub(r"<(?!/?(?:p|li|ul|code)>)[^<>]+>", "", part.html)  # as Material keeps it
-    entries = [{"location": "a.html", "title": "T", "text": kept.removeprefix("T")}]
-    search.make_paragraphs(entries)
-    assert entries[0]["text"] == (
-        "<p>One.</p><p>Two <code>x</code></p> <p>Three</p> <p>Four</p> <ul><li>Five six </li></ul>"
-    )
 
 
 def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries, built_site):
@@ -133,18 +102,3 @@ def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries
             found += 1
     assert found > 10
     assert places["topics/pipeline-parallelism/learn.html#figure-schedule"]["text"] == ""
-
-
-def test_the_id_of_a_machine_leads_to_its_page():
-    locations = ("machines/index.html", "machines/a-2c-1/1-of-2.html", "machines/a.html#what")
-    entries = [{"location": one} for one in locations]
-    search.add_machines(entries)
-    assert [one.get("leads") for one in entries] == [None, ["a-2c-1/1-of-2", "a-2c-1"], None]
-
-
-def test_the_index_is_no_larger_than_the_words_that_it_finds(entries, built_site):
-    size = (built_site / "search" / "search_index.json").stat().st_size
-    words = sum(len(_words(one)) for one in entries)
-    pages = sum(path.stat().st_size for path in built_site.rglob("*.html"))
-    assert size < 2 * words  # with the other words that find an entry
-    assert size < pages / 10

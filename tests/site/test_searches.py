@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,29 +56,10 @@ class Searching(NamedTuple):
         return found[0].removeprefix(self.address), found[1]
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
-def served(built_site: Path) -> Iterator[str]:
-    """The address at which the book is served."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(built_site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture(scope="module", params=["http", "disk"])
-def searching(
-    request: pytest.FixtureRequest, built_site: Path, browser: Browser
-) -> Iterator[Searching]:
-    """The home page with the search open."""
+def searching(built_site: Path, browser: Browser) -> Iterator[Searching]:
+    """The home page, opened from disk, with the search open."""
     address = f"{built_site.as_uri()}/"
-    if request.param == "http":
-        address = request.getfixturevalue("served")
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.set_default_timeout(1000 * BROWSER_SECONDS * slowness())
     complaints: list[str] = []
@@ -93,43 +71,11 @@ def searching(
     assert complaints == []
 
 
-def test_there_are_thirty_searches():
-    assert len({one["types"] for one in SEARCHES}) >= 30
-
-
 @pytest.mark.parametrize("one", SEARCHES, ids=[one["types"] for one in SEARCHES])
 def test_what_learners_type_opens_what_they_look_for(searching, one):
     opened, heading = searching.first(one["types"])
     assert opened.split("#")[0] == f"{one['page']}.html", heading
     assert one.get("heading", "").lower() in heading.lower(), opened
-
-
-def test_no_result_is_said_to_lack_words_that_lead_to_it(searching):
-    for words in (
-        "linear speed-up",
-        "DDP slower than one process",
-        "doubling the GPUs doubles the speed",
-    ):
-        opened, _ = searching.first(words)
-        led = searching.page.locator(f'.md-search-result a[href*="#{opened.partition("#")[2]}"]')
-        assert "Missing" not in led.first.text_content(), words
-
-
-def test_the_ring_is_found_with_the_calculator_of_its_bytes(searching):
-    for words in ("ring all-reduce", "ring all-reduce bytes"):
-        searching.first(words)
-        links = searching.page.locator(".md-search-result__item").nth(1).locator("a")
-        hrefs = [link.get_attribute("href") for link in links.all()]
-        assert any("topics/ddp/cost.html" in one and "#a-calculator" in one for one in hrefs), words
-
-
-def test_enter_opens_the_first_hit(searching):
-    opened, _ = searching.first("local sgd")
-    page = searching.page
-    page.keyboard.press("Enter")
-    page.wait_for_url(f"{searching.address}{opened}")
-    page.go_back()
-    page.locator(".md-search__input").click()
 
 
 def test_a_result_says_the_topic_and_the_kind_of_its_lesson(searching):
@@ -144,16 +90,6 @@ def test_a_result_that_quotes_a_sentence_says_that_the_book_tests_it(searching):
         has_text="“More microbatches send more bytes.”"
     )
     assert quoted.first.locator(".pb-eyebrow").text_content() == "A statement, tested"
-
-
-def test_words_side_by_side_come_before_words_apart(searching):
-    searching.types("flight recorder")
-    texts = searching.page.locator(".md-search-result__item").evaluate_all(
-        "items => items.map(one => one.textContent.toLowerCase().replace(/\\s+/g, ' '))"
-    )
-    together = ["flight recorder" in one for one in texts]
-    assert 1 < sum(together) < len(together)
-    assert together == sorted(together, reverse=True)
 
 
 def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser, served: str):
@@ -214,7 +150,6 @@ def _words() -> Iterator[str]:
     yield from ("memory", "sync", "statements", "evidence")
 
 
-@pytest.mark.parametrize("searching", ["disk"], indirect=True)
 def test_lessons_rank_before_evidence_machines_and_retracted_sentences(searching):
     wrong, num_others = {}, 0
     for words in dict.fromkeys(_words()):

@@ -84,16 +84,3 @@ def test_a_program_and_its_command_stand_outside_the_fold_and_no_option_is_divid
         option = command.locator("span").evaluate("one => one.getClientRects().length")
         assert option == 1
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-
-
-def test_a_machine_of_its_own_lists_what_it_judged_though_programs_come_from_another(
-    newcomers_site, open_page
-):
-    page = open_page(newcomers_site / "retracted.html")
-    own, other = (
-        page.locator("#sift-machine option").nth(place).get_attribute("value") for place in (1, 2)
-    )
-    page.select_option("#sift-machine", own)
-    num = visible(page)
-    page.select_option("#sift-machine", other)
-    assert num > visible(page) / 2

@@ -10,8 +10,6 @@ from tests.site.asking import (
     BY_ID,
     CHALLENGE,
     RECALL,
-    RIGHT,
-    WRONG,
     Asking,
     field_of,
     kept,
@@ -73,21 +71,6 @@ def test_an_answer_is_read_once_however_often_enter_was_pressed(slow):
     assert len(kept(page)["what-peak"]["attempts"]) == 1
 
 
-def test_what_was_changed_or_given_up_meanwhile_is_not_judged(slow):
-    page, typing = slow
-    changed, ended = Asking(page, "what-peak"), Asking(page, "how-many-parameters")
-    _typed(changed, "160").press("Enter")
-    _typed(changed, "16")
-    _typed(ended, "20,000").press("Enter")
-    ended.press("Show the answer")
-    _has_come(page, typing)
-    assert changed.said() == ""
-    (attempt,) = kept(page)["how-many-parameters"]["attempts"]
-    assert attempt["gave_up"]
-    assert list(kept(page)) == ["how-many-parameters"]
-    assert changed.check().startswith(WRONG)
-
-
 def test_a_script_that_never_comes_is_said_and_asked_for_again(frozen_site, open_page):
     page = open_page("about:blank")
     page.route("**/typing.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
@@ -103,53 +86,6 @@ def test_a_script_that_never_comes_is_said_and_asked_for_again(frozen_site, open
     item.press("Answer again")
     field_of(item.box).fill("12")
     assert slider.input_value() == "100"
-
-
-def test_a_slider_stands_where_the_answer_before_a_reload_was(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    Asking(page, "how-slow").give("12")
-    page.reload()
-    page.wait_for_function(
-        "() => document.querySelector('#item-how-slow .pb-slider').dataset.set === ''"
-    )
-    slider = Asking(page, "how-slow").box.get_by_role("slider")
-    assert slider.input_value() == "100"
-    assert slider.get_attribute("aria-valuetext") == "12 ms"
-
-
-def test_the_middle_of_a_slider_is_a_number_too(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    item = Asking(page, "how-slow")
-    field = field_of(item.box)
-    item.box.get_by_role("slider").click()
-    assert field.input_value() == "1.2"
-
-
-def test_a_sitting_begins_once(frozen_site, open_page):
-    page = open_page("about:blank")
-    variants = Held(page, "**/variants/*")
-    page.goto((frozen_site / "topics" / "averaging" / "recall.html").as_uri())
-    start = page.get_by_role("button", name="Answer new questions")
-    start.click()
-    start.click()
-    said = page.locator("[data-recall-said]")
-    assert "1 of" not in said.inner_text()
-    variants.come()
-    said.get_by_text("1 of").wait_for()
-    page.locator("[data-recall] .pb-question:visible").get_by_role(
-        "button", name="Show the answer"
-    ).click()
-    page.wait_for_timeout(300)  # for a second beginning, were there one
-    assert page.get_by_role("button", name="Next question").is_visible()
-
-
-def test_one_shape_in_two_spellings_is_one_answer(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    item = Asking(page, "what-comes-out")
-    assert item.give("20x8").startswith(WRONG)
-    for text in ("20 × 8", "[20, 8]", "20✕8"):
-        assert "You gave this answer already" in item.give(text), text
-    assert item.give("20✕4").startswith(RIGHT)
 
 
 def test_another_tab_keeps_its_answers_and_its_wishes(frozen_site, open_page):
