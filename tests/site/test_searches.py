@@ -92,11 +92,11 @@ def test_a_result_that_quotes_a_sentence_says_that_the_book_tests_it(searching):
     assert quoted.first.locator(".pb-eyebrow").text_content() == "A statement, tested"
 
 
-def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser, served: str):
+def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser, built_site: Path):
     """The words of the longest lead decide, however the theme ranks what it found."""
     page = browser.new_page()
-    page.goto(f"{served}404.html")
-    page.add_script_tag(url=f"{served}assets/search-results.js")
+    page.goto((built_site / "404.html").as_uri())
+    page.add_script_tag(url=(built_site / "assets/search-results.js").as_uri())
     entries = [
         {"location": "deep.html", "title": "Deep", "text": "out of memory in backward"},
         {"location": "guide.html", "title": "Guide", "text": "help", "leads": ["out of memory"]},
