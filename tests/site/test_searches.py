@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,6 +59,21 @@ class Searching(NamedTuple):
         return found[0].removeprefix(self.address), found[1]
 
 
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def served(built_site: Path) -> Iterator[str]:
+    """The address at which the book is served."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(built_site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
 @pytest.fixture(scope="module")
 def searching(built_site: Path, browser: Browser) -> Iterator[Searching]:
     """The home page, opened from disk, with the search open."""
@@ -92,11 +110,11 @@ def test_a_result_that_quotes_a_sentence_says_that_the_book_tests_it(searching):
     assert quoted.first.locator(".pb-eyebrow").text_content() == "A statement, tested"
 
 
-def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser, built_site: Path):
+def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser, served: str):
     """The words of the longest lead decide, however the theme ranks what it found."""
     page = browser.new_page()
-    page.goto((built_site / "404.html").as_uri())
-    page.add_script_tag(url=(built_site / "assets/search-results.js").as_uri())
+    page.goto(f"{served}404.html")
+    page.add_script_tag(url=f"{served}assets/search-results.js")
     entries = [
         {"location": "deep.html", "title": "Deep", "text": "out of memory in backward"},
         {"location": "guide.html", "title": "Guide", "text": "help", "leads": ["out of memory"]},
