@@ -6,6 +6,7 @@
     python -m generator compare A B    which claims machine B judges otherwise than machine A
     python -m generator new topic NAME     a topic's first files
     python -m generator schema    write the JSON Schemas that editors read
+    python -m generator keys      the keys of the YAML files, each with an example, as Markdown
 
 Exit codes: 0 sound; 1 built, but a run surprised or a law does not hold; 2 mistakes, or a wrong
 call; 130 Ctrl-C; 143 SIGTERM.
@@ -28,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from generator.checks import content_checks, topic_check
-from generator.content import scaffold
+from generator.content import keys, scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors
@@ -82,15 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
-    verbs = parser.add_subparsers(required=True, metavar="build | check | compare | new | schema")
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
     new = verbs.add_parser("new", help="start a topic")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
-    for verb in (build, check, comparing, new):
+    listing = verbs.add_parser("keys", help="print every key of the YAML files, with an example")
+    for verb in (build, check, comparing, new, listing):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
-    for verb in (build, check, new):
+    for verb in (build, check, new, listing):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic only, which is faster")
@@ -104,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         comparing: _compare,
         new: _new,
         schema: _schema,
+        listing: _keys,
     }
     for verb, command in commands.items():
         verb.set_defaults(command=command)
@@ -204,6 +207,12 @@ def _schema(_: argparse.Namespace) -> int:
         text = json.dumps(model.model_json_schema(), indent=1, sort_keys=True)
         (SCHEMA_FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
     print(f"{SCHEMA_FOLDER}: {len(SCHEMAS)} schemas for editors")
+    return 0
+
+
+def _keys(options: argparse.Namespace) -> int:
+    for line in keys.page(load(options.content, options.machine)):
+        print(line)
     return 0
 
 

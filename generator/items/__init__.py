@@ -1,5 +1,5 @@
-"""Questions: keys bound to claims, what a reader sees of an item, and what readers answered.
+"""Questions: keys bound to claims, and what a reader sees of an item.
 
-In: items as authors write them, and the evidence; or files that readers exported. Out: keys,
-findings about the writing of items, and statistics.
+In: items as authors write them, and the evidence. Out: keys, answers with their explanations, and
+mistakes in what the runs do not bear out.
 """

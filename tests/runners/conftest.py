@@ -13,7 +13,6 @@ from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.plans.experiment import MORE, find, names
 from runners.traces import machine
-from runners.traces.files import read
 from runners.traces.records import Run
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
@@ -40,18 +39,11 @@ def launcher() -> Iterator[Launcher]:
 
 
 @pytest.fixture(scope="session")
-def run(launcher: Launcher, request: pytest.FixtureRequest) -> Callable[[str, str], Run]:
-    """A run of an experiment: what `make site` measured in a fresh clone, else measured here."""
-    own = {path.stem for path in OWN_EXPERIMENTS.glob("*")}
+def run(launcher: Launcher) -> Callable[[str, str], Run]:
+    """Measure a run of an experiment; the second asking for it gets the first's."""
 
     @cache
     def measured(experiment: str, name: str) -> Run:
-        if experiment not in own:
-            traces = request.getfixturevalue("measured_book") / "content" / "traces"
-            trace = traces / (traces / "this-machine").read_text().strip() / f"{experiment}.json"
-            runs = read(trace).runs if trace.exists() else {}
-            if name in runs and runs[name].status != "skipped":
-                return runs[name]
         if find(experiment).runs[name].budget_bytes is not None:
             reason = machine.can_limit_memory()
             if reason is not None:
