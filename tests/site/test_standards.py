@@ -1,7 +1,4 @@
-"""What `make audit` asks of every page, as far as it can be asked without its tools; and the phone.
-
-The newcomer's book has every kind of page, and of runs: measured here, elsewhere, and left out.
-"""
+"""What `make audit` asks of pages, as far as it can be asked without its tools; and the phone."""
 
 from __future__ import annotations
 
@@ -24,10 +21,6 @@ OUT_OF_REACH = """() => {
             one.tabIndex < 0;
     }).map(one => one.outerHTML.slice(0, 120));
 }"""
-LISTED = """() => [...document.querySelectorAll('.md-nav--secondary a')]
-    .filter(one => one.checkVisibility())
-    .map(one => [one.hash, document.getElementById(one.hash.slice(1))
-        .checkVisibility({visibilityProperty: true})])"""
 
 
 @pytest.fixture(scope="module")
