@@ -39,7 +39,8 @@ def _git(folder: Path, *arguments: str) -> str:
 
 def pasted(command: str, clone: Path) -> subprocess.CompletedProcess[str]:
     """A line in a shell, as a reader pastes it."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")}
+    ours = ("MAKE", "PROOFBOOK", "PYTEST")  # what this session of tests set for itself
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return subprocess.run(
         ["bash", "-c", command], cwd=clone, env=environment, capture_output=True, text=True
     )

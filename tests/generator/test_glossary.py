@@ -183,29 +183,35 @@ def test_no_question_heading_or_recall_page_links_a_term(book):
             assert "pb-term" not in text, path
 
 
+def add(copy, text):
+    """Write an entry below the others."""
+    terms, below, rest = (copy.content / FILE).read_text().partition("\nsynonyms:")
+    (copy.content / FILE).write_text(terms + text + below + rest)
+
+
 def test_a_run_that_is_not_there_is_refused(copy):
-    copy.append(FILE, entry(run="tiny_training.averagd"))
+    add(copy, entry(run="tiny_training.averagd"))
     assert "tiny_training has no run 'averagd'; did you mean 'averaged'?" in str(copy.errors())
 
 
 def test_an_id_twice_is_refused(copy):
-    copy.append(FILE, entry(id="gradient", term="slope"))
+    add(copy, entry(id="gradient", term="slope"))
     assert "duplicate term id 'gradient'" in str(copy.errors())
 
 
 def test_a_spelling_twice_is_refused(copy):
-    copy.append(FILE, entry(id="slope", term="Gradients"))
+    add(copy, entry(id="slope", term="Gradients"))
     assert "'Gradients' stands in the glossary more than once" in str(copy.errors())
 
 
 def test_a_term_that_no_lesson_uses_is_refused(copy):
-    copy.append(FILE, entry(id="bubble", term="bubble"))
+    add(copy, entry(id="bubble", term="bubble"))
     with pytest.raises(ContentErrors, match="no lesson uses 'bubble'; delete the term, or use it"):
         rendering.render(copy.load())
 
 
 def test_a_term_that_no_run_can_show_names_none(copy):
-    copy.append(FILE, entry(id="averaging", term="averaging").rsplit("    run:", 1)[0])
+    add(copy, entry(id="averaging", term="averaging").rsplit("    run:", 1)[0])
     page = rendering.render(copy.load())["glossary.md"]
     assert "Shown by" not in page.split('id="term-averaging"')[1].split("</dd>")[0]
 

