@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runners.plans.experiment import Experiment
-from runners.simulate.step_log import SimulatedSteps
+from runners.simulate.log import SimulatedRun
 from runners.simulate.suite import Wanted, simulate
 
 
 def expected_lines(experiment: Experiment, run: str) -> tuple[list[str], bool]:
     """What a simulation of a run expects, a line each, or why there is none; whether it failed."""
     plan = experiment.runs[run]
-    (simulated,) = simulate([Wanted.of(experiment, run, plan)], num_workers=1).runs
+    (simulated,) = simulate([Wanted(experiment, run, plan)], num_workers=1).runs
     if simulated.reason is not None:
         how = "failed" if simulated.has_failed else "expects nothing"
         return [f"the dry run {how}: {simulated.reason}"], simulated.has_failed
     return ["the dry run expects", *(f"  {line}" for line in _lines(simulated))], False
 
 
-def _lines(simulated: SimulatedSteps) -> Iterator[str]:
+def _lines(simulated: SimulatedRun) -> Iterator[str]:
     if simulated.ranks and simulated.ranks[0].peak_bytes:
         peak = max(log.peak_bytes or 0 for log in simulated.ranks)
         yield f"peak memory of the fullest rank: {_mebibytes(peak)}"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from runners.planning import own_code
 from runners.planning.question import Question
 from runners.plans.closed_forms import pipelined_work, ring_bytes, share_bytes
 from runners.simulate.log import Call
+from runners.simulate.processes import Result
 from runners.traces.measured import MemoryClasses
 from runners.traces.schema import Record
 
@@ -36,12 +38,11 @@ class RankPlan(Record):
     calls: list[Call] = Field(description="of one step, summed over phases")
 
 
-class Answer(Record):
+class Answer(Result):
     """A strategy: its ranks, or the reason why it cannot be simulated."""
 
     question: Question
     ranks: list[RankPlan] = []
-    reason: str | None = None
     used: list[str] = Field(
         default=[], description="lines at which a value that the user states was read"
     )
@@ -50,6 +51,13 @@ class Answer(Record):
     )
     seconds: float = Field(description="of the simulation")
     host_bytes: int = Field(description="the most that the simulating process held")
+    has_failed: bool = Field(
+        default=False, description="by an error, and not since this model or mesh does not allow it"
+    )
+
+    def is_current(self) -> bool:
+        """Whether the files of the user's are as they were."""
+        return all(own_code.digest_of(file) == known for file, known in self.files.items())
 
     @property
     def busiest(self) -> RankPlan | None:

@@ -20,17 +20,16 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from runners.meters.memory import CPU, MemoryMeter, local
 from runners.planning.answer import RankPlan
 from runners.planning.built import build
-from runners.planning.meter import PlanMeter
 from runners.planning.question import Question
-from runners.planning.remembering_mode import RememberingMode
-from runners.planning.stated_values import own_code_at_work
-from runners.planning.step import Repeats, Step, one_step_counted, repeats
+from runners.planning.stated_values import StatedMode, own_code_at_work
+from runners.planning.step import EMBEDDING, Repeats, Step, one_step_counted, repeats
 from runners.planning.transformer import share_tied
 from runners.planning.updates import Update
 from runners.simulate.allocation_replay import Event, Replay, replay
 from runners.simulate.log import Call
 from runners.simulate.memory_blocks import MIB, AllocatorSettings
 from runners.simulate.messages import Mailbox
+from runners.simulate.meter import Meter
 from runners.simulate.stand_ins import stand_ins
 
 LEAST_STEP_BYTES = 32 * MIB
@@ -62,11 +61,12 @@ def simulate_rank(
         if strategy.num_devices > 1:
             dist.init_process_group()
             mesh = init_device_mesh("cpu", sizes, mesh_dim_names=AXES)
-        mode = None if has_data else RememberingMode(question.model.stated)
+        mode = None if has_data else StatedMode(question.model.stated)
         with nullcontext() if mode is None else mode, own_code_at_work():
-            meter = PlanMeter(
+            meter = Meter(
                 meshes,
                 is_gloo=question.backend == "gloo",
+                activation_axes=("tensor", "pipeline", EMBEDDING),
                 records_streams=question.training.records_streams,
                 copies_on_reduce_stream=question.training.copies_on_reduce_stream,
             )
@@ -115,9 +115,7 @@ def take_steps(
     return step
 
 
-def _answer(
-    question: Question, rank: int, module: nn.Module, meter: PlanMeter, held: int
-) -> RankPlan:
+def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held: int) -> RankPlan:
     memory = meter.memory(None)
     assert memory.peak_bytes is not None
     assert memory.at_peak is not None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -128,6 +129,11 @@ class Grid(Record):
         return experiment_of(self.preset)
 
 
+def now() -> str:
+    """The time as files have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def experiment_of(preset: str) -> str:
     """The name by which expressions call the grid of a preset."""
     return PREFIX + preset.replace("-", "_").replace(".", "_")
@@ -241,19 +247,23 @@ def code_digest(preset: str) -> str:
 
 
 @cache
-def engine_digest() -> str:
-    """The digest of the code that simulates: comments, docstrings and layout left out."""
+def engine_digest(entry: str = _ENTRY) -> str:
+    """The digest of the code that simulates: comments, docstrings and layout left out.
+
+    Args:
+        entry: the module that simulates one rank, of a plan or of an experiment's run.
+    """
     digest = hashlib.sha256()
-    for path in engine_files():
+    for path in engine_files(entry):
         digest.update(file_digest(path).encode())
     return digest.hexdigest()[:16]
 
 
 @cache
-def engine_files() -> tuple[Path, ...]:
+def engine_files(entry: str = _ENTRY) -> tuple[Path, ...]:
     """Every module that the simulation of a rank imports from the rooms that simulate."""
     seen: set[Path] = set()
-    waiting = [_ENTRY]
+    waiting = [entry]
     while waiting:
         path = ROOT / f"{waiting.pop().replace('.', '/')}.py"
         if path in seen or not path.is_file():

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from runners.traces.digest import ROOT
+from runners.traces.digest import ROOT, file_digest
 from runners.traces.measured import Timing
 from runners.traces.plan_grid import PREFIX, engine_digest
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
@@ -109,8 +109,8 @@ def rows_digest(rows: list[PublishedPlan]) -> str:
 def code_digest() -> str:
     """The digest of what the simulations follow from, 16 hexadecimal digits."""
     digest = hashlib.sha256(engine_digest().encode())
-    for path in (ROOT / "content" / ROWS, ROOT / "runners" / "planning" / "published_rows.py"):
-        digest.update(path.read_bytes())
+    digest.update((ROOT / "content" / ROWS).read_bytes())
+    digest.update(file_digest(ROOT / "runners" / "planning" / "published.py").encode())
     return digest.hexdigest()[:16]
 
 

@@ -1,22 +1,44 @@
-"""Published measurements of memory beside their simulations.
+"""Published measurements of memory beside their simulations, and the file that is committed.
 
-In: the rows of content/published_measurements.yml. Out: for each a `Question`, and a table of
-measured and simulated bytes, misses included. Nothing is fitted to a row. What a simulation cannot
-know is a named term: the workspaces of libraries on Megatron's ranks (`WORKSPACE_BYTES`). A row
-that misses because of what a plan leaves out is simulated once more with it (`TERMS`).
+In: the rows of content/planner/published_measurements.yml. Out: for each a `Question`; a table of
+measured and simulated bytes, misses included; and planner/published_plans.json. Nothing is fitted
+to a row. What a simulation cannot know is a named term: the workspaces of libraries on Megatron's
+ranks (`WORKSPACE_BYTES`). A row that misses because of what a plan leaves out is simulated once
+more with it (`TERMS`).
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 from runners.planning.answer import Answer
-from runners.planning.question import Model, Question, Strategy, Training
+from runners.planning.processes import answers
+from runners.planning.question import Model, PlanError, Question, Strategy, Training
 from runners.planning.table import GIB
 from runners.plans.published import PublishedRow, published
+from runners.traces.digest import ROOT
+from runners.traces.files import write_rows
+from runners.traces.plan_grid import now
+from runners.traces.published_plans import (
+    FILE,
+    PublishedPeak,
+    PublishedPlan,
+    PublishedPlans,
+    as_trace,
+    code_digest,
+    rows_digest,
+    run_of,
+)
+from runners.traces.records import Run
+from runners.traces.schema import Setting
 
+PATH = ROOT / "content" / FILE
 # Workspaces on Megatron's ranks: 32 MiB for each of torch's two handles of cuBLAS, that of the main
 # thread and that of autograd's (aten/src/ATen/cuda/CublasHandlePool.cpp of pytorch/pytorch at
 # 26a39059: a handle a thread; 32 MiB on Hopper, and by CUBLAS_WORKSPACE_CONFIG :4096:8), and 32 MiB
@@ -72,8 +94,8 @@ class Compared(NamedTuple):
     row: str
     kind: Literal["allocated", "active", "reserved"]
     measured: float
-    simulated: float | None
-    with_term: float | None
+    simulated: int | None
+    with_term: int | None
     reason: str | None
 
     @property
@@ -184,7 +206,7 @@ def document(answers: Sequence[Answer]) -> list[dict[str, object]]:
     return [{**one._asdict(), "error": one.error} for one in compared(answers)]
 
 
-def _simulated(row: PublishedRow, answer: Answer, kind: str, which: str) -> float | None:
+def _simulated(row: PublishedRow, answer: Answer, kind: str, which: str) -> int | None:
     rank = answer.ranks[-1] if answer.ranks and which == "last" else answer.busiest
     if rank is None:
         return None
@@ -218,3 +240,100 @@ def lines(answers: Sequence[Answer]) -> list[str]:
             f"numbers; {worst} of them miss by more than 15 %"
         )
     return rows
+
+
+def write(found: Sequence[Answer], path: Path = PATH) -> PublishedPlans:
+    """Write the file.
+
+    Args:
+        found: answers to the `questions` of all rows, in their order.
+        path: where.
+    """
+    made = _made(published().rows, found)
+    write_rows(path, made)
+    return made
+
+
+def again(names: Sequence[str]) -> dict[str, Run]:
+    """Rows simulated anew, as runs by their names.
+
+    Raises:
+        PlanError: there is no such row any more, or it cannot be simulated now.
+    """
+    known = {run_of(row.id): row for row in published().rows}
+    gone = [name for name in names if name not in known]
+    if gone:
+        raise PlanError(f"no published row is called {gone[0]!r} any more")
+    rows = [known[name] for name in names]
+    with TemporaryDirectory() as folder:
+        found = answers(questions(rows), 1, folder=Path(folder))
+    return as_trace(_made(rows, found)).runs
+
+
+def _made(asked: Sequence[PublishedRow], found: Sequence[Answer]) -> PublishedPlans:
+    peaks = compared(found, asked)
+    rows = [
+        _row(row, answer, [one for one in peaks if one.row == row.id])
+        for row, answer in zip(asked, found, strict=False)  # after them those with a term
+    ]
+    return PublishedPlans(
+        schema_version=1,
+        made_at=now(),
+        code=code_digest(),
+        torch=metadata.version("torch"),
+        python=platform.python_version(),
+        values=rows_digest(rows),
+        most_error=MOST_ERROR,
+        rows=rows,
+    )
+
+
+def _row(row: PublishedRow, answer: Answer, found: Sequence[Compared]) -> PublishedPlan:
+    fields = {one.kind: one.field for one in row.measured if one.moment == "peak"}
+    peaks = [
+        PublishedPeak(
+            kind=one.kind,
+            field=fields[one.kind],
+            measured_bytes=one.measured,
+            resolution_bytes=row.resolution_of(one.kind) or 0.0,
+            simulated_bytes=one.simulated,
+            explained=one.explained,
+            with_term_bytes=one.with_term if one.misses else None,
+        )
+        for one in found
+    ]
+    source = row.source
+    assert source.repository is not None
+    assert source.commit is not None
+    assert source.path is not None
+    return PublishedPlan(
+        id=row.id,
+        case=row.case,
+        repository=source.repository,
+        commit=source.commit,
+        path=source.path,
+        settings=_settings(row),
+        workspace_bytes=WORKSPACE_BYTES if row.implementation != "torchtitan" else 0,
+        peaks=peaks,
+        reason=answer.reason,
+        seconds=answer.seconds,
+    )
+
+
+def _settings(row: PublishedRow) -> dict[str, Setting]:
+    axes = row.parallelism
+    return {
+        "model": row.model,
+        "num_ranks": row.device.count,
+        "device": row.device.name,
+        "sharding": axes.sharding,
+        "data": axes.data,
+        "tensor": axes.tensor,
+        "pipeline": axes.pipeline,
+        "context": axes.context,
+        "sequence": row.batch.sequence_length,
+        "microbatch": row.batch.micro,
+        "global_batch": row.batch.total,
+        "recomputation": row.recomputation,
+        "optimizer": row.optimizer,
+    }
