@@ -179,6 +179,12 @@ class Experiment:
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
 
+    def shortened(self, run: str) -> dict[str, Setting]:
+        """The settings with which a run takes seconds; of those for all runs, the ones it has."""
+        known = self.runs[run].settings.declared()
+        common = {n: v for n, v in self.tried_with.get("*", {}).items() if n in known}
+        return {**common, **self.tried_with.get(run, {})}
+
     def settings_of(self, strategy: str, names: Iterable[str]) -> type[RunSettings]:
         """The class of a strategy's settings; of several, the one that has these names."""
         kinds = [type(p.settings) for p in self.runs.values() if p.strategy == strategy]
