@@ -18,8 +18,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from runners.system import streams
-
 SITE = Path("site")
 NOTE = SITE / ".built"
 # No build reads them. Neither does one read files whose names begin with a dot.
@@ -87,5 +85,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    streams.open_all()
-    sys.exit(streams.report(main()))
+    sys.exit(main())

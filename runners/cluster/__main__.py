@@ -20,11 +20,10 @@ by Ctrl-C 130, by SIGTERM 143, by SIGHUP 129. torchrun makes each of them but 0 
 
 from __future__ import annotations
 
-from runners.system import limits, stopping, streams
+from runners.system import stopping
 
 if __name__ == "__main__":  # before torch is loaded
     stopping.listen("stopped; what was measured before is kept")
-    limits.explain("python -m runners.cluster")
 
 import argparse
 import os
@@ -58,7 +57,6 @@ from runners.traces.skips import needs_full
 from runners.traces.summary import how_it_ended
 from runners.traces.values import list_values
 
-FEWEST_FILES = 64  # open at once: a store, a log and a pipe for each process, torch's libraries
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too
 
 
@@ -242,7 +240,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="heavier runs too")
     parsed = parser.parse_args(arguments)
     try:
-        limits.want_files(FEWEST_FILES)
         wanted, place = runs_named(parsed.names), Place.of(os.environ)
         peers = Peers(place, _facts(list(wanted)))
     except stopping.Stopped as stopped:
@@ -254,6 +251,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    exit_code = streams.report(main())
+    exit_code = main()
     sys.stdout.flush()
     os._exit(exit_code)  # all is cleaned up, and to unload torch takes seconds on a busy machine
