@@ -50,7 +50,7 @@ from runners.system.errors import LaunchError
 from runners.system.links import interface_of
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.files import write, write_machine, write_part
+from runners.traces.files import write
 from runners.traces.machine_records import Machine
 from runners.traces.records import Run
 from runners.traces.skips import needs_full
@@ -148,8 +148,8 @@ class Leader:
                 runs[run] = self._measured(experiment, run, progress)
                 progress.ended(run, runs[run])
                 so_far = trace_of(experiment, code, self.here, {**ended, **runs}, since)
-                write_part(part, so_far)
-        write_machine(where, self.here)
+                write(part, so_far)
+        write(where / "machine.json", self.here)
         write(path, trace_of(experiment, code, self.here, runs, since))
         list_values(where, name)
         part.unlink(missing_ok=True)

@@ -96,7 +96,10 @@ def test_the_value_is_worked_out_with_the_try_in_the_place_of_the_run(copy, trie
 
 
 def test_tries_come_in_the_order_of_their_time(copy, tries_folder):
-    for name, when in (("b-1", "2026-02-01T00:00:00Z"), ("a-1", "2026-03-01T00:00:00Z")):
+    for name, when in (
+        ("tiny_training.b", "2026-02-01T00:00:00Z"),
+        ("tiny_training.a", "2026-03-01T00:00:00Z"),
+    ):
         keep(copy, name)
         path = tries_folder / f"{name}.json"
         document = json.loads(path.read_text())
