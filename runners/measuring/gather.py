@@ -94,6 +94,7 @@ def _declared(plan: RunPlan, backend: str, device: str) -> dict[str, Any]:
         "expected_status": plan.expected,
         "nature": plan.nature,
         "expected_death": plan.expected_death,
+        "label": plan.label,
     }
 
 

@@ -61,7 +61,8 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
         record = model.model_validate(document)
     except ValidationError as error:
         first, others = error.errors()[0], error.error_count() - 1
-        raise _of_field(path, first["loc"], first["msg"].lower(), others) from None
+        message = first["msg"].lower() if first["loc"] else "not a JSON object; delete it"
+        raise _of_field(path, first["loc"], message, others) from None
     except (ValueError, RecursionError) as error:
         raise _torn(path, error) from None
     broken = list(violations(record)) if isinstance(record, Trace) else []

@@ -273,6 +273,10 @@ class Run(Record):
     circumstances: Circumstances | None = Field(
         default=None, description="where they are not those of the whole trace"
     )
+    label: str = Field(
+        default="",
+        description="the key of readers' words for the strategy; empty: the strategy",
+    )
 
     @property
     def why_skipped(self) -> str:
