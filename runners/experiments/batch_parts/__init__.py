@@ -17,7 +17,6 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
 
 QUESTION = "Each rank computes the loss on its own samples: how must its gradient be weighted?"
-FULL = True
 
 
 class Settings(BatchSettings):

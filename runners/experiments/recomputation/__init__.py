@@ -16,7 +16,6 @@ from runners.plans.settings import Count, Factor
 from runners.training.settings import StackSettings
 
 QUESTION = "Must training keep every intermediate result until backward needs it?"
-FULL = True
 BYTES_PER_VALUE = 4
 
 
