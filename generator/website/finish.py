@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 
 from generator.website import csp, page_html, search
-from runners.system import streams
 
 INDEX = "search.json"
 SCRIPT, ASSIGNS = "search.js", "var __index = "  # the same index, for pages opened from disk
@@ -50,5 +49,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    streams.open_all()
-    sys.exit(streams.report(main()))
+    sys.exit(main())

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.figures.axes import Scale, around, plain
+from generator.figures.axes import Scale
 from generator.figures.drawing import (
     NARROW,
     WIDE,
-    text_width,
 )
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
-from generator.figures.drawings.placement import Lane, Panel, Piece, panels, steps
+from generator.figures.drawings.placement import Lane, Panel, Piece, panels
 from generator.figures.drawings.spreads import Spread, spreads
 from generator.figures.drawings.timeline import Activity, timeline
 from generator.website import publish
@@ -128,17 +127,6 @@ def test_bars_and_the_budget_end_where_the_axis_says(layout):
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_activities_stand_between_their_moments(layout):
-    drawn = Drawn(step(layout))
-    x = drawn.across()
-    boxes = {box.attrib["data-say"]: box for box in drawn.marks("rect", "span")}
-    for span in SPANS:
-        box = boxes[span.name]
-        assert at(box, "x") == pytest.approx(x(span.start), abs=NEAR)
-        assert at(box, "x") + at(box, "width") == pytest.approx(x(span.end), abs=NEAR)
-
-
-@pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_quartiles_medians_and_samples_stand_where_the_axis_says(layout):
     drawn = Drawn(spreads(SPREADS, "ms", layout))
     x = drawn.across()
@@ -177,49 +165,7 @@ def test_ticks_are_round_evenly_spaced_inside_and_about_as_many_as_asked(low, si
         assert f"{gaps[0]:.0e}"[0] in "125"
 
 
-@given(st.floats(0, 1e6), st.floats(0.01, 1e6), st.integers(2, 8), st.booleans())
-def test_a_grid_has_a_line_above_and_below_all_that_is_drawn(low, size, num, is_logarithmic):
-    low += 0.01 if is_logarithmic else 0
-    high = low + size
-    lines = around(low, high, num, is_logarithmic=is_logarithmic)
-    assert lines[0] <= low + size * 1e-6
-    assert high - size * 1e-6 <= lines[-1]
-    assert not any(line <= low or line >= high for line in lines[1:-1])
-
-
-@pytest.mark.parametrize(
-    ("value", "printed"),
-    [(0, "0"), (0.5, "0.5"), (2000, "2,000"), (1e6, "1,000,000"), (0.001, "0.001"),
-     (-1.5, "−1.5"), (1234567, "1,234,570"), (0.251, "0.251"), (10.0, "10")],
-)  # fmt: skip
-def test_numbers_of_an_axis_are_plain(value, printed):
-    assert plain(value) == printed
-
-
 # --- words
-
-
-@pytest.mark.browser
-def test_text_is_never_wider_in_the_browser_whatever_its_fonts(open_page, tmp_path):
-    (tmp_path / "page.html").write_text("<!doctype html>")
-    page = open_page(tmp_path / "page.html")
-    said = [
-        "budget 401 MiB",
-        "642 MiB · refused in backward",
-        "(a) “b” 12.5% → 3 × µ – W−1",
-        "gradient_synchronization",
-    ]
-    script = """([said, weight, font]) => {
-        const draw = document.createElement('canvas').getContext('2d');
-        draw.font = weight + '13px ' + font;
-        return said.map(one => draw.measureText(one).width);
-    }"""
-    for font in ('"Liberation Sans", Arial, Helvetica, sans-serif', '"DejaVu Sans", sans-serif'):
-        for weight in ("", "bold "):
-            drawn = page.evaluate(script, [said, weight, font])
-            for one, width in zip(said, drawn, strict=True):
-                assert width <= text_width(one, bold=bool(weight)) + 0.5, (one, font)
-                assert text_width(one) < 1.35 * width
 
 
 # --- told apart without colour
@@ -252,10 +198,3 @@ def test_layers_are_as_wide_as_their_bytes(layout):
     assert first == pytest.approx(3 * second, abs=NEAR)
     assert third == pytest.approx(2 * second, abs=NEAR)
     assert len(drawn.marks("rect", "shard")) == 1
-
-
-def test_in_a_chain_no_two_ranks_work_at_once():
-    lanes = tuple(Lane(f"rank {r}", "", ()) for r in range(3))
-    chain = (Panel("chain", lanes, (), is_chain=True), ("forward", "backward"))
-    tops = [at(box, "y") for box in Drawn(steps([chain], WIDE)).marks("rect", "layer")]
-    assert len(tops) == len(set(tops)) == 6

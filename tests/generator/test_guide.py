@@ -8,9 +8,6 @@ from html.parser import HTMLParser
 import pytest
 from markdown import Markdown
 
-from generator import __main__ as commands
-from generator.__main__ import main
-from generator.content.book import load
 from generator.content.errors import ContentErrors
 from generator.pages import headings, rendering
 
@@ -54,27 +51,11 @@ def test_a_section_that_its_lesson_does_not_have_is_refused_when_pages_are_print
     ]
 
 
-def test_a_way_that_comes_back_to_its_symptom_is_refused(copy):
-    copy.edit(FILE, "use: average", "continue_at: too-large")
-    copy.edit(FILE, "  - id: average\n    name: An average\n    costs: A sum in each step.\n", "")
-    found = copy.errors()
-    assert "content/guide.yml:20:26: 'copies-differ' leads back to 'too-large'" in found[0]
-    assert len(found) == 2
-
-
 def test_a_claim_that_stops_holding_fails_the_build_at_its_edge(copy):
     """The claim now predicts another end than the run had."""
     copy.edit("claims/tiny_memory.yml", "\"'completed'\"", "\"'deadlocked'\"")
     found = [one for one in copy.errors() if one.startswith(f"content/{FILE}")]
     assert any("13:22: claim 'halves-complete' shows nothing" in one for one in found), found
-
-
-def test_the_command_ends_with_the_line_and_code_two(copy, capsys, monkeypatch):
-    monkeypatch.setattr(commands, "load", lambda *asked: load(*asked, is_stale=lambda _: False))
-    copy.edit(FILE, "use: split", "use: splitt")
-    arguments = ["check", "--content", str(copy.content), "--machine", "reference-frozen"]
-    assert main(arguments) == 2
-    assert "content/guide.yml:15:18: no technique 'splitt'" in capsys.readouterr().err
 
 
 def test_the_page_leads_from_each_symptom_to_claims_runs_and_lessons(book):
@@ -90,57 +71,6 @@ def test_the_page_leads_from_each_symptom_to_claims_runs_and_lessons(book):
     assert 'href="topics/averaging/why.html#when-not-to-use-it"' in page
     assert 'href="evidence/tiny_memory.html#run-tiny_memory-halves_budget"' in page
     assert "evidence/tiny_memory.html#claim-halves-complete" in page
-
-
-def test_a_technique_names_the_symptoms_whose_questions_lead_to_it(book):
-    page = rendering.render(book)["guide.md"]
-    leading: dict[str, list[str]] = {}
-    for section in page.split('<div id="symptom-')[1:]:
-        symptom = section.partition('"')[0]
-        for technique in dict.fromkeys(re.findall(r'href="#technique-([\w-]+)"', section)):
-            leading.setdefault(technique, []).append(symptom)
-    rows = re.findall(r'<tr id="technique-([\w-]+)">.*?</td>', page)
-    named = {
-        name: re.findall(r'href="#symptom-([\w-]+)"', row)
-        for name, row in re.findall(r'<tr id="technique-([\w-]+)">(.*?)</td>', page)
-    }
-    assert (named, len(rows)) == (leading, len(leading))
-    assert rows
-
-
-def test_a_technique_quotes_its_claims_and_repeats_no_verdict_that_holds(book):
-    page = rendering.render(book)["guide.md"]
-    row = re.search(r'<tr id="technique-split">.*?</tr>', page, re.DOTALL)[0]
-    quoted = re.search(r'href="evidence/tiny_memory.html#claim-halves-complete">(.*?)</a>', row)
-    assert quoted[1] == book.claims["halves-complete"].says
-    assert "holds" not in row
-
-
-def test_a_question_with_further_ones_says_where_a_no_goes_on(copy):
-    assert "If no" not in rendering.render(copy.load())["guide.md"]
-    copy.edit(FILE, "                use: average\n", """                use: average
-          - ask: Is one of them older?
-            because: Copies that are averaged are equal.
-            claims: [averaging-is-equal]
-            lesson: {page: averaging/why, section: What it is for}
-            use: average
-""")  # fmt: skip
-    page = rendering.render(copy.load())["guide.md"]
-    assert re.findall(r"If no</span> (.*)</p>", page) == [
-        '<a class="pb-leaf pb-label" href="#symptom-copies-differ-2">Is one of them older?</a>'
-    ]
-    asked = '<li id="symptom-copies-differ-2">\n<p class="pb-edge-asks">Is one of them older?</p>'
-    assert asked in page
-
-
-def test_home_and_each_why_lead_to_the_guide_and_a_book_without_one_has_no_such_link(copy):
-    rendered = rendering.render(copy.load())
-    assert 'href="guide.html"' in rendered["index.md"]
-    assert 'href="../../guide.html"' in rendered["topics/averaging/why.md"]
-    (copy.content / FILE).unlink()
-    rendered = rendering.render(copy.load())
-    assert "guide.md" not in rendered
-    assert not [page for page, text in rendered.items() if "guide.html" in text]
 
 
 class _Ids(HTMLParser):

@@ -61,14 +61,6 @@ def test_code_and_labels_may_hold_digits_and_braces(copy, write):
     assert '<span class="mi">3</span>' in listing  # in colours, as in lessons
 
 
-def test_the_paragraph_that_opens_a_page_precedes_its_list_of_contents(copy, write):
-    sections = "".join(f"## Part {name}\n\nMore of it.\n\n" for name in ("a", "b", "c", "d", "e"))
-    write("about.md", f"# About\n\nIt begins\nhere.\n\n{sections}")
-    page = Press().printed(copy.load())["about.md"].decode()
-    assert page.count("It begins\nhere.") == 1
-    assert page.index("It begins") < page.index("pb-contents") < page.index("\n## Part a\n")
-
-
 @pytest.mark.parametrize("name", ["evidence.md", "topics/sharding/index.md"])
 def test_a_page_may_not_take_the_place_of_one_of_the_books(copy, write, name):
     write(name, "# Mine\n")
@@ -105,16 +97,6 @@ def test_the_title_is_the_heads_or_the_first_headings_or_the_files(copy, write, 
     page = Press().printed(copy.load())["guides/first-steps.md"].decode()
     assert f'title: "{title}"' in page
     assert page.count("\n# ") == 1
-
-
-def test_a_press_prints_a_page_again_when_its_text_changed(copy, write):
-    press = Press()
-    write("about.md", "# About\n\nBefore.\n")
-    press.printed(copy.load())
-    write("about.md", "# About\n\nAfterwards.\n")
-    assert b"Afterwards." in press.printed(copy.load())["about.md"]
-    (copy.content / "pages" / "about.md").unlink()
-    assert "about.md" not in press.printed(copy.load())
 
 
 @pytest.mark.parametrize(
@@ -161,11 +143,6 @@ def test_a_page_shows_images_beside_it_and_hides_notes(copy, write, line):
 )
 def test_what_markdown_made_of_a_page_is_looked_at_once_more(html, said):
     assert said in (page_html.problem(html) or "")
-
-
-def test_what_markdown_may_make_of_a_page_is_left():
-    html = '<a href="https://example.org">x</a><a href="../x.html#y">y</a><img src="x.svg" alt="">'
-    assert page_html.problem(html) is None
 
 
 def test_a_page_loses_empty_lines_and_indentation_and_no_line_of_a_program():

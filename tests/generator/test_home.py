@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from generator.checks import content_checks
 from generator.pages import rendering
 from tests.popovers import popovers_of
 
@@ -84,32 +83,3 @@ def test_an_item_or_a_topic_that_is_not_there_is_refused_with_the_nearest(copy):
     ), copy.errors()
     copy.edit("site.yml", "topic: sharding", "topic: shardin")
     assert any("content/site.yml:3:" in error and "no topic" in error for error in copy.errors())
-
-
-def test_statements_that_are_unknown_or_not_ten_are_refused(copy):
-    copy.append("site.yml", "statements: [nosuch]\n")
-    said = copy.errors()
-    assert any("no retraction has the id 'nosuch'" in line for line in said)
-    assert any("names 1 statements; the home page promises ten" in line for line in said)
-
-
-def test_a_statement_of_the_home_page_says_who_reads_it_and_what_it_costs(copy, monkeypatch):
-    monkeypatch.setattr(content_checks, "NUM_STATEMENTS", 1)
-    copy.append("site.yml", "statements: [halves-fit]\n")
-    (error,) = copy.errors()
-    assert "'halves-fit' does not say who reads it and what it costs; add stakes:" in error
-    copy.append("statements.yml", "    stakes: Many read it.\n")
-    assert copy.errors() == []
-    pages = rendering.render(copy.load())
-    assert "<p>Many read it.</p>" in pages["retracted.md"]
-    assert 'href="retracted.html#halves-fit">Cut in two, the model fits.</a>' in pages["index.md"]
-
-
-def test_the_statements_of_the_home_page_come_first_on_theirs(copy, monkeypatch):
-    monkeypatch.setattr(content_checks, "NUM_STATEMENTS", 1)
-    ids = list(copy.load().retractions)
-    copy.append("site.yml", f"statements: [{ids[-1]}]\n")
-    copy.append("statements.yml", "    stakes: Many read it.\n")
-    assert list(copy.load().retractions) == [ids[-1], *ids[:-1]]
-    page = rendering.render(copy.load())["retracted.md"]
-    assert page.index('id="ten"') < page.index(f'id="{ids[-1]}"') < page.index('id="others"')

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from generator.content.errors import ContentErrors
-from generator.evidence import law_sides, units, verdicts
-from generator.evidence.evaluation import Evidence
+from generator.evidence import units
 from generator.evidence.units import AS_RULED
 from generator.pages import rendering
 
@@ -44,11 +43,6 @@ def runs():
     }
 
 
-def headings(text):
-    found = re.findall(r"^## (.*)$", text, re.MULTILINE)
-    return [re.sub(r"&#\d+;|<[^>]+>", "", heading).strip() for heading in found]
-
-
 def plain(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", html)).replace("\u00a0", " ").strip()
 
@@ -64,28 +58,6 @@ def rows(text):
 # Learn.
 
 
-def test_what_would_answer_the_guess_waits_for_it(rendered, lessons):
-    text, guess = rendered[LEARN], lessons["learn"]["guess"]
-    waits = [found.start() for found in re.finditer(f'data-after="{guess}"', text)]
-    assert len(waits) == 5
-    assert text.index(f'data-item="{guess}"') < waits[0]
-    assert f'<details class="pb-details pb-reveal" data-after="{guess}">' in text
-    assert waits[0] < text.index("They drifted apart") < waits[1] < text.index("takes the mean of")
-    assert waits[2] < text.index('class="highlight"') < text.index("pb-notes")
-    assert text.index("What it printed") < text.index("ended with a loss of") < waits[3]
-    assert waits[3] < text.index('data-as="question"') < waits[4]
-
-
-def test_each_note_names_the_line_on_which_its_code_stands(rendered, lessons):
-    lesson = lessons["learn"]
-    code = (FROZEN.parent / lesson["program"]["path"]).read_text().splitlines()
-    notes = rendered[LEARN].split('<ol class="pb-notes">')[1].split("</ol>")[0]
-    told = re.findall(r'class="pb-label">line (\d+)</span> <code>(.*?)</code>', notes)
-    assert len(told) == len(lesson["walkthrough"]) >= 2
-    for number, html in told:
-        assert code[int(number) - 1].strip() == plain(html)
-
-
 def test_the_program_is_the_file_and_its_output_is_the_runs(copy, rendered):
     assert "It printed nothing." in rendered[LEARN]
     copy.change_run("tiny_training.averaged", printed=["the mean is <b>1.5</b>"])
@@ -98,35 +70,6 @@ def test_the_program_is_the_file_and_its_output_is_the_runs(copy, rendered):
 
 
 # Why.
-
-
-def test_every_decision_cites_the_run_that_shows_it_and_how_its_claim_stands(
-    book, rendered, lessons
-):
-    judged = verdicts.judge(book, Evidence(book))
-    table = rendered[WHY].split("pb-decisions")[1].split("</table>")[0]
-    html = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]
-    decisions = lessons["why"]["decisions"]
-    assert len(html) == len(decisions)
-    for row, written in zip(html, decisions, strict=True):
-        experiment, run = written["run"].split(".")
-        assert f'href="../../evidence/{experiment}.html#run-{experiment}-{run}"' in row
-        assert f'id="run-{experiment}-{run}"' in rendered[f"evidence/{experiment}.md"]
-        assert plain(row).startswith(written["situation"])
-        if "claim" in written:
-            words = verdicts.WORDS[judged[written["claim"]].verdict]
-            assert f'.html#claim-{written["claim"]}">{words}</a>' in row
-        else:
-            assert "#claim-" not in row
-
-
-def test_a_section_that_asks_first_tells_only_after(rendered, lessons):
-    section = lessons["why"]["when_not"][0]
-    text = rendered[WHY].split(section["title"])[-1]
-    asked = text.index(f'data-item="{section["commit"]}"')
-    waits = text.index(f'<div data-after="{section["commit"]}">')
-    assert asked < waits < text.index(section["text"]) < text.index("pb-waits")
-    assert waits < text.index("<figure") < text.index("pb-waits")
 
 
 # Try.
@@ -162,14 +105,6 @@ def test_each_cost_stands_beside_what_its_run_measured_with_the_difference(rende
     assert round((formula / peak - 1) * 100, 2) == -2.44
 
 
-def test_a_formula_that_is_a_bound_has_its_relation_and_its_verdict(copy):
-    copy.edit("claims/tiny_memory.yml", "relation: equals", "relation: at_least")
-    row = next(
-        row for row in rows(rendering.render(copy.load())[COST]) if row[0].startswith("Peak")
-    )
-    assert row[2:] == ["≥ 156 KiB", "160 KiB", "−2.44% bound, holds"]
-
-
 def test_a_law_of_a_row_that_compares_bytes_with_seconds_is_refused_once(copy):
     copy.edit(
         "claims/tiny_training.yml", "predicted: run.model.bytes\n",
@@ -178,21 +113,6 @@ def test_a_law_of_a_row_that_compares_bytes_with_seconds_is_refused_once(copy):
     found = copy.errors()
     assert len(found) == 1
     assert "seconds and bytes cannot be added or compared" in found[0]
-
-
-def test_another_formula_than_the_laws_needs_a_reason(copy):
-    copy.edit(
-        "topics/averaging/cost.yml", "law: whole-peak", "law: whole-peak\n        because: So"
-    )
-    (error,) = copy.errors()
-    assert "give formula and because together" in error
-
-
-def test_a_law_on_a_run_that_this_machine_skipped_still_names_the_run(copy):
-    copy.change_run("tiny_memory.halves", status="skipped", reason="no second device", ranks=[])
-    book = copy.load()
-    found = law_sides.on_run(book.claims["part-peak"], Evidence(book))
-    assert (found.run, found.measured) == ("tiny_memory.halves", None)
 
 
 def test_the_calculator_stands_as_a_form_and_as_a_table(rendered, runs):
@@ -231,42 +151,7 @@ def test_the_table_of_a_step_holds_values_that_open(rendered, runs):
     assert 'href="../../evidence/tiny_memory.html#halves"' in rendered[WORKED]
 
 
-def test_a_row_of_a_worked_table_has_a_cell_for_each_column(copy):
-    copy.edit("topics/averaging/worked.yml", "columns: [peak, parameters]", "columns: [peak]")
-    assert copy.errors() == [
-        "content/topics/averaging/worked.yml:9:7: table: each row needs as many cells as there are "
-        "columns"
-    ]
-
-
 # What answers a page's first question.
-
-
-def test_a_table_of_cost_that_answers_the_first_question_waits_for_it(copy, lessons, rendered):
-    title = lessons["cost"]["tables"][0]["title"]
-    copy.edit(
-        "topics/averaging/cost.yml", f"title: {title}\n", f"title: {title}\n    waits: true\n"
-    )
-    sections = [
-        text.split(f"## {title}")[1].split("\n## ")[0]
-        for text in (rendered[COST], rendering.render(copy.load())[COST])
-    ]
-    assert ['data-after="is-it-faster"' in one for one in sections] == [False, True]
-    assert sections[1].index("data-after") < sections[1].index("<table")
-    assert sections[1].index("</table>") < sections[1].index("pb-waits")
-
-
-@pytest.mark.parametrize(
-    ("mode", "written", "waiting"),
-    [
-        ("trace", "commit: is-it-equal\n", "waits: [stages]\n"),
-        ("cost", "commit: is-it-faster\ntables:\n  - ", "tables:\n  - waits: true\n    "),
-    ],
-)
-def test_nothing_may_wait_where_a_page_asks_no_first_question(copy, mode, written, waiting):
-    copy.edit(f"topics/averaging/{mode}.yml", written, waiting)
-    with pytest.raises(ContentErrors, match="waits: needs commit:"):
-        copy.load()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Several machines in one book: what each says of the same claims, and what no machine can move."""
 
 import json
-import posixpath
-import re
 
 import pytest
 
@@ -13,9 +11,7 @@ from generator.evidence.verdicts import judge
 from generator.pages import rendering
 from generator.pages.press import Press
 from generator.pages.views import claim_index
-from generator.website import publish
 from runners.traces.measured import SampledSeconds
-from runners.traces.skips import needs_full
 
 
 def there(copy, name="desk"):
@@ -51,25 +47,6 @@ def shared_cores(document):
     """A trace whose averaged run had more ranks than cores."""
     document["runs"]["averaged"]["timing"]["oversubscribed"] = True
     return document
-
-
-def test_other_outcomes_on_a_second_machine_are_told_on_both_pages_of_machines(desk):
-    desk.change_run("tiny_memory.halves_budget", machine="desk", status="failed")
-    rendered = rendering.render(desk.load("reference-frozen"))
-    for page in ("machines/desk.md", "machines/reference-frozen.md"):
-        assert "Under the budget the split model completes." in rendered[page], page
-    assert "another verdict" in rendered["evidence.md"]
-    assert rendered["machines/index.md"].count('href="desk.html"') == 1
-
-
-def test_a_law_that_does_not_apply_on_another_machine_says_so_and_is_not_broken(desk):
-    desk.change_run("tiny_memory.halves", machine="desk", status="skipped", reason="one core")
-    found = [one for one in there(desk).values() if "tiny_memory.halves" in one.runs]
-    assert found
-    assert {one.verdict for one in found} == {"does_not_apply"}
-    assert not any(one.is_broken_law for one in found)
-    text = rendering.render(desk.load("reference-frozen"))["evidence.md"]
-    assert "does not apply" in text
 
 
 def test_a_lesson_compares_its_claims_with_every_other_machine(desk):
@@ -137,17 +114,6 @@ def test_skipped_runs_stand_in_one_fold_below_the_table_with_every_place_that_li
     assert ("<table" in own, own.count("4</span> runs were skipped on")) == (False, 1)
 
 
-def test_a_run_left_to_the_full_measurement_names_the_command_once(desk):
-    reason = needs_full("tiny_memory")
-    for run in ("halves", "halves_budget"):
-        desk.change_run(
-            f"tiny_memory.{run}", machine="desk", status="skipped", reason=reason, ranks=[]
-        )
-    pages = rendering.render(desk.load("reference-frozen"))
-    assert pages["evidence/tiny_memory.md"].count("make traces FULL=1 NAMES=tiny_memory") == 1
-    assert pages["machines/desk.md"].count("make traces FULL=1") == 1
-
-
 def index_of(book):
     """Each claim of the index: its page, the marks, the verdicts of machines."""
     press = Press()
@@ -185,47 +151,3 @@ def test_a_claim_leads_back_to_the_lessons_that_use_it(book):
             assert f'href="../topics/{topic}/{mode}.html"' in section
             lesson = pages[f"topics/{topic}/{mode}.md"]
             assert f"#claim-{name}" in lesson or book.claims[name].showed
-
-
-def test_a_claims_topics_are_those_that_name_it_and_those_of_its_file(copy):
-    from generator.evidence.claim_topics import topics_by_claim
-
-    before = topics_by_claim(copy.load())
-    file = next(iter(sorted((copy.content / "claims").glob("*.yml"))))
-    file.write_text("topics: [asking]\n" + file.read_text())
-    after = topics_by_claim(copy.load())
-    assert any(before.values())
-    moved = {name for name in after if "asking" in after[name]}
-    assert moved > {name for name in before if "asking" in before[name]}
-
-
-def test_a_topic_that_does_not_exist_is_refused_with_its_place(copy):
-    file = next(iter(sorted((copy.content / "claims").glob("*.yml"))))
-    file.write_text("topics: [askin]\n" + file.read_text())
-    (error,) = copy.errors()
-    assert "no topic 'askin'" in error
-    assert "asking" in error
-
-
-def test_a_part_of_a_machine_stands_in_the_book_as_a_machine_whose_links_lead_somewhere(copy):
-    part = "desk/1-of-2-cores"
-    copy.add_machine("desk", "tiny_memory")
-    copy.add_machine(part, "tiny_memory", "tiny_training")
-    described = copy.content / "traces" / part / "machine.json"
-    facts = {**json.loads(described.read_text()), "num_cores": 1, "num_installed_cores": 2}
-    described.write_text(json.dumps(facts))
-    book = copy.load()
-    assert list(book.machines) == [part, "reference-frozen", "desk"]
-    files = publish.site_files(book, copy.content, Press())
-    assert f"traces/{part}/tiny_training.json" in files
-    ours = [path for path in files if path.startswith("machines/") or path == "evidence.md"]
-    assert f"machines/{part}.md" in ours
-    for path in ours:
-        links = re.findall(r'href="([^"#:]+\.(?:html|json))', files[path].decode())
-        assert links
-        for link in links:
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
-            assert target.replace(".html", ".md") in files, (path, link)
-    text = files[f"machines/{part}.md"].decode()
-    assert "Installed cores, not all of which these ranks may use" in text
-    assert "Installed cores" not in files["machines/desk.md"].decode()

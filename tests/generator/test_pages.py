@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from markupsafe import Markup
 
-from generator.content.lesson import MODES
 from generator.content.listed_code import listed, source
-from generator.evidence.folio import escaped_heading
 from generator.pages import rendering
 from tests.popovers import BLOCK
 
@@ -22,7 +19,6 @@ GOLDEN = Path(__file__).parents[1] / "book" / "golden"
 EXPERIMENT = "topics/sharding/experiment.md"
 TRACE = "topics/averaging/trace.md"
 DEEP = "topics/sharding/deep.md"
-FROZEN = Path(__file__).parents[1] / "book" / "content"
 ROOT = Path(__file__).parents[2]
 INJECTED = "<script>alert('x')</script>"
 
@@ -30,28 +26,6 @@ INJECTED = "<script>alert('x')</script>"
 @pytest.fixture(scope="session")
 def rendered(book):
     return rendering.render(book)
-
-
-def test_a_book_has_a_page_for_each_mode_summary_experiment_and_machine_and_seven_more(
-    rendered, book
-):
-    topics = FROZEN / "topics"
-    modes = {
-        path.relative_to(FROZEN).with_suffix(".md").as_posix()
-        for mode in MODES
-        for path in topics.glob(f"*/{mode}.yml")
-    }
-    indexes = {f"topics/{path.name}/index.md" for path in topics.iterdir()}
-    books = {
-        "index.md", "evidence.md", "retracted.md", "topics/index.md", "machines/index.md",
-        "glossary.md", "guide.md", "plan.md",
-    }  # fmt: skip
-    runs = {one.page.replace(".html", ".md") for one in book.traces.values()}
-    machines = {f"machines/{name}.md" for name in book.machines}
-    summaries = {f"topics/{topic.id}/summary.md" for topic in book.topics if topic.file.key_laws}
-    assert len(summaries) == 1
-    assert set(rendered) == books | indexes | modes | summaries | runs | machines
-    assert {Path(page).stem for page in modes} == set(MODES)
 
 
 def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
@@ -115,22 +89,6 @@ def test_markdown_in_a_title_stays_text_in_the_heading(copy):
     text = rendering.render(copy.load())[EXPERIMENT]
     heading = next(line for line in text.splitlines() if line.startswith("# "))
     assert not re.search(r"(?<!&)[_*\[\]()`](?![^<]*>)", heading.removeprefix("# "))
-
-
-def test_a_heading_escapes_markdown_but_not_tags():
-    assert escaped_heading("a_b") == "a&#95;b"
-    assert "<code>" in escaped_heading(Markup("<code>x_y</code>"))
-    assert "x&#95;y" in escaped_heading(Markup("<code>x_y</code>"))
-
-
-def test_runs_of_one_strategy_are_told_apart_by_their_ranks_beside_a_figure_of_peaks(
-    copy, rendered
-):
-    assert "one device, 2 ranks" not in rendered[EXPERIMENT]
-    copy.change_run("tiny_memory.halves", strategy="single")
-    text = rendering.render(copy.load())[EXPERIMENT]
-    assert text.count("one device, 2 ranks · rank 0<") == 2, "in the table and beside the bar"
-    assert text.count("one device, 2 ranks · rank 1<") == 1, "in the table alone"
 
 
 def test_a_law_that_breaks_with_its_run_is_red_on_every_page_that_uses_it(copy):
@@ -200,20 +158,6 @@ def deep(rendered):
     return rendered[DEEP]
 
 
-def test_a_step_that_asks_before_reading_on_tells_only_after(deep):
-    asked = deep.index('data-as="before"')
-    waits = deep.index('<div data-after="who-fits">', asked)
-    for told in ("Explanation</dt>", "Result</dt>", 'class="pb-eyebrow">Insight', "pb-waits"):
-        assert waits < deep.index(told, asked) <= deep.index("pb-waits", asked)
-
-
-def test_a_myth_is_revealed_after_the_commit_it_belongs_to(deep):
-    myth = deep[deep.index("## Myths") :]
-    assert myth.index('data-item="who-fits"') < myth.index('data-after="who-fits"')
-    assert myth.index("### “") < myth.index("What a run showed</dt>")
-    assert myth.index("The mechanism") < myth.index("Why it matters</dt>")
-
-
 def test_a_figure_or_a_question_that_stands_twice_has_two_ids(deep):
     ids = re.findall(r' id="([^"]+)"', deep)
     assert len(ids) == len(set(ids))
@@ -237,16 +181,6 @@ def test_the_digest_of_a_question_changes_with_its_revision_and_touches_no_other
     file.write_text(yaml.safe_dump(written))
     after = digests(rendering.render(copy.load())[TRACE])
     assert {name for name in before if before[name] != after[name]} == {changed}
-
-
-def test_each_option_explains_itself_and_one_of_them_is_right(rendered):
-    for answers in re.findall(r'<ul class="pb-answers">(.*?)</ul>', rendered[TRACE], re.DOTALL):
-        options = re.findall(r'data-verdict="(\w+)"', answers)
-        assert options.count("right") == 1
-        assert set(options) == {"right", "wrong"}
-        assert len(
-            re.findall(r'class="pb-why">(?!\s*<(?:/div|span class="pb-backed))', answers)
-        ) == len(options)
 
 
 def test_a_listing_is_the_files_own_text(rendered, tmp_path):
@@ -279,20 +213,3 @@ def test_a_listing_leaves_out_what_a_program_tells_the_runner(tmp_path, program,
     (tmp_path / path).write_text(program)
     assert listed(tmp_path, path, None) == shown
     assert source(tmp_path, path, None) == program
-
-
-def test_evidence_lists_every_claim_and_every_run(rendered, book):
-    text = rendered["evidence.md"]
-    pages = "".join(page for path, page in rendered.items() if path.startswith("evidence/"))
-    for claim in book.claims:
-        assert f'id="claim-{claim}"' in pages
-    for name, shown in book.traces.items():
-        assert shown.is_plan or f'href="evidence/{name}.html"' in text
-        for run in shown.trace.runs:
-            assert f'id="run-{name}-{run}"' in rendered[shown.page.replace(".html", ".md")]
-
-
-def test_no_page_carries_a_style_or_a_handler(rendered):
-    for text in rendered.values():
-        assert " style=" not in text
-        assert not re.search(r"<[a-z]+[^>]* on[a-z]+=", text)

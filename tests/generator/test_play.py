@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from generator.checks import content_checks
 from generator.content.book import load
 from generator.content.exhibit import Figure
 from generator.evidence.evaluation import Evidence
@@ -23,8 +22,6 @@ from generator.figures.drawing import NARROW, WIDE, number
 from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.play import frame, ring_view
 from generator.pages.page import environment
-from generator.pages.press import Press
-from tests.conftest import copy_of_the_book
 from tests.generator.drawn import Drawn, at
 
 ROOT = Path(__file__).parents[2]
@@ -165,32 +162,6 @@ def test_bars_and_budget_lie_where_the_axis_says(layout):
     assert start + 40 / top * (end - start) == pytest.approx(place(40), abs=0.1)
 
 
-def test_runs_under_a_budget_ended_as_their_bars_say(played, evidence):
-    """The caption of the figure promises it: fits computed from peaks, outcomes measured."""
-    runs = evidence.book.traces["large_model"].trace.runs
-    shown = {path.split(".")[1] for path in played["large-models", "wide-bars"].runs}
-    tried = [name for name in shown if f"{name}_budget" in runs]
-    assert len(tried) >= 12
-    for name in tried:
-        under = runs[f"{name}_budget"]
-        peak = max(rank.memory.peak_bytes for rank in runs[name].ranks)
-        assert (under.status == "completed") == (peak <= under.budget_bytes), name
-
-
-def test_a_state_of_simulated_runs_says_that_it_is_simulated(folio):
-    control = {"label": "Ranks", "reads": "run.settings.num_ranks"}
-    figure = written(
-        runs=["at_scale.seven_fsdp_8", "at_scale.seven_fsdp_1024"], controls=[control],
-        shows=["memory"], budget="at_scale.seven_fsdp_8.ranks[0].memory.peak_bytes",
-    )  # fmt: skip
-    assert list(faults(figure, folio.evidence)) == []
-    shown = frame.play(figure, folio).play
-    assert "at its peak, simulated" in shown.drawn
-    assert {row.nature for row in shown.rows} == {"simulated"}
-    real = frame.play(written(), folio).play
-    assert "Payload of one step, counted" in real.drawn
-
-
 # --- schedules
 
 
@@ -236,21 +207,6 @@ def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
 # --- a ring all-reduce
 
 
-def test_a_ring_ends_with_the_sum_on_every_rank_and_sends_a_chunk_a_step():
-    start = [[float(10**rank * (chunk + 1)) for chunk in range(4)] for rank in range(4)]
-    whole = [sum(row[chunk] for row in start) for chunk in range(4)]
-    num_whole = []
-    for step in range(7):
-        rows = ring_view.after(start, step)
-        arrived = [sum(held.has_arrived for held in row) for row in rows]
-        assert arrived == [1 if step else 0] * 4
-        for row in rows:
-            for chunk, held in enumerate(row):
-                assert held.num_summed < 4 or held.value == whole[chunk]
-        num_whole.append(sum(held.num_summed == 4 for row in rows for held in row))
-    assert num_whole == [0, 0, 0, 4, 8, 12, 16]
-
-
 def test_the_sum_of_the_ring_is_what_the_run_recorded_for_all_ranks(played, folio):
     figure = played["ddp", "ring"]
     _, found = states(figure, folio)
@@ -265,25 +221,3 @@ def test_the_sum_of_the_ring_is_what_the_run_recorded_for_all_ranks(played, foli
 
 
 # --- the example of the README
-
-
-def _example():
-    readme = (ROOT / "generator" / "README.md").read_text()
-    section = readme[readme.index("## Figures that readers operate") :]
-    return re.search(r"```yaml\n(.*?)```", section, re.DOTALL)[1]
-
-
-def test_the_example_of_the_readme_is_all_that_the_next_figure_needs(tmp_path):
-    book = copy_of_the_book(tmp_path / "book")
-    lesson = book / "content" / "topics" / "multi-gpu" / "deep.yml"
-    text = lesson.read_text()
-    before = "  - title: Tokens instead of samples\n"
-    assert before in text
-    lesson.write_text(text.replace(before, f"{before}    figure: two-widths\n") + _example())
-    loaded = _loaded(book)
-    assert list(content_checks.check(Evidence(loaded))) == []
-    press = Press()
-    page = press.printed(loaded)["topics/multi-gpu/deep.md"].decode()
-    assert 'id="figure-two-widths"' in page
-    held = unpacked(press.assets["assets/figures/topics-multi-gpu-deep-two-widths.js"])
-    assert len(held) == 3

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from mkdocs.config import load_config
 
-from generator.website import built, csp, publish
-from generator.website.plugin import ContentAbort
+from generator.website import csp, publish
+from generator.website.plugin import SURPRISES, ContentAbort
 from tests.conftest import ROOT, mkdocs, wait_until
 from tests.recorded import as_recorded
 from tests.site.conftest import CONFIGURATION
@@ -75,17 +75,6 @@ def test_a_page_put_where_the_book_has_one_ends_the_build_in_one_line_and_stays(
     assert sorted(path.name for path in (project / "pages").rglob("[!.]*")) == ["evidence.md"]
 
 
-def test_the_same_content_gives_the_same_site_to_the_byte(project):
-    built = []
-    for _ in range(2):
-        assert mkdocs(project, "build", "--quiet").returncode == 0
-        html = project / "html"
-        built.append({p.relative_to(html): p.read_bytes() for p in html.rglob("*") if p.is_file()})
-        shutil.rmtree(project / "pages")
-        (project / "pages").mkdir()
-    assert built[0] == built[1]
-
-
 def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
     _edit(project, "topics/sharding/quiz.yml", *BROKEN)
     _edit(project, "topics/averaging/topic.yml", "title:", "titel:")
@@ -106,7 +95,7 @@ def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
     document["runs"]["whole"]["expected_status"] = "out_of_memory"
     trace.write_text(json.dumps(document))
     plain, strict = mkdocs(project, "build"), mkdocs(project, "build", "--strict")
-    made = mkdocs(project, "build", "--quiet", **{built.SURPRISES: "1"})  # as `make site` builds
+    made = mkdocs(project, "build", "--quiet", **{SURPRISES: "1"})  # as `make site` builds
     assert plain.returncode == 0
     assert strict.returncode == made.returncode == 1
     assert "tiny_memory.whole: ended completed, expected" in made.stderr
@@ -171,37 +160,6 @@ def test_of_two_builds_at_once_the_second_says_that_it_waits_and_both_are_whole(
         first.kill()
     for log in ("first.log", "second.log"):
         assert "Traceback" not in (project / log).read_text(encoding="utf-8")
-
-
-WITHOUT_THE_PROJECT = """\
-import mkdocs.plugins
-installed = mkdocs.plugins.get_plugins()
-others = {name: one for name, one in installed.items() if "generator" not in one.value}
-mkdocs.plugins.get_plugins = lambda: others
-from mkdocs.__main__ import cli
-cli()
-"""
-
-
-def test_where_the_project_is_not_installed_mkdocs_says_how_to_install_it(tmp_path):
-    (tmp_path / "site" / "pages").mkdir(parents=True)
-    shutil.copy2(ROOT / "mkdocs.yml", tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", WITHOUT_THE_PROJECT, "build"],
-        cwd=tmp_path,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert "pip install -e ." in done.stderr
-    assert "plugin is not installed" in done.stderr
-
-
-def test_raw_traces_are_copied_as_they_are(project):
-    mkdocs(project, "build", "--quiet")
-    name = "traces/reference-frozen/tiny_memory.json"
-    assert (project / "html" / name).read_bytes() == (project / "content" / name).read_bytes()
 
 
 def test_a_full_disk_ends_with_one_line_and_tears_no_file(project, monkeypatch):

@@ -68,19 +68,6 @@ def test_an_edit_prints_its_pages_as_a_fresh_press_does_and_leaves_the_others(
     assert after != before
 
 
-def test_a_page_that_came_is_printed_and_one_that_went_is_not(copy):
-    press = Press()
-    press.printed(copy.load())
-    topic, lesson = copy.content / "topics/averaging/topic.yml", copy.content / LESSON
-    was, text = topic.read_text(), lesson.read_text()
-    topic.write_text(was.replace("  learn: What keeps two copies equal?\n", ""))
-    lesson.unlink()
-    assert "topics/averaging/learn.md" not in press.printed(copy.load(), ("topics/averaging/",))
-    topic.write_text(was)
-    lesson.write_text(text)
-    assert "topics/averaging/learn.md" in press.printed(copy.load(), ("topics/sharding/",))
-
-
 def test_a_mistake_of_a_page_is_told_and_the_last_good_pages_stay(copy):
     press = Press()
     before = press.printed(copy.load())

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 
 import pytest
 
 from generator.content.errors import ContentErrors
-from generator.evidence.folio import interface_words
 from generator.pages.press import Press
 from generator.website import publish
 from generator.website.publish import bring_to
@@ -20,8 +18,6 @@ SOURCES = {
     if not path.name.startswith(publish.VENDORED)
 } | {"quiz.js": publish.QUIZ_PARTS}
 OURS = sorted(SOURCES)
-MOST_BYTES = 14_000  # of scripts, compressed, on any page
-MOST_BYTES_OF_RECALL = 14_600  # which may shrink to the same, and not grow
 SAID = re.compile(r'"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`')
 
 
@@ -46,13 +42,6 @@ def test_what_somebody_else_put_there_is_neither_overwritten_nor_deleted(tmp_pat
         "index.md": b"another home", "topics/fsdp/mine.md": b"mine", "guide.md": b"my guide",
     }  # fmt: skip
     assert not (tmp_path / "topics" / "ddp").exists()
-
-
-def test_a_file_that_holds_what_would_be_written_is_taken_over(tmp_path):
-    (tmp_path / "index.md").write_bytes(b"home")
-    assert bring_to(tmp_path, BOOK).num_kept == 1
-    assert bring_to(tmp_path, {}).num_deleted == 2
-    assert held(tmp_path) == {}
 
 
 def test_a_write_that_was_cut_short_is_finished_by_the_next(tmp_path, monkeypatch):
@@ -101,18 +90,6 @@ def test_words_for_scripts_come_through_whole_and_end_no_script():
     assert line.count(b"\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("script", "name"), [("proofbook.js", b".words="), ("sources.js", b".source=")]
-)
-def test_the_first_line_of_one_script_and_of_no_other_holds_the_words(scripts, script, name):
-    first, rest = scripts[script].split(b"\n", 1)
-    assert name in first
-    assert rest.startswith(b"(function(){")
-    assert len(scripts) > 3
-    start = b"(window.proofbook=window.proofbook||{})" + name
-    assert [one for one, text in scripts.items() if text.startswith(start)] == [script]
-
-
 @pytest.mark.parametrize("name", OURS)
 def test_a_published_script_says_every_text_of_its_source_and_no_comment(scripts, name):
     source = "".join(path.read_text(encoding="utf-8") for path in SOURCES[name])
@@ -122,20 +99,3 @@ def test_a_published_script_says_every_text_of_its_source_and_no_comment(scripts
     assert SAID.search(code)
     assert all(text in published for text in SAID.findall(code))
     assert source.splitlines()[0].removeprefix("// ") not in published
-
-
-def test_our_scripts_with_their_words_stay_small_on_any_page(book, root):
-    """What a page loads of ours is one file of several, and what waits for the search."""
-    files = publish.site_files(book, root / "tests" / "book" / "content", Press())
-    joint = {name: text for name, text in files.items() if name.endswith(".js") and "+" in name}
-    assert any("recall" in name for name in joint)
-    assert all(
-        interface_words()["script"]["all_answered"].encode() in text
-        for name, text in joint.items()
-        if "proofbook" in name
-    )
-    waits = len(gzip.compress(files["assets/lazy-iframe-worker.js"], 9))
-    sizes = {name: waits + len(gzip.compress(text, 9)) for name, text in joint.items()}
-    recall = {name: sizes.pop(name) for name in list(sizes) if "recall" in name}
-    assert max(sizes.values()) < MOST_BYTES, sizes
-    assert max(recall.values()) < MOST_BYTES_OF_RECALL, recall

@@ -65,24 +65,12 @@ def test_a_program_stands_with_its_text_its_output_and_the_command_that_repeats_
     assert 'id="run-repeats-shown"' in rendering.render(repeated.load())["evidence/repeats.md"]
 
 
-def test_a_program_whose_model_nobody_names_is_refused(repeated):
-    repeated.edit("statements.yml", "    uses: one layer\n", "")
-    assert "say under `uses:` which model content/retracted/shown.py has" in str(repeated.errors())
-
-
 def name_in_second(copy, fields):
     """Give fields to the second sentence; returns the line of its claim, which follows them."""
     text = (copy.content / "statements.yml").read_text()
     at = text.index("    claim: ", text.index("    claim: ") + 1)
     (copy.content / "statements.yml").write_text(f"{text[:at]}{fields}{text[at:]}")
     return f"{text[:at]}{fields}".count("\n") + 1
-
-
-def test_what_a_program_uses_may_stand_with_any_of_its_sentences(repeated):
-    repeated.edit("statements.yml", "    uses: one layer\n", "")
-    name_in_second(repeated, "    program: shown\n    uses: two layers\n")
-    assert repeated.errors() == []
-    assert "does not repeat the measurement; it uses two layers." in sections(repeated)[0]
 
 
 def test_a_program_that_serves_two_sentences_stands_once(repeated):
@@ -110,49 +98,6 @@ def test_a_program_that_no_run_executed_is_refused_with_the_command_that_does(re
     assert "python -m runners run repeats --full" in error
 
 
-def test_a_run_of_another_program_does_not_count(repeated):
-    repeated.change_run("repeats.shown", settings={"program": "content/retracted/other.py"})
-    (error,) = repeated.errors()
-    assert "executed content/retracted/other.py, not this file" in error
-
-
-def test_an_edit_of_a_program_shows_while_serving(repeated):
-    press = Press()
-    before = press.printed(repeated.load())["retracted.md"]
-    (repeated.content / "retracted" / "shown.py").write_text(PROGRAM.replace("print", "print  "))
-    assert press.printed(repeated.load())["retracted.md"] != before
-
-
-def test_a_sentence_names_the_kind_of_its_source_and_links_the_exact_one(copy):
-    reference = next(iter(copy.load().references.values()))
-    copy.edit("statements.yml", "    where: an earlier page\n",
-              f"    where: an earlier page\n    source: {reference.id}\n")  # fmt: skip
-    section = sections(copy)[0]
-    assert "an earlier page: <a" in section
-    assert f'href="{reference.url}"' in section
-    assert reference.where in section
-
-
-def test_a_sentence_in_our_words_is_not_set_as_a_quotation(copy):
-    page = rendering.render(copy.load())["retracted.md"]
-    assert "in our words" in page
-    assert not re.search(r"<(?:blockquote|q|cite)\b", page)
-    for name, sentence in copy.load().retractions.items():
-        assert not re.search(f'[“"]{re.escape(sentence.said)}', page), name
-
-
-def test_the_page_says_how_many_sentences_come_from_one_source(copy):
-    assert "share a source" not in rendering.render(copy.load())["retracted.md"]
-    reference = next(iter(copy.load().references.values()))
-    path = copy.content / "statements.yml"
-    named = f"    source: {reference.id}\n    verdict:"
-    path.write_text(path.read_text().replace("    verdict:", named))
-    num_named = path.read_text().count(named)
-    said = rendering.render(copy.load())["retracted.md"].split("share a source:")[1]
-    assert f">{num_named}</span> come from <a" in said
-    assert f'href="{reference.url}"' in said.split("</p>")[0]
-
-
 def test_a_sentence_shows_its_verdict_and_its_regime(copy):
     refuted, confirmed = sections(copy)[:2]
     assert ">false</strong>" in refuted
@@ -171,12 +116,6 @@ def test_a_verdict_that_the_claim_does_not_bear_out_is_refused(copy, written, in
     assert error.startswith("content/statements.yml:")
     assert f"{instead} needs a claim" in error
     assert error.endswith(f"it is {shown}")
-
-
-@pytest.mark.parametrize("written", ["false", "true"])
-def test_a_sentence_that_depends_on_the_implementation_may_be_refuted_or_confirmed(copy, written):
-    copy.edit("statements.yml", f'verdict: "{written}"', "verdict: depends")
-    assert copy.errors() == []
 
 
 def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):

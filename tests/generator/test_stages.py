@@ -8,7 +8,6 @@ import re
 import pytest
 
 from generator.pages import rendering
-from generator.pages.views import stages
 
 TRACE = "topics/averaging/trace.md"
 
@@ -53,27 +52,10 @@ def test_a_rank_that_recorded_nothing_is_said_to(page, copy):
     assert "rank 1: nothing recorded" in drawing
 
 
-def test_a_rank_that_only_sends_takes_part(copy):
-    moved = [{"operation": "gather", "source": None, "destination": 0, "bytes": 64}]
-    _change_stages(copy, lambda stages: stages["train"].update(ranks=[], moves=moved))
-    drawing = _stage(rendering.render(copy.load())[TRACE], "train")
-    assert "rank 1: takes part" in drawing
-    assert "pb-idle" not in drawing
-
-
 def _num_heads(stage):
     """The heads of arrows: what a path draws beyond its first line."""
     outlines = re.findall(r'class="pb-arrow[^>]* d="([^"]*)"', stage)
     return sum(outline.count("M") - 1 for outline in outlines)
-
-
-def test_what_is_sent_is_an_arrow_between_its_two_ranks_and_a_line_of_words(copy):
-    sent = [{"operation": "send", "source": 0, "destination": 1, "bytes": 2048}]
-    _change_stages(copy, lambda stages: stages["train"].update(moves=sent))
-    stage = _stage(rendering.render(copy.load())[TRACE], "train")
-    assert _num_heads(stage) == 1
-    assert "send 2.00 KiB" in _text(stage)
-    assert "2.00 KiB rank 0 → rank 1" in _text(stage)
 
 
 @pytest.mark.parametrize(
@@ -102,19 +84,3 @@ def test_ranks_that_differ_stand_in_a_table_and_ranks_that_do_not_do_not(page, c
     _change_stages(copy, lambda stages: stages["train"]["ranks"][1].update(wider))
     stage = _stage(rendering.render(copy.load())[TRACE], "train")
     assert "rank 1 20 × 8 20 × 9 720 B" in _text(stage[stage.index("<tbody>") :])
-
-
-def test_a_stage_that_is_a_whole_step_shows_what_ranks_exchanged_in_one(copy):
-    _change_stages(copy, lambda stages: stages["load"].update(moves=[]))
-    _change_stages(copy, lambda stages: stages["train"].update(moves=[]))
-    assert "all_reduce 144" not in _text(_stage(rendering.render(copy.load())[TRACE], "train"))
-    copy.edit("topics/averaging/trace.yml", "{stage: train,", "{stage: train, whole_step: true,")
-    assert "all_reduce 144 B" in _text(_stage(rendering.render(copy.load())[TRACE], "train"))
-
-
-def test_no_rank_is_said_to_hold_layers_before_the_stage_that_gives_them(book, page, monkeypatch):
-    assert "whole replica" in _stage(page, "load")
-    monkeypatch.setattr(stages, "_GIVES_LAYERS", {"train"})
-    page = rendering.render(book)[TRACE]
-    assert "whole replica" not in _stage(page, "load")
-    assert "whole replica" in _stage(page, "train")

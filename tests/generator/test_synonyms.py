@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-import yaml
 
 from generator.website import search
-
-ROOT = Path(__file__).parents[2]
 
 OOM = ("OOM", "out of memory")
 
@@ -35,11 +29,6 @@ def test_a_word_within_another_word_is_none_and_a_plural_is_one():
     assert with_words(("rank", "worker"), text="<p>Four ranks.</p>")["text_synonyms"] == "worker"
 
 
-def test_what_an_entry_says_itself_is_not_said_again():
-    entry = with_words(("OOM", "out of memory", "memory error"), text="OOM: out of memory")
-    assert entry["text_synonyms"] == "memory error"
-
-
 def test_a_section_is_found_by_the_titles_of_its_page_and_topic_and_their_synonyms():
     entries = [
         {"location": "topics/ddp/index.html", "title": "DistributedDataParallel", "text": ""},
@@ -54,19 +43,6 @@ def test_a_section_is_found_by_the_titles_of_its_page_and_topic_and_their_synony
         "Step by step DistributedDataParallel DDP",
         None,
     ]
-
-
-def test_words_are_added_once_however_often_a_page_is_built():
-    entries = [{"location": "a.html", "title": "OOM", "text": ""}]
-    search.add_words(entries, [OOM])
-    before = dict(entries[0])
-    search.add_words(entries, [OOM])
-    assert entries[0] == before
-
-
-def test_a_group_of_one_word_is_refused(copy):
-    copy.edit("glossary.yml", "synonyms:\n", "synonyms:\n  - [alone]\n")
-    assert "glossary.yml:9:" in str(copy.errors())
 
 
 def test_words_lead_to_an_address_and_one_that_is_not_there_comes_back():
@@ -95,18 +71,3 @@ def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none
         "retracted.html#faster": "A statement, tested",
         "topics/ddp/deep.html#figure-ring": "An interactive figure",
     }
-
-
-def test_every_word_that_leads_somewhere_leads_to_a_page_of_the_book(built_site):
-    text = (built_site / "search" / "search_index.json").read_text(encoding="utf-8")
-    entries = json.loads(text)["docs"]
-    written = yaml.safe_load((ROOT / "content" / "glossary.yml").read_text(encoding="utf-8"))
-    for field in ("leads", "alone"):
-        led = {
-            one["location"]: one[field]
-            for one in entries
-            if field in one and one["location"] in written[field]
-        }
-        assert led == written[field]
-        all_leads = [lead.lower() for leads in led.values() for lead in leads]
-        assert len(all_leads) == len(set(all_leads))

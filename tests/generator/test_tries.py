@@ -7,7 +7,6 @@ import pytest
 
 from generator.content.book import load
 from generator.pages import rendering
-from generator.pages.press import Press
 from generator.pages.views import trials
 from runners.traces.summary import summary_lines
 from tests.recorded import as_recorded
@@ -77,13 +76,6 @@ def test_a_try_stands_beside_the_books_value_for_every_trial_of_its_run(copy, tr
     assert found["2 The bytes sent"][0][1:3] == ["144 B", "144 B"]
 
 
-def test_what_was_suggested_comes_before_what_follows_from_it(copy, tries_folder):
-    keep(copy, settings={"learning_rate": 0.2}, world_size=4)
-    found = own_rows(rendering.render(served(copy))[TRY])
-    assert found["1 The loss at the end"][0][0] == "learning_rate 0.1 → 0.2 world_size 2 → 4"
-    assert found["3 The time of a step"][0][0] == "world_size 2 → 4 learning_rate 0.1 → 0.2"
-
-
 def test_the_value_is_worked_out_with_the_try_in_the_place_of_the_run(copy, tries_folder):
     copy.edit(
         "topics/averaging/try.yml", "value: tiny_training.averaged.epochs[-1].loss",
@@ -93,18 +85,6 @@ def test_the_value_is_worked_out_with_the_try_in_the_place_of_the_run(copy, trie
     run["epochs"][-1]["loss"] = 2.5
     keep(copy, epochs=run["epochs"])
     assert own_rows(rendering.render(served(copy))[TRY])["1 The loss at the end"][0][1] == "2.00"
-
-
-def test_tries_come_in_the_order_of_their_time(copy, tries_folder):
-    for name, when in (("b-1", "2026-02-01T00:00:00Z"), ("a-1", "2026-03-01T00:00:00Z")):
-        keep(copy, name)
-        path = tries_folder / f"{name}.json"
-        document = json.loads(path.read_text())
-        document["recorded_at"] = when
-        path.write_text(json.dumps(document))
-    rows = own_rows(rendering.render(served(copy))[TRY])["1 The loss at the end"]
-    assert [row[3].split(",")[0] for row in rows] == ["1 February 2026", "1 March 2026"]
-    assert [row[0] for row in rows] == ["nothing", "nothing"]
 
 
 def test_a_try_that_measured_no_such_value_says_how_it_ended(copy, tries_folder):
@@ -149,29 +129,6 @@ def test_a_file_that_is_no_try_is_one_line_and_never_a_lost_page(
     assert set(rendered) == set(rendered_frozen)
     assert "<code>tries/odd.json:" in rendered[TRY]
     assert own_rows(rendered[TRY])
-
-
-def test_a_new_try_shows_at_once_and_prints_no_other_page_again(copy, tries_folder):
-    press = Press()
-    before = press.printed(served(copy))
-    keep(copy, settings={"learning_rate": 0.2})
-    (tries_folder / "broken.json").write_text("{")
-    after = press.printed(served(copy))
-    changed = {path for path in before if before[path] != after[path]}
-    assert TRY in changed
-    assert changed <= {TRY, "topics/averaging/index.md", "topics/index.md"}  # minutes to read
-    text = after[TRY].decode() if isinstance(after[TRY], bytes) else after[TRY]
-    assert own_rows(text)
-    assert "tries/broken.json" in text
-
-
-def test_a_try_of_a_run_that_the_book_no_longer_has_changes_nothing(copy, tries_folder):
-    keep(copy)
-    file = next(tries_folder.glob("*.json"))
-    document = json.loads(file.read_text())
-    document["runs"] = {"renamed": document["runs"]["averaged"]}
-    file.write_text(json.dumps(document))
-    assert own_rows(rendering.render(served(copy))[TRY]) == {}
 
 
 def test_what_was_changed_is_every_setting_that_differs(book):

@@ -11,7 +11,6 @@ from generator.pages.press import Press
 
 VALUE = re.compile(r'<(?:button|a)[^>]*class="pb-value[^>]*>(.*?)</(?:button|a)>', re.DOTALL)
 NATURE = re.compile(r" <small.*?</small>")
-MEASURED = re.compile(r"\d\s(?:[KMGT]iB|bytes?|B|µs|ms|s)(?!\w)")  # no number of an axis has a unit
 
 
 @pytest.fixture(scope="module")
@@ -71,17 +70,5 @@ def test_a_value_that_a_form_only_prints_opens_in_the_items_answer(pages, patter
         for asked, answer in items(page):
             for text in without_opening(asked, pattern):
                 assert says(answer, text), f"{path}: {text}"
-                num += 1
-    assert num
-
-
-def test_a_value_that_a_drawing_prints_opens_in_the_numbers_behind_it(pages):
-    num = 0
-    for path, page in pages.items():
-        for figure in re.findall(r"<figure.*?</figure>", page, re.DOTALL):
-            behind = page if path.startswith("plan/") else figure  # its table stands below
-            texts = re.findall(r"<text[^>]*>(.*?)</text>", figure, re.DOTALL)
-            for text in filter(MEASURED.search, map(said, texts)):
-                assert any(value in text for value in opened(behind)), f"{path}: {text}"
                 num += 1
     assert num

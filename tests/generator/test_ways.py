@@ -54,24 +54,6 @@ def test_what_an_index_says_of_minutes_is_what_the_page_says(rendered, book):
         assert own.get("recall", []) == []  # takes as long as what is due that day
 
 
-def test_the_count_of_ways_in_is_computed(rendered, book):
-    for topic in book.topics:
-        page = rendered[f"topics/{topic.id}/index.md"]
-        counted = re.search(r'title="computed from the files of this topic">(\d+)</span>', page)[1]
-        assert int(counted) == len(topic.lessons)
-
-
-def test_previous_and_next_follow_the_suggested_order(rendered, book):
-    for topic in book.topics:
-        modes = list(topic.lessons)
-        for position, mode in enumerate(modes):
-            page = rendered[f"topics/{topic.id}/{mode}.md"]
-            before = re.search(r'rel="prev" href="(\w+)\.html"', page)
-            after = re.search(r'rel="next" href="(\w+)\.html"', page)
-            assert (before and before[1]) == (modes[position - 1] if position else None)
-            assert (after and after[1]) == (modes[position + 1] if mode != modes[-1] else None)
-
-
 def test_recall_asks_every_item_of_its_topic_but_those_left_out(book):
     for topic in book.topics:
         if "recall" in topic.lessons:

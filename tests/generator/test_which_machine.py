@@ -29,12 +29,6 @@ def behind(pages, folder):
     }
 
 
-def test_a_machine_that_lacks_nothing_shows_nothing_of_another(desk):
-    found = behind(rendering.render(desk.load()), "topics/")
-    assert {machine for machines, _ in found.values() for machine in machines} == {"desk"}
-    assert not any(is_said for _, is_said in found.values())
-
-
 @pytest.mark.parametrize("is_measured", [True, False])
 def test_a_run_that_is_missing_or_ended_otherwise_takes_every_page_of_its_topic_alone(
     desk, is_measured
@@ -118,13 +112,3 @@ def test_a_verdict_over_two_machines_is_given_by_the_one_that_has_all_runs(copy)
     outcome = Evidence(copy.load()).outcome("over-both")
     assert outcome.machine == "reference-frozen"
     assert outcome.predicted.machines == outcome.observed.machines == {"reference-frozen"}
-
-
-def test_a_claim_that_a_section_has_shown_with_its_numbers_is_not_shown_again(book):
-    text = rendering.render(book)["topics/averaging/trace.md"]
-    section = text.split("## Equal, not faster")[1].split("\n## ")[0]
-    says = "A step of the averaged run takes longer."
-    assert f"<td>{says}" not in section
-    assert f"<li>{says}" in section
-    verdicts = text.split("## What holds here")[1].split("\n## ")[0]
-    assert f"<td>{says}" in verdicts

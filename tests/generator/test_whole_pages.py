@@ -2,14 +2,12 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from generator.content.book import load
 from generator.content.shelf import PROGRAMS
 from generator.pages import rendering
-from tests.conftest import ROOT
 from tests.newcomer import MACHINE, REFERENCE, content_of
 from tests.popovers import BLOCK, KINDS
 from tests.whole_pages import holes, unsound
@@ -75,29 +73,6 @@ def test_every_item_has_its_key_on_the_page_of_this_machine(lessons, newcomers):
     assert asked == {name for topic in newcomers.topics for name in topic.items}
 
 
-def test_no_verdict_table_of_a_lesson_shows_a_digest(lessons):
-    for path, text in lessons.items():
-        tables = re.findall(r"<table.*?</table>", text, re.DOTALL)
-        verdicts = " ".join(one for one in tables if "pb-verdict" in one)
-        values = re.findall(r'class="pb-value[^>]*>([^<]*)<', verdicts)
-        assert not [one for one in values if re.fullmatch(r"[0-9a-f]{8,}", one)], path
-    assert any("equal to the bit</a>" in text for text in lessons.values())
-
-
-def test_machines_are_a_page_under_evidence():
-    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:")[1].split("\ntheme:")[0]
-    assert "evidence.md" in nav
-    assert "machines" not in nav
-
-
-def test_every_page_of_a_machine_says_which_page_of_the_header_stands_for_it(pages):
-    below = [path for path in pages if path.startswith(("machines/", "evidence/"))]
-    assert below
-    assert all("\nunder: evidence.md\n" in pages[path] for path in below)
-    assert 'href="machines/index.html"' in pages["evidence.md"]
-    assert Path("machines/index.md").as_posix() in pages
-
-
 def test_the_number_of_a_trial_stands_in_the_printed_output_or_is_named(lessons):
     seen = 0
     for path, text in lessons.items():
@@ -109,15 +84,3 @@ def test_the_number_of_a_trial_stands_in_the_printed_output_or_is_named(lessons)
                 assert number.rstrip(".") in printed[1], (path, number)
             seen += bool(printed)
     assert seen > 20
-
-
-def test_the_figure_of_a_summary_leans_on_nothing_that_stands_in_the_lesson_alone(lessons):
-    captions = [
-        re.sub(r"<[^>]+>", "", caption)
-        for path, text in lessons.items()
-        if path.endswith("/summary.md")
-        for caption in re.findall(r'<p class="pb-caption">(.*?)</p>', text, re.DOTALL)
-    ]
-    assert len(captions) == 5
-    leaning = re.compile(r"\b(above|below|previous|the program|[Aa]nother model)\b")
-    assert [one for one in captions if leaning.search(one)] == []

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 LESSON_ELEMENTS, LESSON_BYTES = 6_000, 250_000
 PAGE_ELEMENTS = 8_000
 JS_BYTES, JS_BYTES_WITHOUT_ITEM, CSS_BYTES = 14_000, 4_000, 9_000
-VARIANT_BYTES = 20_000  # gzipped: what a Recall page loads of a topic's questions on other runs
 DEEP_WORDS = 6_000
 NOT_READ = frozenset("code pre script style svg template button form noscript".split())  # noqa: SIM905
 OWN = "assets/"
@@ -107,10 +106,3 @@ def test_no_page_loads_more_script_or_style_of_ours_than_it_may(built_site, read
         if styles > CSS_BYTES:
             heavy.append(f"{page}: {styles} bytes of style, {CSS_BYTES} allowed")
     assert not heavy
-
-
-def test_questions_on_other_runs_are_light(built_site):
-    files = sorted((built_site / "assets" / "variants").glob("*.js"))
-    assert files
-    sizes = {file.name: len(gzip.compress(file.read_bytes(), 9)) for file in files}
-    assert {name: size for name, size in sizes.items() if size > VARIANT_BYTES} == {}

@@ -117,32 +117,6 @@ def test_no_number_stands_without_its_kind(readings):
     assert not found
 
 
-@pytest.mark.parametrize(
-    ("html", "is_bare"),
-    [
-        ("<article><p>It took 3 ms.</p></article>", True),
-        (
-            "<article><p>It took <a class='pb-value pb-measured'>3 ms</a>.</p></article>",
-            False,
-        ),
-        ("<article><p>rank 0 sends to rank 1 in fp32</p></article>", False),
-        ("<article><p>rank 0 sends 4 rows</p></article>", True),
-        ("<article><p>1F1B on an A100</p></article>", False),
-        ("<article><p>It took 10ms, x10 faster, with 2GB.</p></article>", True),
-        ("<article><p>It took 10ms.</p></article>", True),
-        ("<article><p>It is x10 faster.</p></article>", True),
-        ("<article><code>x = 3</code></article>", False),
-        ("<article><table><tr><td>12</td></tr></table></article>", True),
-        ("<article><p>91%</p></article>", True),
-        ("<nav><p>3 pages</p></nav>", False),
-    ],
-)
-def test_the_search_for_bare_numbers_sees_what_it_should(html, is_bare):
-    reading = Reading()
-    reading.feed(html)
-    assert bool(bare_numbers(reading)) is is_bare
-
-
 def test_nothing_of_ours_is_styled_or_scripted_inline(readings):
     for page, reading in readings.items():
         for tag in reading.tags:
@@ -169,28 +143,3 @@ def test_nothing_points_to_another_host_but_links_that_a_reader_may_follow(readi
             for name in ("src", "href", "srcset", "action"):
                 if re.match(r"(?:https?:)?//", tag.attributes.get(name, "")):
                     assert tag.name == "a", (page, tag)
-
-
-def test_a_page_loads_the_scripts_that_its_markup_asks_for_and_no_other(readings):
-    num_with_items = 0
-    for page, reading in readings.items():
-        classes = set().union(*(tag.classes for tag in reading.tags))
-        attributes = set().union(*(tag.attributes for tag in reading.tags))
-        wanted = {
-            "quiz": "pb-item" in classes,
-            "sources": "data-v" in attributes
-            or "pb-terms" in classes
-            or any(tag.name == "table" for tag in reading.tags),
-            "stepper": "data-stepper" in attributes,
-            "figures": "pb-figure" in classes,
-            "queue": "data-queue" in attributes,
-            "calculator": "data-calculator" in attributes,
-        }
-        wanted["proofbook"] = wanted["quiz"] or "data-items" in attributes
-        files = [Path(link).stem for link in reading.links if "assets/" in link and ".js" in link]
-        loaded = [name for file in files for name in file.split("+")]
-        own = [name for name in loaded if name in wanted]
-        assert set(own) == {name for name, is_wanted in wanted.items() if is_wanted}, page
-        assert "proofbook" not in own[1:], page
-        num_with_items += wanted["quiz"]
-    assert 0 < num_with_items < len(readings)

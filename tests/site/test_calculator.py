@@ -10,9 +10,7 @@ import pytest
 
 from generator.content.book import load
 from generator.content.modes.cost import CalculatorOutput
-from generator.evidence import units
-from generator.evidence.calculator import UNITS, parsed
-from generator.evidence.units import AS_RULED
+from generator.evidence.calculator import parsed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -62,16 +60,6 @@ def test_random_inputs_come_to_what_the_formulas_in_python_give(page, outputs):
         for name, output in outputs.items():
             expected = parsed(output.formula).value(inputs)
             assert float(_shown(page, name)[1]) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("size", ["0.004", "1", "12.5", "999", "1023", "4096", "123456789"])
-def test_results_are_printed_as_every_page_prints_numbers(page, outputs, size):
-    page.locator("[name=model_bytes][type=number]").fill(size)
-    page.locator("[name=copies][type=number]").fill("3")
-    text, number = _shown(page, "peak")
-    exact = float(number)
-    whole = int(exact) if exact.is_integer() else exact
-    assert text == units.printed(whole, UNITS[outputs["peak"].quantity], AS_RULED)
 
 
 def test_a_slider_moves_its_field_and_the_results_by_keyboard_too(page):
@@ -133,22 +121,3 @@ def test_a_rank_sends_over_a_ring_what_passing_parts_on_comes_to(
     assert bytes_passed >= 4 * 100e6
     expected = per_payload * _sent_around_a_ring(ranks) * bytes_passed
     assert float(_shown(page, "sent")[1]) == pytest.approx(expected, rel=1e-12)
-
-
-def test_a_count_is_a_whole_number_and_no_part_is_larger_than_its_whole(built_site, open_page):
-    page = open_page(built_site / "topics/sharding/cost.html")
-    page.get_by_role("checkbox", name="show everything at once").check()
-    for name, typed, words in (
-        ("ranks", "2.5", "a whole number"),
-        ("unit", "101", "at most 100 %"),
-        ("unit", "50", ""),
-        ("next", "50", "at most"),  # no other unit is larger than the largest
-        ("gathered", "9", "at most"),  # a parameter and its gradient are stored
-    ):
-        field = page.locator(f"[name={name}][type=number]")
-        before = field.input_value()
-        field.fill(typed)
-        said = page.locator(".pb-field", has=field).locator("[role=status]").inner_text()
-        assert words in said, (name, typed)
-        assert (_shown(page, "peak")[0] == "–") == bool(words)
-        field.fill(before)

@@ -68,23 +68,3 @@ def test_what_a_reader_had_shown_is_shown_again(built_site, open_page):
     )
     assert shown[heading]
     assert not all(shown)
-
-
-def test_a_link_into_a_part_that_waits_shows_it_and_goes_there(built_site, open_page):
-    page = open_page(built_site / "topics/ddp/learn.html")
-    heading = page.locator("#the-smallest-real-program")
-    assert not heading.is_visible()
-    page.evaluate(
-        """() => {
-            const link = document.createElement("a"); // as at a newcomer's foot
-            link.href = "#the-smallest-real-program";
-            link.textContent = "there";
-            document.querySelector("article").append(link);
-        }"""
-    )
-    page.get_by_role("link", name="there", exact=True).click()
-    heading.wait_for()
-    page.wait_for_function(
-        "() => Math.abs(document.querySelector('#the-smallest-real-program')"
-        ".getBoundingClientRect().top) < 200"
-    )

@@ -7,9 +7,7 @@ by hand in `content/pages` and put into `docs_dir`, and a machine that is not th
 from __future__ import annotations
 
 import json
-import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,7 @@ import pytest
 
 from tests.conftest import ROOT, mkdocs
 from tests.site.conftest import CONFIGURATION
-from tests.site.html_reading import Reading, pages, read
+from tests.site.html_reading import Reading, read
 
 if TYPE_CHECKING:
     pass
@@ -136,12 +134,6 @@ def test_the_header_leads_into_every_section_of_the_nav_and_marks_the_readers(bu
     assert current == {"Mine": "page"}
 
 
-SEEN = """() => [...document.querySelectorAll('.pb-sections a')].map(one => {
-    const at = one.getBoundingClientRect();
-    return one.contains(document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2));
-})"""
-
-
 def test_edit_links_lead_to_what_an_author_wrote(built):
     base = "https://github.com/example/book/edit/master/"
     assert {
@@ -227,36 +219,3 @@ def test_every_page_of_the_nav_is_within_reach_at_every_width_and_no_host_is_ask
         drawer.click()
     inside = at.locator(".md-sidebar--primary a[href='https://example.org/elsewhere']")
     inside.wait_for(state="visible")
-
-
-def test_a_commit_decides_which_machines_a_published_book_shows(tmp_path):
-    folder = project(tmp_path / "book", "      committed_only: true\n")
-    for name in ("desk", "shed"):
-        add_machine(folder, name)
-    (folder / "content" / "traces" / "this-machine").write_text("desk\n")
-    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
-    traces = folder / "content" / "traces"
-    for command in (
-        ["init", "-q"],
-        ["add", str(traces / "reference-frozen"), str(traces / "shed")],
-        ["commit", "-qm", "two machines"],
-        ["add", str(traces / "desk")],
-    ):
-        subprocess.run([*git, *command], cwd=folder, check=True)
-    assert mkdocs(folder, "build", "--quiet").returncode == 0
-    machines = sorted(path.stem for path in (folder / "html" / "machines").glob("*.html"))
-    assert machines == ["index", "reference-frozen", "shed"]
-    shown = "".join(path.read_text(encoding="utf-8") for path in pages(folder / "html"))
-    assert not re.search(r"\bdesk\b", shown)
-    changed = traces / "shed" / "tiny_memory.json"
-    changed.write_text(changed.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    (traces / "desk" / "tiny_memory.json").unlink()
-    done = mkdocs(folder, "build")
-    assert "content/traces/shed/tiny_memory.json: differs from the commit" in done.stderr
-    assert done.stderr.count("differs from the commit") == 1
-    (folder / "mkdocs.yml").write_text(
-        (folder / "mkdocs.yml").read_text() + "      machine: desk\n", encoding="utf-8"
-    )
-    done = mkdocs(folder, "build")
-    assert done.returncode == 2
-    assert "content/traces/desk: not in the commit" in done.stderr

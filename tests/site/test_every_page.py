@@ -73,10 +73,6 @@ def test_no_page_breaks_a_rule_of_accessibility(visits: list[Visit]) -> None:
     assert {v.name: v.violations for v in visits if v.violations} == {}
 
 
-def test_the_contrast_of_every_text_style_is_asked(visits: list[Visit]) -> None:
-    assert sum(visit.num_styles for visit in visits) > 100
-
-
 def test_on_paper_the_numbers_of_figures_and_the_stages_are_open(visits: list[Visit]) -> None:
     assert {v.name: v.unseen_on_paper[:2] for v in visits if v.unseen_on_paper} == {}
 

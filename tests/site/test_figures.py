@@ -125,30 +125,6 @@ def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(pag
     assert page.locator("#figure-curve svg").first.locator(":focus").count() == 0
 
 
-def test_escape_puts_a_value_away_and_keeps_the_place(page):
-    mark = _chart(page).locator("[data-say]").first
-    mark.focus()
-    assert _tip(page).is_visible()
-    page.keyboard.press("Escape")
-    assert _tip(page).count() == 0
-    assert mark.evaluate("one => one === document.activeElement")
-    _move_to(page, mark)
-    page.keyboard.press("Escape")
-    box = mark.bounding_box()
-    page.mouse.move(box["x"] + 1, box["y"] + 1)
-    assert _tip(page).count() == 0, "what was put away stays away until another is pointed at"
-    page.keyboard.press("ArrowRight")
-    assert _tip(page).is_visible()
-
-
-def test_without_scripts_a_chart_is_one_image_with_a_description(frozen_site, open_page):
-    page = open_page(frozen_site / TRACE, java_script_enabled=False)
-    chart = _chart(page)
-    assert chart.get_attribute("role") == "img"
-    assert chart.locator("[tabindex]").count() == 0
-    assert page.locator("#figure-curve details").is_visible()
-
-
 def _home(frozen_site, open_page, **options):
     page = open_page(frozen_site / "index.html", viewport={"width": 1280, "height": 900}, **options)
     assert not page.locator("#figure-home-bars").is_visible()

@@ -137,32 +137,11 @@ def test_feedback_leaves_the_buttons_where_they_are_and_its_first_word_is_in_sig
             break
 
 
-def test_after_the_last_attempt_the_status_gives_the_answer(page):
-    for one in ITEMS:
-        item = Asking(page, one.id)
-        for wrong in one.wrong_tries:
-            assert "The answer:" not in item.said()
-            said = item.give(wrong)
-        answer = "the run showed 2.20 ms" if one.kind == "predict" else f"The answer: {_told(one)}"
-        assert answer in said, one.id
-
-
 def test_an_order_that_nobody_touched_is_no_answer(page):
     item = Asking(page, "who-needs-most")
     assert item.check() == "Answer first."
     assert kept(page) == {}
     assert item.give(item.known.right).startswith(RIGHT)
-
-
-def test_a_second_try_may_be_right_and_counts_as_a_second(page):
-    item = Asking(page, "how-many-bytes")
-    item.give(1)
-    assert item.give(0).startswith(RIGHT)
-    first, second = kept(page)["how-many-bytes"]["attempts"]
-    assert (first["is_right"], first["answer"], first["confidence"], first["nth"]) == (
-        False, 1, None, 1,
-    )  # fmt: skip
-    assert (second["is_right"], second["answer"], second["nth"]) == (True, 0, 2)
 
 
 def _verdicts(item):
@@ -184,13 +163,6 @@ def test_of_options_only_the_chosen_and_the_right_are_marked_and_in_words_too(pa
     assert "Your answer:" in chosen
     assert item.text().count("Your answer:") == 1  # the first try is no answer any more
     assert item.box.locator(".pb-option .pb-value").count() >= 3  # numbers open from now on
-
-
-def test_what_was_left_out_of_several_is_said(page):
-    item = Asking(page, "which-hold")
-    item.give([1])
-    assert "at least one is missing" in item.give([0])
-    assert "You left it out: Right." in " ".join(item.text().split())
 
 
 TYPED = [
@@ -231,19 +203,6 @@ def test_what_is_no_number_costs_no_attempt(page):
     assert item.give("") == "Answer first."
     assert kept(page) == {}
     assert item.give("160").startswith(RIGHT)
-
-
-def test_what_is_no_shape_or_may_be_another_count_costs_no_attempt(page):
-    shape = Asking(page, "what-comes-out")
-    for text in ("banana", "?", "words", "four by five", "20"):
-        assert shape.give(text) == "This cannot be read as a shape such as 3 × 7.", text
-    count = Asking(page, "how-many-parameters")
-    no_counts = ("4.3m", "4.3 milli", "20 apples", "20 0", "20 0000", "2'0 000")
-    for text in (*no_counts, "20000 bytes", "20000 ms", "20 Mi"):
-        assert count.give(text) == "This cannot be read as a number.", text
-    assert kept(page) == {}
-    assert shape.give("20 by 4").startswith(RIGHT)
-    assert count.give("0.02M").startswith(RIGHT)
 
 
 def test_a_share_for_a_percentage_is_read_as_one_and_the_page_says_so(page):
@@ -314,18 +273,6 @@ def test_the_slider_works_by_keyboard_and_says_its_number(page):
     for _ in range(50):
         page.keyboard.press("ArrowRight")
     assert item.box.locator(".pb-number-field").input_value() == "1.2"  # halfway between, by ratio
-
-
-def test_hints_come_one_at_a_time_and_are_heard(page):
-    item = Asking(page, "how-many-bytes")
-    assert "Count the parameters" not in item.text()
-    said = item.press("Show a hint")
-    assert said.startswith("Hint 1 of 2.")
-    assert "Count the parameters" in str(item.status.text_content())
-    assert "Each has one gradient" not in item.text()
-    assert item.press("Show a hint").startswith("Hint 2 of 2.")
-    assert "Each has one gradient" in item.text()
-    assert item.box.get_by_role("button", name="Show a hint").get_attribute("aria-disabled")
 
 
 def test_whoever_gives_up_sees_everything_and_may_answer_again(page):
@@ -458,21 +405,6 @@ def test_a_question_is_reported_by_a_text_to_copy_and_no_request(page):
     assert dialog.count() == 0
     assert page.evaluate("document.activeElement.textContent") == "Report this question"
     assert [one for one in requests if not one.startswith("file:")] == []
-
-
-def test_a_status_region_is_in_the_page_from_the_start_and_silent(frozen_site):
-    for page in ("topics/averaging/trace.html", CHALLENGE):
-        reading = read(frozen_site / page)
-        order = [
-            "form" if "pb-item" in tag.classes else "status"
-            for tag in reading.tags
-            if tag.classes & {"pb-item", "pb-status"}
-        ]
-        assert order == ["form", "status"] * (len(order) // 2)
-        assert len(order) > 4
-        regions = [tag for tag in reading.tags if "pb-status" in tag.classes]
-        assert all(tag.attributes["role"] == "status" for tag in regions)
-        assert not [text for text, around in reading.texts if around[-1] in regions]
 
 
 def _broken_rules(page, rules):

@@ -61,22 +61,3 @@ def test_the_skip_link_of_every_page_leads_to_its_title(built_site):
     }
     assert len(led) > 40
     assert {name: one for name, one in led.items() if one[0] != one[1]} == {}
-
-
-STOPS_UNSEEN = """() => [...document.querySelectorAll('a[href], button, input, [tabindex="0"]')]
-    .filter(one => one.tabIndex >= 0 && !one.disabled)
-    .filter(one => one.checkVisibility({visibilityProperty: true}))
-    .filter(one => one.closest('.pb-hidden:not(label, :focus-within), .md-search__scrollwrap'))
-    .map(one => one.outerHTML.slice(0, 120))"""
-
-
-def test_no_stop_of_the_tab_key_is_unseen(built_site, open_page):
-    page = open_page(built_site / "topics/pipeline-parallelism/learn.html")
-    assert page.evaluate(STOPS_UNSEEN) == []
-    for box in page.locator(".pb-question").filter(visible=True).all():
-        for option in box.locator(".pb-asked :is([type=radio], [type=checkbox])").all()[:2]:
-            if option.is_enabled():
-                option.check()
-                box.get_by_role("button", name="Check", exact=True).click()
-    assert page.locator("[role=status] .pb-hidden").count()  # what is only spoken
-    assert page.evaluate(STOPS_UNSEEN) == []

@@ -17,14 +17,6 @@ TOLD = """() => Object.fromEntries([...document.querySelectorAll('.pb-source dt'
     name => [name.textContent, name.nextElementSibling.textContent]))"""
 
 
-def test_the_dark_scheme_follows_the_system(built_site, open_page):
-    grounds = {}
-    for scheme in ("light", "dark"):
-        page = open_page(built_site / "index.html", color_scheme=scheme)
-        grounds[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert grounds == {"light": "rgb(253, 253, 251)", "dark": "rgb(21, 23, 28)"}
-
-
 def test_the_scheme_can_be_switched_by_the_reader_and_stays(frozen_site, open_page):
     page = open_page(frozen_site / "index.html", color_scheme="light")
     page.locator("[title='Switch to the dark scheme']").focus()
@@ -118,14 +110,6 @@ def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, o
     assert links.nth(2).evaluate("one => one === document.activeElement && one.tabIndex === 0")
     page.keyboard.press("End")
     assert links.last.evaluate("one => one === document.activeElement")
-
-
-def test_search_works_from_disk_under_the_policy(frozen_site, open_page):
-    page = open_page(frozen_site / TRACE, viewport={"width": 1280, "height": 900})
-    page.locator(".md-search__input").click()
-    page.keyboard.type("gradients", delay=20)
-    page.locator(".md-search-result__item").first.wait_for()
-    assert page.locator(".md-search-result__link").first.get_attribute("href")
 
 
 def test_an_input_of_a_computed_value_leads_to_its_run(frozen_site, open_page):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-from pathlib import Path
 
 import pytest
 
-MOST_BYTES = 60_000  # of a figure: its part of the page, the drawings of its states, the code
 BUDGET, SCHEDULE, RING, RESHARDING = (
     ("topics/large-models/experiment.html", "wide-bars"),
     ("topics/pipeline-parallelism/learn.html", "schedule"),
@@ -16,25 +13,6 @@ BUDGET, SCHEDULE, RING, RESHARDING = (
     ("topics/sharding/why.html", "resharding"),
 )
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
-
-
-def _parts(site):
-    """Each figure that readers operate: where, its part of the page, the drawings of its states."""
-    for path in sorted(site.rglob("*.html")):
-        html = path.read_text(encoding="utf-8")
-        for found in re.finditer(r'<figure class="pb-figure pb-play.*?</figure>', html, re.DOTALL):
-            script = re.search(r'data-play="([^"]+)"', found[0])[1]
-            yield f"{path.stem} {script}", found[0].encode(), (path.parent / script).read_bytes()
-
-
-def test_no_figure_takes_more_than_its_bytes(built_site, record_property):
-    code = (built_site / "assets" / "play.js").read_bytes()
-    sizes = {name: [page, drawings, code] for name, page, drawings in _parts(built_site)}
-    assert len(sizes) >= 8
-    for name, parts in sizes.items():
-        zipped = sum(len(gzip.compress(part, 9)) for part in parts)
-        record_property(name, f"{sum(map(len, parts))} bytes, {zipped} gzipped")
-    assert {n: sum(map(len, p)) for n, p in sizes.items() if sum(map(len, p)) > MOST_BYTES} == {}
 
 
 class Operated:
@@ -178,12 +156,3 @@ def test_without_script_a_figure_is_one_state_and_a_table_of_all(built_site, ope
     assert rows.count() > 5
     assert all(row.is_visible() for row in rows.all())
     assert root.locator("tbody tr").last.locator("th").first.is_visible()
-
-
-def test_only_pages_with_such_a_figure_load_its_code(built_site):
-    with_code = {p for p in built_site.rglob("*.html") if "assets/play.js" in p.read_text()}
-    with_figure = {p for p in built_site.rglob("*.html") if "pb-play" in p.read_text()}
-    assert with_code == with_figure
-    lessons = {f"{name}.html" for name in ("learn", "why", "deep", "trace", "worked", "experiment")}
-    plans = {path.name for path in (built_site / "plan").glob("*.html")} - {"published.html"}
-    assert {Path(p).name for p in with_code} <= lessons | plans

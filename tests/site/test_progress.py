@@ -106,18 +106,6 @@ def test_links_say_how_much_is_answered_and_pages_are_ticked_when_all_is(frozen_
         assert "answered" not in other.inner_text()
 
 
-def test_wrong_answers_earn_no_tick(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    for one in ITEMS:
-        for answer in [one.right] if one.id == "what-peak" else one.wrong_tries:
-            Asking(page, one.id).give(answer)
-    link = page.locator(".pb-modes a[aria-current]")
-    # one of them is a prediction, and not graded
-    assert f"1 of {len(ITEMS) - 1} correct" in link.inner_text()
-    assert "✓" not in link.inner_text()
-    assert "all answered" not in str(link.text_content())
-
-
 def test_a_reload_gives_no_try_back_and_moves_no_day(frozen_site, open_page):
     page = open_page(frozen_site / CHALLENGE)
     two_tries = [one for one in ITEMS if one.num_attempts == 2]
@@ -134,27 +122,6 @@ def test_a_reload_gives_no_try_back_and_moves_no_day(frozen_site, open_page):
         record = kept(page)[one.id]
         assert [attempt["nth"] for attempt in record["attempts"]] == [1, 2]
         assert record["due"] <= page.evaluate("Date.now()")  # as after any wrong first try
-
-
-def test_the_topic_page_counts_as_due_what_recall_asks(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
-    for one in ITEMS:  # of these, Recall leaves out `how-slow`
-        Asking(page, one.id).give(one.right)
-    page.evaluate(
-        """() => Object.keys(localStorage).filter(key => key.startsWith('proofbook:item:'))
-            .forEach(key => {
-                const record = JSON.parse(localStorage[key]);
-                localStorage[key] = JSON.stringify({...record, due: 1});
-            })"""
-    )
-    page.goto((frozen_site / RECALL).as_uri())
-    due = len(ITEMS) - 1
-    assert f"{due} due now" in page.locator("[data-recall-said]").inner_text()
-    for place in (HOME, TOPICS, "topics/asking/index.html"):
-        page.goto((frozen_site / place).as_uri())
-        text = page.locator("main").inner_text()
-        assert f"{due} due" in text, place
-        assert f"{due + 1} due" not in text, place
 
 
 BLOCKED = """
@@ -186,46 +153,6 @@ def test_a_store_that_refuses_costs_no_page_and_is_said_once(frozen_site, open_p
     assert item.give(0).startswith(RIGHT)
     assert page.get_by_role("button", name="Next question").is_visible()
     assert kept(page) == {}
-
-
-@pytest.mark.parametrize("script", [BLOCKED, FULL], ids=["blocked", "full"])
-def test_without_a_store_questions_can_be_put_off_and_the_export_is_whole(
-    frozen_site, open_page, tmp_path, script
-):
-    page = open_page("about:blank", accept_downloads=True)
-    page.add_init_script(script)
-    page.goto((frozen_site / RECALL).as_uri())
-    page.get_by_role("button", name="Answer new questions").click()
-    page.get_by_role("button", name="Not today").click()
-    assert Asking(page, "which-hold").give([0, 1]).startswith(RIGHT)
-    page.get_by_role("button", name="Next question").click()
-    page.evaluate("window.proofbook.store.set('show-all', true)")
-    with page.expect_download() as download:
-        page.locator("[data-recall-export]").click()
-    file = tmp_path / "answers.json"
-    download.value.save_as(file)
-    assert list(json.loads(file.read_text())["items"]) == ["which-hold"]
-    assert "Exported the answers to 1 question" in page.locator("main").inner_text()
-    assert _import(page, file.read_bytes()).startswith("Imported")
-
-
-def test_a_clock_set_backwards_loses_no_answer(frozen_site, open_page):
-    page = open_page("about:blank")
-    page.clock.install(time="2026-03-02T20:00:00")
-    page.goto((frozen_site / CHALLENGE).as_uri())
-    for one in ITEMS:
-        Asking(page, one.id).give(one.right)
-    page.clock.set_fixed_time("2000-01-01T00:00:00")
-    page.reload()
-    for one in ITEMS:
-        assert Asking(page, one.id).said().startswith("You answered this before."), one.id
-    item = Asking(page, "how-many-bytes")
-    item.press("Answer again")
-    item.give(0)
-    record = kept(page)["how-many-bytes"]
-    assert len(record["attempts"]) == 2
-    page.goto((frozen_site / RECALL).as_uri())
-    assert page.get_by_role("button", name="Answer new questions").count() == 0
 
 
 def test_what_others_left_in_the_store_is_no_answer(frozen_site, open_page):

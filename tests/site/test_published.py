@@ -233,17 +233,3 @@ def test_the_404_page_under_a_subpath_has_its_style_its_links_and_its_search(
     at.locator(".pb-sections a", has_text="Evidence").click()
     at.wait_for_url(f"{published.address}evidence.html")
     at.close()
-
-
-@pytest.mark.browser
-def test_the_unpacked_zip_opens_from_disk_with_links_and_search(published, open_page, tmp_path):
-    with zipfile.ZipFile(published.zip) as packed:
-        packed.extractall(tmp_path)
-    home = tmp_path / "proofbook" / "index.html"
-    at = open_page(home, viewport={"width": 1280, "height": 900})
-    at.locator(".pb-sections a", has_text="Topics").click()
-    at.wait_for_url((home.parent / "topics" / "index.html").as_uri())
-    found = _search(at)
-    assert found.startswith(home.parent.as_uri())
-    at.goto(found)
-    assert at.locator("h1").count() == 1

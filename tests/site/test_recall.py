@@ -143,31 +143,6 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
     assert then["what-belongs"] == _days((0, AGAIN), (0, AGAIN), (1, GOOD))
 
 
-def test_the_interval_follows_what_one_reader_knows_over_a_change_of_clocks(page, frozen_site):
-    history: list[tuple[float, int]] = []
-    day, found = 0, []
-    _sit(page, "Answer new questions")
-    for sure, rating in (
-        ("fairly sure", GOOD), ("fairly sure", GOOD), ("sure", EASY), ("fairly sure", GOOD),
-    ):  # fmt: skip
-        assert _shown(page) == "how-many-bytes"
-        Asking(page, "how-many-bytes").give(0, sure)
-        history.append((day, rating))
-        due = kept(page)["how-many-bytes"]["due"]
-        days = page.evaluate(
-            "ms => Math.round((ms - new Date().setHours(0, 0, 0, 0)) / 864e5)", due
-        )
-        assert page.evaluate("ms => new Date(ms).getHours()", due) == 0
-        assert days == _days(*history)
-        found.append(days)
-        day += days
-        page.clock.set_fixed_time(due / 1000 + 60 * 60 * 9)
-        page.goto((frozen_site / RECALL).as_uri())
-        _press(page, "Start with what is due")
-    assert found == sorted(found)
-    assert found[-1] > 60
-
-
 def test_the_schedule_is_that_of_the_published_package_on_random_histories(page):
     draw = random.Random(12)
     histories = [
@@ -193,20 +168,6 @@ def test_the_schedule_is_that_of_the_published_package_on_random_histories(page)
             assert stability == pytest.approx(card.stability, rel=1e-9)
             assert difficulty == pytest.approx(card.difficulty, rel=1e-9)
             assert interval == (card.due - card.last_review).days
-
-
-def test_a_wrong_try_that_was_left_comes_back_from_the_next_sitting_on(page, frozen_site):
-    page.goto((frozen_site / CHALLENGE).as_uri())
-    item = Asking(page, "what-peak")
-    assert "one more try" in item.give(item.known.wrong)
-    _to_day(page, frozen_site, "2026-03-02T21:00:00+01:00")
-    assert "Nothing is due." in _said(page)  # this sitting may go on
-    _to_day(page, frozen_site, "2026-03-09T20:00:00+01:00")
-    assert "1 due now." in _said(page)
-    _sit(page, "Start")
-    assert _shown(page) == "what-peak"
-    assert Asking(page, "what-peak").give(item.known.right).startswith(RIGHT)
-    assert _due(page)["what-peak"] == _days((0, GOOD))
 
 
 def test_an_answer_can_be_taken_back(page):
@@ -321,20 +282,6 @@ def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
     assert [one["is_right"] for one in record["attempts"]] == [True] * 3
 
 
-def test_whoever_practises_early_moves_nothing_by_a_right_answer(page):
-    _sit(page, "Answer new questions")
-    _answer(page, {})
-    before = _due(page)
-    _sit(page, f"Practise anyway ({len(ASKED)})")
-    name = str(_shown(page))
-    assert Asking(page, name).give(BY_ID[name].right, "sure").startswith(RIGHT)
-    assert _due(page) == before
-    _press(page, "Next question")
-    name = str(_shown(page))
-    Asking(page, name).give(BY_ID[name].wrong, "fairly sure")
-    assert _due(page)[name] < 1 <= before[name]  # due in this sitting
-
-
 def test_the_coming_days_are_predicted_in_a_table(page, frozen_site):
     assert not page.locator("[data-recall-forecast]").is_visible()
     _sit(page, "Answer new questions")
@@ -383,16 +330,6 @@ def test_calibration_counts_first_answers_by_how_sure_they_were(page):
     assert "wrong more often than the word allows" in page.locator("main").inner_text()
 
 
-def test_without_scripts_recall_holds_every_question_with_its_answer(frozen_site, open_page):
-    page = open_page(frozen_site / RECALL, java_script_enabled=False)
-    assert "Without JavaScript" in page.locator("main").inner_text()
-    for name in ASKED:
-        box = page.locator(f"#item-{name}")
-        box.locator(".pb-answer > summary").click()
-        assert BY_ID[name].why_right in box.inner_text()
-    assert not page.locator("[data-recall-controls]").is_visible()
-
-
 def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, open_page):
     lesson, recall = (built_site / f"topics/ddp/{mode}.html" for mode in ("learn", "recall"))
     page = open_page("about:blank", timezone_id="Europe/Vienna")
@@ -420,41 +357,3 @@ def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, 
     page.goto(recall.as_uri())
     assert _said(page).startswith("Nothing is due.")
     assert not elsewhere.is_visible()
-
-
-def test_only_the_answer_of_this_tab_is_taken_back(page, frozen_site):
-    other = page.context.new_page()
-    other.goto((frozen_site / CHALLENGE).as_uri())
-    _sit(page, "Answer new questions")
-    Asking(other, "how-many-bytes").give(0)  # after the question was asked here
-    theirs = kept(page)["how-many-bytes"]
-    page.clock.fast_forward(5000)
-    Asking(page, "how-many-bytes").give(1, "sure")
-    _press(page, "Undo this answer")
-    assert kept(page)["how-many-bytes"] == theirs
-    assert _shown(page) == ASKED[1]  # the first one has an answer
-    Asking(page, ASKED[1]).press("Show the answer")
-    page.clock.fast_forward(5000)
-    Asking(other, ASKED[1]).give(BY_ID[ASKED[1]].right)
-    assert len(kept(page)[ASKED[1]]["attempts"]) == 2
-    _press(page, "Undo this answer")
-    (attempt,) = kept(page)[ASKED[1]]["attempts"]
-    assert attempt["is_right"]
-
-
-def test_home_asks_again_what_is_due_and_shows_its_answer_otherwise(built_site, open_page):
-    page = open_page("about:blank", timezone_id="Europe/Vienna")
-    page.clock.install(time=EVENING)
-    page.goto((built_site / "index.html").as_uri())
-    box, due = page.locator(".pb-question"), page.locator("[data-queue]")
-    again, answer = box.get_by_role("button", name="Answer again"), page.locator(".pb-reveal")
-    right = box.locator(".pb-answers [data-verdict=right]").get_attribute("data-position")
-    box.locator(f"input[value='{right}']").first.check()
-    box.get_by_role("button", name="Check", exact=True).click()
-    for days, is_due in ((0, False), (400, True)):
-        page.clock.set_fixed_time(datetime.fromisoformat(EVENING) + timedelta(days=days))
-        page.reload()
-        assert due.is_visible() == is_due
-        assert again.is_visible() == answer.is_visible() == (not is_due)
-        said = box.locator(".pb-status").inner_text()
-        assert ("You answered this before, and it is due again." in said) == is_due

@@ -106,10 +106,3 @@ def test_a_sentence_that_waits_on_one_page_is_taken_out_of_every_other():
     entries = [{"location": "two.html", "title": "Two", "text": f"{text} of all ranks.</p>"}]
     search.take_out(entries, part.waiting)
     assert entries[0]["text"] == "<p>Neither. … So <code>x.</code> …</p>"
-
-
-def test_nothing_stands_for_a_paragraph_that_waits_whole():
-    sentences = ("All ranks wait for the slowest one.", "It is the mean of all ranks.")
-    entries = [{"location": "a.html", "text": f"<p>{' '.join(sentences)}</p> <p>Neither.</p>"}]
-    search.take_out(entries, frozenset(sentences))
-    assert entries[0]["text"].strip() == "<p>Neither.</p>"

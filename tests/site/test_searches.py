@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-GLOSSARY = Path(__file__).parents[2] / "content" / "glossary.yml"
 SEARCHES = yaml.safe_load(Path(__file__).with_name("searches.yml").read_text(encoding="utf-8"))
-BEHIND = {"evidence", "machines", "retracted"}  # pages that stand behind every lesson
 NUM_TYPED = 40  # hidden answers that are typed into the search
 FORGET = """() => {
   for (const name of ["__list", "__meta"])
@@ -102,14 +99,6 @@ def test_a_result_says_the_topic_and_the_kind_of_its_lesson(searching):
     assert first.locator(".pb-eyebrow").text_content() == "DistributedDataParallel · Experiment"
 
 
-def test_a_result_that_quotes_a_sentence_says_that_the_book_tests_it(searching):
-    searching.types("more microbatches send more bytes")
-    quoted = searching.page.locator(".md-search-result h1, .md-search-result h2").filter(
-        has_text="“More microbatches send more bytes.”"
-    )
-    assert quoted.first.locator(".pb-eyebrow").text_content() == "A statement, tested"
-
-
 def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser, served: str):
     """The words of the longest lead decide, however the theme ranks what it found."""
     page = browser.new_page()
@@ -158,27 +147,3 @@ def test_no_result_shows_an_answer_that_a_reader_types(searching, built_site):
             assert sentence not in " ".join(shown.split())
             asked += 1
     assert asked == NUM_TYPED
-
-
-def _words() -> Iterator[str]:
-    """What is typed to compare ranks: every spelling of the glossary, the searches, and more."""
-    for term in yaml.safe_load(GLOSSARY.read_text(encoding="utf-8"))["terms"]:
-        yield from (term["term"], *term.get("also", []))
-    yield from (one["types"] for one in SEARCHES if one["page"].startswith("topics/"))
-    yield from ("memory", "sync", "statements", "evidence")
-
-
-def test_lessons_rank_before_evidence_machines_and_retracted_sentences(searching):
-    wrong, num_others = {}, 0
-    for words in dict.fromkeys(_words()):
-        searching.types(words)
-        list_of = searching.page.locator(".md-search-result__item > a:first-child")
-        found = list_of.evaluate_all("links => links.map(link => link.href)")
-        places = [re.split(r"[/.]", one.removeprefix(searching.address))[0] for one in found]
-        lessons = [at for at, place in enumerate(places) if place == "topics"]
-        others = [at for at, place in enumerate(places) if place in BEHIND]
-        num_others += len(others)
-        if not lessons or lessons[-1] > min(others, default=len(places)):
-            wrong[words] = places
-    assert wrong == {}
-    assert num_others > 20

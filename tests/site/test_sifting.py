@@ -29,43 +29,11 @@ def test_every_choice_leaves_what_belongs_to_it_and_nothing_else(page):
         assert visible(page) == whole
 
 
-def test_two_choices_leave_what_belongs_to_both(page):
-    page.select_option("#sift-kind", "k-law")
-    verdict = page.locator("#sift-verdict option").nth(1).get_attribute("value")
-    page.select_option("#sift-verdict", verdict)
-    both = page.locator(f'.pb-one[data-is~="k-law"][data-is~="{verdict}"]').count()
-    assert visible(page) == both
-    assert page.locator(".pb-shown").is_visible()
-
-
 def test_show_all_shows_all_again(page):
     page.select_option("#sift-kind", "k-observation")
     page.locator(".pb-sift [type=reset]").click()
     assert visible(page) == page.locator(".pb-one").count()
     assert not page.locator(".pb-shown").is_visible()
-
-
-def test_choices_have_names_and_are_worked_with_the_keyboard(page):
-    for select in page.locator(".pb-sift select").all():
-        label = page.locator(f'label[for="{select.get_attribute("id")}"]')
-        assert label.inner_text().strip()
-    page.locator("#sift-kind").focus()
-    page.keyboard.press("ArrowDown")
-    assert page.locator("#sift-kind").input_value() == "k-law"
-
-
-def test_no_heading_stands_above_an_empty_list(built_site, open_page):
-    page = open_page(built_site / "retracted.html")
-    headings = page.locator("main h2")
-    assert headings.count() == headings.filter(visible=True).count() == 2
-    about = page.locator("main h2 + p")
-    assert about.is_visible()
-    page.select_option("#sift-verdict", label="true")
-    assert headings.filter(visible=True).count() == 0
-    assert about.is_hidden()
-    assert page.locator(".pb-shown").is_visible()
-    page.locator(".pb-sift [type=reset]").click()
-    assert headings.filter(visible=True).count() == 2
 
 
 def test_a_program_and_its_command_stand_outside_the_fold_and_no_option_is_divided(

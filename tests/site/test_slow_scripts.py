@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from tests.site.asking import (
-    BY_ID,
     CHALLENGE,
-    RECALL,
     Asking,
     field_of,
     kept,
@@ -86,36 +84,3 @@ def test_a_script_that_never_comes_is_said_and_asked_for_again(frozen_site, open
     item.press("Answer again")
     field_of(item.box).fill("12")
     assert slider.input_value() == "100"
-
-
-def test_another_tab_keeps_its_answers_and_its_wishes(frozen_site, open_page):
-    page = open_page(frozen_site / RECALL)
-    other = page.context.new_page()
-    other.goto((frozen_site / RECALL).as_uri())
-    first, second, third, fourth = list(BY_ID)[:4]
-
-    def begin() -> None:
-        for tab in (page, other):
-            tab.reload()
-            tab.get_by_role("button", name="Answer new questions").click()
-            tab.locator(f"#item-{first}").wait_for()
-
-    begin()
-    for tab in (other, page):
-        Asking(tab, first).give(1)
-        tab.wait_for_timeout(5)
-    for tab in (other, page):  # what the other one took back does not return
-        tab.get_by_role("button", name="Undo this answer").click()
-    assert kept(page) == {}
-    begin()
-    page.get_by_role("button", name="Not today").click()
-    other.get_by_role("button", name="Never ask this again").click()
-    page.get_by_role("button", name="Undo", exact=True).click()
-    never = page.evaluate("window.proofbook.store.NEVER")
-    assert page.evaluate("window.proofbook.store.later()") == {first: never}
-    for name in (second, third):
-        Asking(other, name).give(BY_ID[name].right)
-        other.get_by_role("button", name="Next question").click()
-    page.get_by_role("button", name="Not today").click()
-    shown = page.locator("[data-recall] .pb-question:visible")
-    assert shown.get_attribute("id") == f"item-{fourth}"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.site.asking import CHALLENGE, RECALL
-from tests.site.html_reading import read
-
 pytestmark = pytest.mark.browser
 
 LEARN = "topics/averaging/learn.html"
@@ -69,36 +66,3 @@ def test_a_reader_can_show_everything_and_the_browser_keeps_that(frozen_site, op
     assert not page.locator("[data-after]").filter(visible=True).count()
     page.reload()
     assert not switch.is_checked()
-
-
-def test_a_link_to_a_heading_that_waits_opens_what_stands_under_it(built_site, open_page):
-    cost = built_site / "topics/ddp/cost.html"
-    page = open_page(cost)
-    waiting = page.locator("h2 + [data-after], h3 + [data-after]")
-    headings = page.locator(":is(h2, h3):has(+ [data-after])")
-    assert waiting.count() == headings.count() > 1
-    assert not waiting.filter(visible=True).count()
-    assert not any(one.bounding_box()["height"] for one in headings.all())
-    name = headings.first.get_attribute("id")
-    page.evaluate("name => { location.hash = name }", name)
-    waiting.first.wait_for()
-    assert headings.first.bounding_box()["height"]
-    assert not waiting.last.is_visible()
-    page.reload()
-    assert waiting.first.is_visible()
-
-
-def test_only_commitments_and_recall_ask_how_sure_one_is(frozen_site):
-    asked = {}
-    for name in (*LESSONS, CHALLENGE, RECALL, "topics/averaging/trace.html"):
-        reading = read(frozen_site / name)
-        form = None
-        for tag in reading.tags:
-            if "pb-item" in tag.classes:
-                form = tag.attributes["data-as"]
-                asked.setdefault(form, [])
-                if "data-sure" in tag.attributes:
-                    asked[form].append(name)
-    assert all(asked.pop(kind) for kind in ("commit", "before", "recall"))
-    assert asked.keys() == {"question", "challenge"}
-    assert not any(asked.values())
