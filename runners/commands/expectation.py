@@ -16,7 +16,7 @@ from runners.simulate.suite import Wanted, simulate
 def expected_lines(experiment: Experiment, run: str) -> tuple[list[str], bool]:
     """What a simulation of a run expects, a line each, or why there is none; whether it failed."""
     plan = experiment.runs[run]
-    (simulated,) = simulate([Wanted(experiment, run, plan)], num_workers=1).runs
+    (simulated,) = simulate([Wanted(experiment.name, run, plan)], num_workers=1).runs
     if simulated.reason is not None:
         how = "failed" if simulated.has_failed else "expects nothing"
         return [f"the dry run {how}: {simulated.reason}"], simulated.has_failed

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from runners.planning import own_code
 from runners.planning.question import Question
 from runners.plans.closed_forms import pipelined_work, ring_bytes, share_bytes
 from runners.simulate.log import Call
@@ -46,18 +45,15 @@ class Answer(Result):
     used: list[str] = Field(
         default=[], description="lines at which a value that the user states was read"
     )
-    files: dict[str, str] = Field(
-        default={}, description="digests of the files that a model of one's own imports"
-    )
     seconds: float = Field(description="of the simulation")
     host_bytes: int = Field(description="the most that the simulating process held")
     has_failed: bool = Field(
         default=False, description="by an error, and not since this model or mesh does not allow it"
     )
 
-    def is_current(self) -> bool:
-        """Whether the files of the user's are as they were."""
-        return all(own_code.digest_of(file) == known for file, known in self.files.items())
+    def is_kept(self) -> bool:
+        """Whether it is known from then on: the files of a user's model may change."""
+        return super().is_kept() and self.question.model.module is None
 
     @property
     def busiest(self) -> RankPlan | None:

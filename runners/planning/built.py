@@ -64,7 +64,7 @@ class Built:
         """The wrapped module's forward.
 
         Raises:
-            PlanError: it does not take these arguments, or an inner stage gives no tensor.
+            PlanError: an inner stage gives no tensor, or FSDP finds none.
         """
         return own_model.call(self.wrapped, self.module, arguments, is_last=self.is_last)
 

@@ -1,7 +1,7 @@
 """Strategies simulated in processes of their own. No torch here.
 
 In: questions. Out: an `Answer` each, in the same order. An answer is kept under a digest of the
-question, of torch's release, and of all code that it follows from.
+question, of torch's release, and of all code that it follows from; that to a user's model is not.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _answer(question: Question) -> Answer:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     start = time.monotonic()
-    ranks, reason, has_failed, loaded = [], None, False, set(sys.modules)
+    ranks, reason, has_failed = [], None, False
     used: set[str] = set()
     try:
         with redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
@@ -70,7 +70,6 @@ def _answer(question: Question) -> Answer:
         ranks=ranks,
         reason=reason,
         used=sorted(used),
-        files={} if question.model.module is None else own_code.digests(loaded),
         seconds=round(time.monotonic() - start, 3),
         host_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
         has_failed=has_failed,
@@ -81,6 +80,4 @@ def _key(question: Question) -> str:
     digest = hashlib.sha256(engine_digest().encode())
     digest.update(torch_release().encode())
     digest.update(question.model_dump_json().encode())
-    if question.model.module is not None:
-        digest.update(repr(list(dict.fromkeys(sys.path))).encode())  # where modules are found
     return digest.hexdigest()

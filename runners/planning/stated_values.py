@@ -128,7 +128,7 @@ class StatedMode(ValuelessMode):
 def own_code_at_work() -> Iterator[None]:
     """Let the user's code do without data what it does with them.
 
-    DLPack reads values, arrays of NumPy keep their own, `torch.compile` leaves a
+    Arrays of NumPy keep their own values, `torch.compile` leaves a
     model as it is, and an LSTM computes step by step: a fused one on a CPU has a workspace that
     fake tensors leave out.
     """
@@ -139,7 +139,6 @@ def own_code_at_work() -> Iterator[None]:
             return array(tensor, *arguments, **named)
 
     with (
-        patch.object(FakeTensor, "__dlpack__", lambda own, **how: own.numpy().__dlpack__(**how)),
         patch.object(Tensor, "numpy", numpy),
         torch.compiler.set_stance("force_eager"),
     ):

@@ -1,7 +1,7 @@
 """Simulations in processes of their own, and what came of them before. No torch here.
 
 In: jobs. Out: a result each, in the same order. A result is kept under the key of its job, a digest
-of all that it follows from; one that has a reason instead of values is not kept.
+of all that it follows from, unless it has a reason instead of values.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Result(Record):
 
     reason: str | None = None
 
-    def is_current(self) -> bool:
-        """Whether what it follows from, and its key does not know, is as it was."""
-        return True
+    def is_kept(self) -> bool:
+        """Whether it is known from then on."""
+        return self.reason is None
 
 
 R = TypeVar("R", bound=Result)
@@ -74,7 +74,7 @@ def results(
     missing = {job.key: job for job in jobs if known[job.key] is None}
     for key, result in _new(missing, num_workers, what):
         known[key] = result
-        if result.reason is None:
+        if result.is_kept():
             folder.mkdir(parents=True, exist_ok=True)
             kept = result.model_dump(mode="json", exclude_defaults=True)
             write_json(folder / f"{key}.json", kept)
@@ -85,10 +85,9 @@ def results(
 def _kept(path: Path, kind: type[R]) -> R | None:
     """What was simulated before; nothing where the file is of another version or torn."""
     try:
-        kept = kind.model_validate_json(path.read_text(encoding="utf-8"))
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return kept if kept.is_current() else None
 
 
 def _new(jobs: Mapping[str, Job[R]], num_workers: int, what: str) -> Iterator[tuple[str, R]]:

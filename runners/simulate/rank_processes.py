@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, Pipe
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from runners.plans.experiment import RunPlan
+from runners.plans.experiment import RunPlan, find
 from runners.ranks.process import preload
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.log import RankLog, SimulatedRun
@@ -67,7 +67,7 @@ def simulate_run(wanted: Wanted) -> SimulatedRun:
     except UnsimulatedError as error:
         reason, has_failed = str(error), error.has_failed
     return SimulatedRun(
-        experiment=wanted.experiment.name,
+        experiment=wanted.experiment,
         run=wanted.run,
         ranks=[logs[rank] for rank in sorted(logs)],
         like_first=[rank for rank in range(wanted.plan.world_size) if logs and rank not in logs],
@@ -163,7 +163,7 @@ def _be_rank(wanted: Wanted, rank: int, sent: Sent, connection: Connection) -> N
     _be_quiet(MOST_SECONDS_OF_A_PROGRAM if wanted.plan.strategy == "program" else MOST_SECONDS)
     log, reason, has_failed = None, None, False
     try:
-        log = simulate_rank(wanted.experiment, wanted.plan, rank, sent, wanted.device)
+        log = simulate_rank(find(wanted.experiment), wanted.plan, rank, sent, wanted.device)
     except BlockedError:
         pass
     except UnsimulatedError as error:

@@ -10,11 +10,12 @@ import hashlib
 import json
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from runners.plans.experiment import Experiment, RunPlan, find, names, on_device
+from runners.plans.experiment import RunPlan, find, names, on_device
 from runners.simulate.log import SimulatedRun
 from runners.simulate.processes import Job, results, torch_release
 from runners.system.errors import FixableError
@@ -37,7 +38,7 @@ class UnknownRunError(FixableError):
 class Wanted:
     """One run to simulate, as it is declared or changed, on `cpu` or `cuda`."""
 
-    experiment: Experiment
+    experiment: str
     run: str
     plan: RunPlan
     device: str = "cpu"
@@ -55,18 +56,30 @@ class Wanted:
         parts = [
             engine_digest(_ENTRY),
             torch_release(),
-            source_digest(self.experiment.name),
-            program_digests(self.experiment.name).get(program, ""),
+            source_digest(self.experiment),
+            program_digests(self.experiment).get(program, ""),
             json.dumps(follows, sort_keys=True),
             self.plan.expected if self.plan.expected in TAKE_OTHERS else "",
             self.device,
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
+    def as_json(self) -> dict[str, Any]:
+        """What a process needs to know of it."""
+        return {**vars(self), "plan": self.plan.as_json()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Wanted:
+        """A run from what `as_json` made of it."""
+        declared = document["plan"]
+        experiment = find(document["experiment"])
+        kind = experiment.settings_of(declared["strategy"], declared["settings"])
+        return cls(**{**document, "plan": RunPlan.from_json(declared, kind)})
+
     def failed(self, reason: str) -> SimulatedRun:
         """The result where the process of the simulation ended by itself."""
         return SimulatedRun(
-            experiment=self.experiment.name, run=self.run, reason=reason, has_failed=True, seconds=0
+            experiment=self.experiment, run=self.run, reason=reason, has_failed=True, seconds=0
         )
 
 
@@ -98,7 +111,7 @@ def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
                 f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}"
             )
         chosen = [run] if run else list(experiment.runs)
-        found += [Wanted(experiment, one, experiment.runs[one], device) for one in chosen]
+        found += [Wanted(name, one, experiment.runs[one], device) for one in chosen]
     return found
 
 
@@ -107,17 +120,17 @@ def simulate(
 ) -> Simulated:
     """Simulate runs that are not known yet; `results` says how they are kept."""
     wanted_runs = list(runs)
-    jobs = [Job(one.key, _simulated, one, one.failed) for one in wanted_runs]
+    jobs = [Job(one.key, _simulated, one.as_json(), one.failed) for one in wanted_runs]
     found, num_new = results(jobs, SimulatedRun, num_workers, folder, "runs simulated")
     named = [
-        run.model_copy(update={"experiment": one.experiment.name, "run": one.run})
+        run.model_copy(update={"experiment": one.experiment, "run": one.run})
         for one, run in zip(wanted_runs, found, strict=True)
     ]
     return Simulated(named, num_new)
 
 
-def _simulated(wanted_run: Wanted) -> SimulatedRun:
+def _simulated(document: Mapping[str, Any]) -> SimulatedRun:
     from runners.simulate.rank_processes import simulate_run
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # unwinding ends the process of a rank
-    return simulate_run(wanted_run)
+    return simulate_run(Wanted.from_json(document))
