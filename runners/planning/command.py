@@ -22,6 +22,7 @@ from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
 from runners.planning.table import GIB, Rates, document, lines
 from runners.plans.model_presets import model_presets
+from runners.plans.published import published as published_rows
 from runners.simulate.processes import cores
 from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import TraceError
@@ -156,13 +157,14 @@ def _outcomes(asked: argparse.Namespace) -> int:
 
 
 def _published(asked: argparse.Namespace) -> int:
-    found = answers(published.questions(), cores())
+    rows = published_rows().rows
+    found = answers(published.questions(rows), cores())
     has_failed = any(one.has_failed for one in found)
+    plans = published.simulated(found, rows)
     if asked.grid and not has_failed:
-        published.write(found)
-    as_json = json.dumps(published.document(found), indent=1)
-    written = as_json if asked.json else "\n".join(published.lines(found))
-    sys.stdout.write(f"{written}\n")
+        published.write(plans)
+    written = published.document(plans) if asked.json else published.lines(plans)
+    print(json.dumps(written, indent=1) if asked.json else "\n".join(map(str, written)))
     return 1 if has_failed else 0
 
 

@@ -10,18 +10,18 @@ more with it (`TERMS`).
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from runners.planning.answer import Answer
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
 from runners.planning.table import GIB
-from runners.plans.published import PublishedRow, published
+from runners.plans.published import Measurement, PublishedRow, published
 from runners.traces.digest import ROOT
 from runners.traces.files import write_rows
 from runners.traces.plan_grid import now
@@ -84,37 +84,6 @@ KEEPS_LOGITS = "83c879f18763611bda68586c45f0082fd568d646"
 _CHECKPOINTING = {"none": "none", "full": "all", "selective_op": "selective"}
 
 
-class Compared(NamedTuple):
-    """One published number and its simulation, in bytes.
-
-    Attributes:
-        with_term: simulated with what the first simulation leaves out, where that is known.
-    """
-
-    row: str
-    kind: Literal["allocated", "active", "reserved"]
-    measured: float
-    simulated: int | None
-    with_term: int | None
-    reason: str | None
-
-    @property
-    def error(self) -> float | None:
-        """Relative to what was measured."""
-        return None if self.simulated is None else self.simulated / self.measured - 1
-
-    @property
-    def misses(self) -> bool:
-        """Whether the error is larger than it may be without an explanation."""
-        return abs(self.error or 0.0) > MOST_ERROR
-
-    @property
-    def explained(self) -> str | None:
-        """Why it misses, or that nothing explains it; None of one that does not miss."""
-        term = TERMS.get(self.row)
-        return (term.says if term else "Not explained.") if self.misses else None
-
-
 def question(row: PublishedRow) -> Question:
     """A row as a plan asks it.
 
@@ -160,10 +129,9 @@ def question(row: PublishedRow) -> Question:
     return Question(model=model, training=training, strategy=strategy)
 
 
-def questions(rows: Sequence[PublishedRow] | None = None) -> list[Question]:
-    """Of each row, by default of all; after them, of those that have a term."""
-    asked = published().rows if rows is None else rows
-    return [*map(question, asked), *(_with_term(row) for row in asked if row.id in TERMS)]
+def questions(rows: Sequence[PublishedRow]) -> list[Question]:
+    """Of each row; after them, of those that have a term."""
+    return [*map(question, rows), *(_with_term(row) for row in rows if row.id in TERMS)]
 
 
 def _with_term(row: PublishedRow) -> Question:
@@ -177,88 +145,16 @@ def _second(row: PublishedRow) -> str:
     return f"{row.id} with its term"
 
 
-def compared(
-    answers: Sequence[Answer], rows: Sequence[PublishedRow] | None = None
-) -> list[Compared]:
-    """Every published peak beside its simulation.
-
-    Args:
-        answers: to the `questions` of `rows`.
-        rows: whose peaks are compared; by default those of all.
-    """
-    by_name = {answer.question.strategy.name: answer for answer in answers}
-    found = []
-    for row, answer in zip(published().rows if rows is None else rows, answers, strict=False):
-        for one in row.measured:
-            if one.moment == "peak":
-                measured = row.bytes_of(one.kind) or 0.0
-                simulated = _simulated(row, answer, one.kind, one.rank)
-                second = by_name.get(_second(row))
-                with_term = _simulated(row, second, one.kind, one.rank) if second else None
-                found.append(
-                    Compared(row.id, one.kind, measured, simulated, with_term, answer.reason)
-                )
-    return found
-
-
-def document(answers: Sequence[Answer]) -> list[dict[str, object]]:
-    """The same, for JSON."""
-    return [{**one._asdict(), "error": one.error} for one in compared(answers)]
-
-
-def _simulated(row: PublishedRow, answer: Answer, kind: str, which: str) -> int | None:
-    rank = answer.ranks[-1] if answer.ranks and which == "last" else answer.busiest
-    if rank is None:
-        return None
-    workspace = WORKSPACE_BYTES if row.implementation != "torchtitan" else 0
-    kinds = {"reserved": rank.reserved_bytes, "active": rank.active_bytes}
-    return workspace + (kinds.get(kind) or rank.allocated_bytes)
-
-
-def lines(answers: Sequence[Answer]) -> list[str]:
-    """A table, and the median error of each kind."""
-    found = compared(answers)
-    rows = [f"{'row':<44}{'kind':<10}{'measured':>10}{'simulated':>11}{'error':>9}  sizes in GiB"]
-    for one in found:
-        head = f"{one.row:<44}{one.kind:<10}{one.measured / GIB:10.3f}"
-        if one.simulated is None:
-            rows.append(f"{head}  not simulated: {one.reason}")
-        else:
-            rows.append(f"{head}{one.simulated / GIB:11.3f}{one.error or 0.0:+9.1%}")
-        if one.explained:
-            rows.append(f"    {one.explained}")
-        if one.misses and one.with_term is not None:
-            error = one.with_term / one.measured - 1
-            rows.append(f"{'    with it':<64}{one.with_term / GIB:11.3f}{error:+9.1%}")
-    for kinds in (("allocated", "active"), ("reserved",)):
-        errors = [abs(one.error) for one in found if one.kind in kinds and one.error is not None]
-        if not errors:
-            continue
-        worst = sum(error > MOST_ERROR for error in errors)
-        rows.append(
-            f"{' and '.join(kinds)}: median error {median(errors):.1%} over {len(errors)} "
-            f"numbers; {worst} of them miss by more than 15 %"
-        )
-    return rows
-
-
-def write(found: Sequence[Answer], path: Path = PATH) -> PublishedPlans:
-    """Write the file.
-
-    Args:
-        found: answers to the `questions` of all rows, in their order.
-        path: where.
-    """
-    made = _made(published().rows, found)
-    write_rows(path, made)
-    return made
+def write(plans: list[PublishedPlan], path: Path = PATH) -> None:
+    """Write the file of all rows."""
+    write_rows(path, _file(plans))
 
 
 def again(names: Sequence[str]) -> dict[str, Run]:
     """Rows simulated anew, as runs by their names.
 
     Raises:
-        PlanError: there is no such row any more, or it cannot be simulated now.
+        PlanError: there is no such row any more.
     """
     known = {run_of(row.id): row for row in published().rows}
     gone = [name for name in names if name not in known]
@@ -267,41 +163,34 @@ def again(names: Sequence[str]) -> dict[str, Run]:
     rows = [known[name] for name in names]
     with TemporaryDirectory() as folder:
         found = answers(questions(rows), 1, folder=Path(folder))
-    return as_trace(_made(rows, found)).runs
+    return as_trace(_file(simulated(found, rows))).runs
 
 
-def _made(asked: Sequence[PublishedRow], found: Sequence[Answer]) -> PublishedPlans:
-    peaks = compared(found, asked)
-    rows = [
-        _row(row, answer, [one for one in peaks if one.row == row.id])
-        for row, answer in zip(asked, found, strict=False)  # after them those with a term
-    ]
+def _file(plans: list[PublishedPlan]) -> PublishedPlans:
     return PublishedPlans(
         schema_version=1,
         made_at=now(),
         code=code_digest(),
         torch=metadata.version("torch"),
         python=platform.python_version(),
-        values=rows_digest(rows),
+        values=rows_digest(plans),
         most_error=MOST_ERROR,
-        rows=rows,
+        rows=plans,
     )
 
 
-def _row(row: PublishedRow, answer: Answer, found: Sequence[Compared]) -> PublishedPlan:
-    fields = {one.kind: one.field for one in row.measured if one.moment == "peak"}
-    peaks = [
-        PublishedPeak(
-            kind=one.kind,
-            field=fields[one.kind],
-            measured_bytes=one.measured,
-            resolution_bytes=row.resolution_of(one.kind) or 0.0,
-            simulated_bytes=one.simulated,
-            explained=one.explained,
-            with_term_bytes=one.with_term if one.misses else None,
-        )
-        for one in found
-    ]
+def simulated(found: Sequence[Answer], rows: Sequence[PublishedRow]) -> list[PublishedPlan]:
+    """Every published peak beside its simulation.
+
+    Args:
+        found: answers to the `questions` of `rows`; after them those with a term.
+        rows: whose peaks are compared.
+    """
+    by_name = {answer.question.strategy.name: answer for answer in found}
+    return [_plan(row, by_name[row.id], by_name.get(_second(row))) for row in rows]
+
+
+def _plan(row: PublishedRow, answer: Answer, second: Answer | None) -> PublishedPlan:
     source = row.source
     assert source.repository is not None
     assert source.commit is not None
@@ -313,11 +202,94 @@ def _row(row: PublishedRow, answer: Answer, found: Sequence[Compared]) -> Publis
         commit=source.commit,
         path=source.path,
         settings=_settings(row),
-        workspace_bytes=WORKSPACE_BYTES if row.implementation != "torchtitan" else 0,
-        peaks=peaks,
+        workspace_bytes=_workspace_bytes(row),
+        peaks=[_peak(row, one, answer, second) for one in row.measured if one.moment == "peak"],
         reason=answer.reason,
         seconds=answer.seconds,
     )
+
+
+def _peak(
+    row: PublishedRow, measured: Measurement, answer: Answer, second: Answer | None
+) -> PublishedPeak:
+    peak = PublishedPeak(
+        kind=measured.kind,
+        field=measured.field,
+        measured_bytes=row.bytes_of(measured.kind) or 0.0,
+        resolution_bytes=row.resolution_of(measured.kind) or 0.0,
+        simulated_bytes=_simulated(row, answer, measured),
+    )
+    if abs(peak.error or 0.0) <= MOST_ERROR:
+        return peak
+    term = TERMS.get(row.id)
+    explained = term.says if term else "Not explained."
+    with_term = _simulated(row, second, measured) if second else None
+    return peak.model_copy(update={"explained": explained, "with_term_bytes": with_term})
+
+
+def _simulated(row: PublishedRow, answer: Answer, measured: Measurement) -> int | None:
+    is_of_last = answer.ranks and measured.rank == "last"
+    rank = answer.ranks[-1] if is_of_last else answer.busiest
+    if rank is None:
+        return None
+    kinds = {"reserved": rank.reserved_bytes, "active": rank.active_bytes}
+    return _workspace_bytes(row) + (kinds.get(measured.kind) or rank.allocated_bytes)
+
+
+def _workspace_bytes(row: PublishedRow) -> int:
+    return WORKSPACE_BYTES if row.implementation != "torchtitan" else 0
+
+
+def document(plans: Sequence[PublishedPlan]) -> list[dict[str, object]]:
+    """Each peak, for JSON."""
+    return [
+        {
+            "row": row.id,
+            "kind": one.kind,
+            "measured": one.measured_bytes,
+            "simulated": one.simulated_bytes,
+            "with_term": one.with_term_bytes,
+            "reason": row.reason,
+            "error": one.error,
+        }
+        for row in plans
+        for one in row.peaks
+    ]
+
+
+def lines(plans: Sequence[PublishedPlan]) -> list[str]:
+    """A table, and the median error of each kind."""
+    rows = [f"{'row':<44}{'kind':<10}{'measured':>10}{'simulated':>11}{'error':>9}  sizes in GiB"]
+    for plan in plans:
+        for one in plan.peaks:
+            rows += _rows(plan, one)
+    for kinds in (("allocated", "active"), ("reserved",)):
+        errors = [
+            abs(one.error)
+            for plan in plans
+            for one in plan.peaks
+            if one.kind in kinds and one.error is not None
+        ]
+        if errors:
+            worst = sum(error > MOST_ERROR for error in errors)
+            rows.append(
+                f"{' and '.join(kinds)}: median error {median(errors):.1%} over {len(errors)} "
+                f"numbers; {worst} of them miss by more than 15 %"
+            )
+    return rows
+
+
+def _rows(plan: PublishedPlan, one: PublishedPeak) -> Iterator[str]:
+    head = f"{plan.id:<44}{one.kind:<10}{one.measured_bytes / GIB:10.3f}"
+    if one.simulated_bytes is None:
+        yield f"{head}  not simulated: {plan.reason}"
+        return
+    yield f"{head}{one.simulated_bytes / GIB:11.3f}{one.error or 0.0:+9.1%}"
+    if one.explained:
+        yield f"    {one.explained}"
+    if one.with_term_bytes is not None:
+        error = one.with_term_bytes / one.measured_bytes - 1
+        yield f"{'    with it':<64}{one.with_term_bytes / GIB:11.3f}{error:+9.1%}"
 
 
 def _settings(row: PublishedRow) -> dict[str, Setting]:

@@ -46,6 +46,13 @@ class PublishedPeak(Record):
     explained: str | None = None
     with_term_bytes: int | None = None
 
+    @property
+    def error(self) -> float | None:
+        """Of the simulation, relative to what was measured."""
+        return (
+            None if self.simulated_bytes is None else self.simulated_bytes / self.measured_bytes - 1
+        )
+
 
 class PublishedPlan(Record):
     """A published configuration.
