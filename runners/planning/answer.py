@@ -10,8 +10,7 @@ from pydantic import Field
 
 from runners.planning.question import Question
 from runners.plans.closed_forms import pipelined_work, ring_bytes, share_bytes
-from runners.simulate.log import Call
-from runners.simulate.processes import Result
+from runners.simulate.log import Call, Result
 from runners.traces.measured import MemoryClasses
 from runners.traces.schema import Record
 

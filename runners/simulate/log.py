@@ -12,7 +12,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from runners.simulate.processes import Result
 from runners.traces.measured import Collective, Memory
 from runners.traces.schema import Record
 
@@ -69,6 +68,16 @@ class RankLog(Record):
         """The log without what tells equal ranks apart: their number, and those of their groups."""
         moments = [one.model_copy(update={"ranks": [len(one.ranks)]}) for one in self.timeline]
         return self.model_copy(update={"rank": 0, "timeline": moments})
+
+
+class Result(Record):
+    """What came of a simulation; `reason` says why there are no values."""
+
+    reason: str | None = None
+
+    def is_kept(self) -> bool:
+        """Whether it is known from then on."""
+        return self.reason is None
 
 
 class SimulatedRun(Result):

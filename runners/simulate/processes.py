@@ -19,22 +19,12 @@ from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from runners.simulate.log import Result
 from runners.system import count, stopping
 from runners.system.count import Count
 from runners.traces.files import write_json
-from runners.traces.schema import Record
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "simulations"
-
-
-class Result(Record):
-    """What came of a simulation; `reason` says why there are no values."""
-
-    reason: str | None = None
-
-    def is_kept(self) -> bool:
-        """Whether it is known from then on."""
-        return self.reason is None
 
 
 R = TypeVar("R", bound=Result)
