@@ -41,7 +41,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from runners.system import limits, stopping
+from runners.system import stopping
 from runners.system.errors import FixableError
 from runners.system.scratch import Scratch
 
@@ -79,8 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
-        line = limits.blamed(str(error)) or f"{error}; nothing half-written is left"
-        print(f"python -m runners: {line}", file=sys.stderr)
+        print(f"python -m runners: {error}; nothing half-written is left", file=sys.stderr)
         return 2
 
 
@@ -109,5 +108,4 @@ def _executed(name: str, words: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     stopping.listen("stopped; what was measured before is kept")
-    limits.explain("python -m runners")
     stopping.leave(main())

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from runners.traces.measured import SampledSeconds
+from runners.traces.records import Run
 
 RECORDED = ("ranks", "stages", "epochs", "step_losses", "passes", "prediction", "printed")
 
 
 def as_recorded(run: dict[str, Any]) -> None:
     """Change what contradicts the status of a run, its ranks' peaks, and its samples."""
+    run.update(Run.model_validate(run).model_dump(mode="json"))  # with what a trace leaves out
     timing = run["timing"]
     if run["status"] == "skipped":
         run.update({name: [] for name in RECORDED})

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from generator.content import content_files
 from generator.content.shelf import TraceOnPage
-from runners.traces.files import TraceError, read_try
+from runners.traces import files
+from runners.traces.files import TraceError
 from runners.traces.records import Trace
 
 
@@ -23,7 +24,7 @@ def read(folder: Path) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
     lost: list[str] = []
     for path in content_files.found_in(folder, "*.json"):
         try:
-            found.append(read_try(path))
+            found.append(files.read(path))
         except (TraceError, OSError) as error:
             message = str(error).removeprefix(str(path)).removeprefix(": ").splitlines()[0]
             lost.append(f"tries/{path.name}{'' if message.startswith(':') else ': '}{message}")

@@ -157,8 +157,10 @@ class Folio:
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 
-    def strategy(self, run: Run) -> str:
+    def strategy(self, run: Run) -> str:  # noqa: C901 until every run has its label
         """What a run did, in the words of the interface."""
+        if run.label:
+            return str(self.ui["strategies"][run.label])
         if run.settings.get("gradient_as_bucket_view"):
             return str(self.ui["strategies"]["ddp_view"])
         if "num_forward_sums" in run.settings:  # of `tensor_parallel`, which splits no batch

@@ -16,8 +16,6 @@ import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runners.system import streams
-
 FIRST_DATE = 315532800  # 1980-01-01, in seconds since 1970
 READABLE = 0o100644 << 16  # a plain file that its owner may write and anybody read
 UNIX = 3
@@ -53,5 +51,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    streams.open_all()
-    sys.exit(streams.report(main()))
+    sys.exit(main())

@@ -20,11 +20,10 @@ by Ctrl-C 130, by SIGTERM 143, by SIGHUP 129. torchrun makes each of them but 0 
 
 from __future__ import annotations
 
-from runners.system import limits, stopping, streams
+from runners.system import stopping
 
 if __name__ == "__main__":  # before torch is loaded
     stopping.listen("stopped; what was measured before is kept")
-    limits.explain("python -m runners.cluster")
 
 import argparse
 import os
@@ -51,14 +50,13 @@ from runners.system.errors import LaunchError
 from runners.system.links import interface_of
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.files import write, write_machine, write_part
+from runners.traces.files import write
 from runners.traces.machine_records import Machine
 from runners.traces.records import Run
 from runners.traces.skips import needs_full
 from runners.traces.summary import how_it_ended
 from runners.traces.values import list_values
 
-FEWEST_FILES = 64  # open at once: a store, a log and a pipe for each process, torch's libraries
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too
 
 
@@ -150,8 +148,8 @@ class Leader:
                 runs[run] = self._measured(experiment, run, progress)
                 progress.ended(run, runs[run])
                 so_far = trace_of(experiment, code, self.here, {**ended, **runs}, since)
-                write_part(part, so_far)
-        write_machine(where, self.here)
+                write(part, so_far)
+        write(where / "machine.json", self.here)
         write(path, trace_of(experiment, code, self.here, runs, since))
         list_values(where, name)
         part.unlink(missing_ok=True)
@@ -242,7 +240,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="heavier runs too")
     parsed = parser.parse_args(arguments)
     try:
-        limits.want_files(FEWEST_FILES)
         wanted, place = runs_named(parsed.names), Place.of(os.environ)
         peers = Peers(place, _facts(list(wanted)))
     except stopping.Stopped as stopped:
@@ -254,6 +251,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    exit_code = streams.report(main())
+    exit_code = main()
     sys.stdout.flush()
     os._exit(exit_code)  # all is cleaned up, and to unload torch takes seconds on a busy machine

@@ -40,8 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
     where = machine.TRACES / machine.name()
     for name in check_names(arguments.names):
         one = _measured(name, where) or _declared(name, where)
-        heavier = ", only with --full" if whole_is_full(name) else ""
-        print(f"{name:<18} {len(one.runs):>3} runs{heavier}  {one.state}")
+        print(f"{name:<18} {len(one.runs):>3} runs  {one.state}")
         print(f"    {one.question}")
         print(f"    {', '.join(one.runs)}")
     none = "none yet; `python -m runners run` measures them"
@@ -77,4 +76,6 @@ def _measured(name: str, where: Path) -> Listed | None:
 
 def _declared(name: str, where: Path) -> Listed:
     experiment, one = find(name), pending(name, where)
-    return Listed(experiment.question, experiment.runs, one.reason if one else "missing")
+    state = one.reason if one else "missing"
+    heavier = "; only with --full" if whole_is_full(name) else ""
+    return Listed(experiment.question, experiment.runs, f"{state}{heavier}")

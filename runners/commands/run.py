@@ -21,7 +21,7 @@ from runners.measuring.not_measured import NotMeasuredError, UnfinishedError
 from runners.measuring.pending import Pending, lacking, left_out_of, part_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import MOST_RETRIES, NotQuietError, Watch
-from runners.plans.experiment import check_names, find, on_device
+from runners.plans.experiment import check_names, find, on_device, whole_is_full
 from runners.primitives.measured import PrimitiveError, measure_once
 from runners.simulate import allocator_check
 from runners.system import accelerator
@@ -48,6 +48,10 @@ class RunRequest:
     force: bool = False
     full: bool = False
     as_reference: bool = False
+
+    def measures_heavy(self, name: str) -> bool:
+        """Whether heavy runs are wanted: by option, or a named experiment has no others."""
+        return self.full or (name in self.names and whole_is_full(name))
 
 
 @dataclass(frozen=True)
@@ -181,7 +185,7 @@ def _repeat(wanted: Sequence[str], times: int) -> int:
 def all_pending(request: RunRequest, where: Path) -> list[Pending]:
     """What must be measured of each experiment that is requested."""
     found = (
-        pending(name, where, full=request.full, force=request.force)
+        pending(name, where, full=request.measures_heavy(name), force=request.force)
         for name in check_names(request.names)
     )
     return [one for one in found if one is not None]

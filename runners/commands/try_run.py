@@ -136,9 +136,7 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
     asked = _asked(f"{experiment.name}.{run}", before, wanted)
     _check_ranks(experiment, declared, asked)
     shortened = {
-        name: value
-        for name, value in experiment.tried_with.get(run, {}).items()
-        if name not in asked
+        name: value for name, value in experiment.shortened(run).items() if name not in asked
     }
     plan = _settled(experiment, declared, {**shortened, **asked})
     after = values(plan)

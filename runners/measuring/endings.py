@@ -82,7 +82,6 @@ def ending_of(rank: int, live: LiveRank, hung: bool, errors: str) -> RankOutcome
 _GRAVITY = (
     "signal",
     "stopped",
-    "limit",
     "out_of_memory",
     "budget_too_small",
     "exception",

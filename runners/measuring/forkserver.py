@@ -32,7 +32,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-from runners.system import limits, processes
+from runners.system import processes
 from runners.system.errors import LaunchError
 
 POLL_SECONDS = 0.01
@@ -128,7 +128,7 @@ class ForkServer:
         how, then = f"exit code {code}", "or see what `python -m runners.measuring.forkserver` says"
         if code < 0:
             how, then = f"signal {-code}", "and see whether this machine ran out of memory"
-        return limits.blamed(words) or (
+        return (
             f"the forkserver (process {self._process.pid}) ended {when} ({how}: {last[0]}); "
             f"run again, {then}"
         )

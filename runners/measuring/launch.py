@@ -25,8 +25,7 @@ from runners.measuring.forkserver import ForkServer
 from runners.measuring.live_rank import LiveRank
 from runners.plans.experiment import Experiment, PassName, RunPlan
 from runners.ranks.heartbeat import Beat
-from runners.system import limits, stopping
-from runners.system.errors import LaunchError
+from runners.system import stopping
 from runners.system.links import linked
 from runners.system.processes import STOPPED, TRACED
 from runners.system.scratch import Scratch
@@ -183,7 +182,6 @@ class Launcher:
         lacking = not_measured.cause(plan, pass_name, outcomes, attempt, is_limited=is_limited)
         printed = _said(attempt / "rank0.out").splitlines()
         self._keep_errors(requests)
-        _check_limits(outcomes, requests)
         shutil.rmtree(attempt, ignore_errors=True)
         return PassResult(
             outcomes,
@@ -290,19 +288,3 @@ def _said(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
-
-
-def _check_limits(outcomes: list[RankOutcome], requests: list[dict[str, Any]]) -> None:
-    """Refuse as evidence what a limit of the shell (`ulimit`) has ended.
-
-    Raises:
-        LaunchError: with the limit's name, and what to do.
-    """
-    for outcome, request in zip(outcomes, requests, strict=True):
-        if outcome.failure is None:
-            continue
-        line = outcome.failure.message if outcome.failure.kind == "limit" else None
-        if outcome.status == "died":
-            line = limits.blamed(_said(Path(request["errors"])))
-        if line is not None:
-            raise LaunchError(line)

@@ -27,7 +27,7 @@ from runners.system.errors import FixableError
 from runners.system.links import cannot_link
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.files import sweep_torn, write, write_machine, write_part
+from runners.traces.files import sweep_torn, write
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quiet, least_quiet
 from runners.traces.records import Circumstances, Code, Run, Trace
@@ -207,7 +207,7 @@ def measure(
         return trace_of(experiment, code, here, runs, since, quiet)
 
     def keep(runs: dict[str, Run], quiet: Quiet | None = None) -> None:
-        write_part(part_of(name, where), whole(runs, quiet))
+        write(part_of(name, where), whole(runs, quiet))
 
     with _unfinished_where_the_disk_is_full(name, where):
         runs, causes = _runs(waiting, launcher, experiment, progress, keep)
@@ -218,7 +218,7 @@ def measure(
             raise UnfinishedError(causes, is_lasting=False)
         if as_reference:
             _demand(name, where, quiet)
-        write_machine(where, here)
+        write(where / "machine.json", here)
         trace = whole(runs, quiet)
         write(where / f"{name}.json", trace)
         list_values(where, name)  # before the part file goes, from which an interruption is made up

@@ -17,7 +17,6 @@ from itertools import chain
 from pathlib import Path
 
 from runners.plans.experiment import PassName, RunPlan
-from runners.system import limits
 from runners.system.errors import FixableError
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
@@ -181,7 +180,7 @@ def _from_outside(failures: Sequence[Failure], *, has_budget: bool) -> Iterator[
         if one.kind == "stopped":
             yield one.message
         if one.signal is not None and one.signal not in OWN_FAULTS:
-            yield limits.blamed(one.message) or (
+            yield (
                 f"{one.message}, which this run did not declare: somebody's kill, or the kernel "
                 "when memory ran out"
             )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from runners.plans.experiment import Experiment, find, whole_is_full
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.files import TraceError, outdated_programs, read, read_part
+from runners.traces.files import TraceError, outdated_programs, read
 from runners.traces.machine import name_of
 from runners.traces.quiet_record import Quiet
 from runners.traces.records import Circumstances, Code, Run, Trace
@@ -139,7 +139,7 @@ def unfinished(name: str, where: Path) -> Trace | None:
     if not path.exists():
         return None
     try:
-        part = read_part(path)
+        part = read(path)
     except TraceError:
         return None
     is_ours = part.experiment == name and part.machine == name_of(where)

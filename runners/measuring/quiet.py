@@ -48,7 +48,9 @@ class Reading:
             name: Canary(before_seconds=seconds, after_seconds=after.canaries[name])
             for name, seconds in self.canaries.items()
         }
-        return Quiet.of((self.load_share, after.load_share), canaries)
+        return Quiet(
+            load_before_share=self.load_share, load_after_share=after.load_share, canaries=canaries
+        )
 
 
 class Watch:

@@ -31,7 +31,7 @@ from runners.meters.collectives import (
 )
 from runners.meters.gloo_threads import GlooThreads
 from runners.traces.measured import Collective, Memory, MemoryClasses, Transfer
-from runners.traces.outcome import MovePart
+from runners.traces.records import Move
 
 # Operations whose tensors belong to a wrapper that communicates, not to the model's own data.
 BUCKETED = {"all_reduce", "all_gather", "reduce_scatter"}
@@ -57,9 +57,9 @@ class MemoryMeter(TorchDispatchMode):
         self.collective_bytes: Counter[str] = Counter()
         self.transfers: Counter[tuple[str, Ends]] = Counter()
         self.transfer_bytes: Counter[tuple[str, Ends]] = Counter()
-        self.moves: dict[str, list[MovePart]] = {}  # by stage, of the first time it was passed
+        self.moves: dict[str, list[Move]] = {}  # by stage, of the first time it was passed
         self._stage: str | None = None
-        self._received: list[MovePart] = []  # since the last stage; the next one works on it
+        self._received: list[Move] = []  # since the last stage; the next one works on it
         self._log: list[tuple[str, int, int]] = []  # phase, storage, change in bytes
         self._keys: dict[int, int] = {}  # a live storage's address → its number
         self._sizes: dict[int, int] = {}
@@ -84,7 +84,7 @@ class MemoryMeter(TorchDispatchMode):
 
     def _see_move(self, operation: str, ends: Ends, args: Any) -> None:
         source, destination = ends
-        move = MovePart(
+        move = Move(
             operation=operation,
             source=source,
             destination=destination,

@@ -13,28 +13,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from runners.traces.measured import RankClock, RankTime, Span
+from runners.traces.outcome import Event
 
 UPDATE = "optimizer"  # the phase that `runners.ranks.phases` calls so; torch stays out of here
-
-
-@dataclass(frozen=True)
-class Event:
-    """One thing a rank did, in nanoseconds of a wall clock.
-
-    `peer` is the other rank of a send or a receive; None for a collective of all ranks. An
-    "operation" is a stretch in which torch itself was at work, whatever phase the rank marked.
-    """
-
-    rank: int
-    kind: str  # "compute", "communication" or "operation"
-    name: str
-    start_ns: int
-    end_ns: int
-    peer: int | None = None
 
 
 def on_one_clock(

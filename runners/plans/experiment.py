@@ -1,38 +1,38 @@
-"""What an experiment is: runs declared as pure values, and the code each strategy executes.
+"""What an experiment is: one file, the technique first, then the runs as pure values.
 
-An experiment is a folder in `runners/experiments/`. Its `__init__.py` declares, without torch:
+An experiment is a file in `runners/experiments/` (or a folder, whose `__init__.py` is the file). It
+reads like a program: strategies, each a function of a `Rank`; below them what the runs are:
 
     QUESTION    what it asks, one sentence
     Settings    the settings of its runs (`runners/plans/settings.py`)
-    RUNS        {name: RunPlan}, in the order they run
+    RUNS        {name: RunPlan}, in the order they run; a plan names its strategy's function
 
 and, where there is need:
 
-    TRIED_WITH  {name: settings} that make a try of that run take seconds
-    FULL        True: not of this machine, or heavy; only `run --full` measures it, see TAUGHT
+    STRATEGIES  {strategy: function of a Rank}, of those that are no function of the file
+    TRIED_WITH  {name or "*": settings} that make a try of that run, or a test of it, take seconds
     ON_CUDA     {name or "*": settings} that a run takes on an accelerator
 
-Beside it stand `strategies.py`, the technique, which loads when ranks start:
-
-    STRATEGIES  {strategy: function of a Rank}
-
-A small experiment may be one file with all these names. `find` discovers experiments by listing the
-folder; nothing registers anywhere. No torch here.
+`find` discovers experiments by listing the folder; nothing registers anywhere. What runs are is
+read without torch: until a rank needs a strategy, a name that a file imports from torch, or from a
+module of ours that needs it, stands for nothing. So what is declared may not use such a name. No
+torch here.
 """
 
 from __future__ import annotations
 
+import builtins
 import difflib
 import importlib
 import importlib.util
 import os
-import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, Self
 
 from pydantic import ValidationError
 
@@ -44,14 +44,12 @@ from runners.traces.schema import Nature, Setting, Status
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
+SHORTENED = "PROOFBOOK_SHORTENED"
 # What `predict` measures is run as an experiment is, and is none of the book's.
 PRIMITIVES = "primitives"
-# Declared FULL and measured by a plain `run` all the same: topics of the book name their runs, and
-# a topic comes from the machine at hand only where that has measured them.
-TAUGHT = frozenset({
-    "averaging", "batch_parts", "buckets", "fsdp_step", "global_batch", "growth", "large_batch",
-    "recomputation", "speedup",
-})  # fmt: skip
+# What a file of strategies imports, and nothing that declares runs may use.
+NEEDS_TORCH = ("torch", "runners.ranks", "runners.meters", "runners.training")
+NEEDS_NO_TORCH = ("runners.training.settings", "runners.training.shape")
 PassName = Literal["timed", "metered", "budgeted"]
 Strategy = Callable[[Any], None]  # of a `runners.ranks.rank.Rank`
 
@@ -61,7 +59,10 @@ class RunPlan(Generic[S]):
     """One run, as declared.
 
     Attributes:
-        strategy: the key of the experiment's `STRATEGIES`.
+        strategy: the function of the experiment's file that each rank runs, or a key of its
+            `STRATEGIES`.
+        label: the key of the words by which readers know the strategy (`strategies` of the
+            generator's `ui.yml`); the strategy itself by default.
         world_size: the number of ranks.
         settings: what the strategy reads; also what the page may state as given. A mapping stands
             for `FreeSettings`.
@@ -109,6 +110,7 @@ class RunPlan(Generic[S]):
     link_bits_per_second: int | None = None
     follows: str | None = None
     expected_death: Death | None = None
+    label: str = ""
 
     def __post_init__(self) -> None:
         """Tell the settings which run they are of, and refuse a death that is not declared.
@@ -176,8 +178,13 @@ class Experiment:
     runs: Mapping[str, RunPlan]
     strategies: Mapping[str, Strategy]
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
-    full: bool = False
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+
+    def shortened(self, run: str) -> dict[str, Setting]:
+        """The settings with which a run takes seconds; of those for all runs, the ones it has."""
+        known = self.runs[run].settings.declared()
+        common = {n: v for n, v in self.tried_with.get("*", {}).items() if n in known}
+        return {**common, **self.tried_with.get(run, {})}
 
     def settings_of(self, strategy: str, names: Iterable[str]) -> type[RunSettings]:
         """The class of a strategy's settings; of several, the one that has these names."""
@@ -245,29 +252,33 @@ def check_name(name: str) -> Path:
 
 
 def whole_is_full(name: str) -> bool:
-    """Whether only `run --full` measures an experiment; read off its file, which is not loaded.
+    """Whether only `run --full` measures an experiment: each of its runs is heavy.
 
     Raises:
         UnknownExperimentError: there is none of that name.
     """
-    text = check_name(name).read_text(encoding="utf-8")
-    return name not in TAUGHT and re.search(r"^FULL = True$", text, re.MULTILINE) is not None
+    return all(plan.full for plan in find(name).runs.values())
 
 
 def command_for(name: str) -> str | None:
     """The command that measures an experiment; None where none has this name."""
-    if name not in names():
-        return None
-    full = " --full" if whole_is_full(name) else ""
-    return f"python -m runners run {name}{full}"
+    return f"python -m runners run {name}" if name in names() else None
 
 
 def on_device(experiment: Experiment, device: str) -> Experiment:
     """An experiment as it runs on a kind of device: on an accelerator its models grow.
 
+    Where `PROOFBOOK_SHORTENED` is set, as at the gate, runs have the sizes of a try instead.
+
     Raises:
-        ValueError: the settings of `ON_CUDA` cannot be.
+        ValueError: the settings of `ON_CUDA` or `TRIED_WITH` cannot be.
     """
+    if SHORTENED in os.environ:
+        runs = {
+            name: replace(plan, settings=plan.settings.changed(experiment.shortened(name)))
+            for name, plan in experiment.runs.items()
+        }
+        return replace(experiment, runs=runs)
     if device != "cuda" or not experiment.on_cuda:
         return experiment
     runs = {}
@@ -291,12 +302,13 @@ def find(name: str) -> Experiment:
         module = _module(name, path)
     except ValidationError as error:
         raise SettingsError.of(error) from None
-    is_folder = path.name == "__init__.py"
 
     def strategies() -> Mapping[str, Strategy]:
-        holds = importlib.import_module(f"{module.__name__}.strategies") if is_folder else module
-        found: Mapping[str, Strategy] = holds.STRATEGIES
-        return found
+        if path.name == "__init__.py" and path.with_name("strategies.py").exists():
+            holds = importlib.import_module(f"{module.__name__}.strategies")
+        else:
+            holds = _whole_module(name, path)
+        return {**vars(holds), **getattr(holds, "STRATEGIES", {})}
 
     return Experiment(
         name,
@@ -304,24 +316,57 @@ def find(name: str) -> Experiment:
         module.RUNS,
         Strategies(strategies),
         getattr(module, "TRIED_WITH", {}),
-        getattr(module, "FULL", False) is True and name not in TAUGHT,
         getattr(module, "ON_CUDA", {}),
     )
 
 
 def _module(name: str, path: Path) -> ModuleType:
-    """The module that declares an experiment."""
+    """The module that declares an experiment; without torch, unless that is loaded anyway."""
+    if path.name == "__init__.py" or "torch" in sys.modules:
+        return _whole_module(name, path)
+    return _load(path, f"declared.{name}", {**vars(builtins), "__import__": _import_without_torch})
+
+
+def _whole_module(name: str, path: Path) -> ModuleType:
     if path == FOLDER:
         return importlib.import_module("runners.primitives.experiment")
     if path.is_relative_to(FOLDER):
         return importlib.import_module(f"runners.experiments.{name}")
-    return _load(path)
+    return _load(path, path.stem)
 
 
-def _load(path: Path) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(path.stem, path)
+class _NotLoaded:
+    """Stands for what a file imports with torch: a value, a decorator, a base of a class."""
+
+    def __getattr__(self, name: str) -> Self:
+        return self
+
+    def __call__(self, *values: object, **named: object) -> object:
+        return values[0] if values and callable(values[0]) else self
+
+    def __mro_entries__(self, bases: tuple[type, ...]) -> tuple[type, ...]:
+        return ()
+
+
+def _import_without_torch(
+    name: str,
+    namespace: Mapping[str, Any] | None = None,
+    local: Mapping[str, Any] | None = None,
+    wanted: Sequence[str] = (),
+    level: int = 0,
+) -> object:
+    within = [name, *(f"{name}.{one}" for one in wanted or ())]
+    needs = name.startswith(NEEDS_TORCH) and not any(one in NEEDS_NO_TORCH for one in within)
+    return _NotLoaded() if needs else __import__(name, namespace, local, wanted, level)
+
+
+def _load(path: Path, name: str, names: Mapping[str, Any] | None = None) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, path)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
+    if names is not None:
+        module.__dict__["__builtins__"] = names
+        sys.modules[name] = module  # where pydantic looks up the types of settings
     specification.loader.exec_module(module)
     return module

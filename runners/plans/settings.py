@@ -6,13 +6,12 @@ An experiment declares a class, and each of its runs an instance:
         width: Count = 256
         batch_size: Count = 2048
 
-        @cached_property
-        def activation_bytes(self) -> int:
-            return 4 * self.batch_size * self.width
+        def closed_forms(self) -> dict[str, Setting]:
+            return {"activation_bytes": 4 * self.batch_size * self.width}
 
-A public `cached_property` is a setting that follows from the others: a trace records it like one, a
-page may state it, and nobody can set it. `world_size`, `strategy` and `seed` are the run's own, so
-that settings may follow from them.
+A closed form follows from the settings before anything runs: a trace records it like one, a claim
+compares it with what was measured, and nobody can set it. `world_size`, `strategy` and `seed` are
+the run's own, so that closed forms may follow from them.
 """
 
 from __future__ import annotations
@@ -87,6 +86,21 @@ class RunSettings(BaseModel):
             ValueError: with one line that says which.
         """
 
+    def closed_forms(self) -> dict[str, Setting]:
+        """What follows from the settings, by name; of a subclass, with what its base declares."""
+        return {}
+
+    def divides(self, *pairs: tuple[str, str]) -> None:
+        """Refuse settings of which the first does not make the second's number of equal parts.
+
+        Raises:
+            ValueError: with one line that says which.
+        """
+        for whole, parts in pairs:
+            size, number = getattr(self, whole), getattr(self, parts)
+            if size % number:
+                raise ValueError(f"{whole} {size} cannot be divided by {parts} {number}")
+
     def of_run(self, strategy: str, world_size: int, seed: int = 0) -> Self:
         """The same settings in a run of this strategy, so many ranks and this seed.
 
@@ -119,6 +133,7 @@ class RunSettings(BaseModel):
         values = {
             **self.declared(),
             **{name: getattr(self, name) for name in following(type(self))},
+            **self.closed_forms(),
         }
         return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
 

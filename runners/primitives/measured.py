@@ -17,7 +17,7 @@ from runners.plans.experiment import PRIMITIVES, RunPlan, find
 from runners.primitives.sizes import needed
 from runners.system.errors import FixableError
 from runners.traces import machine
-from runners.traces.files import read_primitives, write_primitives
+from runners.traces.files import read_primitives, write
 from runners.traces.measured import SampledSeconds
 from runners.traces.primitives import Primitives
 
@@ -43,7 +43,7 @@ def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
         recorded_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         primitives=taken | summary(taken),
     )
-    write_primitives(where, found)
+    write(where / "primitives.json", found)
 
 
 def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds | float]:

@@ -30,7 +30,7 @@ from runners.plans.experiment import RunPlan, find
 from runners.ranks.confirm import confirm_memory
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
-from runners.system import accelerator, limits
+from runners.system import accelerator
 from runners.system.links import enter
 from runners.traces.files import write_json
 from runners.traces.outcome import RankOutcome
@@ -159,13 +159,6 @@ def _requested_bytes(message: str) -> int | None:
     return None
 
 
-def _limit_behind(kind: str, message: str) -> str | None:
-    """The line that names the shell's limit which made a rank fail; None where none did."""
-    if kind == "out_of_memory" and not limits.refuses_addresses(_requested_bytes(message)):
-        return None  # a budget, or the machine
-    return limits.blamed(message) if kind in ("out_of_memory", "exception") else None
-
-
 def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
     """What an exception in a rank means for the run."""
     message = str(error).strip() or type(error).__name__
@@ -183,13 +176,9 @@ def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
         kind = "budget_too_small"
     else:
         message = f"{type(error).__name__}: {message}"
-    told = message.splitlines()[0][:300]
-    limit = _limit_behind(kind, message)
-    if limit is not None:
-        status, kind, told = "failed", "limit", limit
     return status, Failure(
         kind=kind,
-        message=told,
+        message=message.splitlines()[0][:300],
         requested_bytes=_requested_bytes(message),
         rank=rank.rank,
         held_bytes=held_bytes_at(error) if kind == "out_of_memory" else None,

@@ -41,7 +41,6 @@ from runners.ranks.phases import BASE, Phase, StepPhases
 from runners.ranks.recorder import Recorder, parameter_digest
 from runners.system import accelerator
 from runners.traces.measured import Memory
-from runners.traces.outcome import EventPart
 
 NUM_METERED_STEPS = (
     3  # the first creates state, the second rebuilds DDP's buckets, the third is steady
@@ -184,10 +183,7 @@ class Rank(Recorder, Generic[S]):
             yield
             self.settle()
         self.outcome.window_ns = (meter.start_ns, meter.end_ns)
-        self.outcome.events = [
-            EventPart(kind=e.kind, name=e.name, start_ns=e.start_ns, end_ns=e.end_ns, peer=e.peer)
-            for e in meter.events
-        ]
+        self.outcome.events = meter.events
         self._activity = None
 
     # --- what passes its own link
@@ -271,11 +267,6 @@ class Rank(Recorder, Generic[S]):
         if self._kernel is None and self._allocator is None:
             return
         self.outcome.memory = Memory(
-            peak_bytes=None,
-            peak_phase=None,
-            at_peak=None,
-            largest=None,
-            phases={},
             kernel_peak_bytes=self._kernel.bytes() if self._kernel else None,
             allocator=self._allocator.read() if self._allocator else None,
         )

@@ -19,8 +19,8 @@ from torch import Tensor
 from runners.meters.memory import local
 from runners.plans.experiment import PassName, RunPlan
 from runners.traces.files import finite_or_none
-from runners.traces.outcome import EpochPart, RankOutcome, ValidationPart
-from runners.traces.records import Model, NonFinite, PredictionStep, Stage
+from runners.traces.outcome import EpochPart, RankOutcome
+from runners.traces.records import Model, NonFinite, PredictionStep, Stage, Validation
 from runners.traces.schema import Setting
 
 NUM_VALUES = 4
@@ -182,7 +182,8 @@ class Recorder:
             )
         )
         if validation is not None:
-            self.outcome.validation = ValidationPart(
+            self.outcome.validation = Validation(
+                rank=self.rank,
                 num_samples=count,
                 loss=_rounded(validation_loss),
                 accuracy=_rounded(validation_accuracy),

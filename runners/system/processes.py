@@ -10,7 +10,6 @@ import ctypes
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 _SET_PARENT_DEATH_SIGNAL = 1  # of prctl
@@ -46,15 +45,6 @@ def state(pid: int) -> str | None:
     """
     fields = _stat(Path(f"/proc/{pid}/stat"))
     return fields[_STATE] if fields else None
-
-
-def num_threads(user: int) -> int:
-    """How many threads a user's processes have together; 0 where nobody says."""
-    num = 0
-    for tasks in Path("/proc").glob("[0-9]*/task"):
-        with suppress(OSError):  # it has just ended
-            num += len(list(tasks.iterdir())) if tasks.stat().st_uid == user else 0
-    return num
 
 
 def start_ticks(pid: int) -> int | None:

@@ -1,37 +1,26 @@
 """The scratch folder of a launcher, and the removal of those whose launcher was killed.
 
-In: nothing. Out: a folder in the system's place for temporary files. Its name says who owns it:
-the host, the process id, and when that process started, so that neither another host that shares
-the folder nor a process that got the same id later is taken for the owner. The owner also holds a
-lock on the folder, which counts where processes do not see each other. What torch compiles for this
-process and its children goes there, too: its compiler makes a folder as soon as it is loaded. No
-torch.
+In: nothing. Out: a folder in the system's place for temporary files, on which its owner holds a
+lock. A folder whose lock is free belongs to nobody alive. What torch compiles for this process and
+its children goes there, too: its compiler makes a folder as soon as it is loaded. No torch.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import platform
-import re
 import shutil
-import stat
 import tempfile
 import time
-import zlib
 from contextlib import suppress
 from pathlib import Path
 
-from runners.system import processes, stopping
+from runners.system import stopping
 
 CLEAN_SECONDS = 2.0  # the longest that files of killed ranks may take to go
 POLL_SECONDS = 0.02
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
-_OURS = re.compile(r"proofbook-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-(?P<start>\d+)-\w+")
-
-
-def _host() -> str:
-    return f"{zlib.crc32(platform.node().encode()):08x}"
+PREFIX = "proofbook-scratch-"
 
 
 class Scratch:
@@ -42,13 +31,12 @@ class Scratch:
 
     def __init__(self) -> None:
         sweep()
-        pid = os.getpid()
-        owner = f"{_host()}-{pid}-{processes.start_ticks(pid) or 0}"
-        self.path = Path(tempfile.mkdtemp(prefix=f"proofbook-{owner}-"))
+        lock = None
+        while lock is None:  # another launcher may sweep the folder before it is locked
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+            lock = _locked(self.path)
+        self._lock = lock
         stopping.at_end.append(self.remove)
-        self._lock = os.open(self.path, os.O_RDONLY)
-        with suppress(OSError):  # some network file systems lock no folders
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._compiled = str(self.path / "compiled")
         os.environ.setdefault(COMPILED, self._compiled)
 
@@ -78,34 +66,28 @@ class Scratch:
 
 
 def sweep() -> list[str]:
-    """Remove the folders of this user whose launchers on this host are dead; their names."""
+    """Remove the folders of this user whose owners are dead; their names."""
     swept = []
-    for path in Path(tempfile.gettempdir()).glob("proofbook-*"):
-        match = _OURS.fullmatch(path.name)
-        if match is None or match["host"] != _host():
-            continue
-        if processes.lives(int(match["pid"]), int(match["start"])) or not _is_free(path):
-            continue
-        shutil.rmtree(path, ignore_errors=True)
-        swept.append(path.name)
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        lock = _locked(path)
+        if lock is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
+            swept.append(path.name)
     return swept
 
 
-def _is_free(path: Path) -> bool:
-    """Whether it is a real folder, our user's own, that nobody holds a lock on."""
+def _locked(path: Path) -> int | None:
+    """The descriptor of a folder that this process now holds a lock on; None where it cannot."""
     try:
-        seen = path.lstat()
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid():
-            return False
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return False
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+    except OSError:  # another user's, or gone by now
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # folders cannot be locked here: the owner's name has to do
-    finally:
-        os.close(descriptor)
-    return True
+        if os.fstat(descriptor).st_uid == os.getuid() and path.exists():
+            return descriptor
+    except OSError:  # its owner lives
+        pass
+    os.close(descriptor)
+    return None

@@ -18,11 +18,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
-
-from runners.system import streams
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_SECONDS = 5.0  # a command that has not ended by then is stopped anew
@@ -45,14 +43,11 @@ class Stopped(KeyboardInterrupt):
 def listen(line: str) -> None:
     """Let these signals stop this command, unless its starter wants one ignored.
 
-    Its standard streams are opened, too, whatever its starter made of them.
-
     Args:
         line: what a person is told then.
     """
     global _line, _command
     _line, _command = line, os.getpid()
-    streams.open_all()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # such as SIGHUP under nohup
             signal.signal(number, _stop)
@@ -89,7 +84,10 @@ def leave(exit_code: int) -> NoReturn:
     """End this command, which has done its work: too late to be stopped."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    sys.exit(streams.report(exit_code))
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.exit(exit_code)
+    os._exit(exit_code)  # nobody reads the pipe, and Python would complain of that as it leaves
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -4,15 +4,14 @@ In: the traces of two folders. Out: lines, of which those that matter come first
 everything else that a rerun must reproduce should be equal, by the rule of `tolerance.py`; each
 field where they are not is listed with how far apart it is, the largest difference first. What the
 kernel counts, and what another processor or torch rounds, may differ and is summed up. Two times
-differ where their quartile ranges do not overlap. What the generator's claims say of it, `python -m
-generator compare A B` tells: laws should hold on both, observations need not. No torch; pure.
+differ where their quartile ranges do not overlap. No torch; pure.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +20,14 @@ from runners.traces.fields import Key, is_of_kernel, is_of_time
 from runners.traces.files import TraceError, machine_folders, read, trace_paths
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
-from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap
+from runners.traces.tolerance import FEWEST_SAMPLES, is_number, of_values, overlap
 
 # Fields of a run that are set, or are words for people, or whose times are compared by themselves.
 NOT_COMPARED = frozenset(
     {"settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances"}
 )
 LONGEST = 60  # characters of words that differ
+Steps = tuple[Key, ...]
 
 
 class Apart(NamedTuple):
@@ -35,47 +35,26 @@ class Apart(NamedTuple):
 
     Attributes:
         share: the largest difference, of the larger value; infinite between words.
-        path: of experiment, run and field.
-        num: how many values of the field differ.
-        words: both values, where these are words.
+        line: the field and how far apart it is.
     """
 
     share: float
-    path: str
-    num: int
-    words: str = ""
-
-    def line(self) -> str:
-        """The field and how far apart it is."""
-        most = self.words or f"at most {self.share:.2g} of the larger"
-        return f"{self.path}: {most}{f', {self.num} times' if self.num > 1 else ''}"
+    line: str
 
 
 @dataclass
 class Difference:
-    """What two machines measured differently, and how much stayed.
-
-    Attributes:
-        circumstances: of measuring, such as Python, where they differ: a line each.
-        outcomes: runs that ended otherwise, a line each.
-        unequal: fields that should be equal by the rule, and are not.
-        may_differ: fields that the kernel counted, or that are within what may be rounded.
-        times: whose quartile ranges lie apart, a line each.
-        left_out: what cannot be compared, and why, a line each.
-        num_equal: outcomes and fields that stayed.
-        num_overlapping: times that stayed within each other's spread.
-        num_too_few: times that have too few samples for a spread.
-    """
+    """What two machines measured differently, a line each, and how much stayed."""
 
     circumstances: list[str] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
-    unequal: list[Apart] = field(default_factory=list)
+    unequal: list[Apart] = field(default_factory=list)  # by the rule
     may_differ: list[Apart] = field(default_factory=list)
     times: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    num_equal: int = 0
-    num_overlapping: int = 0
-    num_too_few: int = 0
+    left_out: list[str] = field(default_factory=list)  # cannot be compared
+    num_equal: int = 0  # outcomes and fields
+    num_overlapping: int = 0  # times
+    num_too_few: int = 0  # times with too few samples
 
     @property
     def is_none(self) -> bool:
@@ -84,15 +63,17 @@ class Difference:
 
     def lines(self) -> list[str]:
         """The whole as a person reads it."""
+        rounded = sorted(one for one in self.may_differ if math.isfinite(one.share))
+        num = f"{len(rounded)} field{'s' if len(rounded) > 1 else ''}, most of all "
         parts = (
             ("measured under other circumstances", self.circumstances),
             ("ended otherwise", self.outcomes),
-            ("should be equal, and is not", [one.line() for one in _largest_first(self.unequal)]),
-            ("may differ from machine to machine", _summed_up(self.may_differ)),
+            ("should be equal, and is not", [one.line for one in _largest_first(self.unequal)]),
+            ("may differ from machine to machine", [num + one.line for one in rounded[-1:]]),
             ("took another time, beyond its spread", self.times),
             ("not compared", self.left_out),
         )
-        said = [line for head, rows in parts if rows for line in (f"{head}:", *_indented(rows))]
+        said = [text for head, rows in parts if rows for text in (f"{head}:", *_indented(rows))]
         stayed = (
             f"stayed: {self.num_equal} outcomes and fields are equal, "
             f"{self.num_overlapping} times within their spread; "
@@ -101,15 +82,8 @@ class Difference:
         return [*said, stayed]
 
 
-def _largest_first(fields: Iterable[Apart]) -> list[Apart]:
-    """Fields by how far apart they are; words first."""
-    return sorted(fields, key=lambda one: (-one.share, one.path))
-
-
-def _summed_up(fields: Iterable[Apart]) -> list[str]:
-    found = [one for one in _largest_first(fields) if math.isfinite(one.share)]
-    num = f"{len(found)} field{'s' if len(found) > 1 else ''}"
-    return [f"{num}, most of all {found[0].line()}"] if found else []
+def _largest_first(fields: list[Apart]) -> list[Apart]:
+    return sorted(fields, key=lambda one: (-one.share, one.line))
 
 
 def _indented(rows: list[str]) -> list[str]:
@@ -147,23 +121,28 @@ def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Differen
             found.left_out.append(f"{name}: measured by other code")
             continue
         for run in sorted(one.runs.keys() & other.runs.keys()):
-            _compare_run(f"{name}.{run}", one, other, run, found)
+            if _program(one, run) != _program(other, run):
+                found.left_out.append(f"{name}.{run}: measured with another program")
+            else:
+                _compare_run(f"{name}.{run}", one.runs[run], other.runs[run], found)
     return found
 
 
+def _program(trace: Trace, run: str) -> str | None:
+    """The digest of the program that a run executed."""
+    return trace.code.programs.get(str(trace.runs[run].settings.get("program")))
+
+
 def _compare_circumstances(first: Trace, second: Trace, found: Difference) -> None:
-    one, other = (trace.circumstances.model_dump() for trace in (first, second))
-    for name in one:
-        line = f"{name.replace('_', ' ')}: {one[name]} | {other[name]}"
-        if one[name] != other[name] and line not in found.circumstances:
+    other = vars(second.circumstances)
+    for name, value in vars(first.circumstances).items():
+        line = f"{name.replace('_', ' ')}: {value} | {other[name]}"
+        if value != other[name] and line not in found.circumstances:
             found.circumstances.append(line)
 
 
-def _compare_run(path: str, first: Trace, second: Trace, name: str, found: Difference) -> None:
-    one, other = first.runs[name], second.runs[name]
-    if _program(first, one) != _program(second, other):
-        found.left_out.append(f"{path}: measured with another program")
-    elif "skipped" in (one.status, other.status):
+def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
+    if "skipped" in (one.status, other.status):
         if one.status != other.status:
             which = "first" if one.status == "skipped" else "second"
             found.left_out.append(f"{path}: skipped on the {which}")
@@ -177,16 +156,11 @@ def _compare_run(path: str, first: Trace, second: Trace, name: str, found: Diffe
         _compare_times(path, one, other, found)
 
 
-def _program(trace: Trace, run: Run) -> str | None:
-    """The digest of the program that a run executed."""
-    return trace.code.programs.get(str(run.settings.get("program")))
-
-
 def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
     """Note each field that differs: whether it may, by the rule, and how far apart it is."""
     left, right = dict(_leaves(one)), dict(_leaves(other))
     apart: dict[str, list[tuple[object, object]]] = defaultdict(list)
-    differing: set[str] = set()
+    unequal: set[str] = set()
     for steps in left.keys() | right.keys():
         if is_of_time(steps):
             continue  # one measurement of it has no spread
@@ -194,38 +168,23 @@ def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
         if a == b:
             found.num_equal += 1
             continue
-        name = _written(steps)
+        name = "".join("[]" if isinstance(step, int) else f".{step}" for step in steps)
         apart[name].append((a, b))
         if not (is_of_kernel(steps) or of_values(steps, a, b, is_like=False).is_same):
-            differing.add(name)
+            unequal.add(name)
     for name, pairs in apart.items():
-        kind = found.unequal if name in differing else found.may_differ
-        kind.append(_apart(f"{path}.{name}", pairs))
+        kind = found.unequal if name in unequal else found.may_differ
+        kind.append(_apart(f"{path}{name}", pairs))
 
 
-def _written(steps: tuple[Key, ...]) -> str:
-    """A path without the positions: `ranks[].memory.peak_bytes`."""
-    parts = ("[]" if isinstance(step, int) else f".{step}" for step in steps)
-    return "".join(parts).removeprefix(".")
-
-
-def _apart(path: str, pairs: list[tuple[object, object]]) -> Apart:
-    shares = {_share(*pair): pair for pair in pairs}
-    share = max(shares)
-    if math.isfinite(share):
-        return Apart(share, path, len(pairs))
-    words = " | ".join(repr(str(value)[:LONGEST]) for value in shares[share])
-    return Apart(share, path, len(pairs), words)
-
-
-def _leaves(run: Run) -> Iterator[tuple[tuple[Key, ...], object]]:
+def _leaves(run: Run) -> Iterator[tuple[Steps, object]]:
     """Every value that a rerun must reproduce, with its path."""
     for name, value in run.model_dump(mode="json").items():
         if name not in NOT_COMPARED:
             yield from _below((name,), value)
 
 
-def _below(steps: tuple[Key, ...], value: object) -> Iterator[tuple[tuple[Key, ...], object]]:
+def _below(steps: Steps, value: object) -> Iterator[tuple[Steps, object]]:
     if isinstance(value, dict):
         for name, inner in value.items():
             if name != "failure":  # its words are the allocator's, the kernel's, the peer's
@@ -237,13 +196,21 @@ def _below(steps: tuple[Key, ...], value: object) -> Iterator[tuple[tuple[Key, .
         yield steps, value
 
 
+def _apart(path: str, pairs: list[tuple[object, object]]) -> Apart:
+    share, pair = max(((_share(*pair), pair) for pair in pairs), key=lambda one: one[0])
+    words = f"at most {share:.2g} of the larger"
+    if not math.isfinite(share):
+        words = " | ".join(repr(str(value)[:LONGEST]) for value in pair)
+    times = f", {len(pairs)} times" if len(pairs) > 1 else ""
+    return Apart(share, f"{path}: {words}{times}")
+
+
 def _share(one: object, other: object) -> float:
     """How far apart two values are, as a share of the larger; infinite where one is no number."""
-    numbers = [v for v in (one, other) if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(numbers) < 2:
+    if not (is_number(one) and is_number(other)):
         return math.inf
-    largest = max(abs(n) for n in numbers)
-    return float(abs(numbers[0] - numbers[1]) / largest) if largest else 0.0
+    largest = max(abs(one), abs(other))
+    return float(abs(one - other) / largest) if largest else 0.0
 
 
 def _compare_times(path: str, one: Run, other: Run, found: Difference) -> None:

@@ -2,16 +2,16 @@
 
 It covers the syntax tree of the experiment's file, of every module of `COVERED` that it imports,
 of the code that measures (`MEASURING`), and of the programs that it executes from `content/`, with
-what their comments declare. Comments, docstrings and the places of our own modules are left out:
-none of them changes a result. Programs that an experiment finds by a pattern, one a run,
-have a digest each: a new one, or a changed one, leaves the runs of the others as they are.
+what their comments declare. Comments, docstrings and imports of our own modules are left out: none
+of them changes a result. Programs that an experiment finds by a pattern, one a run, have a digest
+each: a new one, or a changed one, leaves the runs of the others as they are.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,6 @@ MEASURING = (
     "runners/ranks/*.py",
     "runners/measuring/endings.py",
     "runners/measuring/launch.py",
-    "runners/measuring/live_rank.py",
     "runners/measuring/gather.py",
 )
 # The fields of a node that hold statements.
@@ -44,7 +43,7 @@ class _Read(NamedTuple):
 
     Attributes:
         content: what of it can change a result.
-        modules: the covered modules that it imports.
+        modules: the covered modules that it may import.
         programs: of `content/`, that it names whole or by a pattern with an asterisk.
     """
 
@@ -65,31 +64,40 @@ def _parsed(text: str, *, is_program: bool) -> _Read:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):  # somebody has left it unfinished
         return _Read(text.encode("utf-8", "surrogateescape"))
-    modules, programs = _modules(tree), _programs(tree) if "content/" in text else ()
     said = "\n".join(declared(ast.get_docstring(tree) or "", text)) if is_program else ""
-    names = _without_docstrings_and_imports(tree)
-    return _Read(f"{dumped(tree)}{''.join(sorted(names))}{said}".encode(), modules, programs)
+    programs = _programs(tree) if "content/" in text else ()
+    modules: set[str] = set()
+    _strip(tree, modules)
+    covered = frozenset(name for name in modules if name.startswith(COVERED))
+    return _Read(f"{dumped(tree)}{said}".encode(), covered, programs)
 
 
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """The module, and everything in it that holds statements or is one; no expression does."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for name in BLOCKS:
-            waiting += getattr(node, name, ())
+def _strip(node: ast.AST, modules: set[str]) -> None:
+    """Take docstrings and imports of our own modules out of a tree; `modules` gets their names."""
+    for name in BLOCKS:
+        block = getattr(node, name, None)
+        if not isinstance(block, list):
+            continue
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and _is_words(block[:1]):
+            del block[0]
+        ours = [one for one in block if _is_import_of_ours(one)]
+        for one in ours:
+            block.remove(one)
+            modules.add(one.module)
+            modules.update(f"{one.module}.{alias.name}" for alias in one.names)
+        for one in block:
+            _strip(one, modules)
 
 
-def _modules(tree: ast.Module) -> frozenset[str]:
-    names: set[str] = set()
-    for node in _statements(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return frozenset(name for name in names if name.startswith(COVERED))
+def _is_import_of_ours(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runners")
+
+
+def _is_words(first: list[ast.stmt]) -> bool:
+    match first:
+        case [ast.Expr(value=ast.Constant(value=str()))]:
+            return True
+    return False
 
 
 def _programs(tree: ast.Module) -> tuple[str, ...]:
@@ -104,37 +112,6 @@ def _module_path(name: str) -> Path | None:
     return found[0] if found else None
 
 
-def _without_docstrings_and_imports(tree: ast.Module) -> set[str]:
-    """Take docstrings and imports of our own modules out of a tree; the names these brought.
-
-    From where a name comes alters no result: the code behind it is covered itself.
-    """
-    names: set[str] = set()
-    # Until the next measurement: committed digests leave the names of this module out.
-    tree.body = [node for node in tree.body if getattr(node, "module", "") != "runners.plans.work"]
-    for node in _statements(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and _begins_in_words(node):
-            node.body = node.body[1:] or [ast.Pass()]
-        for block in (getattr(node, name, []) for name in BLOCKS):
-            ours = [one for one in block if _is_import_of_ours(one)]
-            names |= {f"{a.name} as {a.asname or a.name}" for one in ours for a in one.names}
-            block[:] = [one for one in block if one not in ours]
-    return names
-
-
-def _begins_in_words(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> bool:
-    first = node.body[0] if node.body else None
-    return (
-        isinstance(first, ast.Expr)
-        and isinstance(first.value, ast.Constant)
-        and isinstance(first.value.value, str)
-    )
-
-
-def _is_import_of_ours(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runners")
-
-
 def dumped(node: object) -> str:
     """A syntax tree as text, the same under every version of Python.
 
@@ -145,22 +122,16 @@ def dumped(node: object) -> str:
         return f"[{', '.join(map(dumped, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
+    values = ((name, getattr(node, name, None)) for name in node._fields)
     fields = [
         f"{name}={dumped(value)}"
-        for name, is_optional in _fields(type(node))  # type: ignore[arg-type] # a class has a hash
-        if not ((value := getattr(node, name, None)) is None and is_optional)
-        and (value or name != "type_params")
+        for name, value in values
+        if value is not None and (value or name != "type_params")
     ]
     return f"{type(node).__name__}({', '.join(fields)})"
 
 
-@cache
-def _fields(kind: type[ast.AST]) -> tuple[tuple[str, bool], ...]:
-    """The fields of a kind of node, and whether each may be left out of a program."""
-    return tuple((name, getattr(kind, name, ...) is None) for name in kind._fields)
-
-
-def _found(programs: tuple[str, ...], *, by_pattern: bool = False) -> list[Path]:
+def _found(programs: Iterable[str], *, by_pattern: bool = False) -> list[Path]:
     """The files that programs named whole, or by a pattern, stand for."""
     patterns = [name for name in programs if ("*" in name) == by_pattern]
     return sorted(path for pattern in patterns for path in ROOT.glob(pattern))

@@ -22,7 +22,6 @@ from pydantic import ValidationError
 from runners.system.errors import FixableError
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
-from runners.traces.lines import line_of
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import Grid, values_digest
 from runners.traces.primitives import Primitives
@@ -35,6 +34,7 @@ VALUES = "values.json"  # the digests of a folder's traces (`values.py`)
 # What else a machine's folder holds.
 NOT_TRACES = frozenset({"machine", "primitives", "values"})
 _TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
+RecordT = TypeVar("RecordT", bound=Record)
 
 
 class TraceError(FixableError):
@@ -45,9 +45,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """A JSON object, in which each key stands once: of two values, one would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for position, name in enumerate(names) if name in names[:position])
-        raise ValueError(f"the key {twice[:100]!r} stands twice in one object")
+        raise ValueError("a key stands twice in one object")
     return found
 
 
@@ -55,93 +53,70 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"bare {text} is not JSON")
 
 
-def _text(path: Path) -> str:
+@lru_cache(maxsize=512)
+def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
+    """The record in a file's text; the same text is read once, and records never change."""
     try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        said = f"{path}: no such trace; measure it with `python -m runners run`"
-        raise TraceError(said) from None
-    except (OSError, UnicodeDecodeError) as error:
+        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        record = model.model_validate(document)
+    except ValidationError as error:
+        first, others = error.errors()[0], error.error_count() - 1
+        message = first["msg"].lower() if first["loc"] else "not a JSON object; delete it"
+        raise _of_field(path, first["loc"], message, others) from None
+    except (ValueError, RecursionError) as error:
         raise _torn(path, error) from None
+    broken = list(violations(record)) if isinstance(record, Trace) else []
+    if broken:
+        raise _of_field(path, broken[0].path, broken[0].message, len(broken) - 1)
+    if isinstance(record, Grid) and record.values != values_digest(record.rows):
+        raise _edited(path, f"plan {record.preset} --grid")
+    if isinstance(record, PublishedPlans) and record.values != rows_digest(record.rows):
+        raise _edited(path, "plan --published --grid")
+    return record
 
 
 def _torn(path: Path, error: Exception) -> TraceError:
     return TraceError(f"{path}: not a whole JSON file ({error}); delete it and run again")
 
 
-RecordT = TypeVar("RecordT", bound=Record)
-
-
-@lru_cache(maxsize=512)
-def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
-    """The record in a file's text; the same text is read once, and records never change."""
-    try:
-        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
-    except (ValueError, RecursionError) as error:
-        raise _torn(path, error) from None
-    if not isinstance(document, dict):
-        raise TraceError(f"{path}: (whole file): not a JSON object; delete it and run again")
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        others = error.error_count() - 1
-        raise _of_field(path, text, first["loc"], first["msg"].lower(), others) from None
-
-
-def _of_field(
-    path: Path, text: str, field: tuple[str | int, ...], message: str, others: int
-) -> TraceError:
-    """An error that names file, line and field, and how many others there are."""
-    place = f"{path}:{line_of(text, field)}: {'.'.join(map(str, field))}"
+def _of_field(path: Path, field: tuple[str | int, ...], message: str, others: int) -> TraceError:
+    """An error that names file and field, and how many others there are."""
     more = f" (and {others} more)" if others else ""
-    return TraceError(f"{place}: {message}{more}" if field else f"{path}: {message}{more}")
+    return TraceError(f"{path}: {'.'.join(map(str, field)) or '(whole file)'}: {message}{more}")
 
 
-@lru_cache(maxsize=512)
-def _parsed_trace(path: Path, text: str) -> Trace:
-    trace: Trace = _parsed(path, text, Trace)
-    broken = list(violations(trace))
-    if broken:
-        raise _of_field(path, text, broken[0].path, broken[0].message, len(broken) - 1)
-    return trace
-
-
-def read(path: Path) -> Trace:
-    """Read one trace.
+def read_record(path: Path, model: type[RecordT]) -> RecordT:
+    """Read a record of any kind.
 
     Raises:
         TraceError: the file is missing, torn, of an unknown schema, or a field is malformed,
-            unknown, not finite, or contradicts another (`invariants.py`); the message names file,
-            line and field.
+            unknown, not finite, or contradicts another (`invariants.py`); the message names file
+            and field.
     """
-    trace = _parsed_trace(path, _text(path))
-    if trace.experiment != path.stem:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        said = f"{path}: no such trace; measure it with `python -m runners run`"
+        raise TraceError(said) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _torn(path, error) from None
+    record: RecordT = _parsed(path, text, model)
+    return record
+
+
+def read(path: Path) -> Trace:
+    """Read one trace: `<experiment>.json`, `.<experiment>.part`, or the file of a try.
+
+    Raises:
+        TraceError: as `read_record`, and where it is the trace of another experiment.
+    """
+    trace = read_record(path, Trace)
+    experiment = path.name.removeprefix(".").partition(".")[0]
+    if trace.experiment != experiment:
         raise TraceError(
-            f"{path}: experiment: is {trace.experiment!r}, the file says {path.stem!r}"
+            f"{path}: experiment: is {trace.experiment!r}, the file says {experiment!r}"
         )
     return trace
-
-
-def read_try(path: Path) -> Trace:
-    """Read one of a reader's own runs, `content/tries/<experiment>.<run>-<digest>.json`.
-
-    Raises:
-        TraceError: as `read`, and where it holds another number of runs than one.
-    """
-    trace = _parsed_trace(path, _text(path))
-    if len(trace.runs) != 1:
-        raise TraceError(f"{path}: runs: a try holds one run, this file {len(trace.runs)}")
-    return trace
-
-
-def read_part(path: Path) -> Trace:
-    """Read what an interrupted measurement left of an experiment, `.<experiment>.part`.
-
-    Raises:
-        TraceError: as `read`.
-    """
-    return _parsed_trace(path, _text(path))
 
 
 def trace_paths(folder: Path) -> list[Path]:
@@ -159,55 +134,30 @@ def read_machine(folder: Path) -> Machine:
     """Read `machine.json` of a machine's folder.
 
     Raises:
-        TraceError: as `read`.
+        TraceError: as `read_record`.
     """
-    path = folder / "machine.json"
-    machine: Machine = _parsed(path, _text(path), Machine)
-    return machine
-
-
-def _read_if_there(path: Path, model: type[RecordT]) -> RecordT | None:
-    return read_record(path, model) if path.exists() else None
-
-
-def read_record(path: Path, model: type[RecordT]) -> RecordT:
-    """Read a record of any kind.
-
-    Raises:
-        TraceError: as `read`.
-    """
-    record: RecordT = _parsed(path, _text(path), model)
-    return record
+    return read_record(folder / "machine.json", Machine)
 
 
 def read_primitives(folder: Path) -> Primitives | None:
     """Read `primitives.json` of a machine's folder; None where none were measured.
 
     Raises:
-        TraceError: as `read`.
+        TraceError: as `read_record`.
     """
-    return _read_if_there(folder / "primitives.json", Primitives)
+    path = folder / "primitives.json"
+    return read_record(path, Primitives) if path.exists() else None
 
 
 def read_grid(path: Path) -> Grid:
     """Read the committed plans of one preset, `content/planner/plans/<preset>.json`.
 
     Raises:
-        TraceError: as `read`, and where its rows are not those that were simulated.
+        TraceError: as `read_record`, and where its rows are not those that were simulated.
     """
-    return _parsed_grid(path, _text(path))
-
-
-@lru_cache(maxsize=64)
-def _parsed_grid(path: Path, text: str) -> Grid:
-    grid: Grid = _parsed(path, text, Grid)
+    grid = read_record(path, Grid)
     if grid.preset != path.stem:
         raise TraceError(f"{path}: preset: is {grid.preset!r}, the file says {path.stem!r}")
-    if grid.values != values_digest(grid.rows):
-        raise TraceError(
-            f"{path}: rows: cut or edited after they were simulated; make them again with "
-            f"`python -m runners plan {grid.preset} --grid`, or restore the file from git"
-        )
     return grid
 
 
@@ -215,15 +165,16 @@ def read_published(path: Path) -> PublishedPlans | None:
     """Read the simulations of published measurements; None where there are none.
 
     Raises:
-        TraceError: as `read`, and where its rows are not those that were simulated.
+        TraceError: as `read_record`, and where its rows are not those that were simulated.
     """
-    found = _read_if_there(path, PublishedPlans)
-    if found and found.values != rows_digest(found.rows):
-        raise TraceError(
-            f"{path}: rows: cut or edited after they were simulated; make them again with "
-            "`python -m runners plan --published --grid`, or restore the file from git"
-        )
-    return found
+    return read_record(path, PublishedPlans) if path.exists() else None
+
+
+def _edited(path: Path, command: str) -> TraceError:
+    return TraceError(
+        f"{path}: rows: cut or edited after they were simulated; make them again with "
+        f"`python -m runners {command}`, or restore the file from git"
+    )
 
 
 def is_stale(trace: Trace) -> bool:
@@ -239,14 +190,27 @@ def outdated_programs(trace: Trace) -> list[str]:
     return [name for name, path in programs.items() if then.get(path) != now.get(path)]
 
 
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write JSON sorted, indented and whole: a reader sees the old file or the new one.
+def write(path: Path, record: Record) -> None:
+    """Write a record of any kind, whole: a reader sees the old file or the new one.
 
     Raises:
-        ValueError: a number is not finite.
+        TraceError: it is a trace that outgrows `MAX_TRACE_BYTES`.
+        ValueError: it holds a number that is not finite.
         OSError: the disk refused; nothing is left behind.
     """
-    _write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    text = _as_text(record.as_json())
+    if isinstance(record, Trace) and len(text) > MAX_TRACE_BYTES:
+        raise TraceError(f"{path.name} would hold {len(text)} bytes, more than {MAX_TRACE_BYTES}")
+    _write_text(path, text)
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write JSON sorted and indented, as `write`."""
+    _write_text(path, _as_text(document))
+
+
+def _as_text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def write_rows(path: Path, found: Grid | PublishedPlans) -> None:
@@ -284,40 +248,6 @@ def sweep_torn(folder: Path) -> None:
     for path in folder.rglob(".*"):
         if _TORN.fullmatch(path.name):
             path.unlink(missing_ok=True)
-
-
-def write(path: Path, trace: Trace) -> None:
-    """Write one trace.
-
-    Raises:
-        TraceError: it outgrows `MAX_TRACE_BYTES`.
-        ValueError: it holds a number that is not finite.
-        OSError: the disk refused; nothing is left behind.
-    """
-    document = trace.as_json()
-    num_bytes = len(json.dumps(document, indent=1, sort_keys=True))
-    if num_bytes > MAX_TRACE_BYTES:
-        raise TraceError(f"{path.name} would hold {num_bytes} bytes, more than {MAX_TRACE_BYTES}")
-    write_json(path, document)
-
-
-def write_part(path: Path, trace: Trace) -> None:
-    """Write the runs that have ended so far; whole, so that an interruption costs one run.
-
-    Raises:
-        OSError: the disk refused; nothing is left behind.
-    """
-    write_json(path, trace.as_json())
-
-
-def write_machine(folder: Path, machine: Machine) -> None:
-    """Write `machine.json` into a machine's folder."""
-    write_json(folder / "machine.json", machine.as_json())
-
-
-def write_primitives(folder: Path, primitives: Primitives) -> None:
-    """Write `primitives.json` into a machine's folder."""
-    write_json(folder / "primitives.json", primitives.model_dump(mode="json"))
 
 
 def finite_or_none(value: float) -> float | None:

@@ -57,15 +57,18 @@ class Memory(Record):
     against.
     """
 
-    peak_bytes: int | None = Field(description="tensor bytes: the most held at one time")
-    peak_phase: str | None = Field(description="the phase of that moment")
-    at_peak: MemoryClasses | None = Field(description="tensor bytes of each class at that moment")
-    largest: MemoryClasses | None = Field(
-        description="tensor bytes: the most that each class ever held"
+    peak_bytes: int | None = Field(default=None, description="tensor bytes: the most held at once")
+    peak_phase: str | None = Field(default=None, description="the phase of that moment")
+    at_peak: MemoryClasses | None = Field(
+        default=None, description="tensor bytes of each class at that moment"
     )
-    phases: dict[str, int] = Field(description="tensor bytes: the peak of each phase")
+    largest: MemoryClasses | None = Field(
+        default=None, description="tensor bytes: the most that each class ever held"
+    )
+    phases: dict[str, int] = Field(default={}, description="tensor bytes: the peak of each phase")
     kernel_peak_bytes: int | None = Field(
-        description="process bytes: growth of the kernel's high-water mark of resident pages"
+        default=None,
+        description="process bytes: growth of the kernel's high-water mark of resident pages",
     )
     allocator: AllocatorMemory | None = Field(
         default=None, description="allocator bytes, of an accelerator"
@@ -175,13 +178,14 @@ class Timing(Record):
 
     wall_seconds: float = Field(description="the run with all its passes")
     oversubscribed: bool = Field(
-        description="more ranks than cores, or than accelerators: not for fits of speed"
+        default=False,
+        description="more ranks than cores, or than accelerators: not for fits of speed",
     )
-    step: SampledSeconds | None
-    stages: dict[str, float] = Field(description="seconds by stage")
-    prediction: dict[str, float] = Field(description="seconds by prediction step")
-    timeline: list[Span]
-    ranks: list[RankTime]
+    step: SampledSeconds | None = None
+    stages: dict[str, float] = Field(default={}, description="seconds by stage")
+    prediction: dict[str, float] = Field(default={}, description="seconds by prediction step")
+    timeline: list[Span] = []
+    ranks: list[RankTime] = []
     clocks: list[RankClock] = Field(
         default=[], description="of the timeline's ranks, one each; empty: one rank, or no timeline"
     )

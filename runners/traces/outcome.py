@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from dataclasses import dataclass
 
-from runners.traces.measured import Collective, Memory, RankClock
-from runners.traces.records import Failure, Model, NonFinite, PredictionStep, Stage
-from runners.traces.schema import Setting, Status
+from pydantic import ConfigDict
+
+from runners.traces.measured import RankClock
+from runners.traces.records import (
+    Model,
+    Move,
+    NonFinite,
+    PredictionStep,
+    RankRecord,
+    Stage,
+    Validation,
+)
+from runners.traces.schema import Record, Status
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class EpochPart(_Part):
+class EpochPart(Record):
     """What one rank knows of an epoch; None for what it does not see."""
 
     epoch: int
@@ -25,59 +31,40 @@ class EpochPart(_Part):
     parameter_digest: str | None = None
 
 
-class ValidationPart(_Part):
-    """One rank's last evaluation on the validation samples."""
+@dataclass(frozen=True)
+class Event:
+    """One thing a rank did, in nanoseconds of a wall clock.
 
-    num_samples: int
-    loss: float | None
-    accuracy: float | None
+    `peer` is the other rank of a send or a receive; None for a collective of all ranks. An
+    "operation" is a stretch in which torch itself was at work, whatever phase the rank marked.
+    """
 
-
-class EventPart(_Part):
-    """One event of the timeline's step, as `runners.meters.spans.Event`."""
-
-    kind: str
+    rank: int
+    kind: str  # "compute", "communication" or "operation"
     name: str
     start_ns: int
     end_ns: int
-    peer: int | None
+    peer: int | None = None
 
 
-class MovePart(_Part):
-    """One operation as one rank saw it; ranks are global, and None stands for every rank."""
+class RankOutcome(RankRecord):
+    """Everything one rank recorded in one pass, as it fills up."""
 
-    operation: str
-    source: int | None
-    destination: int | None
-    bytes: int
+    model_config = ConfigDict(frozen=False)
 
-
-class RankOutcome(_Part):
-    """Everything one rank recorded in one pass."""
-
-    rank: int
     status: Status = "completed"
-    failure: Failure | None = None
-    num_parameters: int | None = None
-    num_samples: int | None = None
-    first_parameter_digest: str | None = None
-    start_parameter_digest: str | None = None
-    parameter_digest: str | None = None
-    memory: Memory | None = None
-    collectives: list[Collective] = []
     model: Model | None = None
     stages: list[Stage] = []
     stage_seconds: dict[str, float] = {}
-    stage_moves: dict[str, list[MovePart]] = {}
+    stage_moves: dict[str, list[Move]] = {}
     epochs: list[EpochPart] = []
     step_losses: list[float | None] = []
-    validation: ValidationPart | None = None
+    validation: Validation | None = None
     prediction: list[PredictionStep] = []
     prediction_seconds: dict[str, float] = {}
     step_seconds: list[float] = []
-    events: list[EventPart] = []
+    events: list[Event] = []
     window_ns: tuple[int, int] | None = None
     clocks: list[RankClock] = []
     non_finite: list[NonFinite] = []
-    measures: dict[str, Setting] = {}
     measured_seconds: dict[str, list[float]] = {}

@@ -19,39 +19,6 @@ MOST_LOAD_SHARE = 0.05
 MOST_RATIO = 1.05
 
 
-@dataclass(frozen=True)
-class Quietness:
-    """Which of a machine's experiments it measured while it was quiet.
-
-    Attributes:
-        quiet: their names.
-        disturbed: the names of those that were not quiet.
-        unknown: the names of those whose traces do not record it.
-    """
-
-    quiet: tuple[str, ...]
-    disturbed: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-    @property
-    def num(self) -> int:
-        """All experiments."""
-        return len(self.quiet) + len(self.disturbed) + len(self.unknown)
-
-    def line(self) -> str:
-        """The whole in one line."""
-        if not self.num:
-            return "No experiment has been measured."
-        if not self.quiet and not self.disturbed:
-            return "The traces do not record whether the machine was quiet."
-        if len(self.quiet) == self.num:
-            return f"All {self.num} experiments were measured on a quiet machine."
-        head = f"{len(self.quiet)} of {self.num} experiments were measured on a quiet machine"
-        parts = (("not quiet", self.disturbed), ("not recorded", self.unknown))
-        said = [f"{word}: {', '.join(names)}" for word, names in parts if names]
-        return f"{'; '.join([head, *said])}."
-
-
 class Canary(Record):
     """The time of one small, fixed piece of work before and after an experiment."""
 
@@ -73,34 +40,21 @@ class Quiet(Record):
     )
     load_after_share: float | None
     canaries: dict[str, Canary] = Field(description="by name")
-    largest_ratio: float = Field(description="of a canary's two times, the longer over the shorter")
-
-    @classmethod
-    def of(cls, loads: tuple[float | None, float | None], canaries: dict[str, Canary]) -> Quiet:
-        """A record of the loads before and after, and of the canaries by name."""
-        largest = max((one.ratio for one in canaries.values()), default=1.0)
-        return cls(
-            load_before_share=loads[0],
-            load_after_share=loads[1],
-            canaries=canaries,
-            largest_ratio=round(largest, 4),
-        )
+    largest_ratio: float | None = Field(default=None, description="no longer recorded")
 
     @property
     def disturbances(self) -> list[str]:
         """Why the experiment was not quiet, in words; empty where it was quiet."""
         loads = (("before", self.load_before_share), ("after", self.load_after_share))
-        return [
-            *(
-                f"other processes used {share:.0%} of the cores {when} it"
-                for when, share in loads
-                if share is not None and share > MOST_LOAD_SHARE
-            ),
-            *(
-                f"the {name} canary differed by {one.ratio - 1:.1%} before and after it"
-                for name, one in sorted(self.canaries.items())
-                if one.ratio > MOST_RATIO
-            ),
+        busy = [
+            f"other processes used {share:.0%} of the cores {when} it"
+            for when, share in loads
+            if share is not None and share > MOST_LOAD_SHARE
+        ]
+        return busy + [
+            f"the {name} canary differed by {one.ratio - 1:.1%} before and after it"
+            for name, one in sorted(self.canaries.items())
+            if one.ratio > MOST_RATIO
         ]
 
     @property
@@ -117,11 +71,31 @@ def least_quiet(sessions: list[Quiet | None]) -> Quiet | None:
     return min(known, key=lambda one: one.is_quiet)
 
 
+@dataclass(frozen=True)
+class Quietness:
+    """Which of a machine's experiments it measured while it was quiet, by name."""
+
+    quiet: tuple[str, ...]
+    disturbed: tuple[str, ...]
+    unknown: tuple[str, ...]  # their traces do not record it
+
+    @property
+    def num(self) -> int:
+        """All experiments."""
+        return len(self.quiet) + len(self.disturbed) + len(self.unknown)
+
+    def line(self) -> str:
+        """The whole in one line."""
+        head = f"{len(self.quiet)} of {self.num} experiments were measured on a quiet machine"
+        parts = (("not quiet", self.disturbed), ("not recorded", self.unknown))
+        said = [f"{word}: {', '.join(names)}" for word, names in parts if names]
+        return f"{'; '.join([head, *said])}."
+
+
 def quietness(records: Mapping[str, Quiet | None]) -> Quietness:
     """Sort experiments, by name, by what their traces record."""
-    known = {name: one for name, one in records.items() if one is not None}
     return Quietness(
-        quiet=tuple(name for name, one in known.items() if one.is_quiet),
-        disturbed=tuple(name for name, one in known.items() if not one.is_quiet),
-        unknown=tuple(name for name in records if name not in known),
+        quiet=tuple(name for name, one in records.items() if one and one.is_quiet),
+        disturbed=tuple(name for name, one in records.items() if one and not one.is_quiet),
+        unknown=tuple(name for name, one in records.items() if one is None),
     )

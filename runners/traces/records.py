@@ -56,7 +56,9 @@ class Failure(Record):
         )
     )
     message: str = Field(description="the first line of what was raised, as it was raised")
-    requested_bytes: int | None = Field(description="bytes that the refused allocation requested")
+    requested_bytes: int | None = Field(
+        default=None, description="bytes that the refused allocation requested"
+    )
     held_bytes: int | None = Field(
         default=None,
         description=(
@@ -65,9 +67,13 @@ class Failure(Record):
             "accelerator the growth of what its allocator gave out; null: not known"
         ),
     )
-    rank: int | None = Field(description="null: ranks hang, and none is behind the others")
+    rank: int | None = Field(
+        default=None, description="null: ranks hang, and none is behind the others"
+    )
     phase: str = Field(description="build, wrap, forward, backward, optimizer, …")
-    step: int | None = Field(description="training step of the failure, from 0; null before it")
+    step: int | None = Field(
+        default=None, description="training step of the failure, from 0; null before it"
+    )
     signal: str | None = Field(default=None, description="that ended the process, such as SIGABRT")
     exit_code: int | None = Field(
         default=None, description="of a process that left without a record"
@@ -92,12 +98,7 @@ class Death(Record):
 
     def is_that_of(self, failure: Failure) -> bool:
         """Whether a failure is this death."""
-        return (failure.rank, failure.phase, failure.signal, failure.exit_code) == (
-            self.rank,
-            self.phase,
-            self.signal,
-            self.exit_code,
-        )
+        return all(getattr(failure, name) == value for name, value in vars(self).items())
 
 
 class Layer(Record):
@@ -134,8 +135,10 @@ class Move(Record):
     """One operation between ranks in a stage, as a metered pass saw it pass by."""
 
     operation: str
-    source: int | None = Field(description="global rank; null: every rank sends")
-    destination: int | None = Field(description="global rank; null: every rank receives")
+    source: int | None = Field(default=None, description="global rank; null: every rank sends")
+    destination: int | None = Field(
+        default=None, description="global rank; null: every rank receives"
+    )
     bytes: int = Field(description="payload as the rank with the largest payload sees it")
 
 
@@ -203,14 +206,16 @@ class RankRecord(Record):
 
     rank: int
     status: Status
-    failure: Failure | None
-    num_parameters: int | None = Field(description="parameters this rank holds")
-    num_samples: int | None = Field(description="training samples this rank saw")
-    first_parameter_digest: str | None = Field(description="before any wrapper touched them")
-    start_parameter_digest: str | None = Field(description="when training started")
-    parameter_digest: str | None = Field(description="when training ended")
-    memory: Memory | None
-    collectives: list[Collective] = Field(description="of one metered step")
+    failure: Failure | None = None
+    num_parameters: int | None = Field(default=None, description="parameters this rank holds")
+    num_samples: int | None = Field(default=None, description="training samples this rank saw")
+    first_parameter_digest: str | None = Field(
+        default=None, description="before any wrapper touched them"
+    )
+    start_parameter_digest: str | None = Field(default=None, description="when training started")
+    parameter_digest: str | None = Field(default=None, description="when training ended")
+    memory: Memory | None = None
+    collectives: list[Collective] = Field(default=[], description="of one metered step")
     measures: dict[str, Setting] = Field(
         default={}, description="what the experiment itself counted or compared on this rank"
     )
@@ -233,23 +238,31 @@ class Run(Record):
     device: Literal["cpu", "cuda"]
     seed: int
     settings: dict[str, Setting]
-    budget_bytes: int | None = Field(description="what each rank was allowed; null: no limit")
     expected_status: Status
     status: Status
-    reason: str | None = Field(description="why it was skipped")
-    error: Failure | None = Field(description="the root cause among the ranks' failures")
-    passes: list[str] = Field(description="metered, timed, budgeted: the passes that ran")
-    allocator: dict[str, str] = Field(description="environment of the ranks, by pass")
-    model: Model | None
-    stages: list[Stage]
-    epochs: list[Epoch]
-    step_losses: list[Loss] = Field(description="the loss of each step, for the runs that keep it")
-    validation: Validation | None
-    prediction: list[PredictionStep]
-    ranks: list[RankRecord]
-    printed: list[str] = Field(description="what rank 0 printed")
-    non_finite: list[NonFinite]
     timing: Timing
+    budget_bytes: int | None = Field(
+        default=None, description="what each rank was allowed; null: no limit"
+    )
+    reason: str | None = Field(default=None, description="why it was skipped")
+    error: Failure | None = Field(
+        default=None, description="the root cause among the ranks' failures"
+    )
+    passes: list[str] = Field(
+        default=[], description="metered, timed, budgeted: the passes that ran"
+    )
+    allocator: dict[str, str] = Field(default={}, description="environment of the ranks, by pass")
+    model: Model | None = None
+    stages: list[Stage] = []
+    epochs: list[Epoch] = []
+    step_losses: list[Loss] = Field(
+        default=[], description="the loss of each step, for the runs that keep it"
+    )
+    validation: Validation | None = None
+    prediction: list[PredictionStep] = []
+    ranks: list[RankRecord] = []
+    printed: list[str] = Field(default=[], description="what rank 0 printed")
+    non_finite: list[NonFinite] = []
     nature: Nature = Field(
         default="real",
         description="paced: stages last as long as they were told; simulated: fake tensors",
@@ -259,6 +272,10 @@ class Run(Record):
     )
     circumstances: Circumstances | None = Field(
         default=None, description="where they are not those of the whole trace"
+    )
+    label: str = Field(
+        default="",
+        description="the key of readers' words for the strategy; empty: the strategy",
     )
 
     @property

@@ -50,8 +50,9 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
         KeyError, IndexError, AttributeError, TypeError: one of them has no such field.
     """
     one, other = at(page, steps), at(here, steps)
-    there, again = _samples(steps, page), _samples(steps, here)
-    if there and again and steps[-1] != "num_samples":
+    there, again = at(page, steps[:-1]), at(here, steps[:-1])
+    are_sampled = isinstance(there, SampledSeconds) and isinstance(again, SampledSeconds)
+    if are_sampled and steps[-1] != "num_samples":
         if min(there.num_samples, again.num_samples) >= FEWEST_SAMPLES:
             return _by_samples(there, again)
         if steps[-1] == "samples":  # all that a time was taken from
@@ -63,7 +64,7 @@ def of_values(steps: Sequence[Key], one: object, other: object, *, is_like: bool
     """Compare two values of a field without regard to samples; as `tolerance`."""
     if isinstance(one, list | dict) and isinstance(other, list | dict):
         return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
-    if not (_is_number(one) and _is_number(other)):
+    if not (is_number(one) and is_number(other)):
         return _of_words(steps, one, other, is_like=is_like)
     if is_of_time(steps) or steps[0] == "timing":
         low, high = sorted((abs(one), abs(other)))
@@ -76,7 +77,8 @@ def of_values(steps: Sequence[Key], one: object, other: object, *, is_like: bool
     return Tolerance("none; equal", one == other)
 
 
-def _is_number(thing: object) -> TypeGuard[int | float]:
+def is_number(thing: object) -> TypeGuard[int | float]:
+    """Whether a value is a number; whether something holds is none."""
     return isinstance(thing, int | float) and not isinstance(thing, bool)
 
 
@@ -87,15 +89,6 @@ def _of_words(steps: Sequence[Key], one: object, other: object, *, is_like: bool
     if "parameter_digest" in str(steps[-1]) and not is_like and one and other:
         return Tolerance("any; another processor or torch rounds some bit apart", is_same=True)
     return Tolerance("none; equal", one == other)
-
-
-def _samples(steps: Sequence[Key], run: Run) -> SampledSeconds | None:
-    """The samples that a time was taken from."""
-    for end in range(len(steps) - 1, 0, -1):
-        thing = at(run, steps[:end])
-        if isinstance(thing, SampledSeconds):
-            return thing
-    return None
 
 
 def _by_samples(page: SampledSeconds, here: SampledSeconds) -> Tolerance:

@@ -63,20 +63,25 @@ def edited(path: Path) -> str | None:
     Raises:
         TraceError: the folder's list cannot be read.
     """
-    known = listed(path.parent)
-    if known is None or (path.exists() and known.get(path.stem) == _digest(path)):
-        return None
-    if path.stem not in known:
-        return NOT_LISTED
-    return EDITED if path.exists() else MISSING
+    return dict(faults(path.parent, path.stem)).get(path.name)
 
 
-def faults(folder: Path) -> Iterator[tuple[str, str]]:
+def faults(folder: Path, *names: str) -> Iterator[tuple[str, str]]:
     """The files of a machine's folder that are not as they were measured, each with why.
+
+    Args:
+        folder: the machine's.
+        names: of experiments; all where none is named.
 
     Raises:
         TraceError: the folder's list cannot be read.
     """
-    for name in sorted({*(listed(folder) or ()), *(path.stem for path in trace_paths(folder))}):
-        if found := edited(folder / f"{name}.json"):
-            yield f"{name}.json", found
+    known = listed(folder)
+    if known is None:
+        return
+    for name in names or sorted({*known, *(path.stem for path in trace_paths(folder))}):
+        path = folder / f"{name}.json"
+        if name not in known:
+            yield path.name, NOT_LISTED
+        elif not path.exists() or known[name] != _digest(path):
+            yield path.name, EDITED if path.exists() else MISSING

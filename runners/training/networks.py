@@ -87,9 +87,14 @@ def flat(module: nn.Module) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
 
 
+def gradients_of(module: nn.Module) -> list[Tensor]:
+    """The gradients that there are of a module's parameters."""
+    return [p.grad for p in module.parameters() if p.grad is not None]
+
+
 def flat_gradient(module: nn.Module) -> Tensor:
     """All gradients of a module in one row, a copy."""
-    return torch.cat([p.grad.reshape(-1) for p in module.parameters() if p.grad is not None])
+    return torch.cat([gradient.reshape(-1) for gradient in gradients_of(module)])
 
 
 @torch.no_grad()

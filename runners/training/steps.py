@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeVar
 
 import torch
@@ -9,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
 from runners.training.networks import description, grade, mlp
 from runners.training.settings import HiddenLayerSettings, StackSettings, TeacherSettings
 from runners.training.teacher import Lesson, Samples, Scaling, teach
@@ -55,17 +57,25 @@ def batch_of(samples: Samples, index: int, size: int) -> Samples:
     return samples.take(slice(index * size, (index + 1) * size))
 
 
-def mlp_for(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
+def mlp_for(rank: Rank[HiddenLayerSettings], seed: int | None = None) -> nn.Sequential:
     """The mlp of a run's settings, with one hidden layer.
 
-    Equal on every rank: all build it from the run's own seed.
+    Equal on every rank unless a `seed` is given: all build it from the run's own.
     """
     settings = rank.settings
     widths = (settings.num_features, settings.num_hidden, settings.num_classes)
     dtype = getattr(torch, getattr(settings, "dtype", "float32"))
     rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
-    torch.manual_seed(rank.seed)
+    torch.manual_seed(rank.seed if seed is None else seed)
     return mlp(widths, dtype=dtype, device=rank.device)
+
+
+def mlp_of_rank(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
+    """The same network from a seed of this rank's own, as careless scripts build it."""
+    model = mlp_for(rank, rank.seed + rank.rank)
+    if rank.world_size > 1:
+        rank.outcome.first_parameter_digest = parameter_digest(model.parameters())
+    return model
 
 
 def stack_for(rank: Rank[StackSettings], *, is_sharded: bool = False) -> nn.Sequential:
@@ -109,18 +119,80 @@ class Tally:
     def __init__(self) -> None:
         self._losses: list[float] = []
         self._num_correct = 0
-        self._num_samples = 0
+        self.num_samples = 0
 
-    def add(self, loss: float, logits: Tensor, labels: Tensor) -> None:
+    def add(self, loss: float | Tensor, logits: Tensor, labels: Tensor) -> None:
         """Count one batch: its mean loss, and the samples classified rightly."""
-        self._losses.append(loss)
+        self._losses.append(float(loss))
         self._num_correct += num_correct(logits, labels)
-        self._num_samples += len(labels)
+        self.num_samples += len(labels)
 
     def seen(self) -> tuple[float, float, int]:
         """Mean loss over equal batches, share classified rightly, number of samples."""
         mean = sum(self._losses) / len(self._losses)
-        return mean, self._num_correct / self._num_samples, self._num_samples
+        return mean, self._num_correct / self.num_samples, self.num_samples
+
+
+class Epoch(Tally):
+    """One pass over a rank's samples, while its loop runs."""
+
+    def __init__(self, rank: Rank, index: int) -> None:
+        super().__init__()
+        self._rank, self.index = rank, index
+
+    def batches(self, samples: Samples, size: int) -> Iterator[Samples]:
+        """One batch of `size` samples after another, each a step of the rank."""
+        for index in self._rank.steps(len(samples.labels) // size):
+            yield batch_of(samples, index, size)
+
+    def add(
+        self, loss: float | Tensor, logits: Tensor, labels: Tensor, num_own: int | None = None
+    ) -> None:
+        """Count one batch, as `Tally`, and record its loss.
+
+        Args:
+            loss: mean over the samples of the batch.
+            logits: of all its samples.
+            labels: of the same samples.
+            num_own: samples that this rank has computed itself; all by default.
+        """
+        value = float(loss)
+        super().add(value, logits, labels)
+        self._rank.step_loss(value)
+        self._rank.count_samples(len(labels) if num_own is None else num_own)
+
+
+def epochs(
+    rank: Rank,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    validation: Samples,
+    line: str = "",
+) -> Iterator[Epoch]:
+    """The epochs of a training, each recorded when its loop has ended.
+
+    Replicas give their digest at the start and after each epoch; rank 0 validates, and prints the
+    line, in which `{epoch}`, `{loss}`, `{validation_loss}` and `{validation_accuracy}` may stand.
+    """
+    rank.watch(model, optimizer)
+    rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
+    for index in rank.epochs(rank.settings.num_epochs):
+        epoch = Epoch(rank, index)
+        yield epoch
+        loss, accuracy, count = epoch.seen() if epoch.num_samples else (None, None, 0)
+        graded = validate(model, validation) if rank.rank == 0 and not rank.is_metered else None
+        rank.epoch(
+            index,
+            loss=loss,
+            accuracy=accuracy,
+            num_samples=count,
+            validation=graded,
+            parameters=model.parameters(),
+        )
+        if graded and line:
+            _, validation_loss, validation_accuracy = graded
+            known = {"validation_loss": validation_loss, "validation_accuracy": validation_accuracy}
+            print(line.format(epoch=index, loss=loss, **known))
 
 
 def num_correct(logits: Tensor, labels: Tensor) -> int:
@@ -155,6 +227,16 @@ def train_step(
     tally.add(value, logits, samples.labels)
     rank.step_loss(value)
     rank.count_samples(len(samples.labels))
+
+
+def train_batch(
+    model: nn.Module, optimizer: torch.optim.Optimizer, samples: Samples, epoch: Epoch
+) -> None:
+    """One step on one batch of an epoch: forward, backward, update."""
+    logits, loss = forward_backward(model, samples)
+    optimizer.step()
+    optimizer.zero_grad()
+    epoch.add(loss, logits, samples.labels)
 
 
 def train_epoch(

@@ -22,6 +22,10 @@ class Samples:
         """A part of the samples."""
         return Samples(self.features[index], self.labels[index])
 
+    def to(self, device: torch.device) -> Samples:
+        """The same samples on a device."""
+        return Samples(self.features.to(device), self.labels.to(device))
+
 
 @dataclass(frozen=True)
 class Lesson:

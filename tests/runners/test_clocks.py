@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.meters.spans import Event, on_one_clock
+from runners.meters.spans import on_one_clock
 from runners.ranks.clocks import of_round_trip
 from runners.traces.measured import RankClock
+from runners.traces.outcome import Event
 from runners.traces.records import Run
 
 MICROSECOND = 1e-6

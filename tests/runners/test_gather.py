@@ -5,7 +5,7 @@ from __future__ import annotations
 from runners.measuring.gather import gather
 from runners.measuring.launch import PassResult
 from runners.plans.experiment import RunPlan
-from runners.traces.outcome import MovePart, RankOutcome
+from runners.traces.outcome import RankOutcome
 from runners.traces.records import Move, Run, Stage
 
 Seen = tuple[str, int | None, int | None, int]  # operation, source, destination, bytes
@@ -16,7 +16,7 @@ def _outcome(rank: int, moves: list[Seen], rows: int) -> RankOutcome:
         name="forward", rank=rank, operation="pass on", shape_in=[rows], shape_out=[rows, 2],
         dtype="float32", bytes=8 * rows, values=[0.0],
     )  # fmt: skip
-    parts = [MovePart(operation=o, source=s, destination=d, bytes=b) for o, s, d, b in moves]
+    parts = [Move(operation=o, source=s, destination=d, bytes=b) for o, s, d, b in moves]
     return RankOutcome(
         rank=rank,
         stages=[stage],

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runners.traces import machine
-from runners.traces.files import machine_folders, read_machine, write_machine
+from runners.traces.files import machine_folders, read_machine, write
 from runners.traces.identity import Identity, IdentityError, id_among
 from runners.traces.machine_records import Accelerator
 
@@ -45,7 +45,7 @@ class Desk:
     def measures(self) -> str:
         """The name of the folder that it measures into."""
         machine.keep_id()
-        write_machine(self.traces / machine.describe().name, machine.describe())
+        write(self.traces / machine.describe().name / "machine.json", machine.describe())
         return machine.describe().name
 
 

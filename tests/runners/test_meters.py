@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from runners.meters.memory import MemoryMeter
-from runners.meters.spans import Event, split_waiting
+from runners.meters.spans import split_waiting
 from runners.traces.invariants import RULES
 from runners.traces.measured import Timing
+from runners.traces.outcome import Event
 from runners.traces.records import Run
 
 WIDTHS = (300, 200, 100)

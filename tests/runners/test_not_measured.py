@@ -23,7 +23,7 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import MORE, find
 from runners.system.errors import LaunchError
 from runners.traces import machine
-from runners.traces.files import read, read_part, write
+from runners.traces.files import read, write
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Death, Run
 from runners.traces.values import list_values
@@ -128,7 +128,7 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
             measure.measure(again, launcher, Progress(io.StringIO()))
     assert not raised.value.is_lasting
     assert path.read_bytes() == old
-    assert list(read_part(part_of("heavier", folder)).runs) == runs[1:]
+    assert list(read(part_of("heavier", folder)).runs) == runs[1:]
     later = pending("heavier", folder)
     assert later is not None
     assert (later.reason, later.measured) == ("unfinished", (runs[0],))
@@ -235,7 +235,7 @@ def test_a_full_temporary_folder_is_named_and_costs_no_trace(
     said = _command(root, traces, experiments, small_disk)
     assert f"not measured: full.fills: no space left in {small_disk}\n" in said
     (part,) = traces.rglob(".full.part")
-    assert list(read_part(part).runs) == ["well"]
+    assert list(read(part).runs) == ["well"]
     assert trace.read_bytes() == before
 
 

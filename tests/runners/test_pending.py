@@ -24,7 +24,7 @@ from runners.plans.experiment import MORE, RunPlan, find, on_device
 from runners.plans.settings import Count, RunSettings
 from runners.traces import files as traces
 from runners.traces import machine
-from runners.traces.files import read, read_part, write
+from runners.traces.files import read, write
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
@@ -205,7 +205,7 @@ def test_ctrl_c_leaves_what_has_ended_and_no_half_file(tmp_path, root):
     )
     (part,) = parts
     assert [p.name for p in part.parent.iterdir()] == [".patient.part"]
-    assert list(read_part(part).runs) == ["quick"]
+    assert list(read(part).runs) == ["quick"]
 
 
 @pytest.fixture

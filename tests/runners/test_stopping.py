@@ -25,7 +25,6 @@ while time.monotonic() < end:
     except BaseException:
         pass
 """
-EXIT_CODES = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
 
 def _stopped(
@@ -62,13 +61,17 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("how", "code"), EXIT_CODES)
 @pytest.mark.parametrize(
-    ("command", "line"),
+    ("command", "line", "how", "code"),
     [
-        (["runners", "list"], "stopped; what was measured before is kept"),
-        (["runners.cluster", "ddp"], "stopped; what was measured before is kept"),
-        (["generator", "schema"], "stopped; run the same command again"),
+        (["runners", "list"], "stopped; what was measured before is kept", signal.SIGINT, 130),
+        (
+            ["runners.cluster", "ddp"],
+            "stopped; what was measured before is kept",
+            signal.SIGHUP,
+            129,
+        ),
+        (["generator", "schema"], "stopped; run the same command again", signal.SIGTERM, 143),
     ],
 )
 def test_a_command_that_is_stopped_while_it_loads_says_so_in_one_line(

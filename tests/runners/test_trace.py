@@ -15,7 +15,6 @@ import pytest
 from runners.traces import files as trace
 from runners.traces.files import NOT_TRACES, TraceError, read, write, write_json
 from runners.traces.measured import SampledSeconds
-from runners.traces.records import Trace
 
 REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
 TRACES = [p for p in REFERENCES if p.stem not in NOT_TRACES]
@@ -89,7 +88,7 @@ def test_a_truncated_trace_is_refused_by_name(tmp_path: Path, root: Path) -> Non
 def test_a_malformed_field_is_named(
     spoilt: Callable[..., Path], how: Callable[[Any], None], field: str
 ) -> None:
-    with pytest.raises(TraceError, match=rf"batch_split\.json:\d+: {field}"):
+    with pytest.raises(TraceError, match=rf"batch_split\.json: {field}"):
         read(spoilt(how))
 
 
@@ -118,15 +117,6 @@ def test_a_number_that_is_not_finite_is_never_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "a.json", {"loss": float("nan")})
     assert not list(tmp_path.iterdir())
-
-
-def test_the_schema_describes_every_field_of_a_trace(document: dict[str, Any]) -> None:
-    schema = Trace.model_json_schema()
-    assert set(document) | {"quiet"} == set(schema["properties"])
-    assert schema["properties"]["schema_version"]["const"] == 2
-    usual = {"nature", "expected_death", "circumstances"}  # left out where nothing is to be said
-    told = set(document["runs"]["split"]) | usual
-    assert told == set(schema["$defs"]["Run"]["properties"])
 
 
 def test_quartiles_match_numpy() -> None:

@@ -18,7 +18,7 @@ from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import find
 from runners.traces import machine
-from runners.traces.files import read, read_try
+from runners.traces.files import read
 from runners.traces.records import Run
 from runners.traces.summary import summary_lines
 from runners.traces.tries import forget, keep
@@ -53,7 +53,7 @@ def test_a_try_prints_what_it_measured_and_keeps_just_that(
     done = call(command, root, "changeable.shared", "--set", "num_samples=20", "--set", "word=rows")
     assert done.returncode == 0, done.stderr
     (kept,) = (tmp_path / "tries").iterdir()
-    run = read_try(kept).runs["shared"]
+    run = read(kept).runs["shared"]
     lines = done.stdout.splitlines()
     expected = lines.index("the dry run expects")
     assert expected == 1
@@ -75,7 +75,7 @@ def test_the_same_try_has_one_file_and_forgetting_deletes_all(root: Path, tmp_pa
     other = one.model_copy(update={"runs": {"single": run}})
     kept = [keep(one, tmp_path), keep(one, tmp_path), keep(other, tmp_path)]
     assert kept[0] == kept[1] != kept[2]
-    assert read_try(kept[0]) == one
+    assert read(kept[0]) == one
     assert forget(tmp_path) == 2
     assert list(tmp_path.iterdir()) == []
 

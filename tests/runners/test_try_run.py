@@ -135,5 +135,6 @@ def _other(value: object) -> str:
 @pytest.mark.parametrize("name", BOOK)
 def test_what_shortens_a_try_names_runs_and_settings_that_there_are(name: str) -> None:
     experiment = find(name)
-    for run, settings in experiment.tried_with.items():
-        assert set(settings) <= set(experiment.runs[run].settings.declared())
+    assert experiment.tried_with.keys() <= {"*", *experiment.runs}
+    for run in experiment.runs:
+        assert set(experiment.shortened(run)) <= set(experiment.runs[run].settings.declared())

@@ -22,7 +22,7 @@ import pytest
 
 from runners.system import links
 from runners.traces import machine
-from runners.traces.files import read_part
+from runners.traces.files import read
 from tests.conftest import slowness
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
@@ -269,7 +269,7 @@ def lost(nodes: TwoNodes, how: str) -> Ended:
         assert found.codes[survivor]
         assert found.temporary[survivor] == []
     assert previous.read_bytes() == b"what was measured before"
-    assert set(read_part(previous.parent / ".lasting.part").runs) == {"brief"}
+    assert set(read(previous.parent / ".lasting.part").runs) == {"brief"}
     return found
 
 

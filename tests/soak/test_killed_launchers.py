@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from runners.system import links, scratch
-from runners.traces.files import read, read_part, sweep_torn
+from runners.traces.files import read, sweep_torn
 from runners.traces.records import Trace
 from tests.soak import kills
 from tests.soak.processes import below
@@ -142,7 +142,7 @@ def test_a_killed_launcher_leaves_no_process_no_folder_and_no_other_trace(
             assert [run for run in new.runs if new.runs[run].is_surprise] == []
         kills.seen.append(kills.Seen("launcher_kill", False, took))
     if (part := traces / f".{name}.part").exists():
-        assert read_part(part).runs
+        assert read(part).runs
     # What the next start does.
     monkeypatch.setattr(tempfile, "tempdir", str(place / "scratch"))
     scratch.sweep()

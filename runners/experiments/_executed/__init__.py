@@ -54,5 +54,6 @@ def _plan(program: Program, *, limited: bool) -> RunPlan[ProgramSettings]:
         budget_bytes=program.budget_bytes if limited else None,
         passes=("budgeted",) if limited else ("timed",),
         has_timeline=False,
+        full=True,
         only_on_cpu=True,  # the programs place their tensors there
     )

@@ -21,7 +21,6 @@ QUESTION = (
     "Can replicas average their parameters instead of their gradients, and less "
     "often than every step?"
 )
-FULL = True
 
 
 class Settings(SmallClassifierSettings):

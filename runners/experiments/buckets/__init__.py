@@ -17,7 +17,6 @@ from runners.plans.settings import Count, CountOrZero, Factor
 from runners.training.settings import StackSettings
 
 QUESTION = "Does a gradient wait for the end of backward before it is sent?"
-FULL = True
 
 BYTES_PER_VALUE = 4
 

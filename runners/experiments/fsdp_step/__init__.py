@@ -16,7 +16,6 @@ from runners.plans.settings import Count, Factor, FactorOrZero
 from runners.training.settings import TeacherSettings
 
 QUESTION = "What does a rank hold and communicate at each point of a training step under FSDP?"
-FULL = True
 BYTES_PER_VALUE = 4
 NUM_PARTS = 2  # of the samples: one for each rank of `fsdp`
 

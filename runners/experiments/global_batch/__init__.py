@@ -17,7 +17,6 @@ from runners.plans.settings import Count
 from runners.training.settings import GlobalBatchSettings
 
 QUESTION = "What changes when each rank keeps the batch size that one device had?"
-FULL = True
 
 
 class Settings(GlobalBatchSettings):

@@ -18,7 +18,6 @@ from runners.plans.work import mlp_parameters
 from runners.training.settings import StackSettings
 
 QUESTION = "How do memory, payload and time grow with the ranks, the parameters and the batch size?"
-FULL = True
 BYTES_PER_VALUE = 4
 WIDTHS = (250, 500, 1000, 2000)
 BATCH_SIZES = (250, 500, 1000, 2000)

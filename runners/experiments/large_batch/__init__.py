@@ -17,7 +17,6 @@ from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import mlp_parameters
 
 QUESTION = "Which techniques train on a batch whose activations do not fit one device's memory?"
-FULL = True
 BYTES_PER_VALUE = 4
 BYTES_PER_LABEL = 8
 NUM_BUDGETED_EPOCHS = 3  # a budget is too small in the first or not at all

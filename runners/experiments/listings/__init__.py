@@ -16,7 +16,5 @@ from runners.traces.programs import ROOT, found
 
 QUESTION = "What do the programs that the lessons show do when they run?"
 
-FULL = True
-
 PROGRAMS = found(ROOT, "content/topics/*/code/*.py")  # the digest covers them by this pattern
 RUNS = plans(PROGRAMS)

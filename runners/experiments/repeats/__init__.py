@@ -13,7 +13,5 @@ from runners.experiments._executed import plans
 from runners.traces.programs import ROOT, found
 
 QUESTION = "What does a program of twenty lines show about sentences that many people read?"
-FULL = True
-
 PROGRAMS = found(ROOT, "content/retracted/*.py")  # the digest covers them by this pattern
 RUNS = plans(PROGRAMS)

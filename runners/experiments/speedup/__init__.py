@@ -16,7 +16,6 @@ from runners.plans.settings import Count, Factor
 from runners.training.settings import StackSettings
 
 QUESTION = "From which batch size on is a step on two ranks faster than a step on one device?"
-FULL = True
 
 BATCH_SIZES = (64, 256, 1024, 4096)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from runners.plans.experiment import RunPlan
 from runners.ranks.rank import Rank
 
-FULL = True
 QUESTION = "Is a whole experiment left to --full?"
 
 
@@ -14,4 +13,4 @@ def _count(rank: Rank) -> None:
 
 
 STRATEGIES = {"count": _count}
-RUNS = {"alone": RunPlan("count", passes=("timed",))}
+RUNS = {"alone": RunPlan("count", passes=("timed",), full=True)}

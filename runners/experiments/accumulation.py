@@ -1,0 +1,248 @@
+"""Gradient accumulation: several microbatches, one all-reduce, one update.
+
+Two ranks take the samples of an update whole, in microbatches with `no_sync` until the last, and in
+microbatches whose gradients are reduced each, under DDP and under FSDP. Then one update in double
+precision on parts of unequal size: is the gradient that of the whole batch?
+
+    python -m runners run accumulation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor, RunSettings
+from runners.plans.work import mlp_parameters
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import flat_gradient, mlp
+from runners.training.settings import StackSettings
+from runners.training.steps import random_samples, stack_for
+from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
+
+
+def train(rank: Rank[Settings], *, shards: bool = False) -> None:
+    """Update a DDP replica; its gradients are reduced with the last microbatch, or with each."""
+    settings = rank.settings
+    model = stack_for(rank, is_sharded=shards)
+    features, labels = random_samples(rank, settings.num_samples)
+    with rank.phase("wrap"):
+        wrapped: Any = _sharded(rank, model) if shards else DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
+    rank.watch(wrapped, optimizer)
+    for _ in rank.steps(settings.num_updates):
+        loss = 0.0
+        for index in range(settings.num_microbatches):
+            size = settings.microbatch_size
+            part = slice(index * size, (index + 1) * size)
+            reduces = settings.reduces_each or index == settings.num_microbatches - 1
+            if shards:
+                wrapped.set_requires_gradient_sync(reduces)
+            with nullcontext() if reduces or shards else wrapped.no_sync():
+                own = cross_entropy(wrapped(features[part]), labels[part])
+                mean = own / settings.num_microbatches
+                mean.backward()
+            loss += mean.item()
+        optimizer.step()
+        optimizer.zero_grad()
+        rank.count_samples(settings.num_samples)
+    rank.epoch(1, loss=loss, num_samples=settings.num_samples, parameters=model.parameters())
+
+
+def sharded(rank: Rank[Settings]) -> None:
+    """The same under FSDP, which gathers parameters for every microbatch anyhow."""
+    train(rank, shards=True)
+
+
+def _sharded(rank: Rank[Settings], model: nn.Module) -> nn.Module:
+    """The model itself, each of its layers in shards."""
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    for layer in model.children():
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+def gradients(rank: Rank[GradientSettings]) -> None:
+    """Accumulate one update under DDP in unequal parts; compare with the gradient of all samples.
+
+    Measures, in lengths of the whole batch's gradient: `weighted_difference`, each part's mean
+    loss weighted by what it runs over; `unweighted_difference`, each part counted alike; and
+    `predicted_difference`, the latter as predicted from the parts' own gradients and sizes.
+    """
+    source = torch.Generator().manual_seed(rank.seed)
+    parts = [_part(rank, size, source) for size in rank.settings.parts]
+    torch.manual_seed(rank.seed)
+    model = _network(rank.settings).double().to(rank.device)
+    total = sum(part.count for part in parts)
+    whole = Part(
+        torch.cat([part.inputs for part in parts]),
+        torch.cat([part.targets for part in parts]),
+        total,
+    )
+    oracle = _gradient(model, [(whole, 1.0)])
+    length = torch.linalg.norm(oracle)
+    alike = [(part, 1 / len(parts) - part.count / total) for part in parts]
+    predicted = _gradient(model, alike)
+    rank.measure("predicted_difference", (torch.linalg.norm(predicted) / length).item())
+    per_rank = len(parts) // rank.world_size
+    own = parts[rank.rank * per_rank : (rank.rank + 1) * per_rank]
+    # DDP divides by the number of ranks what it adds up.
+    weighted = [(part, part.count * rank.world_size / total) for part in own]
+    unweighted = [(part, 1 / per_rank) for part in own]
+    for name, weighed in (("weighted", weighted), ("unweighted", unweighted)):
+        gradient = _gradient(DistributedDataParallel(deepcopy(model)), weighed)
+        apart = torch.linalg.norm(gradient - oracle) / length
+        rank.measure(f"{name}_difference", apart.item())
+    rank.measure("num_counted", [part.count for part in parts])
+
+
+@dataclass(frozen=True)
+class Part:
+    """One microbatch: what goes in, what is wanted, and how many values its mean runs over."""
+
+    inputs: Tensor
+    targets: Tensor
+    count: int
+
+
+def _gradient(model: nn.Module, weighed: Sequence[tuple[Part, float]]) -> Tensor:
+    """The sum of the parts' gradients times their weights; DDP reduces with the last part."""
+    for index, (part, weight) in enumerate(weighed, start=1):
+        waits = isinstance(model, DistributedDataParallel) and index < len(weighed)
+        with model.no_sync() if waits else nullcontext():  # type: ignore[operator]
+            (next_token_loss(model(part.inputs), part.targets) * weight).backward()
+    found = flat_gradient(model)
+    model.zero_grad()
+    return found
+
+
+def _part(rank: Rank[GradientSettings], size: int, source: torch.Generator) -> Part:
+    """So many samples, or sequences of so many tokens, padded to the longest part."""
+    settings = rank.settings
+    if settings.task == "samples":
+        inputs = torch.randn(size, settings.width, generator=source, dtype=torch.float64)
+        targets = torch.randint(0, settings.num_classes, (size,), generator=source)
+        return Part(inputs.to(rank.device), targets.to(rank.device), size)
+    shape = (NUM_SEQUENCES, max(settings.parts))
+    inputs, targets = (
+        torch.randint(0, settings.num_classes, shape, generator=source) for _ in range(2)
+    )
+    targets[:, size:] = IGNORED
+    return Part(inputs.to(rank.device), targets.to(rank.device), NUM_SEQUENCES * size)
+
+
+def _network(settings: GradientSettings) -> nn.Module:
+    width, classes = settings.width, settings.num_classes
+    if settings.task == "tokens":
+        return Transformer(TransformerShape(classes, max(settings.parts), width, 2, 1, 4 * width))
+    layers = list(mlp((width, 4 * width, classes)))
+    norms = [nn.BatchNorm1d(4 * width)] if settings.norm == "batch" else []
+    return nn.Sequential(layers[0], *norms, *layers[1:])
+
+
+QUESTION = (
+    "Does gradient accumulation give the update of the whole batch, and what memory does it save?"
+)
+BYTES_PER_VALUE = 4
+LABEL_BYTES = 8
+NUM_SEQUENCES = 4  # in each part of tokens
+IGNORED = -100  # what cross-entropy leaves out of its mean
+
+
+class Settings(StackSettings):
+    """A stack of equal layers, updated from several microbatches."""
+
+    width: Count = 256
+    num_layers: Count = 4
+    num_samples: Count = 512
+    num_microbatches: Count = 4
+    reduces_each: bool = False
+    num_updates: Count = 9
+    learning_rate: Factor = 0.1
+
+    @property
+    def microbatch_size(self) -> int:
+        """In samples."""
+        return self.num_samples // self.num_microbatches
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Bytes of what one layer puts out for a microbatch, of an update's samples, of layers."""
+        return {
+            "microbatch_size": self.microbatch_size,
+            "activation_bytes": BYTES_PER_VALUE * self.width * self.microbatch_size,
+            "sample_bytes": self.num_samples * (BYTES_PER_VALUE * self.width + LABEL_BYTES),
+            "layer_bytes": BYTES_PER_VALUE * mlp_parameters([self.width] * 2),
+            "model_bytes": BYTES_PER_VALUE * mlp_parameters(self.widths),
+        }
+
+    def check(self) -> None:
+        """Refuse samples that do not make equal microbatches."""
+        self.divides(("num_samples", "num_microbatches"))
+
+
+class GradientSettings(RunSettings):
+    """One update in unequal microbatches, of samples or of tokens."""
+
+    task: Literal["samples", "tokens"] = "samples"
+    parts: tuple[Count, ...] = (8, 24, 40, 56, 4, 12, 20, 28)
+    norm: Literal["none", "batch"] = "none"
+    width: Count = 16
+    num_classes: Count = 8
+
+    def check(self) -> None:
+        """Refuse parts that the ranks cannot share equally, and a norm that nothing takes."""
+        if self.task == "tokens" and self.norm != "none":
+            raise ValueError("norm must be none where the task is tokens")
+        if len(self.parts) % self.world_size or not self.parts:
+            raise ValueError(f"parts must be as many for each of {self.world_size} ranks")
+
+
+def _ddp(**settings: Any) -> RunPlan:
+    return RunPlan("train", 2, Settings(**settings), has_timeline=False, label="ddp")
+
+
+def _metered(plan: RunPlan) -> RunPlan:
+    return replace(plan, passes=("metered",))
+
+
+def _sharded_run(**settings: Any) -> RunPlan:
+    return _metered(replace(_ddp(**settings), strategy="sharded", label="", can_share_device=False))
+
+
+def _gradients(**settings: Any) -> RunPlan:
+    plan = GradientSettings(**settings)
+    return RunPlan("gradients", 2, plan, passes=("timed",), has_timeline=False)
+
+
+RUNS = {
+    "whole": _ddp(num_microbatches=1),
+    "accumulated": _ddp(),
+    "reduced_each": _ddp(reduces_each=True),
+    "accumulated_8": _metered(_ddp(num_microbatches=8)),
+    "reduced_each_8": _metered(_ddp(num_microbatches=8, reduces_each=True)),
+    "sharded": _sharded_run(),
+    "sharded_reduced_each": _sharded_run(reduces_each=True),
+    "samples": _gradients(),
+    "samples_equal": _gradients(parts=(24,) * 8),
+    "tokens": _gradients(task="tokens", parts=(3, 16, 8, 12, 5, 16, 2, 10)),
+    "batch_norm": _gradients(norm="batch", parts=(24,) * 8),
+}
+ON_CUDA = {
+    name: {"width": 4096, "num_samples": 8192}
+    for name, plan in RUNS.items()
+    if plan.strategy == "train"
+}
