@@ -1,4 +1,4 @@
-"""A newcomer's first `make site`, at full size; the gate shortens its runs."""
+"""A newcomer's first `make site`, at the sizes that the book declares; the gate shortens them."""
 
 from __future__ import annotations
 
