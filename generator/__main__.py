@@ -1,10 +1,9 @@
 """The generator's commands.
 
     python -m generator build     content/ → site/pages/, written only where bytes changed
-    python -m generator check     every mistake and every verdict
-    python -m generator check TOPIC    the same of one topic's lessons, items and claims, at once
+    python -m generator check     every mistake and every verdict; of one topic: check TOPIC
     python -m generator compare A B    which claims machine B judges otherwise than machine A
-    python -m generator new topic NAME     a topic's first files
+    python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, each with an example, as Markdown
 
@@ -25,14 +24,14 @@ if __name__ == "__main__":
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from generator.checks import content_checks, topic_check
 from generator.content import keys, scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
-from generator.content.errors import ContentErrors
+from generator.content.errors import ContentErrors, nearest
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
 from generator.content.lesson import MODES, HomeFile, TopicFile
@@ -40,8 +39,8 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
 from generator.content.words import Written
 from generator.evidence import comparison, verdicts
+from generator.evidence.claim_topics import topics_by_claim
 from generator.evidence.evaluation import Evidence
-from generator.evidence.verdicts import Outcome
 
 SCHEMAS: dict[str, type[Written]] = {
     "claims": ClaimFile,
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{num} mistake{'s' if num != 1 else ''} in the content", file=sys.stderr)
     except KeyboardInterrupt as stopped:
         return stopping.told(stopped)
-    except (scaffold.CannotScaffoldError, topic_check.UnknownTopicError) as error:
+    except scaffold.CannotScaffoldError as error:
         print(error, file=sys.stderr)
     except BrokenPipeError:  # such as `| head`
         return 0
@@ -87,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
-    new = verbs.add_parser("new", help="start a topic")
+    new = verbs.add_parser("new", help="start an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     listing = verbs.add_parser("keys", help="print every key of the YAML files, with an example")
     for verb in (build, check, comparing, new, listing):
@@ -95,11 +94,12 @@ def _parser() -> argparse.ArgumentParser:
     for verb in (build, check, new, listing):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
-    check.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic only, which is faster")
+    check.add_argument("topic", metavar="TOPIC", nargs="?", help="whose verdicts alone to list")
     comparing.add_argument("machine", metavar="A", help="a folder's name")
     comparing.add_argument("other", metavar="B", help="another folder's name")
-    new.add_argument("what", choices=["topic"])
+    new.add_argument("what", choices=["experiment", "lesson"])
     new.add_argument("name")
+    new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
     commands = {
         build: _build,
         check: _check,
@@ -129,39 +129,27 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    if options.topic is not None:
-        return _check_topic(options)
-    from generator.pages.press import Press
+    from generator.pages import press
 
     book = load(options.content, options.machine)
-    press = Press()
-    press.printed(book)  # some mistakes show only on a page
-    evidence = press.judged.evidence
-    _tell(press.judged.outcomes)
-    return _report(book, evidence)
-
-
-def _check_topic(options: argparse.Namespace) -> int:
-    book, evidence = topic_check.check(
-        topic_check.load(options.content, options.machine, options.topic), options.topic
-    )
-    _tell(verdicts.judge(book, evidence))
-    return _report(book, evidence)
-
-
-def _tell(outcomes: Mapping[str, Outcome]) -> None:
-    for name, outcome in outcomes.items():
+    topics = [one.id for one in book.topics]
+    if options.topic not in (None, *topics):
+        hint = nearest(options.topic, topics)
+        print(f"no topic {options.topic!r}{hint}; there are: {', '.join(topics)}", file=sys.stderr)
+        return 2
+    found = press.checked(book)
+    told = found.outcomes
+    if options.topic:
+        of = topics_by_claim(book)
+        told = {name: one for name, one in told.items() if options.topic in of[name]}
+        used = {run.partition(".")[0] for one in told.values() for run in one.runs}
+        claims = {name: book.claims[name] for name in told}
+        traces = {name: shown for name, shown in book.traces.items() if name in used}
+        book = replace(book, claims=claims, traces=traces)
+    for name, outcome in told.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
-
-
-def _sound(book: Book) -> Evidence:
-    """The evidence of a book without mistakes."""
-    evidence = Evidence(book)
-    mistakes = content_checks.check(evidence)
-    if mistakes:
-        raise ContentErrors(mistakes)
-    return evidence
+    return _report(book, found.evidence)
 
 
 def _report(book: Book, evidence: Evidence) -> int:
@@ -191,11 +179,19 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _new(options: argparse.Namespace) -> int:
+    if options.what == "experiment":
+        root = options.content.resolve().parent
+        for path in scaffold.new_experiment(root, options.content, options.name):
+            print(path)
+        print(f"then: python -m runners run {options.name}; python -m generator check")
+        return 0
     book = load(options.content, options.machine)
     judged = verdicts.judge(book, Evidence(book))
     found = {name: outcome.verdict for name, outcome in judged.items() if not outcome.error}
     holding = {name: verdict for name, verdict in found.items() if verdict == "holds"}
-    for path in scaffold.new_topic(book, options.content, options.name, {**holding, **found}):
+    for path in scaffold.new_lesson(
+        book, options.content, options.name, {**holding, **found}, options.experiment
+    ):
         print(path)
     print("write over its texts, bind its questions to claims, then: python -m generator check")
     return 0

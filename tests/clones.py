@@ -37,10 +37,14 @@ def _git(folder: Path, *arguments: str) -> str:
     ).stdout
 
 
-def pasted(command: str, clone: Path) -> subprocess.CompletedProcess[str]:
-    """A line in a shell, as a reader pastes it."""
+def pasted(command: str, clone: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """A line in a shell, as a reader pastes it, with these variables beside."""
     ours = ("MAKE", "PROOFBOOK", "PYTEST")  # what this session of tests set for itself
     environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return subprocess.run(
-        ["bash", "-c", command], cwd=clone, env=environment, capture_output=True, text=True
+        ["bash", "-c", command],
+        cwd=clone,
+        env=environment | more,
+        capture_output=True,
+        text=True,
     )

@@ -189,10 +189,11 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _measured_book(folder: Path) -> Path:
+    from runners.plans.experiment import SHORTENED
     from tests.clones import cloned, pasted
 
     clone = cloned(folder)
-    done = pasted("make site", clone)
+    done = pasted("make site", clone, **{SHORTENED: "1"})
     said = {"code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
     folder.with_name("make-site.json").write_text(json.dumps(said))
     return clone
@@ -200,7 +201,7 @@ def _measured_book(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def measured_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh clone after its first `make site`, which measured what it does by default.
+    """A fresh clone after its first `make site`, which measured each experiment, shortened.
 
     It is made once a session. `make-site.json` beside it says how the command ended.
     """

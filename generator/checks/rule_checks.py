@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
 ROUNDING = 1e-4  # a tolerance this small is one of rounding
+LARGE = 0.1  # a tolerance beyond which a law says why
 STRUCTURAL = (0, 1)  # no such thing, and the same thing
 
 
@@ -42,6 +43,9 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
     problem = _typed(written)
     if problem:
         yield "predicted", problem
+    wide = written.tolerance
+    if written.kind == "law" and wide and (wide.share or 0) > LARGE and wide.because is None:
+        yield "tolerance", "a law that may be off by more than a tenth says why: because: …"
     for claim in judged:
         found = _timed(evidence, claim) or _rounded(evidence, claim)
         if found:

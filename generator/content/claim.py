@@ -70,11 +70,13 @@ class RuleTolerance(Tolerance):
         epsilons: for rounding: a share of the prediction, in epsilons of `dtype`.
         dtype: the format in which the compared numbers were calculated.
         blocks: for allocator bytes: blocks to which a caching allocator rounds.
+        because: why a law is as far off as that; wanted above a tenth.
     """
 
     epsilons: Annotated[int, Field(ge=1)] | None = None
     dtype: Dtype | None = None
     blocks: Annotated[int, Field(ge=1)] | None = None
+    because: Line | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -230,7 +232,7 @@ class Claim(Written):
     tolerance: RuleTolerance | None = None
     formula: Line | None = None
     source: Id | None = None  # of references.yml
-    domain: Domain | None = None
+    domain: Domain | Literal["everywhere"] | None = None  # everywhere: by arithmetic alone
     falsified_by: Falsifier | None = None  # derived from the rule where it is not stated
     showed: Showed | None = None
     regime: Regime = Regime()  # what the file states for all of its claims holds beside it

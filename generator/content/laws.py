@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from generator.content import names
-from generator.content.claim import Case, Claim, ClaimFile
+from generator.content.claim import Case, Claim, ClaimFile, Domain
 from generator.content.errors import ContentError, nearest
 from generator.content.shelf import TraceOnPage, missing_run, no_trace
 from runners.traces.fields import at as value_at
@@ -170,7 +170,7 @@ def _with_texts(claim: Claim) -> Claim:
     texts: dict[str, Any] = {"says": say(claim.says)}
     if claim.formula:
         texts["formula"] = say(claim.formula)
-    if claim.domain and claim.domain.because:
+    if isinstance(claim.domain, Domain) and claim.domain.because:
         texts["domain"] = claim.domain.model_copy(update={"because": say(claim.domain.because)})
     if claim.showed:
         lines = {verdict: line and say(line) for verdict, line in claim.showed}

@@ -1,7 +1,8 @@
 """A claim's rule as readers see it: printed from its expressions, in words for what they read.
 
-`printed(claim)` gives `peak = 3 × model bytes`, or None where the rule reads something that has no
-short name. The expressions are evaluated over words instead of values, so laws are written out.
+`printed(claim)` gives `peak = 3 × model bytes` or `peak of split < peak of single`, or None where
+the rule reads something that has no short name. The expressions are evaluated over words instead
+of values, so laws are written out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import lru_cache
 from generator.content.claim import Claim, Tolerance
 from generator.evidence import formula
 from generator.evidence.expression import Function, compiled
-from generator.evidence.formula import Symbol, names_of
+from generator.evidence.formula import Symbol, Tree, names_of
 from generator.evidence.value import ExpressionError
 from runners.plans.closed_forms import LAWS
 
@@ -33,11 +34,32 @@ _NAMED = {
     "memory.peak_bytes": "peak",
     "memory.phases.held": "bytes held",
     "memory.largest.optimizer_bytes": "optimizer state held",
+    "measures.num_wrong": "wrong sums",
+    "measures.num_in_flight": "microbatches in flight",
+    "measures.num_distinct": "distinct replicas",
+    "prediction.samples.facts.num_given": "samples given",
     "validation.loss": "validation loss",
+    "validation.accuracy": "validation accuracy",
+    "epochs.loss": "loss",
+    "epochs.0.loss": "loss",
+    "epochs.-1.loss": "loss",
+    "step_losses": "loss of each step",
+    "step_losses.-1": "last loss",
+    "num_samples": "samples per rank",
+    "parameter_digest": "digest of parameters",
+    "first_parameter_digest": "digest of first parameters",
+    "error.requested_bytes": "bytes requested",
+    "error.step": "step of the error",
+    "model.layers.0.bytes": "bytes of the first layer",
+    "timing.step": "step time",
+    "timing.step.median_seconds": "step time",
 }
 _PATTERNS = (
-    (re.compile(r"settings\.(?:num_)?(\w+)"), "{}"),
+    (re.compile(r"settings\.(?:num_)?(\w+)(?:\.-?\d)?"), "{}"),
     (re.compile(r"measures\.(?:num_)?(\w+)"), "{}"),
+    (re.compile(r"timing\.measures\.(\w+)"), "{} time"),
+    (re.compile(r"timing\.ranks\.(?:\d\.)?(\w+?)(?:_seconds)?"), "{}"),
+    (re.compile(r"prediction\.\w+\.facts\.(?:num_)?(\w+)"), "{}"),
     (re.compile(r"memory\.(?:largest|at_peak)\.(\w+)_bytes"), "{} held"),
 )
 _CALLED = re.compile(r"collectives\.(\w+)\.(bytes|count)")
@@ -57,57 +79,60 @@ def _as_code(found: re.Match[str]) -> str:
 
 
 def printed(claim: Claim) -> str | None:
-    """A claim's rule as a Line, where its prediction is worked out of what the run was given."""
+    """A claim's rule as a Line; None where it reads something that has no short name."""
     sides = (claim.predicted, claim.relation, claim.observed)
-    return _printed(*sides, _is_rough(claim.tolerance))
+    return _printed(*sides, _is_rough(claim.tolerance), tuple(claim.names.items()))
 
 
 @lru_cache(maxsize=4096)
 def named(path: str) -> str | None:
     """The short name of what a run was given, such as `model bytes`; None where it has none."""
     try:
-        return _in_words(path, is_given=True)[0]
+        word = _Read(str(_tree(path))).word
     except ExpressionError:
         return None
+    return word if path.partition(".")[2].partition(".")[2].startswith(_GIVEN) else None
 
 
 @lru_cache(maxsize=4096)
-def _printed(predicted: str, relation: str, observed: str, is_rough: bool) -> str | None:
+def _printed(
+    predicted: str, relation: str, observed: str, is_rough: bool, runs: tuple[tuple[str, str], ...]
+) -> str | None:
     if relation not in SIGNS:
         return None
     try:
-        right, has_words = _in_words(predicted, is_given=True)
-        left, _ = _in_words(observed, is_given=False)
+        right, left = _tree(predicted), _tree(observed)
+        words = _words([*names_of(left), *names_of(right)], dict(runs))
     except ExpressionError:
         return None
     sign = "≈" if is_rough and relation == "equals" else SIGNS[relation]
-    return f"`{left} {sign} {right}`" if has_words and right != left else None
+    first, last = (
+        formula.printed(tree, words).replace(" * ", " × ").replace(" - ", " − ")
+        for tree in (left, right)
+    )
+    return f"`{first} {sign} {last}`" if names_of(left) and first != last else None
 
 
 def _is_rough(tolerance: Tolerance | None) -> bool:
     return tolerance is not None and (tolerance.share or tolerance.amount or 0) > ROUGHLY
 
 
-def _in_words(text: str, *, is_given: bool) -> tuple[str, bool]:
-    """An expression over words, and whether there are any.
+def _tree(text: str) -> Tree:
+    """An expression over the places that it reads.
 
     Raises:
-        ExpressionError: it reads something that has no short name.
+        ExpressionError: it comes to something else than a formula.
     """
     expression = compiled(text)
-    places = {name: _Place(name) for name in expression.names}
-    tree = expression.formula(places, _OF_PLACES)
-    words = {path: _word(path, is_given=is_given) for path in names_of(tree)}
-    said = formula.printed(tree, words).replace(" * ", " × ").replace(" - ", " − ")
-    return said, bool(words)
+    return expression.formula({name: _Place(name) for name in expression.names}, _OF_PLACES)
 
 
 class _Place(Symbol):
     """A place of a trace, whose path is a symbol."""
 
     def step(self, key: str | int | slice) -> _Place:
-        """What lies below it; the elements of a list have one name."""
-        return _Place(f"{self.tree}.{key}") if isinstance(key, str) else self
+        """What lies below it; several elements of a list have one name."""
+        return self if isinstance(key, slice) else _Place(f"{self.tree}.{key}")
 
 
 def _each(place: _Place, path: str) -> _Place:
@@ -126,21 +151,68 @@ _OF_PLACES: dict[str, Function] = {
     **dict.fromkeys(FORMS, lambda place, *_: place),
     **{name: _over_ranks(name) for name in OVER_RANKS},
     "each": _each,
+    "epsilon": lambda *_: Symbol("ε"),
 }
 
 
-def _word(name: str, *, is_given: bool) -> str:
-    """The short name of what a path leads to, and of what is made of it over the ranks."""
-    over, _, path = name.rpartition(" ")
-    first, *steps = path.split(".")
-    path = ".".join(steps if first in ("run", "other") else steps[1:]).removeprefix("ranks.")
-    word = _short_name(path)
-    if word is None or (is_given and (over or not path.startswith(_GIVEN))):
-        raise ExpressionError(f"{path} has no short name")
-    if over == "each":
-        return f"{word.removesuffix(' per rank')} on each rank"
-    is_count = steps[-1].startswith("num_") and over in OF_COUNTS
-    return f"{(OF_COUNTS if is_count else OVER_RANKS)[over]} {word}" if over else word
+class _Read:
+    """What a path of a rule leads to.
+
+    Attributes:
+        word: its short name, with what is made of it over the ranks.
+        run: the run's name; `run` or `other` where the rule is over several.
+        rank: the position of the only rank that it is of, or empty.
+        is_given: whether the run was given it, and did not measure it.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Name it.
+
+        Raises:
+            ExpressionError: it has no short name.
+        """
+        over, _, path = name.rpartition(" ")
+        first, *steps = path.split(".")
+        self.run = first if first in ("run", "other") else steps.pop(0) if steps else ""
+        is_of_rank = steps[:1] == ["ranks"] and steps[1:2] != [] and steps[1].isdigit()
+        self.rank = steps.pop(1) if is_of_rank else ""
+        path = ".".join(steps).removeprefix("ranks.")
+        word = "ε" if name == "ε" else _short_name(path)
+        if word is None:
+            raise ExpressionError(f"{path} has no short name")
+        is_count = bool(steps) and steps[-1].startswith("num_") and over in OF_COUNTS
+        if over == "each":
+            of_each = "of each epoch" if path.startswith("epochs.") else "on each rank"
+            word = f"{word.removesuffix(' per rank')} {of_each}"
+        elif over:
+            word = f"{(OF_COUNTS if is_count else OVER_RANKS)[over]} {word}"
+        self.word, self.is_given = word, name == "ε" or path.startswith(_GIVEN)
+
+    def told_apart(self, runs: dict[str, str], *, by_run: bool) -> str:
+        """Its word with its run, or else with its rank."""
+        run = runs.get(self.run, self.run).rpartition(".")[2]
+        return f"{self.word} of {run if by_run else f'rank {self.rank}'}"
+
+
+def _words(paths: list[str], runs: dict[str, str]) -> dict[str, str]:
+    """A word for each path; what several runs measured is told apart by run, else by rank.
+
+    Raises:
+        ExpressionError: one has no short name, or two cannot be told apart.
+    """
+    found = {path: _Read(path) for path in paths}
+    measured = {one.run for one in found.values() if not one.is_given}
+    words = {}
+    for path, one in found.items():
+        alike = [other for other in found.values() if other.word == one.word]
+        by_run = len({other.run for other in alike}) > 1
+        if by_run or (len(measured) > 1 and not one.is_given):
+            words[path] = one.told_apart(runs, by_run=True)
+        else:
+            words[path] = one.told_apart(runs, by_run=False) if len(alike) > 1 else one.word
+    if len(set(words.values())) < len(words):
+        raise ExpressionError("reads two fields that have one name")
+    return words
 
 
 def _short_name(path: str) -> str | None:

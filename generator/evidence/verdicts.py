@@ -191,9 +191,9 @@ def _settle(
     return None, "", None
 
 
-def _outside(book: Book, domain: Domain | None, runs: tuple[str, ...]) -> str | None:
+def _outside(book: Book, domain: Domain | str | None, runs: tuple[str, ...]) -> str | None:
     """Why a law does not apply to the runs it observes, or None where it does."""
-    if domain is None:
+    if not isinstance(domain, Domain):
         return None
     for run in filter(None, map(book.run, runs)):
         for field in ("device", "backend"):

@@ -172,6 +172,30 @@ def judged(book: Book) -> Judged:
     return Judged(evidence, outcomes, other_outcomes(book, outcomes))
 
 
+def checked(book: Book) -> Judged:
+    """The evidence of a book without mistakes; pages that the guide names are printed for it.
+
+    Raises:
+        ContentErrors: whatever authors wrote that cannot be printed, all at once.
+    """
+    environment().globals["ui"] = interface_words()
+    found = judged(book)
+    named = {edge.lesson.page for _, edge in book.guide.edges} if book.guide else set()
+    paths = {f"topics/{name}.md" for name in named}
+    lessons = [one for one in sheets(book) if one.path in paths]
+    errors, pages = content_checks.check(found.evidence), dict[str, Printed]()
+    gathered = _of_claims(found)
+    _raise_any([*errors, *_doubles(sheets(book))])
+    for sheet in lessons:
+        page = hands.page(sheet, found, gathered)
+        if isinstance(page, Printed):
+            pages[sheet.path] = page
+        else:
+            errors += page
+    _raise_any([*errors, *_missing_sections(book, _anchors(book, pages))])
+    return found
+
+
 def _checks(evidence: Evidence, under: tuple[str, ...]) -> list[hands.Task]:
     """What looks for mistakes in the files of some pages."""
     book = evidence.book

@@ -63,7 +63,8 @@ def _train(
     training: Samples,
     validation: Samples,
 ) -> None:
-    for epoch in epochs(rank, model, optimizer, validation):
+    line = "epoch {epoch}: loss {loss:.4f} on rank 0"
+    for epoch in epochs(rank, model, optimizer, validation, line):
         for batch in epoch.batches(training, rank.settings.batch_size):
             logits = model(batch.features)
             loss = cross_entropy(logits, batch.labels)

@@ -44,6 +44,7 @@ from runners.traces.schema import Nature, Setting, Status
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
+SHORTENED = "PROOFBOOK_SHORTENED"
 # What `predict` measures is run as an experiment is, and is none of the book's.
 PRIMITIVES = "primitives"
 # What a file of strategies imports, and nothing that declares runs may use.
@@ -267,9 +268,17 @@ def command_for(name: str) -> str | None:
 def on_device(experiment: Experiment, device: str) -> Experiment:
     """An experiment as it runs on a kind of device: on an accelerator its models grow.
 
+    Where `PROOFBOOK_SHORTENED` is set, as at the gate, runs have the sizes of a try instead.
+
     Raises:
-        ValueError: the settings of `ON_CUDA` cannot be.
+        ValueError: the settings of `ON_CUDA` or `TRIED_WITH` cannot be.
     """
+    if SHORTENED in os.environ:
+        runs = {
+            name: replace(plan, settings=plan.settings.changed(experiment.shortened(name)))
+            for name, plan in experiment.runs.items()
+        }
+        return replace(experiment, runs=runs)
     if device != "cuda" or not experiment.on_cuda:
         return experiment
     runs = {}

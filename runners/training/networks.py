@@ -87,9 +87,22 @@ def flat(module: nn.Module) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
 
 
+def gradients_of(module: nn.Module) -> list[Tensor]:
+    """The gradients that there are of a module's parameters."""
+    return [p.grad for p in module.parameters() if p.grad is not None]
+
+
 def flat_gradient(module: nn.Module) -> Tensor:
     """All gradients of a module in one row, a copy."""
-    return torch.cat([p.grad.reshape(-1) for p in module.parameters() if p.grad is not None])
+    return torch.cat([gradient.reshape(-1) for gradient in gradients_of(module)])
+
+
+@torch.no_grad()
+def copy_row(row: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Copy the values of one row into tensors, as many into each as it has."""
+    pieces = row.split([tensor.numel() for tensor in tensors])
+    for tensor, piece in zip(tensors, pieces, strict=True):
+        tensor.copy_(piece.view_as(tensor))
 
 
 @torch.no_grad()

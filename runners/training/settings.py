@@ -5,10 +5,10 @@ An experiment's `RunSettings` inherits what it uses: functions of `steps.py` rea
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Literal
 
 from runners.plans.settings import Count, Factor, FactorOrZero, RunSettings
+from runners.traces.schema import Setting
 
 
 class TeacherSettings(RunSettings):
@@ -53,10 +53,33 @@ class SmallClassifierSettings(ClassifierSettings):
 class GlobalBatchSettings(SmallClassifierSettings):
     """The same classifier, trained from a batch that all ranks share."""
 
-    @cached_property
+    @property
     def global_batch_size(self) -> int:
         """Samples of all ranks together in one update."""
         return self.batch_size * self.world_size
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """The batch of all ranks."""
+        return {"global_batch_size": self.global_batch_size}
+
+
+class BatchSettings(ClassifierSettings):
+    """A small classifier, trained on batches that ranks share."""
+
+    num_samples: Count = 10000
+    num_validation_samples: Count = 1000
+    num_features: Count = 20
+    num_hidden: Count = 128
+    num_classes: Count = 10
+    batch_size: Count = 100
+    num_epochs: Count = 5
+    learning_rate: Factor = 0.05
+    momentum: FactorOrZero = 0.9
+    teacher_temperature: Factor = 0.05
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Batches of all ranks together, in one epoch."""
+        return {"num_batches": self.num_samples // self.batch_size}
 
 
 class StackSettings(RunSettings):

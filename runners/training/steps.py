@@ -119,18 +119,18 @@ class Tally:
     def __init__(self) -> None:
         self._losses: list[float] = []
         self._num_correct = 0
-        self._num_samples = 0
+        self.num_samples = 0
 
     def add(self, loss: float | Tensor, logits: Tensor, labels: Tensor) -> None:
         """Count one batch: its mean loss, and the samples classified rightly."""
         self._losses.append(float(loss))
         self._num_correct += num_correct(logits, labels)
-        self._num_samples += len(labels)
+        self.num_samples += len(labels)
 
     def seen(self) -> tuple[float, float, int]:
         """Mean loss over equal batches, share classified rightly, number of samples."""
         mean = sum(self._losses) / len(self._losses)
-        return mean, self._num_correct / self._num_samples, self._num_samples
+        return mean, self._num_correct / self.num_samples, self.num_samples
 
 
 class Epoch(Tally):
@@ -145,12 +145,21 @@ class Epoch(Tally):
         for index in self._rank.steps(len(samples.labels) // size):
             yield batch_of(samples, index, size)
 
-    def add(self, loss: float | Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch, as `Tally`, and record its loss."""
+    def add(
+        self, loss: float | Tensor, logits: Tensor, labels: Tensor, num_own: int | None = None
+    ) -> None:
+        """Count one batch, as `Tally`, and record its loss.
+
+        Args:
+            loss: mean over the samples of the batch.
+            logits: of all its samples.
+            labels: of the same samples.
+            num_own: samples that this rank has computed itself; all by default.
+        """
         value = float(loss)
         super().add(value, logits, labels)
         self._rank.step_loss(value)
-        self._rank.count_samples(len(labels))
+        self._rank.count_samples(len(labels) if num_own is None else num_own)
 
 
 def epochs(
@@ -158,17 +167,20 @@ def epochs(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     validation: Samples,
+    line: str = "",
 ) -> Iterator[Epoch]:
     """The epochs of a training, each recorded when its loop has ended.
 
-    Replicas give their digest at the start and after each epoch; rank 0 validates.
+    Replicas give their digest at the start and after each epoch; rank 0 validates, and prints the
+    line, in which `{epoch}`, `{loss}`, `{validation_loss}` and `{validation_accuracy}` may stand.
     """
     rank.watch(model, optimizer)
-    rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
+    if not rank.is_metered:
+        rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
     for index in rank.epochs(rank.settings.num_epochs):
         epoch = Epoch(rank, index)
         yield epoch
-        loss, accuracy, count = epoch.seen()
+        loss, accuracy, count = epoch.seen() if epoch.num_samples else (None, None, 0)
         graded = validate(model, validation) if rank.rank == 0 and not rank.is_metered else None
         rank.epoch(
             index,
@@ -178,8 +190,10 @@ def epochs(
             validation=graded,
             parameters=model.parameters(),
         )
-        if rank.rank == 0:
-            print(f"epoch {index}: loss {loss:.4f} on rank 0")
+        if graded and line:
+            _, validation_loss, validation_accuracy = graded
+            known = {"validation_loss": validation_loss, "validation_accuracy": validation_accuracy}
+            print(line.format(epoch=index, loss=loss, **known))
 
 
 def num_correct(logits: Tensor, labels: Tensor) -> int:
@@ -214,6 +228,16 @@ def train_step(
     tally.add(value, logits, samples.labels)
     rank.step_loss(value)
     rank.count_samples(len(samples.labels))
+
+
+def train_batch(
+    model: nn.Module, optimizer: torch.optim.Optimizer, samples: Samples, epoch: Epoch
+) -> None:
+    """One step on one batch of an epoch: forward, backward, update."""
+    logits, loss = forward_backward(model, samples)
+    optimizer.step()
+    optimizer.zero_grad()
+    epoch.add(loss, logits, samples.labels)
 
 
 def train_epoch(

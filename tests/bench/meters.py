@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from runners.experiments.hangs import flight_recorder
+from runners.experiments import hangs
 from runners.measuring.launch import RETURNING
 from runners.meters.activity import ActivityMeter
 from runners.meters.kernel import KernelPeak
@@ -42,9 +42,9 @@ NUM_STARTS = 3  # of ranks with each environment
 SCRIPT = Path(__file__).resolve().parent / "plain" / "meters.py"
 # What the environment switches, for all of a process's life; torch's own flight recorder is on
 # unless it is told otherwise.
-OFF = {flight_recorder.SIZE: "0"}
+OFF = {hangs.RECORDER_SIZE: "0"}
 SWITCHED: dict[str, dict[str, str]] = {
-    "the flight recorder": {flight_recorder.SIZE: flight_recorder.NUM_KEPT},
+    "the flight recorder": {hangs.RECORDER_SIZE: hangs.NUM_KEPT},
     "an allocator that gives back at once": RETURNING,
 }
 

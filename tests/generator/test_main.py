@@ -159,33 +159,6 @@ def test_check_of_a_topic_lists_the_verdicts_of_its_claims_alone(run):
     assert "numbers of reference-frozen" in said
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "is_told"),
-    [
-        ("topics/averaging/learn.yml", "{{ ", "{{ nowhere.", True),
-        ("topics/averaging/quiz.yml", "{{ ", "{{ nowhere.", True),
-        ("topics/sharding/deep.yml", "{{ ", "{{ nowhere.", False),
-    ],
-)
-def test_check_of_a_topic_tells_its_mistakes_as_check_does_and_no_others(
-    run, copy, file, old, new, is_told
-):
-    path = copy.content / file
-    path.write_text(path.read_text().replace(old, new, 1))
-    _, _, whole = run("check")
-    code, _, said = run("check", "averaging")
-    assert (code, said) == ((2, whole) if is_told else (0, ""))
-    assert f"{file}:" in whole
-
-
-def test_check_of_a_topic_tells_a_claim_of_its_own_that_cannot_be_judged(run, copy):
-    copy.edit("claims/tiny_memory.yml", "predicted: ", "predicted: nowhere + ")
-    _, _, whole = run("check")
-    told = {topic: run("check", topic)[2] for topic in ("averaging", "sharding", "asking")}
-    assert "claims/tiny_memory.yml:" in whole
-    assert any(line in said for said in told.values() for line in whole.splitlines()[:1])
-
-
 def test_a_topic_that_is_nowhere_is_one_line_with_the_nearest(run):
     code, said, error = run("check", "averagin")
     assert (code, said) == (2, "")
@@ -193,8 +166,8 @@ def test_a_topic_that_is_nowhere_is_one_line_with_the_nearest(run):
     assert error.count("\n") == 1
 
 
-def test_a_new_topic_passes_check_and_appears_in_the_book(run, out):
-    code, said, _ = run("new", "topic", "gradient-averaging")
+def test_a_new_lesson_passes_check_and_appears_in_the_book(run, out):
+    code, said, _ = run("new", "lesson", "gradient-averaging")
     assert code == 0
     written = [line for line in said.splitlines() if "topics/gradient-averaging/" in line]
     assert all(Path(path).is_file() for path in written)
@@ -205,8 +178,8 @@ def test_a_new_topic_passes_check_and_appears_in_the_book(run, out):
     assert {path.stem for path in folder.iterdir()} == {"index", "learn", "trace", "recall"}
 
 
-def test_the_program_of_a_new_topic_runs(run):
-    _, said, _ = run("new", "topic", "gradient-averaging")
+def test_the_program_of_a_new_lesson_runs(run):
+    _, said, _ = run("new", "lesson", "gradient-averaging")
     (program,) = (line for line in said.splitlines() if line.endswith(".py"))
     done = subprocess.run([sys.executable, program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "3\n")
@@ -216,7 +189,7 @@ def test_the_program_of_a_new_topic_runs(run):
     ("name", "said"), [("sharding", "exists already"), ("Bad Name", "joined by hyphens")]
 )
 def test_a_topic_that_cannot_be_started_says_why(run, name, said):
-    code, _, error = run("new", "topic", name)
+    code, _, error = run("new", "lesson", name)
     assert code == 2
     assert said in error
 

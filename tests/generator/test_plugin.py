@@ -50,18 +50,6 @@ def _said(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
 
 
-def test_a_second_build_touches_no_page_and_builds_what_somebody_put_beside_them(project):
-    assert mkdocs(project, "build", "--quiet").returncode == 0
-    before = {path: path.stat().st_mtime_ns for path in (project / "pages").rglob("[!.]*.*")}
-    assert project / "pages" / "topics" / "sharding" / "experiment.md" in before
-    (project / "pages" / "mine.md").write_text("# Put here by hand\n\n[Evidence](evidence.md)\n")
-    assert mkdocs(project, "build", "--quiet").returncode == 0
-    after = {path: path.stat().st_mtime_ns for path in (project / "pages").rglob("[!.]*.*")}
-    assert {path: after[path] for path in before} == before
-    built = (project / "html" / "mine.html").read_text(encoding="utf-8")
-    assert 'href="evidence.html"' in built
-
-
 def test_a_page_put_where_the_book_has_one_ends_the_build_in_one_line_and_stays(project):
     mine = project / "pages" / "evidence.md"
     mine.write_text("# My own evidence\n")

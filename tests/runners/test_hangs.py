@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runners.experiments.hangs.flight_recorder import Call, compare
+from runners.experiments.hangs import Call, compare
 
 SUM, SENT = Call("all_reduce", ((4,),)), Call("broadcast", ((4,),))
 
@@ -22,7 +22,7 @@ def test_the_first_call_that_differs_is_found_and_all_wait() -> None:
     )
 
 
-def test_whoever_made_a_call_that_others_never_made_waits_for_them() -> None:
+def test_ranks_wait_in_a_call_that_others_never_made() -> None:
     found = compare([[SUM], [SUM, SUM], [SUM], [SUM, SUM]])
     assert (found.first_apart, found.waiting) == (2, (1, 3))
     assert "rank 0 and rank 2 made 1 calls" in found.in_words

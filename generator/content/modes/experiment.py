@@ -45,19 +45,19 @@ class ExperimentFile(Naming):
     commit: Id
     asks_after_refuted: bool = False  # where the question tells what `refuted` shows
     problem: Prose
-    current_metrics: list[RunPath]  # the failing runs, shown as a table
-    issue: Prose
+    current_metrics: list[RunPath] = []  # the failing runs, shown as a table
+    issue: Prose | None = None
     task: Prose
-    constraints: list[Line]
+    constraints: list[Line] = []
     refuted: Section | None = None  # the task as set, and the run that refutes it
     restated: Section | None = None
-    hints: Annotated[list[Prose], Field(min_length=1)]
+    hints: list[Prose] = []
     solution: ExplainedProgram | Listing  # explained where it is a program of its own
-    what_changed: list[Line]
-    compared: Compared
+    what_changed: list[Line] = []
+    compared: Compared | None = None
     good_for: Section | None = None  # what the fix is good for, and what not
     surprises: list[Line] = []
     more: list[Section] = []  # what the runs show beyond the task
-    bonus: Bonus
+    bonus: Bonus | None = None
     claims: list[ClaimId] = []
     figures: list[Figure] = []

@@ -68,15 +68,16 @@ class TraceFile(Naming):
 
     Attributes:
         waits: the parts that answer the page's first question, closed until a reader has answered.
+        data_flow, training, prediction: each where the run recorded it.
     """
 
     title: Line
     introduction: Prose
     commit: Id | None = None
     waits: list[Part] = []
-    data_flow: DataFlow
-    training: Training
-    prediction: Prediction
+    data_flow: DataFlow | None = None
+    training: Training | None = None
+    prediction: Prediction | None = None
     more: list[Section] = []  # sections with their own evidence: equality, drift, speed …
     timeline: Section | None = None  # the ranks of one metered step, side by side
     quiz: Annotated[list[Id], Field(min_length=4)]
@@ -89,8 +90,11 @@ class TraceFile(Naming):
         refuse_waiting_for_nothing(self.commit, self.waits)
         if len(set(self.waits)) < len(self.waits):
             raise ValueError("waits: names a part twice")
-        if "afterword" in self.waits and self.training.afterword is None:
-            raise ValueError("waits: names the afterword, and training: has none")
-        if "prediction" in self.waits and self.prediction.commit is not None:
+        afterword = self.training and self.training.afterword
+        there = {"stages": self.data_flow, "afterword": afterword, "prediction": self.prediction}
+        for part in self.waits:
+            if there.get(part, self.key_insight) is None:
+                raise ValueError(f"waits: names {part}, which this page does not have")
+        if "prediction" in self.waits and self.prediction and self.prediction.commit is not None:
             raise ValueError("waits: names prediction, which waits for a commit: of its own")
         return self

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup, escape
 
 from generator.checks import retraction_checks
-from generator.content.claim import Claim, Retraction
+from generator.content.claim import Claim, Domain, Retraction
 from generator.evidence import law_formula, regime, units
 from generator.evidence.difference import in_one_form
 from generator.evidence.folio import Folio
@@ -201,9 +201,12 @@ def tolerance_of(claim: Claim, observed: Value | None) -> str:
 
 
 def domain_of(claim: Claim, folio: Folio) -> Markup:
-    """Where a claim holds, and why not elsewhere; empty where it holds everywhere."""
+    """Where a claim holds, and why not elsewhere; empty where its author does not say."""
     if claim.domain is None:
         return Markup("")
+    if claim.domain == "everywhere":
+        return Markup(escape(folio.ui["evidence"]["everywhere"]))
+    assert isinstance(claim.domain, Domain)
     parts = [*(claim.domain.device or []), *(claim.domain.backend or [])]
     because = folio.line(claim.domain.because) if claim.domain.because else Markup("")
     return Markup("{} {}").format(escape(", ".join(parts)), because)

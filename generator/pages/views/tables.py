@@ -1,4 +1,4 @@
-"""The tables of lessons: stages, epochs, predictions, verdicts, failing runs, before and after."""
+"""The tables of lessons: stages, epochs, predictions, failing runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
 from generator.evidence.observations import Observation, observe
@@ -272,11 +271,3 @@ def _idle_share(path: str, run: Run, folio: Folio) -> Markup:
         f"mean({path}.ranks | each('measures.{one}_share'))" for one in ("idle", "sending")
     )
     return folio.cell(f"({idle} - {sending}) | percent")
-
-
-def compared(written: Compared, folio: Folio) -> list[tuple[Markup, Markup, Markup]]:
-    """Before-and-after rows."""
-    return [
-        (folio.line(row.what), folio.text.expression(row.before), folio.text.expression(row.after))
-        for row in written.rows
-    ]

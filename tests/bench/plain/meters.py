@@ -20,7 +20,7 @@ from torch._C import _distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiments.hangs import flight_recorder
+from runners.experiments import hangs
 from runners.meters.axes import AxisMeter
 from tests.bench.meters import SIZES, Size, bare_step
 from tests.bench.ratio import in_turn
@@ -54,7 +54,7 @@ def _check(meter: AxisMeter) -> None:
         raise RuntimeError("the meter saw no collective")
     dump = json.loads(_distributed_c10d._dump_fr_trace_json())  # type: ignore[attr-defined]
     recorded = bool(dump.get("entries"))
-    if recorded == (os.environ[flight_recorder.SIZE] == "0"):
+    if recorded == (os.environ[hangs.RECORDER_SIZE] == "0"):
         raise RuntimeError(f"the flight recorder is on: {recorded}, and should not be so")
 
 

@@ -1,0 +1,158 @@
+"""Shards of one batch, each with its own loss: what weights give the update of the whole batch.
+
+Every rank takes its own samples of a batch and the mean loss over them; only gradients travel. The
+parts are equal or not, and their gradients are weighted by samples, by ranks, or just added up.
+Beside them: one device on the whole batch, and one with a larger learning rate.
+
+    python -m runners run batch_parts
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import vector_to_parameters
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import flat_gradient, gradients_of
+from runners.training.settings import BatchSettings
+from runners.training.steps import (
+    batch_of,
+    epochs,
+    forward_backward,
+    mlp_for,
+    optimizer_for,
+    scaled_lesson,
+)
+from runners.training.teacher import Samples
+
+
+def parts(rank: Rank[Settings]) -> None:
+    """Train on this rank's part of every batch; one device has the whole of it."""
+    size = rank.settings.batch_size
+    lesson, model = scaled_lesson(rank), mlp_for(rank)
+    optimizer = optimizer_for(rank, model)
+    if not rank.is_metered:
+        _compare(rank, model, _ordered(rank, batch_of(lesson.training, 0, size)))
+    line = (
+        "epoch {epoch}: validation loss {validation_loss:.4f}, accuracy {validation_accuracy:.3f}"
+    )
+    for epoch in epochs(rank, model, optimizer, lesson.validation, line):
+        for batch in epoch.batches(lesson.training, size):
+            own = _part(rank, _ordered(rank, batch))
+            logits, loss = forward_backward(model, own)
+            with rank.phase("combine", computes=False):
+                _combine(rank, model)
+            optimizer.step()
+            optimizer.zero_grad()
+            epoch.add(loss, logits, own.labels)
+            del logits, loss  # before the next forward pass
+
+
+def _combine(rank: Rank[Settings], model: nn.Module) -> Tensor:
+    """Add up the ranks' gradients, each times its weight, in place."""
+    sizes = rank.settings.samples_by_rank
+    weights = {
+        "by_samples": sizes[rank.rank] / sum(sizes),
+        "by_rank": 1 / len(sizes),
+        "none": 1.0,
+    }
+    combined = flat_gradient(model) * weights[rank.settings.weights]
+    if rank.world_size > 1:
+        dist.all_reduce(combined)
+    vector_to_parameters(combined, gradients_of(model))
+    return combined
+
+
+def _ordered(rank: Rank[Settings], batch: Samples) -> Samples:
+    """The batch; sorted by label, the classes that come last fall to the last rank."""
+    if rank.settings.order == "by_label":
+        return batch.take(batch.labels.argsort(stable=True))
+    return batch
+
+
+def _part(rank: Rank[Settings], batch: Samples) -> Samples:
+    """This rank's samples of a batch."""
+    sizes = rank.settings.samples_by_rank
+    start = sum(sizes[: rank.rank])
+    return batch.take(slice(start, start + sizes[rank.rank]))
+
+
+def _compare(rank: Rank[Settings], model: nn.Module, batch: Samples) -> None:
+    """Compare the combined gradient of the first batch with that of the batch as a whole."""
+    own = _part(rank, batch)
+    cross_entropy(model(own.features), own.labels).backward()
+    mine = flat_gradient(model)
+    with rank.predict("gradient", "sum the ranks' weighted gradients", mine) as out:
+        combined = _combine(rank, model).clone()
+        out(combined)
+    model.zero_grad()
+    cross_entropy(model(batch.features), batch.labels).backward()
+    whole = flat_gradient(model)
+    facts: dict[str, Setting] = {
+        "length_ratio": (combined.norm() / whole.norm()).item(),
+        "relative_distance": ((combined - whole).norm() / whole.norm()).item(),
+        "own_relative_distance": ((mine - whole).norm() / whole.norm()).item(),
+    }
+    operation = "backward on the whole batch, for comparison"
+    with rank.predict("whole_gradient", operation, batch.features, facts) as out:
+        out(whole)
+    model.zero_grad()
+
+
+QUESTION = "Each rank computes the loss on its own samples: how must its gradient be weighted?"
+
+
+class Settings(BatchSettings):
+    """Every batch is dealt out to the ranks; the last takes its own number of samples."""
+
+    num_last_samples: Count = 50  # of a batch, on the last rank; the others share the rest
+    weights: Literal["by_samples", "by_rank", "none"] = "by_samples"
+    order: Literal["shuffled", "by_label"] = "shuffled"
+    optimizer: Literal["sgd", "adam"] = "sgd"
+
+    @property
+    def samples_by_rank(self) -> list[int]:
+        """Of one batch."""
+        others = self.world_size - 1
+        shares = [(self.batch_size - self.num_last_samples) // others] * others if others else []
+        return [*shares, self.num_last_samples]
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """The batches, and the samples of one on each rank."""
+        return {**super().closed_forms(), "samples_by_rank": [*self.samples_by_rank]}
+
+    def check(self) -> None:
+        """Refuse a batch that cannot be cut so, or leaves a rank without samples."""
+        size, last = self.batch_size, self.num_last_samples
+        if sum(self.samples_by_rank) != size or 0 in self.samples_by_rank:
+            raise ValueError(f"a batch of {size} samples cannot leave {last} to the last rank")
+
+
+def _timed(**settings: Any) -> RunPlan:
+    return RunPlan("parts", 2, Settings(**settings), passes=("timed",))
+
+
+def _whole(**settings: Any) -> RunPlan:
+    of_one = Settings(num_last_samples=100, **settings)
+    return RunPlan("parts", 1, of_one, passes=("timed",), label="single")
+
+
+RUNS = {
+    "own_loss": RunPlan("parts", 2, Settings()),
+    "whole": _whole(),
+    "summed": _timed(weights="none"),
+    "larger_rate": _whole(learning_rate=0.1),
+    "adam": _timed(optimizer="adam", learning_rate=0.005),
+    "adam_summed": _timed(optimizer="adam", learning_rate=0.005, weights="none"),
+    "unequal": _timed(num_last_samples=20, order="by_label"),
+    "unequal_by_rank": _timed(num_last_samples=20, order="by_label", weights="by_rank"),
+    "unequal_by_rank_shuffled": _timed(num_last_samples=20, weights="by_rank"),
+}
+TRIED_WITH = {"*": {"num_epochs": 2}}

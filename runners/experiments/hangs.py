@@ -1,0 +1,354 @@
+"""What really happens when ranks do not make the same calls, and what ends it.
+
+Two ranks, and one mistake in each run: another order of collectives, a step that one rank skips, a
+shape that differs, fewer batches on one rank, a tensor changed while it is on its way. Some wait
+until a time-out of their group's own, some die, and some end well with wrong sums. Who waits for
+whom is found in the flight recorder. Beside each stands its repair.
+
+    python -m runners run hangs
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._C import _distributed_c10d
+from torch._C._distributed_c10d import DebugLevel, FileStore, ProcessGroup, set_debug_level
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
+from runners.ranks.rank import Rank
+from runners.traces.records import Death
+
+
+def ordered(rank: Rank[Ordered]) -> None:
+    """Two collectives, which the second rank calls in the order of the run."""
+    settings = rank.settings
+    summed = torch.full((settings.num_values,), 1.0 + rank.rank)
+    second = torch.full((settings.num_values,), 10.0 + rank.rank)
+    is_broadcast = settings.second_operation == "broadcast"
+    with diagnosed(rank) as group:
+        calls: list[Callable[[], object]] = [
+            lambda: dist.all_reduce(summed, group=group),
+            (lambda: dist.broadcast(second, 0, group=group))
+            if is_broadcast
+            else (lambda: dist.all_reduce(second, group=group)),
+        ]
+        if settings.order == "swapped" and rank.rank == 1:
+            calls.reverse()
+        for call in calls:
+            with rank.phase("collective"):
+                call()
+    rank.measure("num_wrong", wrong(summed, 3.0) + wrong(second, 10.0 if is_broadcast else 21.0))
+
+
+def stepped(rank: Rank[Stepped]) -> None:
+    """A sum a step; in one step the second rank has nothing to give, and goes on to the next."""
+    settings = rank.settings
+    num_wrong_steps = num_steps = 0
+    with diagnosed(rank) as group:
+        for step in rank.steps(settings.num_steps):
+            is_good = not (rank.rank == 1 and step == settings.bad_step)
+            if settings.asks_first:
+                votes = torch.tensor(int(is_good))
+                dist.all_reduce(votes, dist.ReduceOp.MIN, group=group)
+                is_good = bool(votes)
+            if not is_good:
+                continue
+            values = torch.full((settings.num_values,), 10.0 * step + rank.rank)
+            with rank.phase("collective"):
+                dist.all_reduce(values, group=group)
+            num_steps += 1
+            num_wrong_steps += wrong(values, 20.0 * step + 1) > 0
+            rank.measure("num_steps", num_steps)
+            rank.measure("num_wrong_steps", num_wrong_steps)
+
+
+def summed(rank: Rank[Summed]) -> None:
+    """A sum of as many elements as the run says for each rank; no other."""
+    with diagnosed(rank) as group:
+        values = torch.full((rank.settings.num_elements[rank.rank],), 1.0 + rank.rank)
+        with rank.phase("collective"):
+            dist.all_reduce(values, group=group)
+        rank.measure("num_wrong", wrong(values, 3.0))
+
+
+def shaped(rank: Rank[Shaped]) -> None:
+    """A sum of tables with as many elements on each rank, in as many rows as the run says."""
+    num_rows = rank.settings.num_rows[rank.rank]
+    num_columns = rank.settings.num_rows[0] * rank.settings.num_columns // num_rows
+    table = 100.0 * torch.arange(num_rows).view(-1, 1) + torch.arange(num_columns)
+    right = 2 * table
+    with diagnosed(rank) as group, rank.phase("collective"):
+        dist.all_reduce(table, group=group)
+    rank.measure("num_elements", table.numel())
+    rank.measure("num_wrong", wrong(table, right))
+
+
+def uneven(rank: Rank[Uneven]) -> None:
+    """Replicas, of which the second has fewer batches."""
+    width = rank.settings.width
+    with diagnosed(rank) as group:
+        torch.manual_seed(rank.seed)
+        replica = DistributedDataParallel(nn.Linear(width, width), process_group=group)
+        optimizer = torch.optim.SGD(replica.parameters(), lr=rank.settings.learning_rate)
+        rank.watch(replica, optimizer)
+        with Join([replica]) if rank.settings.joins else nullcontext():
+            for index in rank.steps(rank.settings.num_batches[rank.rank]):
+                with rank.phase("step"):
+                    replica(torch.ones(4, width)).pow(2).mean().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                rank.measure("num_steps", index + 1)
+
+
+def in_flight(rank: Rank[InFlight]) -> None:
+    """A sum that is started and not waited for, while the first rank goes on with its tensor."""
+    values = torch.ones(rank.settings.num_values)
+    with diagnosed(rank) as group:
+        if rank.rank == 1:
+            dist.barrier()  # late on purpose: the first rank has gone on by now
+        with rank.phase("collective"):
+            work = dist.all_reduce(values, group=group, async_op=True)
+        assert work is not None
+        if rank.rank == 0 and rank.settings.waits_first:
+            dist.barrier()
+            work.wait()
+        sent = values.clone() if rank.rank == 0 and rank.settings.waits_first else values
+        if rank.rank == 0:
+            values.fill_(100.0)
+            if not rank.settings.waits_first:
+                dist.barrier()
+        work.wait()
+    rank.measure("num_elements", sent.numel())
+    rank.measure("num_wrong", wrong(sent, 2.0))
+
+
+def wrong(found: Tensor, right: float | Tensor) -> int:
+    """How many values are not the right ones."""
+    return int((found != right).sum())
+
+
+# --- two groups over the same ranks: one that gives up after a while, and one to report in
+
+PATIENCE = timedelta(minutes=30)  # of the group in which ranks report
+RECORDER_SIZE, NUM_KEPT = "TORCH_FR_BUFFER_SIZE", "2000"  # calls that the flight recorder keeps
+
+
+@contextmanager
+def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
+    """A group with the run's time-out; afterwards what the flight recorder shows is measured.
+
+    Whatever the group raised is raised again, once the ranks have compared what they called.
+    """
+    os.environ[RECORDER_SIZE] = NUM_KEPT  # before any group is made
+    if getattr(rank.settings, "checks_calls", False):
+        set_debug_level(DebugLevel.DETAIL)
+    store = FileStore(str(rank.scratch / "talk"), rank.world_size)
+    dist.init_process_group(
+        "gloo", store=store, rank=rank.rank, world_size=rank.world_size, timeout=PATIENCE
+    )
+    group: ProcessGroup = dist.new_group(timeout=timedelta(seconds=rank.settings.timeout_seconds))
+    dist.barrier()
+    failure: RuntimeError | None = None
+    start = time.perf_counter()
+    try:
+        yield group
+    except RuntimeError as error:
+        failure = error
+        rank.measure_seconds("until_error", [time.perf_counter() - start])
+    gathered: list[Any] = [None] * rank.world_size
+    dist.all_gather_object(gathered, (calls_in(group.group_name), failure is not None))
+    made, failed = zip(*gathered, strict=True)
+    found = compare(made)
+    rank.measure("num_calls", [len(calls) for calls in made])
+    rank.measure("num_ranks_in_error", sum(failed))
+    rank.measure("first_call_apart", found.first_apart)
+    rank.measure("waiting_ranks", list(found.waiting) if any(failed) else [])
+    rank.measure("finding", found.in_words)
+    rank.has_lost_peers = any(failed)
+    if failure is not None:
+        raise failure
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective as a rank called it."""
+
+    operation: str
+    sizes: tuple[tuple[int, ...], ...]
+
+    def __str__(self) -> str:
+        sizes = ", ".join("×".join(map(str, size)) for size in self.sizes)
+        return f"{self.operation} of {sizes}" if sizes else self.operation
+
+
+def calls_in(group: str) -> list[Call]:
+    """What this rank has called in the group of that name, in order, by the flight recorder.
+
+    On gloo the recorder knows what was called, and not whether it ended.
+    """
+    dump = json.loads(_distributed_c10d._dump_fr_trace_json())  # type: ignore[attr-defined]
+    return [
+        Call(
+            entry["profiling_name"].partition(":")[2],
+            tuple(tuple(size) for size in entry["input_sizes"]),
+        )
+        for entry in sorted(dump["entries"], key=lambda e: e["collective_seq_id"])
+        if entry["process_group"][0] == group
+    ]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The first call at which ranks part, counted from 1; 0 where all called the same."""
+
+    first_apart: int
+    waiting: tuple[int, ...]
+    in_words: str
+
+
+def compare(by_rank: Sequence[Sequence[Call]]) -> Finding:
+    """Find the first call in which the ranks differ, or that some of them never made."""
+    if not any(by_rank):
+        return Finding(0, (), "no call was let through")
+    for index in range(max(len(made) for made in by_rank)):
+        here = [made[index] if index < len(made) else None for made in by_rank]
+        if len(set(here)) == 1:
+            continue
+        if None in here:
+            there = tuple(r for r, call in enumerate(here) if call is not None)
+            gone = [r for r, call in enumerate(here) if call is None]
+            words = (
+                f"{_named(there)} called {here[there[0]]} as call {index + 1}; "
+                f"{_named(gone)} made {index} calls and never this one"
+            )
+            return Finding(index + 1, there, words)
+        words = "; ".join(f"{_named([r])} called {call}" for r, call in enumerate(here))
+        return Finding(index + 1, tuple(range(len(here))), f"as call {index + 1} {words}")
+    return Finding(0, (), "all ranks made the same calls in the same order")
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return " and ".join(f"rank {rank}" for rank in ranks)
+
+
+QUESTION = (
+    "When ranks do not make the same calls, what happens, which ranks wait, and what ends the wait?"
+)
+# A mistake is ended soon; a repaired run needs no end, and must not meet one on a busy machine.
+SOON_SECONDS, LATE_SECONDS = 1, 20
+Pair = tuple[Count, Count]  # of each rank
+
+
+class Settings(RunSettings):
+    """Every group gives up after a while."""
+
+    timeout_seconds: Count = LATE_SECONDS
+
+
+class Ordered(Settings):
+    """Two collectives; the second rank calls them in this order."""
+
+    num_values: Count = 1000
+    second_operation: Literal["broadcast", "all_reduce"] = "broadcast"
+    order: Literal["same", "swapped"] = "same"
+    checks_calls: bool = False
+
+
+class Stepped(Settings):
+    """A sum a step; the second rank has nothing to give in the bad one."""
+
+    num_values: Count = 1000
+    num_steps: Count = 8
+    bad_step: CountOrZero = 2
+    asks_first: bool = False
+
+
+class Summed(Settings):
+    """A sum of as many elements on each rank."""
+
+    num_elements: Pair
+
+
+class Shaped(Settings):
+    """A sum of tables; `num_columns` is of the first rank's."""
+
+    num_rows: Pair
+    num_columns: Count = 6
+
+    def check(self) -> None:
+        """Refuse tables that cannot have as many elements."""
+        first, second = self.num_rows
+        if first * self.num_columns % second:
+            raise ValueError(
+                f"{first} rows of num_columns {self.num_columns} do not go into {second} rows"
+            )
+
+
+class Uneven(Settings):
+    """Replicas with as many batches each."""
+
+    num_batches: Pair = (6, 4)
+    width: Count = 32
+    learning_rate: Factor = 0.01
+    joins: bool = False
+
+
+class InFlight(Settings):
+    """A sum whose tensor the first rank changes."""
+
+    num_values: Count = 100000
+    waits_first: bool = False
+
+
+def _plan(strategy: str, settings: Settings, **more: Any) -> RunPlan[Settings]:
+    if more.get("expected") == "deadlocked":
+        settings = settings.changed({"timeout_seconds": SOON_SECONDS})
+    return RunPlan(
+        strategy,
+        2,
+        settings,
+        passes=("timed",),
+        needs_group=False,  # the flight recorder has to be on before the first group is made
+        has_timeline=False,
+        only_on_cpu=True,  # what follows a mistake is the backend's own affair
+        **more,
+    )
+
+
+# gloo aborts the process that receives more than it has memory for.
+_ABORTS = Death(rank=0, phase="collective", signal="SIGABRT")
+_SWAPPED = Ordered(order="swapped")
+_CHECKED = Ordered(order="swapped", checks_calls=True)
+_ALIKE = Ordered(order="swapped", second_operation="all_reduce")
+_LENGTHS = Summed(num_elements=(1000, 1001))
+
+RUNS = {
+    "order_swapped": _plan("ordered", _SWAPPED, expected="deadlocked"),
+    "order_swapped_alike": _plan("ordered", _ALIKE),
+    "order_swapped_checked": _plan("ordered", _CHECKED, expected="failed"),
+    "order_same": _plan("ordered", Ordered()),
+    "step_skipped": _plan("stepped", Stepped(), expected="deadlocked"),
+    "step_agreed": _plan("stepped", Stepped(asks_first=True)),
+    "lengths_differ": _plan("summed", _LENGTHS, expected="died", expected_death=_ABORTS),
+    "lengths_same": _plan("summed", Summed(num_elements=(1000, 1000))),
+    "shapes_differ": _plan("shaped", Shaped(num_rows=(2, 3))),
+    "shapes_same": _plan("shaped", Shaped(num_rows=(2, 2))),
+    "batches_uneven": _plan("uneven", Uneven(), expected="deadlocked"),
+    "batches_joined": _plan("uneven", Uneven(joins=True)),
+    "changed_in_flight": _plan("in_flight", InFlight()),
+    "changed_after_wait": _plan("in_flight", InFlight(waits_first=True)),
+}

@@ -1,0 +1,338 @@
+"""When ranks agree: in every step, now and then, late, once at the end, or never.
+
+Two ranks train one small classifier on their own shards with plain SGD. `synchronous` is DDP; in
+`local_H` each rank trains alone for H steps before parameters are averaged; in `stale_T` the mean
+gradient is applied T steps after it was computed, so that nobody waits for it; `at_end` averages
+once, `never` not at all. Beside them one device, a bound on how far replicas drift, and the largest
+learning rate that a gradient of that age allows on a parabola.
+
+    python -m runners run synchronization
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
+from runners.plans.work import mlp_parameters
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.schema import Setting
+from runners.training.networks import flat, flat_gradient
+from runners.training.settings import HiddenLayerSettings
+from runners.training.steps import batch_of, mlp_for, of_all_ranks, scaled_lesson, validate
+from runners.training.teacher import Samples
+
+
+def synchronous(rank: Rank[Settings]) -> None:
+    """DDP: the mean gradient in every step, before the next begins."""
+    own = Replica(rank)
+    with rank.phase("wrap"):
+        replica = DistributedDataParallel(own.model)
+    own.train(lambda _: own.optimizer.step(), replica)
+    own.communicated_bytes = rank.settings.num_steps * flat(own.model).nbytes
+    own.report()
+
+
+def local(rank: Rank[LocalSettings]) -> None:
+    """Local SGD: every rank alone for some steps, then the mean of the parameters."""
+    own = Replica(rank)
+
+    def update(index: int) -> None:
+        own.optimizer.step()
+        if (index + 1) % rank.settings.steps_between == 0:
+            own.average()
+
+    own.train(update)
+    own.report()
+
+
+def stale(rank: Rank[StaleSettings]) -> None:
+    """The mean gradient travels while ranks go on, and is applied some steps later.
+
+    What is still under way when the samples end is applied then: every gradient counts once.
+    """
+    own = Replica(rank)
+    under_way: list[tuple[dist.Work, Tensor]] = []
+
+    def apply_oldest() -> None:
+        work, mean = under_way.pop(0)
+        work.wait()
+        own.apply(mean / rank.world_size)
+
+    def update(_: int) -> None:
+        mean = flat_gradient(own.model)
+        under_way.append((dist.all_reduce(mean, async_op=True), mean))
+        own.communicated_bytes += mean.nbytes
+        if len(under_way) > rank.settings.delay:
+            apply_oldest()
+
+    own.train(update)
+    while under_way:
+        apply_oldest()
+    own.report()
+
+
+def alone(rank: Rank[Settings]) -> None:
+    """Replicas that start equal and never communicate; or, on one device, the oracle."""
+    own = Replica(rank)
+    own.train(lambda _: own.optimizer.step())
+    own.report()
+
+
+class Replica:
+    """This rank's model, how it updates, and what is seen of the replicas on the way.
+
+    Attributes:
+        distances: of this replica from the mean of all, just before each average.
+        communicated_bytes: of the tensors that this rank has passed to collectives to train.
+        largest_norm: of a gradient that this rank computed.
+    """
+
+    def __init__(self, rank: Rank[Settings]) -> None:
+        self.rank = rank
+        self.shards, self.validation = _samples(rank)
+        self.model: nn.Module = mlp_for(rank)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rank.settings.learning_rate)
+        self.distances: list[float] = []
+        self.largest_norm = 0.0
+        self.communicated_bytes = 0
+        self._losses: list[float] = []
+
+    def train(self, update: Callable[[int], None], module: nn.Module | None = None) -> None:
+        """Train to the end: after each backward pass `update` decides what becomes of it.
+
+        Args:
+            update: is given the step, from 0.
+            module: what computes; the model itself where nothing wraps it.
+        """
+        rank, replica = self.rank, module or self.model
+        rank.watch(replica, self.optimizer)
+        start = time.perf_counter()
+        for index in rank.steps(rank.settings.num_steps):
+            if index and index % NUM_BLOCK_STEPS == 0:
+                rank.measure_seconds("block", [(now := time.perf_counter()) - start])
+                start = now
+            batch = _batch(rank, self.shards, index)
+            loss = cross_entropy(replica(batch.features), batch.labels)
+            loss.backward()
+            norm = float(torch.linalg.norm(flat_gradient(self.model)))
+            self.largest_norm = max(self.largest_norm, norm)
+            with rank.phase("optimizer"):  # with the collectives that an update may need
+                update(index)
+                self.optimizer.zero_grad()
+            self._losses.append(loss.item())
+            rank.count_samples(len(batch.labels))
+
+    def apply(self, gradient: Tensor) -> None:
+        """Update with the gradients of all parameters in one row."""
+        parameters = list(self.model.parameters())
+        pieces = gradient.split([p.numel() for p in parameters])
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            parameter.grad = piece.view_as(parameter)
+        self.optimizer.step()
+
+    def average(self) -> None:
+        """Give every replica the mean of all, and remember how far from it they had come."""
+        own = flat(self.model)
+        mean = own.clone()
+        dist.all_reduce(mean)
+        mean /= self.rank.world_size
+        self.communicated_bytes += mean.nbytes
+        self.distances.append(float(torch.linalg.norm(own - mean)))
+        nn.utils.vector_to_parameters(mean, self.model.parameters())
+
+    def report(self) -> None:
+        """Record what the replicas are worth in the end, and how they came there."""
+        rank = self.rank
+        graded = validate(self.model, self.validation)
+        for losses in zip(*of_all_ranks(rank, self._losses), strict=True):
+            rank.step_loss(sum(losses) / rank.world_size)
+        rank.epoch(
+            1,
+            loss=sum(self._losses) / len(self._losses),
+            num_samples=rank.outcome.num_samples or 0,
+            validation=graded if rank.rank == 0 else None,
+            parameters=self.model.parameters(),
+        )
+        rank.measure("validation_losses", [*of_all_ranks(rank, graded[1])])
+        rank.measure("communicated_bytes", self.communicated_bytes)
+        rank.measure("largest_gradient_norm", max(of_all_ranks(rank, self.largest_norm)))
+        farthest = [max(ones) for ones in zip(*of_all_ranks(rank, self.distances), strict=True)]
+        if farthest:
+            rank.measure("largest_distance", max(farthest))
+            rank.measure("mean_distance", sum(farthest) / len(farthest))
+        digest = parameter_digest(self.model.parameters())
+        rank.measure("num_distinct", len(set(of_all_ranks(rank, digest))))
+        if rank.rank == 0:
+            print(f"validation loss {graded[1]:.4f}, {graded[2]:.1%} right, on rank 0")
+
+
+def _samples(rank: Rank[Settings]) -> tuple[list[Samples], Samples]:
+    """The shards that this rank takes its batches from, and the validation samples."""
+    settings = rank.settings
+    lesson = scaled_lesson(rank)
+    samples = lesson.training
+    if settings.order == "by_class":  # shards hold different classes, shuffled
+        source = torch.Generator().manual_seed(rank.seed)
+        shards = samples.labels.argsort(stable=True).chunk(rank.world_size)
+        mixed = [shard[torch.randperm(len(shard), generator=source)] for shard in shards]
+        samples = samples.take(torch.cat(mixed))
+    size = settings.num_samples // settings.shards
+    own = [rank.rank] if rank.world_size > 1 else range(settings.shards)
+    return [batch_of(samples, shard, size) for shard in own], lesson.validation
+
+
+def _batch(rank: Rank[Settings], shards: list[Samples], index: int) -> Samples:
+    """The batch of a step: on one device what all ranks together take."""
+    size = rank.settings.batch_size
+    turn = index % (len(shards[0].labels) // size)
+    batches = [batch_of(shard, turn, size) for shard in shards]
+    return Samples(torch.cat([b.features for b in batches]), torch.cat([b.labels for b in batches]))
+
+
+def parabola(rank: Rank[ParabolaSettings]) -> None:
+    """The largest learning rate that goes down on x²/2 with gradients of each age, by halving."""
+    settings = rank.settings
+    found = []
+    for delay in settings.delays:
+        low, high = 0.0, 4.0
+        for _ in range(settings.num_halvings):
+            rate = (low + high) / 2
+            low, high = (rate, high) if _goes_down(rate, delay, settings.num_steps) else (low, rate)
+        found.append((low + high) / 2)
+    rank.measure("largest_rates", found)
+
+
+def _goes_down(rate: float, delay: int, num_steps: int) -> bool:
+    """Whether SGD with gradients `delay` steps old comes nearer to the bottom of x²/2."""
+    path = [1.0] * (delay + 1)
+    for _ in range(num_steps):
+        path.append(path[-1] - rate * path[-1 - delay])
+        if abs(path[-1]) > 1e6:
+            return False
+    sizes = [abs(at) for at in path[-num_steps:]]
+    second, last = sizes[num_steps // 4 : num_steps // 2], sizes[3 * num_steps // 4 :]
+    early, late = max(second, default=0.0), max(last, default=0.0)
+    return late < early or late == 0.0
+
+
+QUESTION = "How often must replicas synchronize, and how stale may their gradients be?"
+NUM_BLOCK_STEPS = 16  # timed together, so that the step that averages is in the time
+
+
+class Settings(HiddenLayerSettings):
+    """A small classifier that the ranks train on a shard each."""
+
+    num_samples: Count = 6400
+    num_validation_samples: Count = 1000
+    num_features: Count = 10
+    num_hidden: Count = 64
+    num_classes: Count = 4
+    batch_size: Count = 50
+    num_steps: Count = 128
+    learning_rate: Factor = 0.2
+    teacher_temperature: Factor = 0.15
+    dtype: Literal["float32", "float64"] = "float64"
+    order: Literal["shuffled", "by_class"] = "shuffled"
+
+    @property
+    def shards(self) -> int:
+        """Into how many shards the samples are cut."""
+        return self.world_size
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """The size of all parameters."""
+        widths = (self.num_features, self.num_hidden, self.num_classes)
+        size = 8 if self.dtype == "float64" else 4
+        return {"model_bytes": size * mlp_parameters(widths)}
+
+    def check(self) -> None:
+        """Refuse samples that leave a batch of a shard unfilled."""
+        samples, size, shards = self.num_samples, self.batch_size, self.shards
+        if samples % shards or samples // shards % size:
+            raise ValueError(
+                f"num_samples {samples} are no whole batches of {size} for {shards} shards"
+            )
+
+
+class SingleSettings(Settings):
+    """One device, which takes in a step what so many ranks would."""
+
+    num_shards: Count = 2
+
+    @property
+    def shards(self) -> int:
+        """Into how many shards the samples are cut."""
+        return self.num_shards
+
+
+class LocalSettings(Settings):
+    """Ranks train alone for some steps before their parameters are averaged."""
+
+    steps_between: Count
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Averages in the whole training too."""
+        return {**super().closed_forms(), "num_averages": self.num_steps // self.steps_between}
+
+    def check(self) -> None:
+        """Refuse a training that does not end with an average."""
+        super().check()
+        self.divides(("num_steps", "steps_between"))
+
+
+class StaleSettings(Settings):
+    """Mean gradients are applied some steps late."""
+
+    delay: CountOrZero
+
+
+class ParabolaSettings(RunSettings):
+    """Gradients of each age on a parabola."""
+
+    delays: tuple[CountOrZero, ...] = (0, 1, 4, 16)
+    num_steps: Count = 4000
+    num_halvings: Count = 14
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """The largest rate for each delay: x ← x − rate · x of so many steps ago is stable below.
+
+        It is 2·sin(π / (2·(2·delay + 1))).
+        """
+        rates = [2 * math.sin(math.pi / (2 * (2 * delay + 1))) for delay in self.delays]
+        return {"largest_rates": rates}
+
+
+def _plan(strategy: str, settings: RunSettings, ranks: int = 2) -> RunPlan:
+    return RunPlan(
+        strategy, ranks, settings, passes=("timed",), keeps_steps=True, has_timeline=False
+    )
+
+
+STRATEGIES = {"single": alone, "never": alone}
+RUNS = {
+    "single": _plan("single", SingleSettings(), 1),
+    "synchronous": _plan("synchronous", Settings()),
+    "local_1": _plan("local", LocalSettings(steps_between=1)),
+    "local_8": _plan("local", LocalSettings(steps_between=8)),
+    "local_32": _plan("local", LocalSettings(steps_between=32)),
+    "at_end": _plan("local", LocalSettings(steps_between=128)),
+    "never": _plan("never", Settings()),
+    "stale_0": _plan("stale", StaleSettings(delay=0)),
+    "stale_4": _plan("stale", StaleSettings(delay=4)),
+    "stale_16": _plan("stale", StaleSettings(delay=16)),
+    "synchronous_by_class": _plan("synchronous", Settings(order="by_class")),
+    "local_32_by_class": _plan("local", LocalSettings(steps_between=32, order="by_class")),
+    "parabola": _plan("parabola", ParabolaSettings(), 1),
+}
