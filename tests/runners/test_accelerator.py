@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from runners.__main__ import main
-from runners.measuring import launch, live_rank
+from runners.measuring import endings, launch
 from runners.measuring.launch import Launcher
 from runners.plans.experiment import Experiment, RunPlan
 from runners.ranks.heartbeat import Heart
@@ -120,9 +120,9 @@ def test_an_experiment_over_two_backends_says_so(
     assert mixture == (said and f"{said}their times are not comparable")
 
 
-def live(tmp_path: Path, *, spins: bool) -> live_rank.LiveRank:
+def live(tmp_path: Path, *, spins: bool) -> endings.LiveRank:
     """This very process as a rank that has burnt processor time and not spoken for a minute."""
-    one = live_rank.LiveRank(os.getpid(), tmp_path / "record", tmp_path / "heart", spins=spins)
+    one = endings.LiveRank(os.getpid(), tmp_path / "record", tmp_path / "heart", spins=spins)
     one.quiet_since, one.quiet_ticks = time.monotonic() - 60, -(10**9)
     one.look(None)
     return one
