@@ -1,14 +1,14 @@
-"""The α–β model of a transfer: t = α + β·bytes, fitted to measured times. Plain Python.
-
-In: how many bytes, and how long each took. Out: α in seconds, β in seconds a byte. Times span some
-orders of magnitude, so what is made least is the square of the *relative* error: each size then
-weighs alike, and α is not lost under the largest.
-"""
+"""The α–β model of a transfer, t = α + β·bytes, and the times that it is fitted to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+import torch.distributed as dist
+
+from runners.ranks.rank import Rank
 
 
 class AlphaBeta(NamedTuple):
@@ -23,17 +23,12 @@ class AlphaBeta(NamedTuple):
 
 
 def fit(sizes: Sequence[float], seconds: Sequence[float]) -> AlphaBeta:
-    """The α and β of least relative squares.
+    """The α and β of least squares of the *relative* errors, so that each size weighs alike.
 
     Args:
         sizes: bytes of each transfer; at least two of them differ.
         seconds: what each took, above zero.
-
-    Raises:
-        ValueError: there are no two sizes, or a time is not above zero.
     """
-    if len(set(sizes)) < 2 or min(seconds) <= 0:
-        raise ValueError("a fit needs two sizes, and times above zero")
     weights = [1 / t**2 for t in seconds]
     total = sum(weights)
     mean_size = sum(w * s for w, s in zip(weights, sizes, strict=True)) / total
@@ -43,3 +38,13 @@ def fit(sizes: Sequence[float], seconds: Sequence[float]) -> AlphaBeta:
         for w, s, t in zip(weights, sizes, seconds, strict=True)
     ) / sum(w * (s - mean_size) ** 2 for w, s in zip(weights, sizes, strict=True))
     return AlphaBeta(mean_time - beta * mean_size, beta)
+
+
+def seconds_alone(rank: Rank, call: Callable[[], object]) -> float:
+    """Seconds of one collective that nothing else runs beside, from when all ranks are ready."""
+    dist.barrier()
+    rank.settle()
+    start = time.perf_counter()
+    call()
+    rank.settle()
+    return time.perf_counter() - start
