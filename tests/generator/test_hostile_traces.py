@@ -51,13 +51,6 @@ def test_json_that_would_mislead_is_one_line(copy, spoil, capsys, old, new, said
     assert said in line
 
 
-def test_a_torn_trace_names_the_line(copy):
-    path = copy.content / TRACE
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    (error,) = copy.errors()
-    assert re.search(r"not a whole JSON file \(.* line \d+ column \d+", error)
-
-
 @pytest.mark.parametrize("question", [EVIL, ASKING])
 def test_what_a_trace_says_is_printed_and_never_evaluated(copy, spoil, question):
     asks(spoil, question)
