@@ -41,17 +41,15 @@ def main(arguments: argparse.Namespace) -> int:
     for name in check_names(arguments.names):
         one = _measured(name, where) or _declared(name, where)
         print(f"{name:<18} {len(one.runs):>3} runs  {one.state}")
-        print(f"    {one.question}")
-        print(f"    {', '.join(one.runs)}")
+        print(f"    {one.question}\n    {', '.join(one.runs)}")
     none = "none yet; `python -m runners run` measures them"
     print(f"traces of this machine: {machine.shown(where) if where.exists() else none}")
     altered = [
-        f"{machine.shown(folder / file)}: {why}"
+        f"{machine.shown(folder / file)}: {why}\n"
         for folder in sorted(machine.TRACES.glob("reference-*"))
         for file, why in faults(folder)
     ]
-    for line in altered:
-        print(line, file=sys.stderr)
+    sys.stderr.writelines(altered)
     return 1 if altered else 0
 
 
@@ -69,7 +67,7 @@ def _measured(name: str, where: Path) -> Listed | None:
         return None
     if changed or code.programs != program_digests(name):
         return None
-    heavier = [run for run in runs.values() if is_heavier(run["reason"] or "")]
+    heavier = [run for run in runs.values() if is_heavier(run.get("reason") or "")]
     left = f" but for {len(heavier)} heavier runs" if heavier else ""
     return Listed(question, runs, f"measured on this machine{left}")
 

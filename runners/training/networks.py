@@ -98,6 +98,14 @@ def flat_gradient(module: nn.Module) -> Tensor:
 
 
 @torch.no_grad()
+def copy_row(row: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Copy the values of one row into tensors, as many into each as it has."""
+    pieces = row.split([tensor.numel() for tensor in tensors])
+    for tensor, piece in zip(tensors, pieces, strict=True):
+        tensor.copy_(piece.view_as(tensor))
+
+
+@torch.no_grad()
 def grade(logits: Tensor, labels: Tensor) -> tuple[float, float]:
     """Mean cross-entropy loss and share of samples classified rightly."""
     loss = nn.functional.cross_entropy(logits, labels)

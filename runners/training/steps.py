@@ -175,7 +175,8 @@ def epochs(
     line, in which `{epoch}`, `{loss}`, `{validation_loss}` and `{validation_accuracy}` may stand.
     """
     rank.watch(model, optimizer)
-    rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
+    if not rank.is_metered:
+        rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
     for index in rank.epochs(rank.settings.num_epochs):
         epoch = Epoch(rank, index)
         yield epoch

@@ -151,8 +151,8 @@ def test_a_topic_that_is_nowhere_is_one_line_with_the_nearest(run):
     assert error.count("\n") == 1
 
 
-def test_a_new_topic_passes_check_and_appears_in_the_book(run, out):
-    code, said, _ = run("new", "topic", "gradient-averaging")
+def test_a_new_lesson_passes_check_and_appears_in_the_book(run, out):
+    code, said, _ = run("new", "lesson", "gradient-averaging")
     assert code == 0
     written = [line for line in said.splitlines() if "topics/gradient-averaging/" in line]
     assert all(Path(path).is_file() for path in written)
@@ -163,8 +163,8 @@ def test_a_new_topic_passes_check_and_appears_in_the_book(run, out):
     assert {path.stem for path in folder.iterdir()} == {"index", "learn", "trace", "recall"}
 
 
-def test_the_program_of_a_new_topic_runs(run):
-    _, said, _ = run("new", "topic", "gradient-averaging")
+def test_the_program_of_a_new_lesson_runs(run):
+    _, said, _ = run("new", "lesson", "gradient-averaging")
     (program,) = (line for line in said.splitlines() if line.endswith(".py"))
     done = subprocess.run([sys.executable, program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "3\n")
@@ -174,7 +174,7 @@ def test_the_program_of_a_new_topic_runs(run):
     ("name", "said"), [("sharding", "exists already"), ("Bad Name", "joined by hyphens")]
 )
 def test_a_topic_that_cannot_be_started_says_why(run, name, said):
-    code, _, error = run("new", "topic", name)
+    code, _, error = run("new", "lesson", name)
     assert code == 2
     assert said in error
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from runners.plans.experiment import find
 from runners.traces.records import Run
 from runners.training.networks import mlp
 from runners.training.teacher import Scaling, teach
@@ -60,22 +58,3 @@ def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run: Measure) -> 
     assert (measures["first_rate"], measures["last_rate"]) == (0.05, pytest.approx(0.2))
     assert measures["validation_losses"][-1] == pytest.approx(warmed.validation.loss)  # type: ignore[index]
     assert measures["num_samples_seen"] == [1600 * look for look in range(1, 9)]
-
-
-def test_the_same_samples_are_seen_whatever_the_ranks() -> None:
-    for name, plan in find("batch_and_rate").runs.items():
-        updates, batch = plan.settings.num_updates, plan.settings.global_batch_size
-        epochs = 1 if name.endswith("gentle") else 2
-        assert updates * batch == 6400 * epochs
-
-
-@pytest.mark.parametrize(
-    ("ranks", "changed", "word"),
-    [(3, {}, "batches"), (4, {"num_looks": 7}, "looks"), (4, {"num_warm_up_updates": 0}, "warm")],
-)
-def test_what_cannot_be_dealt_out_is_refused(
-    ranks: int, changed: dict[str, int], word: str
-) -> None:
-    plan = find("batch_and_rate").runs["warmed"]
-    with pytest.raises(ValueError, match=word):
-        replace(plan, world_size=ranks, settings=plan.settings.changed(changed))

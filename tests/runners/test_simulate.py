@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from runners.__main__ import main
-from runners.commands.expectation import expected_lines
+from runners.commands.try_run import expected_lines
 from runners.planning import processes
 from runners.planning.question import Model, Question, Training, strategy_of
 from runners.plans.closed_forms import ring_bytes

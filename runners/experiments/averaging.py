@@ -1,0 +1,134 @@
+"""How often replicas must communicate, and what: gradients each step, or parameters now and then.
+
+Four ranks train the classifier of `ddp` on their own shards, as its run `ddp_fp64` does with DDP.
+Here no gradient travels; the ranks average their parameters every so many steps: in each one, every
+ten, once an epoch, once when training ends. With Adam, whose moments do not follow a gradient in
+proportion, DDP is measured beside it.
+
+    python -m runners run averaging
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count
+from runners.ranks.rank import Rank
+from runners.ranks.recorder import parameter_digest
+from runners.traces.schema import Setting
+from runners.training.networks import copy_row, flat
+from runners.training.settings import SmallClassifierSettings
+from runners.training.steps import (
+    epochs,
+    mlp_for,
+    of_all_ranks,
+    optimizer_for,
+    scaled_lesson,
+    shard_of,
+    train_batch,
+    validate,
+)
+from runners.training.teacher import Samples
+
+
+def train(rank: Rank[Settings]) -> None:
+    """Train to the end; average as the settings say."""
+    settings = rank.settings
+    lesson = scaled_lesson(rank)
+    samples, model = shard_of(rank, lesson.training), mlp_for(rank)
+    by_gradients = settings.averages == "gradients"
+    replica = DistributedDataParallel(model) if by_gradients else model
+    optimizer = optimizer_for(rank, model)
+    last = settings.num_epochs * settings.num_steps_per_epoch
+    for epoch in epochs(rank, replica, optimizer, lesson.validation):
+        for batch in epoch.batches(samples, settings.batch_size):
+            train_batch(replica, optimizer, batch, epoch)
+            done = rank.step_index + 1
+            if by_gradients or done % settings.steps_between:
+                continue
+            if done < last:
+                average(model)
+            else:
+                _average_and_compare(rank, model, lesson.validation)
+
+
+@torch.no_grad()
+def average(model: nn.Module) -> None:
+    """Give every replica the mean of the replicas' parameters."""
+    mean = flat(model)
+    dist.all_reduce(mean)
+    mean /= dist.get_world_size()
+    copy_row(mean, list(model.parameters()))
+
+
+def _average_and_compare(rank: Rank[Settings], model: nn.Module, validation: Samples) -> None:
+    """Average the replicas, and look at each of them before and after."""
+    _, loss, accuracy = validate(model, validation)
+    facts: dict[str, Setting] = {
+        "validation_losses": [*of_all_ranks(rank, loss)],
+        "validation_accuracies": [*of_all_ranks(rank, accuracy)],
+        "num_distinct": len(set(of_all_ranks(rank, parameter_digest(model.parameters())))),
+    }
+    before = flat(model)
+    with rank.predict("average", "average the replicas' parameters", before, facts) as out:
+        average(model)
+        after = flat(model)
+        out(after)
+        apart = (torch.linalg.norm(before - after) / torch.linalg.norm(after)).item()
+        facts["distances"] = [*of_all_ranks(rank, apart)]
+        _, facts["validation_loss"], facts["validation_accuracy"] = validate(model, validation)
+
+
+QUESTION = (
+    "Can replicas average their parameters instead of their gradients, and less "
+    "often than every step?"
+)
+
+
+class Settings(SmallClassifierSettings):
+    """A small classifier on a shard for each rank, and what the ranks average, how often."""
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    averages: Literal["parameters", "gradients"] = "parameters"
+    steps_between: Count = 1
+
+    @property
+    def num_steps_per_epoch(self) -> int:
+        """Of each rank."""
+        return self.num_samples // self.world_size // self.batch_size
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """The steps of each rank."""
+        return {"num_steps_per_epoch": self.num_steps_per_epoch}
+
+    def check(self) -> None:
+        """Refuse samples that leave a rank without a batch."""
+        if not self.num_steps_per_epoch:
+            raise ValueError(f"num_samples must be at least {self.batch_size * self.world_size}")
+
+
+def _plan(**settings: Any) -> RunPlan:
+    label = "ddp" if settings.get("averages") == "gradients" else "averaged"
+    return RunPlan("train", 4, Settings(**settings), passes=("timed",), label=label)
+
+
+ADAM: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.01, "num_epochs": 1}
+RUNS = {
+    "each_step": _plan(),
+    "ten_steps": _plan(steps_between=10),
+    "each_epoch": _plan(steps_between=100),
+    "at_end": _plan(steps_between=500),
+    "gradients_adam": _plan(**ADAM, averages="gradients"),
+    "each_step_adam": _plan(**ADAM),
+}
+TRIED_WITH = {
+    "*": {"num_samples": 1000, "num_epochs": 2},  # as `ddp`, with which a law compares
+    "each_epoch": {"steps_between": 10},
+    "at_end": {"steps_between": 20},
+}

@@ -1,0 +1,94 @@
+"""What becomes of training when more ranks make the global batch larger, and how to avoid it.
+
+Four ranks train the classifier of `ddp`, whose run `ddp_fp64` keeps the global batch of one device.
+In `grown` each rank keeps the batch of the one device, so that fewer updates are left;
+`grown_scaled` lets the learning rate follow. `accumulated` takes the large batch in small ones,
+with `no_sync` until the last; `reduced_each` does so without it.
+
+    python -m runners run global_batch
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.settings import GlobalBatchSettings
+from runners.training.steps import (
+    batch_of,
+    epochs,
+    forward_backward,
+    mlp_for,
+    optimizer_for,
+    scaled_lesson,
+    shard_of,
+)
+
+
+def train(rank: Rank[Settings]) -> None:
+    """Train to the end: a step is one update, on a batch taken whole or in parts."""
+    settings = rank.settings
+    lesson = scaled_lesson(rank)
+    samples, model = shard_of(rank, lesson.training), mlp_for(rank)
+    with rank.phase("wrap"):
+        replica = DistributedDataParallel(model)
+    optimizer = optimizer_for(rank, model)
+    line = "epoch {epoch}: {validation_accuracy:.1%} of the validation samples right"
+    for epoch in epochs(rank, replica, optimizer, lesson.validation, line):
+        for batch in epoch.batches(samples, settings.batch_size):
+            for part in range(settings.num_parts):
+                own = batch_of(batch, part, settings.batch_size // settings.num_parts)
+                reduces = settings.reduces_each_part or part == settings.num_parts - 1
+                with nullcontext() if reduces else replica.no_sync():
+                    logits, loss = forward_backward(replica, own, settings.num_parts)
+                epoch.add(loss, logits, own.labels)
+                del logits, loss  # before the next forward pass
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+QUESTION = "What changes when each rank keeps the batch size that one device had?"
+
+
+class Settings(GlobalBatchSettings):
+    """A small classifier, updated from a batch that is taken whole or in parts."""
+
+    batch_size: Count = 100
+    num_parts: Count = 1
+    reduces_each_part: bool = False
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """The batch of all ranks, and the updates of all epochs."""
+        num_updates = self.num_samples // self.global_batch_size * self.num_epochs
+        return {**super().closed_forms(), "num_updates": num_updates}
+
+    def check(self) -> None:
+        """Refuse a batch that does not make equal parts, and samples that fill no batch."""
+        self.divides(("batch_size", "num_parts"))
+        if self.num_samples < self.global_batch_size:
+            raise ValueError(f"num_samples must be at least {self.global_batch_size}")
+
+
+def _whole(**settings: Any) -> RunPlan:
+    return RunPlan(
+        "train", 4, Settings(**settings), passes=("timed",), has_timeline=False, label="ddp"
+    )
+
+
+def _in_parts(**settings: Any) -> RunPlan:
+    return RunPlan("train", 4, Settings(num_parts=4, **settings), has_timeline=False, label="ddp")
+
+
+RUNS = {
+    "grown": _whole(),
+    "grown_scaled": _whole(learning_rate=0.4),
+    "accumulated": _in_parts(),
+    "reduced_each": _in_parts(reduces_each_part=True),
+}
+TRIED_WITH = {"*": {"num_samples": 2000, "num_epochs": 2}}

@@ -1,0 +1,453 @@
+"""Schedules of a pipeline: how long its ranks are idle, and how many activations they keep.
+
+A stack of equal layers over four ranks, trained on the same batch under each schedule of
+`torch.distributed.pipelining`. Each stage counts what it holds; the undivided model says whether
+all of them learn the same. In the paced runs, which measure idle shares, each action of a stage
+lasts as long as it is told, so that four stages are busy at once on any number of cores. The real
+runs last as long as they take; the memory meter sees what they keep.
+
+    python -m runners run pipeline_schedules
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import pipelining
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor, RunSettings, Seconds
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import ResidualLayer, description, flat_gradient
+
+
+def gpipe(rank: Rank[Settings]) -> None:
+    """All forwards, then all backwards."""
+    _train(rank, pipelining.ScheduleGPipe)
+
+
+def one_f_one_b(rank: Rank[Settings]) -> None:
+    """As soon as a microbatch's backward can run it does: one forward, one backward."""
+    _train(rank, pipelining.Schedule1F1B)
+
+
+def interleaved(rank: Rank[Settings]) -> None:
+    """1F1B with several smaller stages a rank."""
+    _train(rank, pipelining.ScheduleInterleaved1F1B)
+
+
+def zero_bubble(rank: Rank[Settings]) -> None:
+    """Interleaved, and the gradients of parameters wait until a rank would be idle."""
+    _train(rank, pipelining.ScheduleInterleavedZeroBubble)
+
+
+def zero_bubble_v(rank: Rank[Settings]) -> None:
+    """Zero bubble with the stages in the shape of a V: the first rank holds the last one too."""
+    _train(rank, pipelining.ScheduleZBVZeroBubble)
+
+
+def _train(rank: Rank[Settings], kind: type) -> None:
+    """Train under a schedule, note each step's idle share, and compare with the whole model."""
+    settings = rank.settings
+    pipeline = Pipeline(rank, kind)
+    optimizer = torch.optim.SGD(pipeline.parts.parameters(), lr=settings.learning_rate)
+    rank.watch(pipeline.parts, optimizer)
+    attempts: list[Attempt] = []
+    num_updates = 0
+
+    def step() -> None:
+        nonlocal num_updates
+        dist.barrier()
+        start = time.perf_counter()
+        is_paced = num_updates >= NUM_UNPACED_STEPS and settings.forward_seconds > 0
+        pipeline.step(_pace(rank) if is_paced else Pace())
+        dist.barrier()
+        if is_paced:
+            attempts.append(pipeline.diary.attempt(time.perf_counter() - start))
+        optimizer.step()
+        optimizer.zero_grad()
+        num_updates += 1
+
+    for _ in rank.steps(settings.num_steps):
+        step()
+    for _ in range(NUM_MORE_ATTEMPTS):
+        if _was_disturbed(rank, attempts):
+            step()
+    rank.measure("num_in_flight", pipeline.diary.most_held)
+    rank.measure("num_actions", pipeline.diary.num_actions)
+    if attempts:  # what else the machine does only adds to a step
+        best = min(attempts, key=lambda one: one.idle_share)
+        rank.measure("idle_share", round(best.idle_share, 5))
+        rank.measure("sending_share", round(best.sending_share, 5))
+        rank.measure("idle_shares", [round(one.idle_share, 5) for one in attempts])
+    _compare(rank, pipeline, num_updates)
+
+
+class Pipeline:
+    """This rank's stages, under one schedule."""
+
+    def __init__(self, rank: Rank[Settings], kind: type) -> None:
+        settings = rank.settings
+        last = settings.num_stages - 1
+        self.own = list(range(rank.rank, last + 1, rank.world_size))
+        if kind is pipelining.ScheduleZBVZeroBubble:  # down the ranks and up again
+            self.own = [rank.rank, last - rank.rank]
+        size, layers = settings.num_layers_per_stage, _layers(rank)
+        self.parts = nn.ModuleList(nn.Sequential(*layers[i * size :][:size]) for i in self.own)
+        self.diary = Diary(Pace())
+        stages = [
+            NotedStage(part, index, rank, self)
+            for index, part in zip(self.own, self.parts, strict=True)
+        ]
+        takes_one = kind in (pipelining.ScheduleGPipe, pipelining.Schedule1F1B)
+        held = stages[0] if takes_one else stages
+        self.schedule = kind(held, settings.num_microbatches, loss_fn=_mean_loss)
+        self.samples = [_drawn(rank, 0)] if 0 in self.own else []
+        self.targets = [_drawn(rank, 1)] if last in self.own else []
+        rank.inputs(*self.samples, *self.targets)
+
+    def step(self, pace: Pace) -> float | None:
+        """One batch, forward and backward; its mean loss where this rank holds the last stage."""
+        self.diary = Diary(pace)
+        losses: list[Tensor] = []
+        given = {"target": self.targets[0], "losses": losses} if self.targets else {}
+        self.schedule.step(*self.samples, return_outputs=False, **given)
+        return torch.stack(losses).mean().item() if losses else None
+
+
+class Pace(NamedTuple):
+    """How long each action on one microbatch lasts, in seconds; 0 is as long as it takes."""
+
+    forward_seconds: float = 0.0
+    half_backward_seconds: float = 0.0  # gradients of the input, or those of the parameters
+
+
+def _pace(rank: Rank[Settings]) -> Pace:
+    """How long the actions of this rank's stages last."""
+    settings = rank.settings
+    slow = settings.slow_ratio if rank.rank == rank.world_size - 1 else 1.0
+    forward = settings.forward_seconds / settings.num_chunks * slow
+    return Pace(forward, forward * settings.backward_ratio / 2)
+
+
+class Attempt(NamedTuple):
+    """How one rank spent one paced step, from one barrier to the next."""
+
+    idle_share: float  # of the step, spent in no forward and no backward
+    sending_share: float  # the part of it that the machine took to send tensors
+    sending_seconds: float  # the same for one action, at the mean
+
+
+@dataclass
+class Diary:
+    """What one rank does in a step, over all of its stages."""
+
+    pace: Pace
+    busy_seconds: float = 0.0  # in forward and backward
+    # Gaps between actions, shorter than half a forward: no rank was waited for, a tensor was sent.
+    sending_seconds: float = 0.0
+    num_actions: int = 0  # forwards and backwards
+    # Microbatches of each stage whose forward is done and whose backward is not.
+    held: set[tuple[int, int]] = field(default_factory=set)
+    most_held: int = 0  # at once, all stages of the rank together
+    _last: float = field(default_factory=time.perf_counter)  # when an action ended
+
+    @contextmanager
+    def action(self, seconds: float) -> Iterator[None]:
+        """Note one action, which lasts at least so long."""
+        start = time.perf_counter()
+        gap = start - self._last
+        if gap < self.pace.forward_seconds / 2:
+            self.sending_seconds += gap
+        yield
+        rest = start + seconds - time.perf_counter()
+        if rest > 0:
+            time.sleep(rest)
+        self._last = time.perf_counter()
+        self.busy_seconds += self._last - start
+        self.num_actions += 1
+
+    def attempt(self, whole_seconds: float) -> Attempt:
+        """What the step just ended came to, which took so long as a whole."""
+        idle = 1 - self.busy_seconds / whole_seconds
+        sending = self.sending_seconds
+        return Attempt(idle, sending / whole_seconds, sending / self.num_actions)
+
+
+class NotedStage(pipelining.PipelineStage):
+    """A stage as torch has it, which notes when it is busy and how many microbatches it holds."""
+
+    def __init__(
+        self, part: nn.Module, index: int, rank: Rank[Settings], pipeline: Pipeline
+    ) -> None:
+        super().__init__(part, index, rank.settings.num_stages, rank.device)
+        self._noted_rank, self._pipeline = rank, pipeline
+
+    @contextmanager
+    def _acting(self, phase: str, seconds: float) -> Iterator[None]:
+        with self._noted_rank.phase(phase), self._pipeline.diary.action(seconds):
+            yield
+
+    def forward_one_chunk(self, fwd_chunk_id: int, *given: Any, **named: Any) -> object:
+        """Forward of a microbatch, whose activations then wait for the backward."""
+        diary = self._pipeline.diary
+        with self._acting("forward", diary.pace.forward_seconds):
+            output: object = super().forward_one_chunk(fwd_chunk_id, *given, **named)
+        diary.held.add((self.stage_index, fwd_chunk_id))
+        diary.most_held = max(diary.most_held, len(diary.held))
+        return output
+
+    def backward_one_chunk(
+        self,
+        bwd_chunk_id: int,
+        loss: object = None,
+        full_backward: bool = True,
+        last_backward: bool = False,
+    ) -> None:
+        """Backward; a zero-bubble schedule leaves the parameters' half for later.
+
+        Of the first stage, torch then leaves the whole for later.
+        """
+        halves = 2 if full_backward else 0 if self.is_first else 1
+        with self._acting("backward", halves * self._pipeline.diary.pace.half_backward_seconds):
+            super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
+        if full_backward:
+            self._pipeline.diary.held.remove((self.stage_index, bwd_chunk_id))
+
+    def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
+        """What was left: the microbatch is freed only now."""
+        halves = 2 if self.is_first else 1
+        with self._acting("backward", halves * self._pipeline.diary.pace.half_backward_seconds):
+            super().backward_weight_one_chunk(bwd_chunk_id, last_backward=last_backward)
+        self._pipeline.diary.held.remove((self.stage_index, bwd_chunk_id))
+
+
+def _was_disturbed(rank: Rank[Settings], attempts: list[Attempt]) -> bool:
+    """Whether some rank waited for the machine itself in every paced step; ranks agree on it."""
+    least = min((one.sending_seconds for one in attempts), default=0.0)
+    longest = torch.tensor(least, device=rank.device)
+    dist.all_reduce(longest, dist.ReduceOp.MAX)
+    return longest.item() > LONGEST_HANDOVER_SECONDS
+
+
+def single(rank: Rank[Settings]) -> None:
+    """The whole batch through all layers on one device."""
+    model = nn.Sequential(*_layers(rank))
+    rank.describe(description((rank.settings.width,) * (len(model) + 1), [[0]] * len(model)))
+    samples, targets = _drawn(rank, 0), _drawn(rank, 1)
+    rank.inputs(samples, targets)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
+    rank.watch(model, optimizer)
+    loss = 0.0
+    for _ in rank.steps(rank.settings.num_steps):
+        with rank.phase("backward"):
+            loss = _undivided_step(model, samples, targets)
+        optimizer.step()
+        optimizer.zero_grad()
+    rank.measure("loss", loss)
+
+
+def _compare(rank: Rank[Settings], pipeline: Pipeline, num_updates: int) -> None:
+    """Loss and gradients of one more step, beside those of the undivided model, trained alike."""
+    loss = pipeline.step(Pace())
+    model = nn.Sequential(*_layers(rank))
+    optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
+    samples, targets = _drawn(rank, 0), _drawn(rank, 1)
+    for _ in range(num_updates):
+        _undivided_step(model, samples, targets)
+        optimizer.step()
+        optimizer.zero_grad()
+    undivided_loss = _undivided_step(model, samples, targets)
+    size = rank.settings.num_layers_per_stage
+    whole = torch.cat([flat_gradient(model[i * size : (i + 1) * size]) for i in pipeline.own])
+    furthest = (flat_gradient(pipeline.parts) - whole).abs().max().item()
+    rank.measure("gradient_distance", furthest / whole.abs().max().item())
+    if loss is not None:
+        rank.measure("loss", loss)
+        rank.measure("undivided_loss", undivided_loss)
+
+
+def _undivided_step(model: nn.Module, samples: Tensor, targets: Tensor) -> float:
+    """Forward and backward of the whole model on the whole batch; the loss."""
+    loss = _mean_loss(model(samples), targets)
+    loss.backward()
+    return loss.item()
+
+
+def _mean_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error of one microbatch.
+
+    A copy: on the CPU the scalar that `mse_loss` gives lies in memory as large as its input.
+    """
+    return nn.functional.mse_loss(outputs, targets).clone()
+
+
+class SmoothResidualLayer(ResidualLayer):
+    """A residual layer with tanh in the place of ReLU. In and out: (samples, width).
+
+    Gradients are compared here. A ReLU whose input is zero up to rounding is on in one order of
+    summation and off in another, so on some processors its gradient differs by far more.
+    """
+
+    def forward(self, samples: Tensor) -> Tensor:
+        """Add what the layer computes to what came in."""
+        return samples + torch.tanh(self.linear(samples))
+
+
+def _layers(rank: Rank[Settings]) -> list[nn.Module]:
+    """The whole stack, with the same values on every rank."""
+    torch.manual_seed(rank.seed)
+    settings = rank.settings
+    return [SmoothResidualLayer(settings.width, rank.device) for _ in range(settings.num_layers)]
+
+
+def _drawn(rank: Rank[Settings], which: int) -> Tensor:
+    """The batch's samples (0) or targets (1): (batch_size, width), the same on every rank."""
+    source = torch.Generator().manual_seed(rank.seed + which)
+    shape = (rank.settings.batch_size, rank.settings.width)
+    return torch.randn(shape, generator=source).to(rank.device)
+
+
+QUESTION = "How long are the ranks of a pipeline idle, and what does each schedule keep in memory?"
+FLOAT_BYTES = 4
+NUM_TENSORS_KEPT = 2  # a residual layer keeps what its tanh gave and the sum that it passes on
+NUM_UNPACED_STEPS = 3  # buffers and connections come up; a trace leaves these steps out too
+NUM_MORE_ATTEMPTS = 2  # of a paced step that something else on the machine disturbed
+# A machine that needs longer to send a tensor does something else besides: try again.
+LONGEST_HANDOVER_SECONDS = 0.002
+NUM_CHUNKS = {"interleaved": 2, "zero_bubble": 2, "zero_bubble_v": 2}
+
+
+class Settings(RunSettings):
+    """A stack of equal layers, cut into stages, and how long each of their actions lasts."""
+
+    width: Count = 32
+    num_layers: Count = 16
+    batch_size: Count = 2048
+    num_microbatches: Count = 8
+    forward_seconds: Seconds = 0.0  # of one rank and microbatch; 0: as long as it takes
+    backward_ratio: Seconds = 2.0  # how much longer a backward lasts than a forward
+    slow_ratio: Seconds = 1.0  # how much longer everything lasts on the last rank
+    num_steps: Count = NUM_UNPACED_STEPS + 1
+    learning_rate: Factor = 1.0
+
+    @property
+    def num_chunks(self) -> int:
+        """Stages of each rank."""
+        return NUM_CHUNKS.get(self.strategy, 1)
+
+    @property
+    def num_stages(self) -> int:
+        """Stages of all ranks."""
+        return self.world_size * self.num_chunks
+
+    @property
+    def num_layers_per_stage(self) -> int:
+        """Of each stage; every rank has as many as it has chunks."""
+        return self.num_layers // self.num_stages
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """What a stage passes on and keeps of a microbatch, and the units of a rank's work."""
+        activation = FLOAT_BYTES * self.width * (self.batch_size // self.num_microbatches)
+        kept = NUM_TENSORS_KEPT * activation * self.num_layers_per_stage
+        layer = FLOAT_BYTES * (self.width * self.width + self.width)
+        # A unit is a forward and a backward, or a forward alone where the gradients of parameters
+        # fill the time: a rank's work in units of what it waits for each rank before it.
+        defers = self.strategy.startswith("zero_bubble")
+        of_a_microbatch = 1 + self.backward_ratio if defers else 1
+        return {
+            "num_chunks": self.num_chunks,
+            "num_layers_per_stage": self.num_layers_per_stage,
+            "activation_bytes": activation,
+            "kept_bytes": kept,
+            "batch_kept_bytes": kept * self.num_microbatches,
+            "layer_bytes": layer,
+            # Torch holds a buffer for every activation and gradient of a step that comes in.
+            "buffer_bytes": 2 * activation * self.num_microbatches * self.num_chunks,
+            # Under 1F1B: gradients on their way, and those of the parameters of one layer.
+            "passing_bytes": 3 * activation + layer,
+            "num_units": self.num_chunks * self.num_microbatches * of_a_microbatch,
+            # The work of the slow rank, in units of the others' forward and backward.
+            "num_slow_units": self.num_microbatches * self.slow_ratio,
+        }
+
+    def check(self) -> None:
+        """Refuse a batch or layers that cannot be dealt out equally, or that a schedule refuses."""
+        self.divides(("batch_size", "num_microbatches"), ("num_layers", "num_stages"))
+        if self.strategy not in ("gpipe", "single"):
+            self.divides(("num_microbatches", "world_size"))
+        if self.num_steps <= NUM_UNPACED_STEPS and self.forward_seconds:
+            raise ValueError(
+                f"num_steps must be above the {NUM_UNPACED_STEPS} steps without a pace"
+            )
+
+
+def _real(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:
+    return RunPlan(
+        strategy,
+        world_size,
+        Settings(**settings),
+        passes=("metered",),
+        has_timeline=False,
+        can_share_device=False,
+    )
+
+
+def _paced(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:
+    """Actions long enough that sending tensors hardly counts, in every stage of a rank."""
+    forward = 0.027 * NUM_CHUNKS.get(strategy, 1)
+    plan = _real(strategy, world_size, **{"forward_seconds": forward, **settings})
+    return replace(plan, passes=("timed",), nature="paced")
+
+
+SCHEDULES = {
+    "gpipe": "gpipe",
+    "1f1b": "one_f_one_b",
+    "interleaved": "interleaved",
+    "zero_bubble": "zero_bubble",
+}
+LONG: dict[str, Any] = {"forward_seconds": 0.12}  # of two stages
+SHORT: dict[str, Any] = {"forward_seconds": 0.027}  # as much work for a rank as with one stage
+EQUAL: dict[str, Any] = {"forward_seconds": 0.04, "backward_ratio": 1.0}
+HEAVIER = {
+    **{f"paced_gpipe_{m}": _paced("gpipe", num_microbatches=m) for m in (2, 4, 16)},
+    "paced_1f1b_16": _paced("one_f_one_b", num_microbatches=16),
+    "paced_interleaved_16": _paced("interleaved", num_microbatches=16),
+    "paced_zero_bubble_long": _paced("zero_bubble", **LONG),
+    "paced_zero_bubble_v": _paced("zero_bubble_v", **LONG),
+    "paced_interleaved_short": _paced("interleaved", **SHORT),
+    "paced_zero_bubble_short": _paced("zero_bubble", **SHORT),
+    "paced_gpipe_two_ranks": _paced("gpipe", 2),
+    "paced_1f1b_two_ranks": _paced("one_f_one_b", 2),
+    "paced_gpipe_equal": _paced("gpipe", **EQUAL),
+    "paced_1f1b_equal": _paced("one_f_one_b", **EQUAL),
+    "paced_gpipe_slow": _paced("gpipe", slow_ratio=2.0),
+    **{  # with a timeline, for a picture
+        f"drawn_{name}": replace(_paced(SCHEDULES[name]), passes=("metered",), has_timeline=True)
+        for name in ("gpipe", "1f1b", "zero_bubble")
+    },
+    "real_interleaved": _real("interleaved"),
+    "real_zero_bubble": _real("zero_bubble"),
+    "real_zero_bubble_v": _real("zero_bubble_v"),
+    "real_gpipe_16": _real("gpipe", num_microbatches=16),
+    "real_1f1b_16": _real("one_f_one_b", num_microbatches=16),
+    "real_gpipe_two_ranks": _real("gpipe", 2),
+    "real_1f1b_two_ranks": _real("one_f_one_b", 2),
+}
+RUNS = {
+    "paced_one_batch": _paced("gpipe", num_microbatches=1),
+    **{f"paced_{name}": _paced(strategy) for name, strategy in SCHEDULES.items()},
+    "real_single": _real("single", 1),
+    "real_gpipe": _real("gpipe"),
+    "real_1f1b": _real("one_f_one_b"),
+    **{name: replace(plan, full=True) for name, plan in HEAVIER.items()},
+}
+ON_CUDA = {"*": {"width": 1024, "batch_size": 16384}}

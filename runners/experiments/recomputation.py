@@ -1,0 +1,88 @@
+"""Gradient checkpointing: activations that are dropped in forward and computed again in backward.
+
+A stack of equal layers with a batch so large that activations, not parameters, fill the memory.
+The same training once with every activation kept, and once with only those at the borders of
+segments kept: its peak, its loss, and its time for a step.
+
+    python -m runners run recomputation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.settings import StackSettings
+from runners.training.steps import random_samples, stack_for
+
+
+def kept(rank: Rank[Settings]) -> None:
+    """Keep every activation until backward needs it."""
+    _train(rank, lambda stack, features: stack(features))
+
+
+def recomputed(rank: Rank[Settings]) -> None:
+    """Keep what lies between segments; backward computes the inside of each again."""
+    parts = rank.settings.num_segments
+    _train(rank, lambda stack, x: checkpoint_sequential(stack, parts, x, use_reentrant=False))
+
+
+def _train(rank: Rank[Settings], forward: Callable[[nn.Sequential, Tensor], Tensor]) -> None:
+    settings = rank.settings
+    stack = stack_for(rank)
+    optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
+    features, labels = random_samples(rank, settings.batch_size)
+    rank.watch(stack, optimizer)
+    losses = []
+    for _ in rank.steps(settings.num_steps):
+        with rank.phase("forward"):  # segments are called, and not the stack whose hook would tell
+            loss = nn.functional.cross_entropy(forward(stack, features), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    rank.epoch(1, loss=losses[-1], num_samples=settings.batch_size)
+
+
+QUESTION = "Must training keep every intermediate result until backward needs it?"
+BYTES_PER_VALUE = 4
+
+
+class Settings(StackSettings):
+    """A stack of equal layers, cut into segments; one keeps every activation."""
+
+    num_layers: Count = 16
+    width: Count = 256
+    batch_size: Count = 2048
+    num_steps: Count = 10
+    learning_rate: Factor = 0.1
+    num_segments: Count = 1
+
+    def forced(self) -> dict[str, Setting]:
+        """What keeps every activation has one segment."""
+        return {"num_segments": 1} if self.strategy == "kept" else {}
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """What one layer puts out."""
+        return {"activation_bytes": BYTES_PER_VALUE * self.batch_size * self.width}
+
+    def check(self) -> None:
+        """Refuse more segments than layers."""
+        if self.num_segments > self.num_layers:
+            raise ValueError(
+                f"num_layers {self.num_layers} cannot be cut into {self.num_segments} segments"
+            )
+
+
+RUNS = {
+    "kept": RunPlan("kept", 1, Settings(), has_timeline=False),
+    "recomputed": RunPlan("recomputed", 1, Settings(num_segments=4), has_timeline=False),
+}
+TRIED_WITH = {"*": {"num_steps": 3}}
