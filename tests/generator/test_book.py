@@ -76,7 +76,7 @@ def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
 
 def test_a_claim_id_twice_is_refused_where_it_comes_again(copy):
     copy.edit("claims/tiny_training.yml", "id: replicas-drift", "id: whole-peak")
-    assert "content/claims/tiny_training.yml:25:9: duplicate claim id 'whole-peak'" in copy.errors()
+    assert "content/claims/tiny_training.yml:21:9: duplicate claim id 'whole-peak'" in copy.errors()
 
 
 def test_yes_and_no_are_words(copy):

@@ -35,7 +35,6 @@ def asks(spoil, question):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"machine":', '"machine": "x", "machine":', "the key 'machine' stands twice"),
         ('"world_size": 1', '"world_size": Infinity', "bare Infinity is not JSON"),
         ("0.0021", "NaN", "bare NaN is not JSON"),
         ("0.0021", "1e999", "samples.0: input should be a finite number"),

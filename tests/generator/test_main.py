@@ -198,7 +198,7 @@ def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, mon
     assert all("stem" in kinds[name]["properties"] for name in ("Choice", "Order", "Complete"))
 
 
-@pytest.mark.parametrize("arguments", [[], ["bild"], ["new", "lesson", "x"], ["build", "--fast"]])
+@pytest.mark.parametrize("arguments", [[], ["bild"], ["new", "page", "x"], ["build", "--fast"]])
 def test_a_wrong_call_exits_with_two(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
         main(arguments)

@@ -115,8 +115,9 @@ CODE = re.compile(r"\boptim\.(SGD|Adam)\b|optimizer_class=torch\.optim\.(Adam)|(
 
 def optimizers_of(experiment):
     """The optimizers that the code of an experiment makes; that of `training/steps.py` is SGD."""
-    folder = Path("runners/experiments") / experiment
-    found = CODE.findall("\n".join(one.read_text() for one in sorted(folder.glob("*.py"))))
+    folder = Path("runners/experiments")
+    files = [*folder.glob(f"{experiment}.py"), *sorted(folder.glob(f"{experiment}/*.py"))]
+    found = CODE.findall("\n".join(one.read_text() for one in files))
     return {"SGD" if one[2] else one[0] or one[1] for one in found}
 
 
