@@ -53,6 +53,7 @@ class _Read(NamedTuple):
     programs: tuple[str, ...] = ()
 
 
+@cache
 def _read(path: Path) -> _Read:
     text = path.read_bytes().decode("utf-8", "surrogateescape")
     return _parsed(text, is_program=path.is_relative_to(ROOT / "content"))
@@ -123,12 +124,11 @@ def dumped(node: object) -> str:
         return f"[{', '.join(map(dumped, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    values = ((name, getattr(node, name, None)) for name in node._fields)
-    fields = [
-        f"{name}={dumped(value)}"
-        for name, value in values
-        if value is not None and (value or name != "type_params")
-    ]
+    fields = []
+    for name in node._fields:
+        value = None if name == "ctx" else getattr(node, name, None)  # it follows from the place
+        if value is not None and (value or name != "type_params"):
+            fields.append(f"{name}={dumped(value)}")
     return f"{type(node).__name__}({', '.join(fields)})"
 
 
@@ -182,7 +182,7 @@ def program_digests(experiment: str) -> dict[str, str]:
 
 def forget_code() -> None:
     """Read all code anew at the next digest: somebody may have edited it."""
-    for cached in (source_digest, program_digests):
+    for cached in (source_digest, program_digests, _read):
         cached.cache_clear()
 
 
