@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.figures.drawing import Drawing, Layout
 from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.timeline import Activity
 from generator.figures.picture import Picture, Table, on_both
@@ -33,9 +33,7 @@ def timeline(figure: Figure, folio: Folio) -> Picture:
     spans, details = _spans(path, run, factor, folio)
     rows, description = timeline_rows(run, folio)
 
-    def draw(layout: Layout) -> Drawing:
-        return timeline_drawing.timeline(rows, spans, unit, words["activities"], layout)
-
+    draw = partial(timeline_drawing.timeline, rows, spans, unit, words["activities"])
     drawings = on_both(draw, figure, folio, description)
     return Picture(_rank_sums(path, run.timing.ranks, folio), drawings, details=details)
 

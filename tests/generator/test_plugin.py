@@ -301,20 +301,3 @@ def test_what_a_pages_policy_blocks_is_said_in_one_line_with_page_and_cause(proj
     digest = hashlib.sha256(b"unseen()").digest()
     assert "Content-Security-Policy" in policed
     assert base64.b64encode(digest).decode() not in policed
-
-
-def test_a_custom_dir_of_ones_own_stands_before_our_templates_and_what_it_replaces_is_named(
-    project,
-):
-    (project / "mine" / "partials").mkdir(parents=True)
-    (project / "mine" / "partials" / "footer.html").write_text("<footer>my own foot</footer>")
-    with (project / "mkdocs.yml").open("a", encoding="utf-8") as file:
-        file.write("theme:\n  custom_dir: mine\n")
-    (project / "mine" / "main.html").write_text('{% extends "base.html" %}')
-    done = mkdocs(project, "build")
-    assert done.returncode == 0, done.stderr
-    home = (project / "html" / "index.html").read_text(encoding="utf-8")
-    assert "my own foot" in home
-    assert 'class="pb-sections"' in home  # of our header, which that folder does not have
-    said = {name: level for level, name in re.findall(r"(\w+) .*/mine/(\S+) replaces", done.stderr)}
-    assert said == {"partials/footer.html": "INFO", "main.html": "WARNING"}

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,10 +21,9 @@ from runners.measuring.pending import part_of, pending
 from runners.measuring.progress import Progress
 from runners.plans.experiment import MORE, find
 from runners.traces import machine
-from runners.traces.files import read, write
+from runners.traces.files import read
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Death, Run
-from runners.traces.values import list_values
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -52,13 +50,6 @@ def test_a_signal_that_only_others_send_and_no_run_declared_is_not_measured(run:
     told = _cause(run, name)
     assert f"rank {settings['dying_rank']} died in {settings['phase']}" in told
     assert f"{settings['signal']}, which this run did not declare" in told
-
-
-def test_a_process_that_crashes_by_a_fault_of_its_own_is_a_surprise(run: Measure) -> None:
-    crashed = run("wanting", "crashed")
-    assert crashed.is_surprise
-    assert crashed.error is not None
-    assert crashed.error.signal == "SIGSEGV"
 
 
 def test_a_rank_that_could_not_report_or_has_no_file_handles_is_not_measured(run: Measure) -> None:
@@ -133,44 +124,6 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
     assert not part_of("heavier", folder).exists()
 
 
-def test_what_another_python_kept_says_so_and_is_kept(
-    folder: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = pending("heavier", folder)
-    assert one is not None
-    measure.measure(one, launcher, Progress(io.StringIO()))
-    before = machine.circumstances()
-    monkeypatch.setattr(
-        machine, "circumstances", lambda: before.model_copy(update={"python": "3.99.1"})
-    )
-    assert pending("heavier", folder) is None
-    rest = pending("heavier", folder, full=True)
-    assert rest is not None
-    assert rest.measured == ("heavy",)
-    trace = measure.measure(rest, launcher, Progress(io.StringIO()))
-    assert trace.circumstances is not None
-    assert trace.circumstances.python == "3.99.1"
-    assert trace.runs["light"].circumstances == before
-    assert trace.runs["heavy"].circumstances is None
-    assert read(folder / "heavier.json") == trace
-
-
-def test_what_another_release_of_torch_measured_is_measured_again(
-    folder: Path, launcher: Launcher
-) -> None:
-    one = pending("heavier", folder)
-    assert one is not None
-    trace = measure.measure(one, launcher, Progress(io.StringIO()))
-    release = trace.circumstances.torch.partition("+")[0]
-    for torch, reason in ((f"{release}+other", None), ("1.0", "measured with torch 1.0")):
-        under = trace.circumstances.model_copy(update={"torch": torch})
-        write(folder / "heavier.json", trace.model_copy(update={"circumstances": under}))
-        list_values(folder)
-        found = pending("heavier", folder)
-        assert (found is None) == (reason is None)
-        assert found is None or (found.reason.startswith(str(reason)) and found.kept == {})
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder that takes six MiB."""
@@ -233,18 +186,6 @@ def test_a_full_temporary_folder_is_named_and_costs_no_trace(
     (part,) = traces.rglob(".full.part")
     assert list(read(part).runs) == ["well"]
     assert trace.read_bytes() == before
-
-
-def test_a_full_folder_of_traces_is_named_and_costs_no_trace(
-    tmp_path: Path, root: Path, small_disk: Path, experiments: Path
-) -> None:
-    (small_disk / ".running").write_text("1")  # the lock finds its place taken, and uses it
-    with (small_disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
-        while file.write(bytes(4096)):
-            pass
-    said = _command(root, small_disk, experiments)
-    assert f"no space left in {small_disk}" in said
-    assert [path.name for path in small_disk.rglob("*.json*")] == []
 
 
 def test_without_a_network_interface_nothing_is_measured_and_the_trace_stays(

@@ -121,20 +121,3 @@ def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(operated)
         places.append(_place(line))
     assert places == sorted(places)
     assert places[0] < places[-1]
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("figure", [BUDGET, SCHEDULE, RING, RESHARDING])
-def test_the_links_of_any_state_are_one_stop_in_sight_with_arrow_keys_inside(operated, figure):
-    one = operated(figure)
-    links = one.root.locator("table a[href]:visible")
-    stops = "links => links.map((link) => link.tabIndex)"
-    states = one.root.locator("fieldset").first.locator("label")
-    for n in range(states.count()):
-        states.nth(n).click()
-        one.page.wait_for_timeout(100)
-        tab_indices = links.evaluate_all(stops)
-        assert tab_indices == [0] + [-1] * (len(tab_indices) - 1)
-    links.first.focus()
-    one.page.keyboard.press("End")
-    assert links.last.evaluate("link => link === document.activeElement && link.tabIndex === 0")

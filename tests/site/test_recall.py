@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -216,41 +215,6 @@ def test_a_question_can_wait_until_tomorrow_or_for_good(page, frozen_site):
     assert "1 due" in link.inner_text()
     _press(page, "Start with what is due (1)")
     assert _answer(page, {}) == [other]
-
-
-def test_one_queue_leads_through_the_topics(page, frozen_site):
-    topics = frozen_site / "topics" / "index.html"
-    page.goto(topics.as_uri())
-    assert not page.locator("[data-queue]").is_visible()  # nothing to say yet
-    home = frozen_site / "index.html"
-    page.goto(home.as_uri())
-    assert not page.locator("[data-queue]").is_visible()
-    page.goto((frozen_site / RECALL).as_uri())
-    _sit(page, "Answer new questions")
-    _answer(page, {})
-    page.goto((frozen_site / "topics" / "averaging" / "recall.html").as_uri())
-    _sit(page, "Answer new questions")
-    while _shown(page):
-        page.get_by_role("button", name="Show the answer").click()
-        _press(page, "Next question" if _has(page, "Next question") else "Finish")
-    page.clock.set_fixed_time(datetime.fromisoformat("2026-03-20T08:00:00+01:00"))
-    page.goto(home.as_uri())
-    said = page.locator("[data-queue]").inner_text()
-    page.goto(topics.as_uri())
-    assert page.locator("[data-queue]").inner_text() == said
-    num = int(re.findall(r"\d+", said)[0])
-    assert num > len(ASKED)
-    page.locator("[data-queue]").get_by_role("link", name="Start").click()
-    page.locator("[data-recall-said]", has_text="1 of ").wait_for()
-    assert page.url.endswith("/averaging/recall.html#due")
-    while _shown(page):
-        page.get_by_role("button", name="Show the answer").click()
-        _press(page, "Next question" if _has(page, "Next question") else "Finish")
-    page.get_by_role("link", name=f"Continue with Asking ({len(ASKED)} due)").click()
-    page.locator("[data-recall-said]", has_text=f"1 of {len(ASKED)}").wait_for()
-    assert _shown(page) in ASKED
-    _answer(page, {})
-    assert page.get_by_role("link", name="Continue with").count() == 0
 
 
 def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):

@@ -17,6 +17,7 @@ from runners.traces.records import PredictionStep, Run, Stage
 
 NUM_VALUES = 4
 ABSENT_CELL = Markup("–")
+ByRank = tuple[list[str], list[tuple[str, list[Markup]]]]
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
 _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 
@@ -34,15 +35,7 @@ class StageRow:
     rank: str
     values: Markup
     facts: list[tuple[str, Markup]]
-    by_rank: ByRank
-
-
-@dataclass(frozen=True)
-class ByRank:
-    """Facts that a step shows of every rank: a column each, a row a rank."""
-
-    columns: list[str]
-    rows: list[tuple[str, list[Markup]]]
+    by_rank: ByRank  # facts of every rank: the columns, and a row a rank
 
 
 def data_flow(flow: DataFlow, folio: Folio) -> list[StageRow]:
@@ -145,7 +138,7 @@ def _by_rank(found: Stage | PredictionStep | None, base: str, folio: Folio) -> B
         )
         for rank in sorted({int(match[1]) for match in named.values()})
     ]
-    return ByRank([_label(column, folio) for column in columns], rows)
+    return [_label(column, folio) for column in columns], rows
 
 
 def _before_after(column: str) -> tuple[int, str]:
@@ -197,16 +190,8 @@ def _sentence(one: Observation, folio: Folio) -> Markup:
     return folio.line(folio.ui["observations"][one.sentence].format(**values))
 
 
-@dataclass(frozen=True)
-class Failing:
-    """The runs that fail: their table, and what each of them raised or printed."""
-
-    table: Markup
-    messages: list[str]
-
-
-def failing(paths: Sequence[str], folio: Folio) -> Failing:
-    """The runs that fail: how they failed, or else what they needed or learnt instead."""
+def failing(paths: Sequence[str], folio: Folio) -> tuple[Markup, list[str]]:
+    """The runs that fail: how they did, or what they needed or learnt instead, and their words."""
     runs = {path: run for path in paths if (run := folio.run(path)) is not None}
     words, more = folio.ui["table"], folio.ui["experiment"]
     columns = [Column(folio.ui["figure"]["run"], False), Column(words["outcome"], False)]
@@ -244,7 +229,7 @@ def failing(paths: Sequence[str], folio: Folio) -> Failing:
         if set(idle) != {ABSENT_CELL}:
             add(more["idle"], idle)
     messages = (raised(run.error) if run.error else "\n".join(run.printed) for run in runs.values())
-    return Failing(table(columns, rows), list(filter(None, messages)))
+    return table(columns, rows), list(filter(None, messages))
 
 
 def _nature(run: Run) -> Markup:
