@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 RED := printf '\033[31m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help site test quick browser serve traces pages publish check audit bench soak pythons successors locks clean
+.PHONY: help site test quick browser serve traces pages publish check audit bench soak pythons locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
@@ -57,9 +57,6 @@ publish: .venv/.pages  ## the book for a web server, and a zip of it (SITE_URL=h
 		$(PY) -m mkdocs build --strict --site-dir site/book && \
 	$(PY) -m generator.website.archive site/book site/proofbook.zip
 
-successors: .venv/.test browser .venv-successors/.made  ## the same Markdown under Zensical and ProperDocs: text, items, policy
-	@$(PY) -m pytest tests/successors -s $(ARGS)
-
 check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
@@ -96,10 +93,6 @@ clean:  ## remove what was built and the caches; .venv, traces and pages that yo
 	@command -v $(PYTHON) >/dev/null || { echo "proofbook: no $(PYTHON) here; try make PYTHON=…" >&2; exit 2; }
 	@$(PYTHON) requirements/install.py $*
 	@touch $(SERVED_BY_$*)
-
-.venv-successors/.made: requirements/successors.txt requirements/pages.txt requirements/install.py
-	@$(PYTHON) requirements/install.py successors .venv-successors
-	@touch $@
 
 SERVED_BY_pages := .venv/.pages
 SERVED_BY_run := $(SERVED_BY_pages) .venv/.run

@@ -3,7 +3,7 @@
     python -m generator build     content/ → site/pages/, written only where bytes changed
     python -m generator check     every mistake and every verdict; of one topic: check TOPIC
     python -m generator compare A B    which claims machine B judges otherwise than machine A
-    python -m generator new topic NAME     a topic's first files
+    python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, each with an example, as Markdown
 
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
-    new = verbs.add_parser("new", help="start a topic")
+    new = verbs.add_parser("new", help="start an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     listing = verbs.add_parser("keys", help="print every key of the YAML files, with an example")
     for verb in (build, check, comparing, new, listing):
@@ -97,8 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="whose verdicts alone to list")
     comparing.add_argument("machine", metavar="A", help="a folder's name")
     comparing.add_argument("other", metavar="B", help="another folder's name")
-    new.add_argument("what", choices=["topic"])
+    new.add_argument("what", choices=["experiment", "lesson"])
     new.add_argument("name")
+    new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
     commands = {
         build: _build,
         check: _check,
@@ -178,11 +179,19 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _new(options: argparse.Namespace) -> int:
+    if options.what == "experiment":
+        root = options.content.resolve().parent
+        for path in scaffold.new_experiment(root, options.content, options.name):
+            print(path)
+        print(f"then: python -m runners run {options.name}; python -m generator check")
+        return 0
     book = load(options.content, options.machine)
     judged = verdicts.judge(book, Evidence(book))
     found = {name: outcome.verdict for name, outcome in judged.items() if not outcome.error}
     holding = {name: verdict for name, verdict in found.items() if verdict == "holds"}
-    for path in scaffold.new_topic(book, options.content, options.name, {**holding, **found}):
+    for path in scaffold.new_lesson(
+        book, options.content, options.name, {**holding, **found}, options.experiment
+    ):
         print(path)
     print("write over its texts, bind its questions to claims, then: python -m generator check")
     return 0

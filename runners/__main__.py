@@ -5,7 +5,6 @@
                                                an interrupted one continues where it was
     python -m runners run [NAME …] --full      the heavier runs and experiments too
     python -m runners run [NAME …] --dry       what would run, how long, how much memory
-    python -m runners run NAME --repeat N      run N times and count outcomes; writes no trace
     python -m runners try EXPERIMENT.RUN --set key=value [--set …]
                                                one run with settings of your own, in seconds
     python -m runners try --forget             delete what you have tried
@@ -23,7 +22,6 @@
                                                which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
     python -m runners machine                  what this machine is
-    python -m runners schema                   the JSON Schema of a trace
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
 a simulation that failed, or a run that could not be measured for want of the machine; 2 a wrong
@@ -53,13 +51,12 @@ COMMANDS = {
     "try": "runners.commands.try_run",
     "reproduce": "runners.commands.reproduce",
     "show": "runners.commands.show",
-    "compare": "runners.commands.compare_machines",
+    "compare": "runners.commands.machines",
     "simulate": "runners.simulate.command",
     "plan": "runners.planning.command",
-    "machine": "runners.commands.describe_machine",
-    "schema": "runners.commands.schema",
+    "machine": "runners.commands.machines",
 }
-ONLY_READ = ("list", "show", "compare", "schema")  # without torch, and without a scratch folder
+ONLY_READ = ("list", "show", "compare")  # without torch, and without a scratch folder
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -1,10 +1,8 @@
 """The browser that the tests drive: Chromium or Chrome from PATH, else installed, else one line.
 
-`make test` runs this file first, so that a missing browser is said before minutes of tests:
-`python tests/browser.py` prints which browser it is, and exits 2 with one line where none is to be
-had. The tests take the path from `find_browser`. Chromium's headless shell is the same browser
-without windows, which takes less of the processor: it is taken where it is, and with `--shell`, as
-the gate calls this, installed beside another browser where that is possible.
+`make test` runs this file first, so that a missing browser is said before minutes of tests. With
+`--shell`, as the gate calls it, Chromium's headless shell, which takes less of the processor, is
+installed beside another browser where that is possible.
 """
 
 from __future__ import annotations
@@ -23,61 +21,51 @@ ON_MACOS = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
-WAITS = ("-o", "DPkg::Lock::Timeout=300")  # seconds: a machine that just started updates itself
-# package manager → what readies it, and the command that brings a package; all but brew want root
+APT = ("apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "-qq")  # a machine that starts may update
+# package manager → the command that brings a package; all but brew want root
 INSTALLERS = {
-    "apt-get": (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", *WAITS, "install", "-y", "-qq", "--no-install-recommends"],
-    ),
-    "dnf": ([], ["dnf", "install", "-y", "-q"]),
-    "zypper": ([], ["zypper", "--non-interactive", "install"]),
-    "pacman": ([], ["pacman", "-Sy", "--noconfirm"]),
-    "apk": ([], ["apk", "add"]),
-    "brew": ([], ["brew", "install", "--cask"]),
+    "apt-get": (*APT, "install", "--no-install-recommends"),
+    "dnf": ("dnf", "install", "-y", "-q"),
+    "brew": ("brew", "install", "--cask"),
 }
-PACKAGES = {"apt-get": (SHELL, "chromium")}  # the first that there is; elsewhere `chromium`
 NONE_HERE = (
     "proofbook: the browser tests need Chromium or Chrome on PATH, and it could not be installed "
     "from here: {reason}"
 )
 
 
-def find_browser(names: Sequence[str] = ()) -> Path | None:
-    """The browser of this machine, or None.
-
-    Args:
-        names: of programs, the first of which that is on PATH is taken; by default `ON_PATH`.
-    """
-    for name in names or ON_PATH:
-        if found := shutil.which(name):
-            return Path(found)
+def find_browser() -> Path | None:
+    """The browser of this machine, or None."""
+    found = next(filter(None, map(shutil.which, ON_PATH)), None)
+    if found:
+        return Path(found)
     return next((Path(place) for place in ON_MACOS if Path(place).is_file()), None)
 
 
-def _prefix(manager: str) -> list[str] | None:
-    """What to put before the manager's command; None where this user may not install."""
-    if manager == "brew" or os.geteuid() == 0:
-        return []
-    sudo = shutil.which("sudo")
-    if sudo and not subprocess.run([sudo, "-n", "true"], capture_output=True).returncode:
-        return [sudo, "-n"]
-    return None
+def install_browser(packages: Sequence[str] = (SHELL, "chromium")) -> Path:
+    """Install Chromium by the machine's package manager.
 
-
-def _manager() -> tuple[str, list[str]]:
-    """This machine's package manager, and what stands before its commands.
+    Args:
+        packages: the first of these that there is.
 
     Raises:
-        RuntimeError: no known package manager, or no right to use it.
+        RuntimeError: with the reason, in one line.
     """
     manager = next((name for name in INSTALLERS if shutil.which(name)), None)
     if manager is None:
         raise RuntimeError("no package manager that is known here")
-    prefix = _prefix(manager)
-    if prefix is None:
+    prefix = [] if manager == "brew" or os.geteuid() == 0 else ["sudo", "-n"]
+    if prefix and not shutil.which("sudo"):
         raise RuntimeError(f"{manager} wants root")
-    return manager, prefix
+    if manager == "apt-get":
+        _run([*prefix, *APT, "update"])
+    for package in packages:
+        print("Installing", package, flush=True)
+        with suppress(RuntimeError):
+            _run([*prefix, *INSTALLERS[manager], package])
+            if found := find_browser():
+                return found
+    raise RuntimeError(f"{manager} brought no browser")
 
 
 def _run(command: list[str]) -> None:
@@ -87,52 +75,14 @@ def _run(command: list[str]) -> None:
         raise RuntimeError(f"`{' '.join(command)}` ended with {done.returncode}")
 
 
-def install_browser(packages: Sequence[str] = ()) -> Path:
-    """Install Chromium by the machine's package manager.
-
-    Args:
-        packages: the first of these that there is; by default those of `PACKAGES`.
-
-    Raises:
-        RuntimeError: with the reason, in one line.
-    """
-    manager, prefix = _manager()
-    ready, install = INSTALLERS[manager]
-    if ready:
-        _run(prefix + ready)
-    *preferred, last = packages or PACKAGES.get(manager, ("chromium",))
-    for package in preferred:
-        with suppress(RuntimeError):
-            return _installed([*prefix, *install, package])
-    return _installed([*prefix, *install, last])
-
-
-def _installed(command: list[str]) -> Path:
-    print("Installing Chromium:", " ".join(command), flush=True)
-    _run(command)
-    found = find_browser()
-    if found is None:
-        raise RuntimeError("the package was installed, but brought no browser")
-    return found
-
-
-def _found() -> Path:
-    """The browser that is here or can be had; with `--shell` the headless shell before others.
-
-    Raises:
-        RuntimeError: with the reason, in one line.
-    """
-    found = find_browser()
-    if found and "--shell" in sys.argv and found.name != SHELL:
-        with suppress(RuntimeError):
-            return install_browser([SHELL])
-    return found or install_browser()
-
-
 def main() -> int:
     """Find or install the browser, and say which."""
+    found = find_browser()
     try:
-        print(f"Browser: {_found()}")
+        if found and "--shell" in sys.argv and found.name != SHELL:
+            with suppress(RuntimeError):
+                found = install_browser([SHELL])
+        print(f"Browser: {found or install_browser()}")
     except RuntimeError as error:
         print(NONE_HERE.format(reason=error), file=sys.stderr)
         return 2

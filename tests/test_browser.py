@@ -22,13 +22,6 @@ def _copying(program: Path) -> str:
     return f"/bin/cp -p $0 {program}"
 
 
-def test_chromium_on_path_is_taken_before_chrome(tmp_path, monkeypatch):
-    for name in ("google-chrome", "chromium"):
-        _program(tmp_path, name)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert browsers.find_browser() == tmp_path / "chromium"
-
-
 def test_a_missing_browser_is_installed_by_the_package_manager(tmp_path, monkeypatch):
     monkeypatch.setattr(browsers, "ON_MACOS", ())
     monkeypatch.setattr(os, "geteuid", lambda: 0)

@@ -18,27 +18,18 @@ def _section(title: str) -> str:
     return TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def _files(section: str) -> dict[str, str]:
-    """What a section tells to write, by path."""
-    return dict(
-        re.findall(r"`([\w/.-]+)`:\n\n```\w+\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    )
-
-
 def _commands(section: str) -> list[str]:
     blocks = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory) -> Path:
-    """A fresh clone that has measured nothing, with what the examples tell to write."""
-    into = cloned(tmp_path_factory.mktemp("examples") / "proofbook")
-    for title in ("Add an experiment", "Add a law"):
-        for path, text in _files(_section(title)).items():
-            (into / path).parent.mkdir(parents=True, exist_ok=True)
-            (into / path).write_text(text)
-    return into
+def ran(tmp_path_factory) -> tuple[Path, dict[str, str]]:
+    """A fresh clone that had measured nothing, and what each command of the examples printed."""
+    clone = cloned(tmp_path_factory.mktemp("examples") / "proofbook")
+    titles = ("Add an experiment", "Add a lesson, a program")
+    commands = [line for title in titles for line in _commands(_section(title))]
+    return clone, {command: _tried(command, clone) for command in commands}
 
 
 def _tried(command: str, clone: Path) -> str:
@@ -47,33 +38,39 @@ def _tried(command: str, clone: Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.ranks
-def test_the_experiment_runs_as_declared_and_shows_its_values(clone):
-    ran, shown = (_tried(one, clone) for one in _commands(_section("Add an experiment")))
-    assert "1 measured, 0 already fresh, 0 surprises" in ran
-    assert re.search(r"^  wide .*completed", shown, re.MULTILINE)
+def _said(ran: tuple[Path, dict[str, str]], word: str) -> str:
+    (said,) = (text for command, text in ran[1].items() if word in command)
+    return said
 
 
 @pytest.mark.ranks
-def test_the_law_holds_on_that_run(clone):
-    (command,) = _commands(_section("Add a law"))
-    said = pasted(command, clone)
+def test_the_experiment_runs_as_declared_and_shows_its_values(ran):
+    assert "1 measured, 0 already fresh, 0 surprises" in _said(ran, "runners run widths")
+    assert re.search(r"^  wide .*completed", _said(ran, "runners show"), re.MULTILINE)
+
+
+@pytest.mark.ranks
+def test_its_law_is_the_example_and_holds_on_both_runs(ran):
+    clone, said = ran
+    (example,) = re.findall(r"^```yaml\n(.*?)^```", _section("Add a law"), re.MULTILINE | re.DOTALL)
+    assert (clone / "content" / "claims" / "widths.yml").read_text().endswith(example)
+    verdicts = said[".venv/bin/python -m generator check"]
     for run in ("narrow", "wide"):
-        assert re.search(rf"^holds .*widths-model-bytes@widths\.{run}:", said.stdout, re.MULTILINE)
+        assert re.search(rf"^holds .*widths-model-bytes@widths\.{run}:", verdicts, re.MULTILINE)
 
 
+@pytest.mark.ranks
 @pytest.mark.parametrize("tool", ["ruff check", "ruff format --check", "mypy"])
-def test_the_example_passes_make_check(clone, tool):
+def test_the_example_passes_make_check(ran, tool):
     if shutil.which("mypy", path=str(ROOT / ".venv/bin")) is None:
         pytest.skip("no mypy here")
-    assert _tried(f".venv/bin/{tool} runners/experiments/widths", clone)
+    assert _tried(f".venv/bin/{tool} runners/experiments/widths.py", ran[0])
 
 
 @pytest.mark.ranks
 @pytest.mark.builds
-def test_a_strict_build_shows_and_marks_what_only_this_machine_has_measured(clone):
-    run, _ = _commands(_section("Add an experiment"))
-    _tried(run, clone)
+def test_a_strict_build_shows_and_marks_what_only_this_machine_has_measured(ran):
+    clone = ran[0]
     recipe = (ROOT / "Makefile").read_text().partition("\npages:")[2].partition("\n\t@")[2]
     command = recipe.partition("\n")[0].replace("$(REFERENCE)", "reference-cpu-2c")
     _tried(command.replace("$(PY)", ".venv/bin/python"), clone)

@@ -126,7 +126,7 @@ def _recorded(
 ) -> Iterator[Found]:
     """The stages or steps of a table that its run did not record."""
     table = getattr(model, part)
-    run = evidence.book.run(table.run)
+    run = evidence.book.run(table.run) if table else None
     if run is None or run.status == "skipped" or run.is_surprise:
         return
     recorded = _RECORDED[part](run)

@@ -129,7 +129,6 @@ class Figure(Written):
     epochs: loss, accuracy and validation of `runs` (one or several lines).
     timeline: who did what in the representative step of `runs[0]`.
     placement: which rank holds which layer of each of `runs`.
-    step_times: step time of `runs` as median and quartiles.
     mental_model, under_the_hood: the two diagrams of a Deep page, drawn from `runs`.
     growth: what `growth` describes; its runs are named there.
     play: a figure that readers operate, over all states that `runs` have; `play` describes it.
@@ -137,7 +136,7 @@ class Figure(Written):
 
     id: Id
     kind: Literal[
-        "memory_bars", "epochs", "timeline", "placement", "step_times",
+        "memory_bars", "epochs", "timeline", "placement",
         "mental_model", "under_the_hood", "growth", "play",
     ]  # fmt: skip
     title: Line

@@ -1,7 +1,9 @@
-"""`python -m generator new topic NAME`: a topic's first files, sound but for what only you know.
+"""`python -m generator new`: the first files of an experiment or a lesson, green at once.
 
-What is written passes `check` where the book has a trace to lean on: the scaffold binds its pages,
-Learn, Trace and Recall, to a run that exists, and says in its texts what to write instead.
+An experiment is written from the template that is one (`runners/experiments/_template.py`), with a
+law on its runs. A lesson is a topic with the pages Learn, Trace and Recall, bound to what a run has
+recorded: its stages, epochs and prediction, where there are any. Its texts say what to write
+instead.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import re
 from pathlib import Path
 
 from generator.content.book import Book
+from runners.traces.records import Run
 
+TEMPLATE = Path("runners/experiments/_template.py")
 SCHEMA = "# yaml-language-server: $schema=../../../.cache/schemas/"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -46,12 +50,7 @@ output_says: What to see in the output.
 checks: [{name}-second, {name}-third, {name}-last]
 takeaway: The one sentence to take along.
 figures:
-  - id: learnt
-    kind: epochs
-    title: Loss and accuracy by epoch
-    caption: Training and validation.
-    runs: [{run}]
-"""
+{figure}"""
 PROGRAM = '''\
 """The smallest program that shows what this topic is about.
 
@@ -71,28 +70,44 @@ TRACE = """\
 # python -m runners show {experiment}   lists every value with the expression to paste here.
 title: {title}, followed
 introduction: Who does what, and why a reader should care.
+{sections}quiz: [{name}-first, {name}-second, {name}-third, {name}-last]
+key_insight: The one sentence to remember.
+figures:
+{figure}"""
+STAGES = """\
 data_flow:
   run: {run}
   introduction: The way of the rows.
   stages:
-{stages}
+"""
+EPOCHS = """\
 training:
   run: {run}
   introduction: Epoch by epoch, as measured.
   figure: curve
+"""
+STEPS = """\
 prediction:
   run: {run}
   introduction: One real batch through the model.
   steps:
-{steps}
-quiz: [{name}-first, {name}-second, {name}-third, {name}-last]
-key_insight: The one sentence to remember.
-figures:
-  - id: curve
-    kind: epochs
-    title: Loss and accuracy by epoch
-    caption: Training and validation.
+"""
+FIGURE = """\
+  - id: {id}
+    kind: {kind}
+    title: {title}
+    caption: What the figure shows.
     runs: [{run}]
+"""
+CLAIMS = """\
+{schema}
+regime: {{dtype: float32, optimizer: SGD, fixed: the batch}}
+claims:
+  - id: {hyphened}-model-bytes
+    for: [{name}.narrow, {name}.wide]
+    says: The layer holds the tensor bytes that its width says.
+    predicted: run.settings.model_bytes
+    observed: run.ranks[0].memory.largest.parameters_bytes
 """
 ITEM = """\
   - id: {name}-{which}
@@ -109,10 +124,34 @@ ITEM = """\
 
 
 class CannotScaffoldError(ValueError):
-    """The topic cannot be started; the message says why."""
+    """Nothing can be started; the message says why."""
 
 
-def new_topic(book: Book, content: Path, name: str, verdicts: dict[str, str]) -> list[Path]:
+def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
+    """Write an experiment of two runs, and a law that both obey.
+
+    Raises:
+        CannotScaffoldError: the name is taken or malformed.
+    """
+    if not name.isidentifier() or not name.islower() or name.startswith("_"):
+        raise CannotScaffoldError(
+            f"{name!r}: small letters, digits and underscores, as in tiny_mlp"
+        )
+    path, claims = root / TEMPLATE.with_stem(name), content / "claims" / f"{name}.yml"
+    for taken in (path, path.with_suffix(""), claims):
+        if taken.exists():
+            raise CannotScaffoldError(f"{taken} exists already")
+    text = (root / TEMPLATE).read_text(encoding="utf-8")
+    path.write_text(text.replace("widths", name), encoding="utf-8")
+    schema = f"{SCHEMA.replace('../../../', '../../')}claims.json"
+    law = CLAIMS.format(schema=schema, name=name, hyphened=name.replace("_", "-"))
+    claims.write_text(law, encoding="utf-8")
+    return [path, claims]
+
+
+def new_lesson(
+    book: Book, content: Path, name: str, verdicts: dict[str, str], experiment: str | None
+) -> list[Path]:
     """Write the first files of a topic.
 
     Args:
@@ -120,19 +159,20 @@ def new_topic(book: Book, content: Path, name: str, verdicts: dict[str, str]) ->
         content: its content folder.
         name: the topic's id, in small letters joined by hyphens.
         verdicts: the verdict on each claim, by id; the first questions are bound to one of them.
+        experiment: whose runs the pages show; None is one that recorded stages and epochs.
 
     Returns:
         The files written.
 
     Raises:
-        CannotScaffoldError: the name is taken or malformed, or the book has nothing to lean on.
+        CannotScaffoldError: the name is taken or malformed, or nothing was measured to lean on.
     """
     folder = content / "topics" / name
     if not _NAME.fullmatch(name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
     if folder.exists():
         raise CannotScaffoldError(f"{folder} exists already")
-    files = _files(book, name, verdicts)
+    files = _files(book, name, verdicts, experiment)
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         head = f"{SCHEMA}{Path(file).stem}.json\n" if file.endswith(".yml") else ""
@@ -140,46 +180,68 @@ def new_topic(book: Book, content: Path, name: str, verdicts: dict[str, str]) ->
     return [folder / file for file in files]
 
 
-def _files(book: Book, name: str, verdicts: dict[str, str]) -> dict[str, str]:
-    run = _run_to_lean_on(book)
-    if run is None or not verdicts or not book.misconceptions:
+def _files(
+    book: Book, name: str, verdicts: dict[str, str], experiment: str | None
+) -> dict[str, str]:
+    run = _run_to_lean_on(book, experiment)
+    recorded = book.run(run) if run else None
+    own = [one for one in verdicts if run and f"{run.partition('.')[0]}." in one]
+    claim = next(iter([*own, *verdicts]), None)
+    if run is None or recorded is None or claim is None or not book.misconceptions:
         raise CannotScaffoldError(
-            "a topic leans on a run with stages, epochs and a prediction, on a claim and on a "
-            "misconception; this book lacks one of them"
+            f"a lesson leans on a measured run, a claim and a misconception; "
+            f"measure one: python -m runners run {experiment or 'ddp'}"
         )
-    recorded = book.run(run)
-    assert recorded is not None
     title = name.replace("-", " ").capitalize()
     order = 1 + max((topic.file.order for topic in book.topics), default=0)
-    claim, verdict = next(iter(verdicts.items()))
-    misconception = next(iter(book.misconceptions))
     program = f"{name.replace('-', '_')}_smallest"
-    rows = "    - {{{key}: {value!r}, title: A name, note: What happens here.}}"
-    stages = "\n".join(rows.format(key="stage", value=s.name) for s in recorded.stages)
-    steps = "\n".join(rows.format(key="step", value=s.name) for s in recorded.prediction)
     items = "".join(
-        ITEM.format(name=name, which=which, claim=claim, verdict=verdict,
-                    misconception=misconception)
+        ITEM.format(name=name, which=which, claim=claim, verdict=verdicts[claim],
+                    misconception=next(iter(book.misconceptions)))
         for which in ("first", "second", "third", "last")
     )  # fmt: skip
     return {
         "topic.yml": TOPIC.format(title=title, order=order),
         "quiz.yml": "items:\n" + items,
         "learn.yml": LEARN.format(
-            title=title, name=name, run=run, claim=claim, stem=program, file=f"{program}.py"
+            title=title, name=name, claim=claim, stem=program, file=f"{program}.py",
+            figure=_figure("learnt", run, recorded),
         ),
         f"code/{program}.py": PROGRAM.format(file=f"{program}.py"),
         "recall.yml": RECALL.format(title=title),
         "trace.yml": TRACE.format(
-            title=title, name=name, run=run, experiment=run.partition(".")[0],
-            stages=stages, steps=steps,
+            title=title, name=name, experiment=run.partition(".")[0],
+            sections=_sections(run, recorded), figure=_figure("curve", run, recorded),
         ),
     }  # fmt: skip
 
 
-def _run_to_lean_on(book: Book) -> str | None:
-    for experiment, shown in book.traces.items():
-        for name, run in shown.trace.runs.items():
-            if run.stages and run.epochs and run.prediction:
-                return f"{experiment}.{name}"
-    return None
+def _sections(run: str, recorded: Run) -> str:
+    """A section for each thing that the run recorded."""
+    row = "    - {{{key}: {value!r}, title: A name, note: What happens here.}}\n"
+    stages = "".join(row.format(key="stage", value=one.name) for one in recorded.stages)
+    steps = "".join(row.format(key="step", value=one.name) for one in recorded.prediction)
+    return "".join([
+        STAGES.format(run=run) + stages if stages else "",
+        EPOCHS.format(run=run) if recorded.epochs else "",
+        STEPS.format(run=run) + steps if steps else "",
+    ])  # fmt: skip
+
+
+def _figure(name: str, run: str, recorded: Run) -> str:
+    kind, title = (
+        ("epochs", "Loss by epoch") if recorded.epochs else ("memory_bars", "What each rank holds")
+    )
+    return FIGURE.format(id=name, kind=kind, title=title, run=run)
+
+
+def _run_to_lean_on(book: Book, experiment: str | None) -> str | None:
+    """The run that has recorded most, of an experiment or of all."""
+    runs = {
+        f"{name}.{run}": sum(map(bool, (one.stages, one.epochs, one.prediction)))
+        for name, shown in book.traces.items()
+        if experiment in (None, name) and not shown.is_plan
+        for run, one in shown.trace.runs.items()
+        if one.status == "completed"
+    }
+    return max(runs, key=lambda name: runs[name], default=None)

@@ -27,6 +27,7 @@ OF_COUNTS = {"largest": "most", "smallest": "fewest"}
 _NAMED = {
     "world_size": "ranks",
     "model.bytes": "model bytes",
+    "model.value_bytes": "bytes per value",
     "model.num_parameters": "parameters",
     "num_parameters": "parameters per rank",
     "budget_bytes": "budget",

@@ -22,14 +22,13 @@ from generator.figures.memory_figure import memory_bars
 from generator.figures.picture import Picture
 from generator.figures.placement_figures import mental_model, placement, under_the_hood
 from generator.figures.play.frame import play
-from generator.figures.time_figures import step_times, timeline
+from generator.figures.time_figures import timeline
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "memory_bars": memory_bars,
     "epochs": epochs,
     "timeline": timeline,
     "placement": placement,
-    "step_times": step_times,
     "mental_model": mental_model,
     "under_the_hood": under_the_hood,
     "growth": growth,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from markupsafe import Markup
 
@@ -15,7 +16,6 @@ from generator.evidence.found_by import heading
 from generator.evidence.growth import GrowthRun, ruled, runs_by_series
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, numeric
-from generator.figures.drawing import Drawing, Layout
 from generator.figures.drawings import growth as drawing
 from generator.figures.drawings.growth import Axes, Grown, Point
 from generator.figures.picture import Picture, Table, on_both
@@ -54,9 +54,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     )
     description = "; ".join(_described(names[label], runs, folio) for label, runs in found.items())
 
-    def draw(layout: Layout) -> Drawing:
-        return drawing.growth(series, axes, layout)
-
+    draw = partial(drawing.growth, series, axes)
     return Picture(table, on_both(draw, figure, folio, description))
 
 

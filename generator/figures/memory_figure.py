@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.evidence.value import Value
-from generator.figures.drawing import Drawing, Layout
+from generator.evidence.value import Value, numeric
 from generator.figures.drawings import memory_bars as drawing
 from generator.figures.drawings.memory_bars import Bar, Tone
 from generator.figures.picture import Picture, Table, on_both, source_of
@@ -39,16 +39,16 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
     ]
     if not rows:
         return Picture(Table([]))
-    unit, scale = _unit(max(_size(row.peak) for row in rows))
+    unit, scale = _unit(max(numeric(row.peak) for row in rows))
     table = _table(rows, folio)
     bars = [
         Bar(
             group=row.group,
             label=row.label,
-            size=round(_size(row.peak) / scale, 3),
+            size=round(numeric(row.peak) / scale, 3),
             words=" · ".join(filter(None, [str(row.peak), row.outcome])),
             tone=row.tone,
-            limit=round(_size(row.budget) / scale, 3) if row.budget else None,
+            limit=round(numeric(row.budget) / scale, 3) if row.budget else None,
             say=_said(row, folio),
             opens=source_of(cells[1]),
         )
@@ -60,11 +60,7 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
     description = "; ".join(f"{bar.group}, {bar.label}: {bar.words}" for bar in bars)
     if budgets:
         description += f". {limit} {words['per_rank']}."
-    unit_words = f"{unit} {words['per_rank']}"
-
-    def draw(layout: Layout) -> Drawing:
-        return drawing.memory_bars(bars, unit_words, limit, layout)
-
+    draw = partial(drawing.memory_bars, bars, f"{unit} {words['per_rank']}", limit)
     return Picture(table, on_both(draw, figure, folio, description))
 
 
@@ -84,11 +80,6 @@ def _budgeted(figure: Figure, position: int) -> str | None:
 def _unit(largest: float) -> tuple[str, int]:
     """The unit of the axis, so that its numbers have two digits or more before the point."""
     return next(((name, size) for name, size in UNITS if largest >= 10 * size), UNITS[-1])
-
-
-def _size(value: Value) -> float:
-    assert not isinstance(value.number, str)
-    return float(value.number)
 
 
 def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list[_Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
@@ -133,45 +134,40 @@ def _sent(record: RankRecord) -> list[str]:
 def _picture(
     figure: Figure,
     folio: Folio,
-    placed: list[_Placed],
     draw: Callable[[list[_Placed], Layout], Drawing],
     *,
     travel: bool = True,
 ) -> Picture:
+    placed = _placed(figure, folio)
     table = _table(placed, folio)
     if not placed:
         return Picture(table)
     description = " ".join(drawing.in_words(one.panel) for one in placed)
-    drawings = on_both(lambda layout: draw(placed, layout), figure, folio, description)
+    drawings = on_both(partial(draw, placed), figure, folio, description)
     return Picture(table, drawings, details=_by_rank(placed, folio, travel=travel))
 
 
 def placement(figure: Figure, folio: Folio) -> Picture:
     """Which rank holds which layer: width follows bytes."""
-    return _held_by_ranks(figure, folio, travel=False)
+    return _picture(figure, folio, partial(_panels, travel=False), travel=False)
 
 
 def mental_model(figure: Figure, folio: Folio) -> Picture:
     """What each rank holds under each strategy, and what travels between the ranks in a step."""
-    return _held_by_ranks(figure, folio, travel=True)
-
-
-def _held_by_ranks(figure: Figure, folio: Folio, *, travel: bool) -> Picture:
-    def draw(placed: list[_Placed], layout: Layout) -> Drawing:
-        return drawing.panels([one.panel for one in placed], layout, travel=travel)
-
-    return _picture(figure, folio, _placed(figure, folio), draw, travel=travel)
+    return _picture(figure, folio, partial(_panels, travel=True))
 
 
 def under_the_hood(figure: Figure, folio: Folio) -> Picture:
     """One step of each run as rows of what every rank does, and where messages pass."""
-    placed = _placed(figure, folio)
+    return _picture(figure, folio, _steps)
 
-    def draw(placed: list[_Placed], layout: Layout) -> Drawing:
-        panels = [(one.panel, _phases(one.run)) for one in placed]
-        return drawing.steps(panels, layout)
 
-    return _picture(figure, folio, placed, draw)
+def _panels(placed: list[_Placed], layout: Layout, *, travel: bool) -> Drawing:
+    return drawing.panels([one.panel for one in placed], layout, travel=travel)
+
+
+def _steps(placed: list[_Placed], layout: Layout) -> Drawing:
+    return drawing.steps([(one.panel, _phases(one.run)) for one in placed], layout)
 
 
 def _phases(run: Run) -> tuple[str, ...]:

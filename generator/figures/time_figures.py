@@ -1,15 +1,13 @@
-"""Figures about time: who did what in one step, and how long a step took."""
+"""Figures about time: who did what in one step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.figures.drawing import Drawing, Layout
-from generator.figures.drawings import spreads as spreads_drawing
 from generator.figures.drawings import timeline as timeline_drawing
-from generator.figures.drawings.spreads import Spread
 from generator.figures.drawings.timeline import Activity
 from generator.figures.picture import Picture, Table, on_both
 from runners.traces.measured import RankTime
@@ -35,9 +33,7 @@ def timeline(figure: Figure, folio: Folio) -> Picture:
     spans, details = _spans(path, run, factor, folio)
     rows, description = timeline_rows(run, folio)
 
-    def draw(layout: Layout) -> Drawing:
-        return timeline_drawing.timeline(rows, spans, unit, words["activities"], layout)
-
+    draw = partial(timeline_drawing.timeline, rows, spans, unit, words["activities"])
     drawings = on_both(draw, figure, folio, description)
     return Picture(_rank_sums(path, run.timing.ranks, folio), drawings, details=details)
 
@@ -103,55 +99,3 @@ def _spans(path: str, run: Run, factor: float, folio: Folio) -> tuple[list[Activ
             cells = [folio.cell(f"{place}.{side}_seconds") for side in ("start", "end")]
             table.rows.append([one.say.partition(":")[0], *cells])
     return found, table
-
-
-def _said(path: str, label: str, folio: Folio) -> str:
-    """A row of step times in words: median and quartiles, as its table prints them."""
-    words = folio.ui["figure"]
-    names = ("median", "first_quartile", "third_quartile")
-    median, low, high = (folio.value(f"{path}.timing.step.{name}_seconds") for name in names)
-    return f"{label}: {words['median']} {median}, {words['quartiles']} {low} – {high}"
-
-
-def step_times(figure: Figure, folio: Folio) -> Picture:
-    """The time of one step of each run: median, quartiles, raw samples."""
-    words = folio.ui["figure"]
-    quartiles = ("first_quartile", "third_quartile")
-    table = Table(
-        [words["run"], words["median"].capitalize(), *map(words.get, quartiles), words["samples"]]
-    )
-    fields = ("median_seconds", "first_quartile_seconds", "third_quartile_seconds", "num_samples")
-    read = []
-    for path in figure.runs:
-        run = folio.run(path)
-        if run is None or run.timing.step is None:
-            continue
-        step = f"{path}.timing.step"
-        label = folio.strategy(run)
-        if run.world_size > 1:
-            label += f", {run.world_size} {words['ranks']}"
-        read.append((path, label, folio.value(f"{step}.median_seconds"), run.timing.step))
-        note = f" ({words['oversubscribed']})" if run.timing.oversubscribed else ""
-        table.rows.append([f"{label}{note}", *(folio.cell(f"{step}.{one}") for one in fields)])
-    if not read:
-        return Picture(table)
-    factor, unit = time_unit(max(samples.median_seconds for *_, samples in read))
-    rows = [
-        Spread(
-            label=label,
-            first_quartile=round(samples.first_quartile_seconds * factor, 4),
-            median=round(samples.median_seconds * factor, 4),
-            third_quartile=round(samples.third_quartile_seconds * factor, 4),
-            samples=tuple(round(s * factor, 4) for s in samples.samples),
-            words=f"{words['median']} {median}",
-            say=_said(path, label, folio),
-        )
-        for path, label, median, samples in read
-    ]
-    description = "; ".join(f"{row.label}: {row.words}" for row in rows)
-    title = f"{unit} {words['per_step']}"
-
-    def draw(layout: Layout) -> Drawing:
-        return spreads_drawing.spreads(rows, title, layout)
-
-    return Picture(table, on_both(draw, figure, folio, description))

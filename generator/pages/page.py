@@ -26,7 +26,7 @@ from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
 from generator.evidence.claim_topics import Lesson
 from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
+from generator.evidence.folio import ABSENT, Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
 from generator.evidence.value import Value
@@ -39,7 +39,6 @@ from generator.pages.views import (
     claim_index,
     claims,
     costs,
-    decisions,
     frame,
     glossary,
     guide,
@@ -288,11 +287,13 @@ def _tools(
         "epochs": lambda training: tables.epochs(training, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
         "failing": lambda paths: tables.failing(paths, folio.for_runs(paths)),
-        "compared": lambda written: tables.compared(written, folio),
         "program": lambda written: listing.listing(written, folio),
         "notes": lambda program, written: walkthrough.notes(program, written, folio),
-        "decisions": lambda written: decisions.decisions(written, folio),
-        "trial": lambda written, whole: trials.trial(written, whole, folio),
+        "verdict": lambda name: claims.verdict_row(name, folio),
+        "try_command": trials.command,
+        "try_output": lambda written, whole: trials.output(written, whole, folio),
+        "tries_of": lambda written: trials.own(written, folio),
+        "shown_value": lambda value: ABSENT if value is None else folio.show(value),
         "output": lambda path: listing.printed(path, folio),
         "cost_of": lambda written, link: costs.cost_table(written, folio, link),
         "calculator": lambda written: calculator_form.calculator(written, folio),
@@ -311,7 +312,8 @@ def _tools(
 
 def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, Any]:
     """What the templates of the book's own pages call: proof, runs, machines, sentences."""
-    topics, groups = gathered.claim_topics, tuple(gathered.claim_groups.items())
+    book, topics = folio.book, gathered.claim_topics
+    groups = tuple(gathered.claim_groups.items())
     experiment = sheet.experiment or ""
     resting = gathered.claim_groups.get(experiment, ())
     lessons = {one: gathered.claim_lessons[one] for one in resting if one in gathered.claim_lessons}
@@ -323,7 +325,7 @@ def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, An
         "measured": measured,
         "experiment": sheet.experiment,
         "choices": lambda words, things="": sift.choices(words, topics, folio, things),
-        "proof_groups": lambda: proof.groups(groups, folio),
+        "tallies": lambda: [(name, proof.tally(of, folio)) for name, of in groups],
         "claim_index": lambda: claim_index.index(groups, topics, folio),
         "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
         "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
@@ -336,11 +338,14 @@ def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, An
         "claim_place": folio.claim_place,
         "planned": lambda: plans.planned(experiment, folio),
         "models": lambda line: plans.models(folio, line),
-        "model_tabs": lambda: plans.tabs(folio),
         "published": lambda: published.published(folio),
         "terms": lambda: glossary.entries(gathered.used_in, folio),
         "helps_with": lambda technique: guide.helps_with(technique, folio),
-        "guide_edges": lambda written: guide.edges(written, gathered.anchors, folio),
+        "lesson_behind": lambda one: guide.lesson_behind(one, gathered.anchors, folio),
+        "runs_behind": lambda claim: guide.runs_behind(claim, folio),
+        "symptom_titles": {one.id: one.title for _, one in book.guide.symptoms}
+        if book.guide
+        else {},
         "machines": machines,
         "folio": folio,
     }

@@ -30,8 +30,8 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 # Read when torch is loaded. Each process says itself why it ends, without a stack of C++.
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -40,22 +40,18 @@ from torch.distributed import DistError
 
 from runners.cluster.launcher import NodeLauncher
 from runners.cluster.peers import Peers, Place, explain, say
-from runners.measuring.gather import skipped
-from runners.measuring.measure import BusyError, alone, code_of, measure_run, now, trace_of
-from runners.measuring.not_measured import NotMeasuredError
-from runners.measuring.pending import existing, part_of, staleness, unfinished
+from runners.measuring.measure import BusyError, alone, measure
+from runners.measuring.not_measured import UnfinishedError
+from runners.measuring.pending import Pending, existing, measured_in, staleness, unfinished
 from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, find
 from runners.system.errors import LaunchError
 from runners.system.links import interface_of
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.files import write
 from runners.traces.machine_records import Machine
-from runners.traces.records import Run
 from runners.traces.skips import needs_full
 from runners.traces.summary import how_it_ended
-from runners.traces.values import list_values
 
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too
 
@@ -113,75 +109,48 @@ def _described(peers: Peers) -> Machine:
     )
 
 
-@dataclass(frozen=True)
-class Leader:
-    """What rank 0's process does: it measures on all nodes, and keeps the traces."""
+def _pending(
+    experiment: Experiment, where: Path, num_ranks: int, named: set[str] | None, *, full: bool
+) -> Pending:
+    """What nodes measure of an experiment: what is named, but for what a lost start had measured.
 
-    place: Place
-    here: Machine
-    launcher: NodeLauncher
-    full: bool
+    Args:
+        experiment: as loaded.
+        where: the folder of these nodes.
+        num_ranks: that torchrun started.
+        named: the runs; None for all.
+        full: measure heavier runs, too.
+    """
+    whole, part = existing(where / f"{experiment.name}.json")[0], unfinished(experiment.name, where)
+    ended = measured_in(part)
+    before = measured_in(whole if whole and staleness(whole) is None else None)
+    refused = {
+        run: refusal
+        for run, plan in experiment.runs.items()
+        if (refusal := _refusal(experiment.name, run, plan, num_ranks, named, full=full))
+    }
+    known = {**{run: before[run] for run in refused if run in before}, **ended}
+    kept = {run: one for run, one in known.items() if one.status != "skipped"}
+    measured = tuple(run for run in experiment.runs if run not in {*kept, *refused})
+    since = part.recorded_at if part else None
+    return Pending(experiment, "named", measured, refused, kept, since)
 
-    def measure(self, name: str, named: set[str] | None) -> list[str]:
-        """Measure what is named of one experiment, and write its trace; a line a surprise."""
-        experiment = self.launcher.loaded(name)
-        code, since, progress = code_of(name), now(), Progress()
-        where = machine.TRACES / self.here.name
-        path, part = where / f"{name}.json", part_of(name, where)
-        whole, rest = existing(path)[0], unfinished(name, where)
-        ended = dict(rest.runs) if rest else {}  # before the last start was lost or stopped
-        kept = dict(whole.runs) if whole and staleness(whole) is None else {}
-        runs: dict[str, Run] = {}
-        progress.begin(experiment)
-        for run, plan in experiment.runs.items():
-            refusal = self._refusal(name, run, plan, named)
-            if run in ended and ended[run].status != "skipped":
-                runs[run] = ended[run]
-                progress.kept(run)
-            elif refusal is not None:
-                before = kept.get(run)
-                is_kept = before is not None and before.status != "skipped"
-                runs[run] = before if before and is_kept else self._skipped(plan, refusal)
-                if run in (named or ()):
-                    progress.ended(run, runs[run])
-            else:
-                runs[run] = self._measured(experiment, run, progress)
-                progress.ended(run, runs[run])
-                so_far = trace_of(experiment, code, self.here, {**ended, **runs}, since)
-                write(part, so_far)
-        write(where / "machine.json", self.here)
-        write(path, trace_of(experiment, code, self.here, runs, since))
-        list_values(where, name)
-        part.unlink(missing_ok=True)
-        say(f"kept in {path}")
-        return [f"{name}.{n}: {how_it_ended(r)}" for n, r in runs.items() if r.is_surprise]
 
-    def _measured(self, experiment: Experiment, run: str, progress: Progress) -> Run:
-        plan = experiment.runs[run]
-        measured = measure_run(self.launcher, experiment, run, progress)
-        num_local = min(plan.world_size, self.place.num_local)
-        crowded = num_local > machine.num_places(self.launcher.device_of(plan))
-        timing = measured.timing.model_copy(update={"oversubscribed": crowded})
-        return measured.model_copy(update={"timing": timing})
-
-    def _skipped(self, plan: RunPlan, reason: str) -> Run:
-        device, backend = self.launcher.device_of(plan), self.launcher.backend_of(plan)
-        return skipped(plan, reason, backend=backend, device=device)
-
-    def _refusal(self, name: str, run: str, plan: RunPlan, named: set[str] | None) -> str | None:
-        """Why a run is not measured on these nodes; None where it is."""
-        num_ranks = self.place.world_size
-        if plan.full and not self.full:
-            return needs_full(name)
-        if plan.own_network:
-            return "its ranks need links of their own making, and nodes speak over theirs"
-        if plan.world_size not in (1, num_ranks):
-            return f"it takes {plan.world_size} ranks, and {num_ranks} were started on these nodes"
-        if plan.follows is not None:
-            return "it follows another run's times, which are known on one machine only"
-        if named is not None and run not in named:
-            return f"not named: `-m runners.cluster {name}.{run}` measures it"
-        return None
+def _refusal(
+    name: str, run: str, plan: RunPlan, num_ranks: int, named: set[str] | None, *, full: bool
+) -> str | None:
+    """Why a run is not measured on these nodes; None where it is."""
+    if plan.full and not full:
+        return needs_full(name)
+    if plan.own_network:
+        return "its ranks need links of their own making, and nodes speak over theirs"
+    if plan.world_size not in (1, num_ranks):
+        return f"it takes {plan.world_size} ranks, and {num_ranks} were started on these nodes"
+    if plan.follows is not None:
+        return "it follows another run's times, which are known on one machine only"
+    if named is not None and run not in named:
+        return f"not named: `-m runners.cluster {name}.{run}` measures it"
+    return None
 
 
 def _use_interface(address: str) -> str:
@@ -195,9 +164,20 @@ def _use_interface(address: str) -> str:
 def _lead(
     peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str] | None], *, full: bool
 ) -> int:
+    """What rank 0's process does: it measures on all nodes, and keeps the traces."""
+    surprises = []
     with alone():
-        leader = Leader(peers.place, _described(peers), launcher, full)
-        surprises = [line for name, named in wanted.items() for line in leader.measure(name, named)]
+        here, progress = _described(peers), Progress()
+        where, num_ranks = machine.TRACES / here.name, peers.place.world_size
+        for name, named in wanted.items():
+            waiting = _pending(find(name), where, num_ranks, named, full=full)
+            trace = measure(waiting, launcher, progress, here=here)
+            say(f"kept in {where / name}.json")
+            surprises += [
+                f"{name}.{run}: {how_it_ended(one)}"
+                for run, one in trace.runs.items()
+                if one.is_surprise
+            ]
     for line in surprises:
         explain(f"surprise: {line}")
     launcher.finish(1 if surprises else 0)
@@ -223,7 +203,7 @@ def _together(peers: Peers, wanted: dict[str, set[str] | None], *, full: bool) -
     except DistError:
         time.sleep(REASON_SECONDS)
         peers.lose(f"torchrun's store at {place.host}:{place.port} does not answer {here}")
-    except (NotMeasuredError, LaunchError) as error:
+    except (UnfinishedError, LaunchError) as error:
         peers.lose(f"{here} ended: {error}")
     except (ValueError, BusyError, OSError) as error:
         peers.lose(f"{here} ended: {error}", 2)

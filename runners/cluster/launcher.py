@@ -18,7 +18,7 @@ from typing import Any
 from runners.cluster.peers import Peers
 from runners.measuring.endings import cause_among
 from runners.measuring.launch import Launcher, PassResult, Watch
-from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
+from runners.plans.experiment import Experiment, PassName, RunPlan, find
 from runners.traces.outcome import RankOutcome
 
 # Ranks here may wait for a long step on another node: quiet alone does not mean that they hang.
@@ -34,26 +34,26 @@ class NodeLauncher(Launcher):
         self._numbers = count()
         self._pass = ""
 
-    def loaded(self, name: str) -> Experiment:
+    def fitted(self, experiment: Experiment) -> Experiment:
         """An experiment as nodes run it: their clocks do not agree, so it has no timeline."""
-        found = on_device(find(name), self.device)
+        found = super().fitted(experiment)
         plans = {run: replace(plan, has_timeline=False) for run, plan in found.runs.items()}
         return replace(found, runs=plans)
 
-    def backend_of(self, plan: RunPlan) -> str:
-        """NCCL where every rank of a node has a GPU of its own, gloo everywhere else."""
-        return super().backend_of(replace(plan, world_size=self._peers.place.num_local))
+    def is_crowded(self, plan: RunPlan) -> bool:
+        """Whether a node gets more ranks of a run than it has cores, or accelerators."""
+        num_local = min(plan.world_size, self._peers.place.num_local)
+        return super().is_crowded(replace(plan, world_size=num_local))
 
     def _requests(
         self, experiment: Experiment, plan: RunPlan, pass_name: PassName, attempt: Path
     ) -> list[dict[str, Any]]:
-        place = self._peers.place
         everybody = super()._requests(experiment, plan, pass_name, attempt)
         if plan.world_size == 1:
             return everybody
-        own = everybody[place.rank]
-        own["rendezvous"] = (place.host, place.port, f"ranks/{self._pass}")
-        return [own]
+        place = self._peers.place
+        rendezvous = (place.host, place.port, f"ranks/{self._pass}")
+        return [{**everybody[place.rank], "rendezvous": rendezvous}]
 
     def run_pass(
         self,
@@ -77,7 +77,7 @@ class NodeLauncher(Launcher):
             if isinstance(order, int):
                 return order
             name, run, pass_name = order
-            self._own(self.loaded(name), run, pass_name, None)
+            self._own(self.fitted(find(name)), run, pass_name, None)
 
     def finish(self, exit_code: int) -> None:
         """Say that all is measured, and miss nobody who then leaves."""
@@ -90,11 +90,7 @@ class NodeLauncher(Launcher):
         """The pass of this process's own rank, shared with rank 0."""
         self._pass = f"{experiment.name}.{run}/{pass_name}"
         own = super().run_pass(experiment, run, pass_name, watch)
-        shared = {
-            "outcome": own.outcomes[0].model_dump(mode="json"),
-            "seconds": own.seconds,
-            "not_measured": own.not_measured,
-        }
+        shared = [own.outcomes[0].model_dump(mode="json"), own.seconds, own.not_measured]
         self._peers.put(f"{self._pass}/{self._peers.place.rank}", shared)
         return own
 
@@ -102,9 +98,9 @@ class NodeLauncher(Launcher):
         """The pass with the outcomes of all ranks; one that a node's loss ended is no evidence."""
         ranks = range(self._peers.place.world_size)
         shared = [self._peers.get(f"{self._pass}/{rank}", rank) for rank in ranks]
-        outcomes = [RankOutcome.model_validate_json(json.dumps(one["outcome"])) for one in shared]
+        outcomes = [RankOutcome.model_validate_json(json.dumps(one)) for one, _, _ in shared]
         cause = cause_among(outcomes, [0] * len(outcomes))
-        lost = {rank: one["not_measured"] for rank, one in enumerate(shared) if one["not_measured"]}
+        lost = {rank: why for rank, (_, _, why) in enumerate(shared) if why}
         has_died = any(one.status == "died" for one in outcomes)
         is_declared = experiment.runs[run].expected == "died"
         if cause and not is_declared and (has_died or cause.kind == "peer_lost"):
@@ -112,5 +108,4 @@ class NodeLauncher(Launcher):
         for rank, why in lost.items():
             name = self._peers.name(rank)
             self._peers.lose(f"{experiment.name}.{run} is lost: {name}: {why}")
-        seconds = max(one["seconds"] for one in shared)
-        return PassResult(outcomes, cause, own.printed, seconds)
+        return PassResult(outcomes, cause, own.printed, max(seconds for _, seconds, _ in shared))

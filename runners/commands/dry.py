@@ -8,29 +8,28 @@ reference machine's. What neither knows is counted as unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from runners.measuring.pending import Pending
 from runners.traces.files import TraceError, read
-from runners.traces.records import Run, Trace
+from runners.traces.records import Run
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """What some runs would take.
 
     Attributes:
         num_runs: that would run.
         seconds: of those that are known.
         num_unknown: runs of which nobody knows how long they take.
-        peak_bytes: the most that the ranks of one run hold together; None where none is known.
+        peak_bytes: the most that the ranks of one run hold together; 0 where none is known.
     """
 
     num_runs: int
     seconds: float
     num_unknown: int
-    peak_bytes: int | None
+    peak_bytes: int
 
 
 def estimated(waiting: Pending, where: Path, traces: Path) -> Estimate:
@@ -43,13 +42,12 @@ def estimated(waiting: Pending, where: Path, traces: Path) -> Estimate:
     """
     known = _last_runs([where, *sorted(traces.glob("reference-*"))], waiting.experiment.name)
     last = [known[run] for run in waiting.measured if run in known]
-    ran = [run for run in last if run.nature != "simulated"]  # fake tensors take no memory
-    peaks = map(_peak_bytes, ran)
+    real = [run for run in last if run.nature != "simulated"]  # fake tensors take no memory
     return Estimate(
         len(waiting.measured),
         sum(run.timing.wall_seconds for run in last),
         len(waiting.measured) - len(last),
-        max((peak for peak in peaks if peak is not None), default=None),
+        max(map(_peak_bytes, real), default=0),
     )
 
 
@@ -57,42 +55,29 @@ def _last_runs(folders: Iterable[Path], name: str) -> dict[str, Run]:
     """Each run that ran, from the first folder that has it."""
     found: dict[str, Run] = {}
     for folder in folders:
-        trace = _read(folder / f"{name}.json")
-        for run_name, run in trace.runs.items() if trace else ():
-            if run.status != "skipped":
-                found.setdefault(run_name, run)
+        try:
+            runs = read(folder / f"{name}.json").runs
+        except TraceError:
+            continue
+        found = {**{n: run for n, run in runs.items() if run.status != "skipped"}, **found}
     return found
 
 
-def _read(path: Path) -> Trace | None:
-    try:
-        return read(path)
-    except TraceError:
-        return None
-
-
-def _peak_bytes(run: Run) -> int | None:
+def _peak_bytes(run: Run) -> int:
     """What the ranks of a run held together, each at its own peak."""
-    peaks = [m.peak_bytes or m.kernel_peak_bytes for r in run.ranks if (m := r.memory) is not None]
-    held = [p for p in peaks if p is not None]
-    return sum(held) if held else None
+    known = [rank.memory for rank in run.ranks if rank.memory is not None]
+    return sum(memory.peak_bytes or memory.kernel_peak_bytes or 0 for memory in known)
 
 
 def together(estimates: Iterable[Estimate]) -> Estimate:
     """One after another: seconds add up, memory is the most of any."""
-    taken = list(estimates)
-    return Estimate(
-        sum(e.num_runs for e in taken),
-        sum(e.seconds for e in taken),
-        sum(e.num_unknown for e in taken),
-        max((e.peak_bytes for e in taken if e.peak_bytes is not None), default=None),
-    )
+    num_runs, seconds, num_unknown, peaks = zip(*estimates, strict=True)
+    return Estimate(sum(num_runs), sum(seconds), sum(num_unknown), max(peaks))
 
 
 def said(name: str, reason: str, estimate: Estimate) -> str:
     """One line for a person."""
     unknown = f" + {estimate.num_unknown} of unknown length" if estimate.num_unknown else ""
-    peak = estimate.peak_bytes
-    memory = f"{peak / 2**20:8.0f} MiB" if peak is not None else "       ? MiB"
+    peak = f"{estimate.peak_bytes / 2**20:8.0f}" if estimate.peak_bytes else "       ?"
     length = f"{estimate.seconds:7.1f} s{unknown}"
-    return f"{name:<20} {estimate.num_runs:>3} runs {length} {memory}  {reason}".rstrip()
+    return f"{name:<20} {estimate.num_runs:>3} runs {length} {peak} MiB  {reason}".rstrip()

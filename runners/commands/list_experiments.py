@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runners.measuring.pending import other_code, part_of, pending
-from runners.plans.experiment import check_names, find, whole_is_full
+from runners.plans.experiment import check_names, find
 from runners.traces import machine
 from runners.traces.digest import program_digests
 from runners.traces.records import Circumstances, Code
@@ -41,17 +41,15 @@ def main(arguments: argparse.Namespace) -> int:
     for name in check_names(arguments.names):
         one = _measured(name, where) or _declared(name, where)
         print(f"{name:<18} {len(one.runs):>3} runs  {one.state}")
-        print(f"    {one.question}")
-        print(f"    {', '.join(one.runs)}")
+        print(f"    {one.question}\n    {', '.join(one.runs)}")
     none = "none yet; `python -m runners run` measures them"
     print(f"traces of this machine: {machine.shown(where) if where.exists() else none}")
     altered = [
-        f"{machine.shown(folder / file)}: {why}"
+        f"{machine.shown(folder / file)}: {why}\n"
         for folder in sorted(machine.TRACES.glob("reference-*"))
         for file, why in faults(folder)
     ]
-    for line in altered:
-        print(line, file=sys.stderr)
+    sys.stderr.writelines(altered)
     return 1 if altered else 0
 
 
@@ -69,13 +67,15 @@ def _measured(name: str, where: Path) -> Listed | None:
         return None
     if changed or code.programs != program_digests(name):
         return None
-    heavier = [run for run in runs.values() if is_heavier(run["reason"] or "")]
+    heavier = [run for run in runs.values() if is_heavier(run.get("reason") or "")]
     left = f" but for {len(heavier)} heavier runs" if heavier else ""
     return Listed(question, runs, f"measured on this machine{left}")
 
 
 def _declared(name: str, where: Path) -> Listed:
-    experiment, one = find(name), pending(name, where)
+    experiment = find(name)
+    one = pending(name, where, loaded=experiment)
     state = one.reason if one else "missing"
-    heavier = "; only with --full" if whole_is_full(name) else ""
+    is_heavy = all(plan.full for plan in experiment.runs.values())
+    heavier = "; only with --full" if is_heavy else ""
     return Listed(experiment.question, experiment.runs, f"{state}{heavier}")

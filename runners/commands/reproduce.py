@@ -18,11 +18,11 @@ from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.planning import grid, published
-from runners.plans.experiment import find, names, nearest, on_device
+from runners.plans.experiment import find, names, nearest
 from runners.system.errors import FixableError
 from runners.traces import machine, published_plans
 from runners.traces.compare import compare
-from runners.traces.fields import NAMES, Key, at, below, in_words, measure_of, steps_of
+from runners.traces.fields import Key, at, below, in_words, measure_of, steps_of
 from runners.traces.files import (
     is_stale,
     machine_folders,
@@ -39,6 +39,7 @@ from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_word
 from runners.traces.tolerance import Tolerance, tolerance
 
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,13 @@ class Page:
     machine: Machine | None
 
     @property
-    def where(self) -> str:
-        """The machine's name, or that there is none."""
-        return self.machine.name if self.machine else "simulated"
+    def made_with(self) -> dict[str, str]:
+        """What else than chance may keep values apart."""
+        torch = {"torch": self.trace.circumstances.torch}
+        if self.machine is None:
+            return torch
+        cores = str(self.machine.num_cores)
+        return {"processor": self.machine.cpu, "number of cores": cores, **torch}
 
 
 @dataclass
@@ -102,25 +107,7 @@ def main(arguments: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    return 0 if reproduce(arguments.paths, arguments.on, Progress(), say) else 1
-
-
-def reproduce(
-    paths: Sequence[str], on: str | None, progress: Progress, say: Callable[[str], None]
-) -> bool:
-    """Measure again what the paths name; whether everything is the same.
-
-    Args:
-        paths: `EXPERIMENT.RUN.FIELD`, or less.
-        on: the machine whose trace the page shows; by default the reference machine.
-        progress: is told which run is measured.
-        say: takes the lines, as they come.
-
-    Raises:
-        FixableError: a path leads nowhere, or this machine cannot do the run.
-        TraceError, BusyError, LaunchError.
-    """
-    wanted = requested(paths, folder_of(on))
+    wanted = requested(arguments.paths, folder_of(arguments.on))
     verdicts: list[bool] = []
     for one in wanted:
         if one.page.machine is None:
@@ -129,22 +116,24 @@ def reproduce(
         with alone(), Launcher(machine.device_kind()) as launcher:
             for one in wanted:
                 if one.page.machine is not None:
-                    verdicts += _compared(one, _measured(one, launcher, progress), say)
+                    verdicts += _compared(one, _measured(one, launcher, Progress()), say)
     if len(verdicts) > 1:
         say(f"{sum(verdicts)} of {len(verdicts)} are the same")
-    return all(verdicts)
+    return 0 if all(verdicts) else 1
 
 
-def _compared(
-    one: Requested, measured: dict[str, Run], say: Callable[[str], None]
-) -> Iterator[bool]:
+def _compared(one: Requested, measured: dict[str, Run], say: Say) -> Iterator[bool]:
     """Say what became of the runs and fields of an experiment; whether each is the same."""
-    for note in _notes(one.page):
-        say(note)
+    if _is_stale(one.page):
+        say(f"note: the code of {one.page.trace.experiment} has changed since the page was made")
+    here = _here()
+    for name, was in one.page.made_with.items():
+        if was != here[name]:
+            say(f"note: {name} was {was} there, is {here[name]} here")
     if one.whole:
         yield _as_a_whole(one, measured, say)
-    for field_ in one.fields:
-        yield _verdict(field_, one.page, measured[field_.run], say)
+    for wanted in one.fields:
+        yield _verdict(wanted, one.page, measured[wanted.run], say)
 
 
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
@@ -160,10 +149,15 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
         if experiment not in found:
             found[experiment] = Requested(_page(experiment, folder))
         wanted = found[experiment]
+        trace = wanted.page.trace
+        if rest and rest[0] not in trace.runs:
+            known = ", ".join(trace.runs)
+            hint = nearest(rest[0], trace.runs)
+            raise FixableError(f"no run {rest[0]!r} in {experiment}{hint}; there are: {known}")
         if len(rest) == 2:
-            wanted.fields += _wanted(path, wanted.page.trace)
+            wanted.fields += _wanted(path, trace)
         else:
-            wanted.whole += _runs(wanted.page.trace, rest)
+            wanted.whole += rest or trace.runs
     return list(found.values())
 
 
@@ -174,8 +168,7 @@ def folder_of(on: str | None) -> Path:
         FixableError: there is none of that name.
     """
     known = machine_folders(machine.TRACES)
-    references = [name for name in known if name.startswith("reference-")]
-    name = on or (references[0] if references else "")
+    name = on or next((name for name in known if name.startswith("reference-")), "")
     if name not in known:
         there_are = ", ".join(known) or "none"
         raise FixableError(f"no machine {name!r}{nearest(name, known)}; there are: {there_are}")
@@ -194,6 +187,17 @@ def _page(experiment: str, folder: Path) -> Page:
     return Page(read(path), read_machine(folder))
 
 
+def _planned(experiment: str) -> Page:
+    rows = read_published(published.PATH)
+    if rows and experiment == published_plans.EXPERIMENT:
+        return Page(published_plans.as_trace(rows), None)
+    plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
+    if experiment not in plans:
+        known, hint = ", ".join(plans) or "none yet", nearest(experiment, plans)
+        raise FixableError(f"no plans called {experiment!r}{hint}; there are: {known}")
+    return Page(as_trace(read_grid(plans[experiment])), None)
+
+
 def _simulated(wanted: Requested) -> dict[str, Run]:
     name = wanted.page.trace.experiment
     if name == published_plans.EXPERIMENT:
@@ -201,41 +205,14 @@ def _simulated(wanted: Requested) -> dict[str, Run]:
     return grid.again(name, wanted.runs)
 
 
-def _planned(experiment: str) -> Page:
-    rows = read_published(published.PATH)
-    if rows and experiment == published_plans.EXPERIMENT:
-        return Page(published_plans.as_trace(rows), None)
-    plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
-    if experiment not in plans:
-        known = ", ".join(plans) or "none yet"
-        hint = nearest(experiment, plans)
-        raise FixableError(f"no plans called {experiment!r}{hint}; there are: {known}")
-    return Page(as_trace(read_grid(plans[experiment])), None)
-
-
-def _runs(trace: Trace, named: Sequence[str]) -> list[str]:
-    """The runs that a path without a field stands for: one, or all of an experiment."""
-    if not named:
-        return list(trace.runs)
-    _check_run(trace, named[0])
-    return list(named)
-
-
-def _check_run(trace: Trace, run: str) -> None:
-    if run not in trace.runs:
-        hint = nearest(run, trace.runs)
-        known = ", ".join(trace.runs)
-        raise FixableError(f"no run {run!r} in {trace.experiment}{hint}; there are: {known}")
-
-
 def _wanted(path: str, trace: Trace) -> list[Wanted]:
     """The fields that a path stands for in the page's trace."""
-    _check_run(trace, path.split(".", 2)[1])
     found, nowhere = [], None
     for one in _each(path, trace):
         try:
             _, run, *steps = steps_of(one)
-            found.append(Wanted(one, str(run), _by_name(steps, trace.runs[str(run)], one)))
+            _follow(steps, trace.runs[str(run)], one)
+            found.append(Wanted(one, str(run), tuple(steps)))
         except ValueError as error:  # of `[]`, elements that lack the rest are passed over
             nowhere = FixableError(str(error))
     if nowhere and not found:
@@ -261,43 +238,28 @@ def _each(path: str, trace: Trace) -> Iterator[str]:
         yield from _each(f"{before}[{position}]{after}", trace)
 
 
-def _by_name(steps: Sequence[Key], run: Run, path: str) -> tuple[Key, ...]:
-    """The steps, elements of a list by their name: another run may have them in another order.
+def _follow(steps: Sequence[Key], run: Run, path: str) -> None:
+    """See that steps lead to a value of a run.
 
     Raises:
         FixableError: they lead nowhere in this run, with the nearest that does not.
     """
-    found: list[Key] = []
     thing: Any = run
     for key in steps:
+        known = below(thing)
         try:
-            below_it = at(thing, [key])
+            thing = at(thing, [key])
         except NO_VALUE:
-            below_it = None
-        if below_it is None:
-            known = below(thing)
-            why = f"no {key!r}{nearest(str(key), known)}"
-            if str(key) in known:
-                why = f"{key!r} is empty"
-            raise FixableError(f"the page's run has no value at {path}: {why}")
-        found.append(_name_of(thing, below_it, key))
-        thing = below_it
-    return tuple(found)
-
-
-def _name_of(many: object, element: object, key: Key) -> Key:
-    if not isinstance(many, list) or not isinstance(key, int):
-        return key
-    for name in NAMES[:2]:
-        own = getattr(element, name, None)
-        if own and sum(getattr(other, name, None) == own for other in many) == 1:
-            return str(own)
-    return key
+            thing = None
+        if thing is None:
+            why = f"{key!r} is empty" if str(key) in known else f"no {key!r}"
+            hint = nearest(str(key), known) if str(key) not in known else ""
+            raise FixableError(f"the page's run has no value at {path}: {why}{hint}")
 
 
 def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:
     name = wanted.page.trace.experiment
-    loaded = on_device(find(name), launcher.device)
+    loaded = launcher.fitted(find(name))
     gone = [run for run in wanted.runs if run not in loaded.runs]
     if gone:
         raise FixableError(f"the code of {name} has no run {gone[0]!r} any more")
@@ -312,66 +274,41 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
     return found
 
 
-def _notes(page: Page) -> Iterator[str]:
-    """What else than chance may keep the values apart."""
-    if _is_stale(page):
-        yield f"note: the code of {page.trace.experiment} has changed since the page was measured"
-    there, here = _there(page), _here()
-    for name, was in there.items():
-        if was != here[name]:
-            yield f"note: {name} was {was} there, is {here[name]} here"
-
-
 def _is_stale(page: Page) -> bool:
     if page.trace.experiment == published_plans.EXPERIMENT:
         return page.trace.code.digest != published_plans.code_digest()
     return is_stale_plan(page.trace) if page.machine is None else is_stale(page.trace)
 
 
-def _there(page: Page) -> dict[str, str]:
-    torch = {"torch": page.trace.circumstances.torch}
-    if page.machine is None:
-        return torch
-    return {
-        "processor": page.machine.cpu,
-        "number of cores": str(page.machine.num_cores),
-        **torch,
-    }
-
-
 def _here() -> dict[str, str]:
     import torch
 
+    cores = str(machine.num_cores())
     return {
-        "processor": machine.cpu_name(),
-        "number of cores": str(machine.num_cores()),
-        "torch": str(torch.__version__),
-    }
+        "processor": machine.cpu_name(), "number of cores": cores, "torch": str(torch.__version__),
+    }  # fmt: skip
 
 
-def _verdict(one: Wanted, page: Page, new: Run, say: Callable[[str], None]) -> bool:
+def _verdict(one: Wanted, page: Page, new: Run, say: Say) -> bool:
     """Say what became of one field, and whether it is the same."""
     old = page.trace.runs[one.run]
+    where = page.machine.name if page.machine else "simulated"
     say(one.path)
-    say(f"  page       {said(old, one.steps)} ({page.where}, {page.trace.recorded_at})")
+    say(f"  page       {said(old, one.steps)} ({where}, {page.trace.recorded_at})")
     try:
         is_there = at(new, one.steps) is not None
     except NO_VALUE:
         is_there = False
     if is_there:
-        is_like = old.device == new.device and _there(page).items() <= _here().items()
+        is_like = old.device == new.device and page.made_with.items() <= _here().items()
         judged = tolerance(one.steps, old, new, is_like=is_like)
         say(f"  here       {said(new, one.steps)}")
     else:
         judged = Tolerance("none; a value", is_same=False)
         say(f"  here       no value: {how_it_ended(new)}")
     say(f"  tolerance  {judged.words}")
-    say(f"  {_word(judged.is_same)}")
+    say("  same" if judged.is_same else "  differs")
     return judged.is_same
-
-
-def _word(is_same: bool) -> str:
-    return "same" if is_same else "differs"
 
 
 def said(run: Run, steps: tuple[Key, ...]) -> str:
@@ -385,7 +322,7 @@ def said(run: Run, steps: tuple[Key, ...]) -> str:
     return f"{round_one} = {exact}"
 
 
-def _as_a_whole(wanted: Requested, measured: dict[str, Run], say: Callable[[str], None]) -> bool:
+def _as_a_whole(wanted: Requested, measured: dict[str, Run], say: Say) -> bool:
     """Compare whole runs as two machines are, and whether nothing differs."""
     shown, name = wanted.page.trace, wanted.page.trace.experiment
     here, there = ({run: by[run] for run in wanted.whole} for by in (measured, shown.runs))
@@ -397,5 +334,5 @@ def _as_a_whole(wanted: Requested, measured: dict[str, Run], say: Callable[[str]
     say(f"{name}: {', '.join(wanted.whole)} (the page | here)")
     for line in found.lines():
         say(f"  {line}")
-    say(f"  {_word(found.is_none)}")
+    say("  same" if found.is_none else "  differs")
     return found.is_none

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runners.commands.dry import estimated, said, together
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
-from runners.measuring.not_measured import NotMeasuredError, UnfinishedError
+from runners.measuring.not_measured import UnfinishedError
 from runners.measuring.pending import Pending, lacking, left_out_of, part_of, pending
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import MOST_RETRIES, NotQuietError, Watch
-from runners.plans.experiment import check_names, find, on_device, whole_is_full
+from runners.measuring.quiet import NotQuietError, Watch
+from runners.plans.experiment import check_names, whole_is_full
 from runners.primitives.measured import PrimitiveError, measure_once
 from runners.simulate import allocator_check
 from runners.system import accelerator
@@ -29,6 +28,8 @@ from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import Trace
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
+
+MOST_RETRIES = 2  # of an experiment that was not quiet, for the reference set
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class RunRequest:
         return self.full or (name in self.names and whole_is_full(name))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ran:
     """How `run` ended.
 
@@ -71,12 +72,12 @@ class Ran:
     """
 
     where: Path
-    num_measured: int
-    num_fresh: int
-    surprises: list[str]
-    lacking: list[str]
-    heavier: list[str]
-    not_measured: list[str]
+    num_measured: int = 0
+    num_fresh: int = 0
+    surprises: list[str] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
+    heavier: list[str] = field(default_factory=list)
+    not_measured: list[str] = field(default_factory=list)
     not_quiet: list[str] = field(default_factory=list)
 
     @property
@@ -93,18 +94,16 @@ class Ran:
         )
         if self.heavier:
             print(f"left to --full: {_in_short(self.heavier)}")
-        for line in self.surprises:
-            print(f"surprise: {line}", file=sys.stderr)
-        for line in self.not_measured:
-            print(f"not measured: {line}", file=sys.stderr)
+        lines = [f"surprise: {line}" for line in self.surprises]
+        lines += [f"not measured: {line}" for line in self.not_measured]
         if self.not_quiet:
             first, more = self.not_quiet[0], len(self.not_quiet) - 1
             others = f" (and {more} more experiments)" if more else ""
-            print(f"the machine was not quiet: {first}{others}", file=sys.stderr)
+            lines.append(f"the machine was not quiet: {first}{others}")
         if self.not_measured:
-            print("traces are as before; the next `run` measures what is missing", file=sys.stderr)
-        for line in self.lacking:
-            print(f"the reference set lacks {line}", file=sys.stderr)
+            lines.append("traces are as before; the next `run` measures what is missing")
+        lines += [f"the reference set lacks {line}" for line in self.lacking]
+        sys.stderr.writelines(f"{line}\n" for line in lines)
 
 
 def _in_short(heavier: Sequence[str]) -> str:
@@ -122,7 +121,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--force", action="store_true", help="measure also what is fresh")
     add("--full", action="store_true", help="measure the heavier runs and experiments too")
     add("--dry", action="store_true", help="say what would run, how long, how much memory")
-    add("--repeat", type=_positive, metavar="N", help="run N times, count outcomes")
     add(
         "--as-reference",
         action="store_true",
@@ -130,17 +128,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
-
-
 def main(arguments: argparse.Namespace) -> int:
     """Measure, or say what would be measured; 1 where a run surprised or was not measured."""
-    if arguments.repeat is not None:
-        return _repeat(arguments.names, arguments.repeat)
     request = RunRequest(
         tuple(arguments.names), arguments.force, arguments.full, arguments.as_reference
     )
@@ -153,33 +142,6 @@ def main(arguments: argparse.Namespace) -> int:
     if replayed is not None:
         print(replayed.line(), file=sys.stdout if replayed.agrees else sys.stderr)
     return ran.exit_code
-
-
-def _repeat(wanted: Sequence[str], times: int) -> int:
-    chosen = check_names(wanted)
-    worst = 0
-    with measure.alone(), Launcher(machine.device_kind()) as launcher:
-        for name in chosen:
-            experiment = on_device(find(name), launcher.device)
-            for run_name, plan in experiment.runs.items():
-                counts: Counter[str] = Counter()
-                for turn in range(times):
-                    try:
-                        run = measure.measure_run(launcher, experiment, run_name)
-                    except NotMeasuredError as error:
-                        counts[f"not measured: {error}"] += 1
-                        worst = 1
-                        continue
-                    counts[how_it_ended(run)] += 1
-                    worst = max(worst, int(run.is_surprise))
-                    if sys.stderr.isatty():
-                        sys.stderr.write(f"\r\x1b[K{name}.{run_name} {turn + 1}/{times}")
-                if sys.stderr.isatty():
-                    sys.stderr.write("\r\x1b[K")
-                said = "; ".join(f"{n} of {times} {end}" for end, n in counts.most_common())
-                expected = plan.expected.replace("_", " ")
-                print(f"{name}.{run_name} (expected {expected}): {said}", flush=True)
-    return worst
 
 
 def all_pending(request: RunRequest, where: Path) -> list[Pending]:
@@ -206,28 +168,36 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
     """
     chosen = check_names(request.names)
     with measure.alone():
-        where = measure.folder(as_reference=request.as_reference)
+        ran = Ran(measure.folder(as_reference=request.as_reference))
         if request.force:
             for name in chosen:
-                part_of(name, where).unlink(missing_ok=True)
-        waiting = all_pending(request, where)
-        watch = watch or Watch()
-        unfinished = _measure(waiting, where, request, watch) if waiting else {}
-        if not request.as_reference and (where / "machine.json").exists():
-            machine.remember(machine.name_of(where))
-    paths = [where / f"{name}.json" for name in chosen if name not in unfinished]
-    traces = [read(path) for path in paths if path.exists()]
-    num_measured = len(waiting) - len(unfinished)
-    return Ran(
-        where,
-        num_measured,
-        len(traces) - num_measured,
-        [line for trace in traces for line in surprises_of(trace)],
-        lacking(chosen, where) if request.as_reference else [],
-        _heavier([name for name in chosen if name not in unfinished], traces),
-        [line for causes in unfinished.values() for line in causes],
-        _not_quiet(traces, {one.experiment.name for one in waiting}),
-    )
+                part_of(name, ran.where).unlink(missing_ok=True)
+        waiting = all_pending(request, ran.where)
+        unfinished = _measure(waiting, ran.where, request, watch or Watch()) if waiting else {}
+        if not request.as_reference and (ran.where / "machine.json").exists():
+            machine.remember(machine.name_of(ran.where))
+    measured = {one.experiment.name for one in waiting} - unfinished.keys()
+    ran.num_measured = len(measured)
+    ran.not_measured = [line for causes in unfinished.values() for line in causes]
+    for name in chosen:
+        path = ran.where / f"{name}.json"
+        if name not in unfinished and path.exists():
+            _add(ran, read(path), is_new=name in measured)
+        elif name not in unfinished:
+            ran.heavier.append(name)
+    if request.as_reference:
+        ran.lacking = lacking(chosen, ran.where)
+    return ran
+
+
+def _add(ran: Ran, trace: Trace, *, is_new: bool) -> None:
+    """Add what is to be said of one trace."""
+    name, quiet = trace.experiment, trace.quiet
+    ran.num_fresh += not is_new
+    ran.surprises += surprises_of(trace)
+    ran.heavier += [f"{name}.{run}" for run in left_out_of(trace)]
+    if is_new and quiet is not None and not quiet.is_quiet:
+        ran.not_quiet.append(f"{name}: {'; '.join(quiet.disturbances)}")
 
 
 def _measure(
@@ -242,7 +212,10 @@ def _measure(
     with Launcher(machine.device_kind()) as launcher:
         launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
         if not request.names:  # who names experiments works on them, and has no time for it
-            _measure_primitives(launcher, where, progress)
+            try:
+                measure_once(launcher, where, progress)
+            except PrimitiveError as error:  # the experiments are measured all the same
+                progress.said(f"no primitives are measured here: {error}")
             watch.forget()
         for place, one in enumerate(waiting):
             try:
@@ -279,23 +252,6 @@ def _measure_quietly(
             return
 
 
-def _not_quiet(traces: Sequence[Trace], measured: Collection[str]) -> list[str]:
-    """A line for each experiment measured now around which the machine was not quiet."""
-    return [
-        f"{trace.experiment}: {'; '.join(trace.quiet.disturbances)}"
-        for trace in traces
-        if trace.experiment in measured and trace.quiet and not trace.quiet.is_quiet
-    ]
-
-
-def _measure_primitives(launcher: Launcher, where: Path, progress: Progress) -> None:
-    """Measure the primitives; where that fails, the experiments are measured all the same."""
-    try:
-        measure_once(launcher, where, progress)
-    except PrimitiveError as error:
-        progress.said(f"no primitives are measured here: {error}")
-
-
 def dry(request: RunRequest) -> list[str]:
     """What `run` would do, a line an experiment and one for all; nothing runs."""
     where = measure.folder(as_reference=request.as_reference)
@@ -308,15 +264,6 @@ def dry(request: RunRequest) -> list[str]:
     if not lines:
         return ["nothing would run: all that was asked for is fresh"]
     return [*lines, said("in all", "", together(estimates))]
-
-
-def _heavier(chosen: list[str], traces: list[Trace]) -> list[str]:
-    """Runs, and whole experiments, that only `--full` measures and that are not measured."""
-    measured = {trace.experiment for trace in traces}
-    return [
-        *(f"{trace.experiment}.{name}" for trace in traces for name in left_out_of(trace)),
-        *(name for name in chosen if name not in measured),
-    ]
 
 
 def surprises_of(trace: Trace) -> list[str]:

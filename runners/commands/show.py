@@ -30,35 +30,29 @@ _LONGEST_LIST = 8
 
 def lines(trace: Trace, run: str | None = None) -> Iterator[str]:
     """One line a value, of one run or of all: the expression, and what the trace holds."""
-    for run_name, found in trace.runs.items():
-        if run in (None, run_name):
-            prefix = f"{trace.experiment}.{run_name}"
-            for path, value in _walk(prefix, found.as_json()):
-                yield f"{{{{ {path} }}}}  {json.dumps(value)}"
+    for name in [run] if run else trace.runs:
+        for path, value in _walk(f"{trace.experiment}.{name}", trace.runs[name].as_json()):
+            yield f"{{{{ {path} }}}}  {json.dumps(value)}"
 
 
 def overview(trace: Trace) -> Iterator[str]:
     """What all runs share, a line for each run, and how to see more."""
     yield f"{trace.experiment}: {trace.question}"
     yield f"on {trace.machine}, {trace.recorded_at}, torch {trace.circumstances.torch}"
-    settings = [run.settings for run in trace.runs.values()]
+    first, *others = (run.settings for run in trace.runs.values())
     shared = {
         name: value
-        for name, value in (settings[0] if settings else {}).items()
-        if all(name in one and one[name] == value for one in settings)
+        for name, value in first.items()
+        if others and all(name in one and one[name] == value for one in others)
     }
-    if len(settings) > 1 and shared:
+    if shared:
         yield f"all runs: {_set(shared)}"
-    width = max(map(len, trace.runs), default=0)
+    width = max(map(len, trace.runs))
     for name, run in trace.runs.items():
         own = {key: value for key, value in run.settings.items() if key not in shared}
-        told = [f"{run.world_size} rank{'s' if run.world_size > 1 else ''}", run.status]
-        if (step := run.timing.step) is not None:
-            told.append(f"{step.median_seconds * 1e3:.4g} ms a step")
-        if (peak := _peak(run)) is not None:
-            told.append(f"peak {peak / 2**20:,.4g} MiB")
-        yield f"  {name:{width}}  {', '.join(told)}{f'; {_set(own)}' if own else ''}"
-    example = next(iter(trace.runs), "RUN")
+        settings = f"; {_set(own)}" if own else ""
+        yield f"  {name:{width}}  {', '.join(_facts(run))}{settings}"
+    example = next(iter(trace.runs))
     yield f"Every value of a run: python -m runners show {trace.experiment}.{example}"
     yield f"Values by a word:     python -m runners show --grep peak {trace.experiment}"
 
@@ -67,9 +61,13 @@ def _set(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
-def _peak(run: Run) -> int | None:
-    peaks = [one.memory.peak_bytes for one in run.ranks if one.memory]
-    return max((peak for peak in peaks if peak is not None), default=None)
+def _facts(run: Run) -> Iterator[str]:
+    yield f"{run.world_size} rank{'s' if run.world_size > 1 else ''}"
+    yield run.status
+    if (step := run.timing.step) is not None:
+        yield f"{step.median_seconds * 1e3:.4g} ms a step"
+    if peak := max((one.memory.peak_bytes or 0 for one in run.ranks if one.memory), default=0):
+        yield f"peak {peak / 2**20:,.4g} MiB"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,59 +80,47 @@ def main(arguments: argparse.Namespace) -> int:
     """Print an experiment, a run, or the values that a word picks."""
     if not arguments.name and not arguments.grep:
         raise FixableError("name an experiment, or give a word: show --grep WORD")
-    for line in _shown(arguments.name, arguments.grep):
+    for line in _shown(arguments.name or "", arguments.grep):
         sys.stdout.write(f"{line}\n")
     return 0
 
 
-def _shown(name: str | None, word: str | None) -> Iterator[str]:
-    experiment, _, run = (name or "").partition(".")
+def _shown(name: str, word: str | None) -> Iterator[str]:
+    experiment, _, run = name.partition(".")
     if word is None:
         trace = _trace(experiment, run)
         yield from lines(trace, run) if run else overview(trace)
         return
-    for path in [_path(experiment)] if experiment else _paths():
-        trace = _trace(path.stem, run)
-        for line in lines(trace, run or None):
+    known = {path.stem for folder in _folders() for path in trace_paths(folder)}
+    for each in [experiment] if experiment else sorted(known):
+        for line in lines(_trace(each, run), run):
             if word.lower() in line.partition(" }}")[0].lower():
                 yield line
 
 
 def _trace(experiment: str, run: str) -> Trace:
-    path = _path(experiment)
-    trace = read(path)
-    if problem := edited(path):
-        raise TraceError(f"{path}: {problem}")
-    if run and run not in trace.runs:
-        known = ", ".join(trace.runs)
-        name, _, field = run.partition(".")
-        if name in trace.runs:
-            raise UnknownExperimentError(
-                f"{experiment}.{run} names a field of the run {name!r}; its values: "
-                f"python -m runners show --grep {field} {experiment}.{name}"
-            )
-        hint = nearest(name, trace.runs)
-        raise UnknownExperimentError(f"{experiment} has no run {name!r}{hint}; there are: {known}")
-    return trace
-
-
-def _path(experiment: str) -> Path:
     """The trace of an experiment.
 
     Raises:
-        UnknownExperimentError: there is no such experiment.
+        UnknownExperimentError: there is no such experiment, or no such run.
+        TraceError: there is none, or it was edited.
     """
     check_name(experiment)
     places = [folder / f"{experiment}.json" for folder in _folders()]
-    return next((path for path in places if path.is_file()), places[0])
-
-
-def _paths() -> list[Path]:
-    found: dict[str, Path] = {}
-    for folder in _folders():
-        for path in trace_paths(folder):
-            found.setdefault(path.name, path)
-    return [found[name] for name in sorted(found)]
+    path = next((path for path in places if path.is_file()), places[0])
+    trace = read(path)
+    if problem := edited(path):
+        raise TraceError(f"{path}: {problem}")
+    name, _, field = run.partition(".")
+    if run in trace.runs or not run:
+        return trace
+    if name in trace.runs:
+        raise UnknownExperimentError(
+            f"{experiment}.{run} names a field of the run {name!r}; its values: "
+            f"python -m runners show --grep {field} {experiment}.{name}"
+        )
+    hint, known = nearest(name, trace.runs), ", ".join(trace.runs)
+    raise UnknownExperimentError(f"{experiment} has no run {name!r}{hint}; there are: {known}")
 
 
 def _folders() -> list[Path]:
@@ -149,23 +135,19 @@ def _walk(path: str, node: object) -> Iterator[tuple[str, object]]:
         for key, value in node.items():
             step = f".{key}" if key.isidentifier() else f"[{key!r}]"
             yield from _walk(f"{path}{step}", value)
-    elif isinstance(node, list) and any(isinstance(item, dict) for item in node):
-        for index, item in enumerate(node):
-            name = next((item[n] for n in _NAMED if item.get(n)), None)
-            unique = name and sum(1 for other in node if name in other.values()) == 1
-            yield from _walk(f"{path}[{name!r}]" if unique else f"{path}[{index}]", item)
-    elif isinstance(node, list) and node:
-        yield from _list(path, node)
-    elif node is not None and node != [] and node != {}:
+    elif isinstance(node, list) and node and path.endswith(_SHAPES):
+        yield f"{path}|shape", node
+    elif isinstance(node, list) and len(node) > _LONGEST_LIST and not isinstance(node[0], dict):
+        yield f"{path}|count", len(node)
+    elif isinstance(node, list):
+        names = [_name_of(item) for item in node]
+        for index, (name, item) in enumerate(zip(names, node, strict=True)):
+            is_unique = name and names.count(name) == 1
+            yield from _walk(f"{path}[{name!r}]" if is_unique else f"{path}[{index}]", item)
+    elif node is not None:
         yield path, node
 
 
-def _list(path: str, node: list[object]) -> Iterator[tuple[str, object]]:
-    """A list of numbers or words: as a shape, element by element, or only how long it is."""
-    if path.endswith(_SHAPES):
-        yield f"{path}|shape", node
-    elif len(node) > _LONGEST_LIST:
-        yield f"{path}|count", len(node)
-    else:
-        for index, item in enumerate(node):
-            yield from _walk(f"{path}[{index}]", item)
+def _name_of(item: object) -> str | None:
+    record = item if isinstance(item, dict) else {}
+    return next((record[name] for name in _NAMED if record.get(name)), None)

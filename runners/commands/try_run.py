@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from runners.commands.expectation import expected_lines
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
 from runners.plans.settings import RunSettings, following
+from runners.simulate.log import SimulatedRun
+from runners.simulate.suite import Wanted, simulate
 from runners.system.errors import FixableError
 from runners.traces import machine, tries
 from runners.traces.schema import Setting
@@ -30,38 +31,15 @@ MOST_COUNTED, MOST_BYTES = 10**8, 2**53  # beyond, settling alone would fill the
 
 @dataclass(frozen=True)
 class Trial:
-    """One run as it is about to be tried.
-
-    Attributes:
-        run: the name of the declared run.
-        plan: what is run.
-        changed: what the reader set, by name: the declared value and the new one.
-        followed: what that changed in turn.
-        shortened: what is less than declared so that a try takes seconds.
-    """
+    """One run as it is about to be tried: its name, its plan, and what differs, in words."""
 
     run: str
     plan: RunPlan
-    changed: dict[str, tuple[Setting, Setting]]
-    followed: dict[str, tuple[Setting, Setting]]
-    shortened: dict[str, tuple[Setting, Setting]]
+    differences: tuple[str, ...]
 
     def lines(self) -> list[str]:
         """What differs from the run as declared, in words."""
-        said = [_difference(name, *pair) for name, pair in self.changed.items()]
-        said += [f"{_difference(*item)}, which follows" for item in _pairs(self.followed)]
-        said += [f"{_difference(*item)}, to take seconds" for item in _pairs(self.shortened)]
-        return said or ["as declared"]
-
-
-def _pairs(
-    differences: Mapping[str, tuple[Setting, Setting]],
-) -> list[tuple[str, Setting, Setting]]:
-    return [(name, before, after) for name, (before, after) in differences.items()]
-
-
-def _difference(name: str, before: Setting, after: Setting) -> str:
-    return f"{name} {_written(after)} instead of {_written(before)}"
+        return list(self.differences) or ["as declared"]
 
 
 def _written(value: Setting) -> str:
@@ -97,8 +75,7 @@ def _measured(wanted: str, settings: Sequence[str]) -> int:
         print("\n".join(expected), flush=True)
         trace = measure.measure_alone(changed, trial.run, launcher, Progress())
     path = tries.keep(trace)
-    for line in summary_lines(trace.runs[run]):
-        print(line)
+    print("\n".join(summary_lines(trace.runs[run])))
     print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
     return 1 if has_failed else 0
 
@@ -109,10 +86,29 @@ def named(text: str) -> tuple[str, str]:
     Raises:
         FixableError: it is not written so.
     """
-    experiment, dot, run = text.partition(".")
-    if not dot or not run:
+    experiment, _, run = text.partition(".")
+    if not run:
         raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {text!r}")
     return experiment, run
+
+
+def expected_lines(experiment: Experiment, run: str) -> tuple[list[str], bool]:
+    """What a simulation of a run expects, a line each, or why there is none; whether it failed."""
+    plan = experiment.runs[run]
+    (simulated,) = simulate([Wanted(experiment.name, run, plan)], num_workers=1).runs
+    if simulated.reason is not None:
+        how = "failed" if simulated.has_failed else "expects nothing"
+        return [f"the dry run {how}: {simulated.reason}"], simulated.has_failed
+    return ["the dry run expects", *_expected(simulated)], False
+
+
+def _expected(simulated: SimulatedRun) -> Iterator[str]:
+    if simulated.ranks and simulated.ranks[0].peak_bytes:
+        peak = max(log.peak_bytes or 0 for log in simulated.ranks)
+        yield f"  peak memory of the fullest rank: {peak / 2**20:.3f} MiB"
+    payload = max((sum(log.payload_bytes.values()) for log in simulated.ranks), default=0)
+    if payload:
+        yield f"  payload of a step: {payload / 2**20:.3f} MiB on the busiest rank"
 
 
 def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
@@ -127,33 +123,29 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
         FixableError: there is no such run or setting, or a value is of another type or impossible.
     """
     if run not in experiment.runs:
-        hint = nearest(run, experiment.runs)
-        raise FixableError(
-            f"no run {run!r} in {experiment.name}{hint}; there are: {', '.join(experiment.runs)}"
-        )
+        hint, known = nearest(run, experiment.runs), ", ".join(experiment.runs)
+        raise FixableError(f"no run {run!r} in {experiment.name}{hint}; there are: {known}")
     declared = experiment.runs[run]
     before = values(declared)
-    asked = _asked(f"{experiment.name}.{run}", before, wanted)
-    _check_ranks(experiment, declared, asked)
-    shortened = {
-        name: value for name, value in experiment.shortened(run).items() if name not in asked
-    }
-    plan = _settled(experiment, declared, {**shortened, **asked})
+    chosen = dict(_chosen(f"{experiment.name}.{run}", before, wanted))
+    _check_ranks(experiment, declared, chosen)
+    shortened = experiment.shortened(run)
+    plan = _settled(experiment, declared, {**shortened, **chosen})
     after = values(plan)
-    for name, value in asked.items():
+    for name, value in chosen.items():
         if after[name] != value:
             raise FixableError(
                 f"{name} follows from the other settings and would be {_written(after[name])}; "
                 "set those"
             )
-    differing = {n: (before.get(n), v) for n, v in after.items() if v != before.get(n)}
-    return Trial(
-        run,
-        plan,
-        changed={n: pair for n, pair in differing.items() if n in asked},
-        followed={n: pair for n, pair in differing.items() if n not in {*asked, *shortened}},
-        shortened={n: pair for n, pair in differing.items() if n in shortened},
-    )
+    reasons = dict.fromkeys(shortened, ", to take seconds") | dict.fromkeys(chosen, "")
+    differing = {name: value for name, value in after.items() if value != before.get(name)}
+    lines = [
+        f"{name} {_written(value)} instead of {_written(before.get(name))}"
+        f"{reasons.get(name, ', which follows')}"
+        for name, value in sorted(differing.items(), key=lambda one: one[0] not in chosen)
+    ]
+    return Trial(run, plan, tuple(lines))
 
 
 def values(plan: RunPlan) -> dict[str, Setting]:
@@ -164,56 +156,49 @@ def values(plan: RunPlan) -> dict[str, Setting]:
     return {**plan.settings.as_json(), **of_the_plan}
 
 
-def _asked(run: str, known: Mapping[str, Setting], wanted: Iterable[str]) -> dict[str, Setting]:
-    asked: dict[str, Setting] = {}
+def _chosen(
+    run: str, known: Mapping[str, Setting], wanted: Iterable[str]
+) -> Iterator[tuple[str, Setting]]:
     for text in wanted:
-        name, equals, value = text.partition("=")
-        if not equals or not value:
+        name, _, value = text.partition("=")
+        if not value:
             raise FixableError(f"write --set KEY=VALUE, not {text!r}")
         if name not in known:
-            raise FixableError(
-                f"no setting {name!r} in {run}{nearest(name, known)}; "
-                f"there are: {', '.join(sorted(known))}"
-            )
-        asked[name] = _read(name, value, known[name])
-    return asked
+            hint, there_are = nearest(name, known), ", ".join(sorted(known))
+            raise FixableError(f"no setting {name!r} in {run}{hint}; there are: {there_are}")
+        like = known[name]
+        if isinstance(like, list):
+            parts = [_read(name, part, like[0]) for part in value.split(",")]
+            yield name, parts  # type: ignore[misc] # all of one type
+        else:
+            yield name, _read(name, value, like)
 
 
 def _read(name: str, text: str, like: Setting) -> Setting:
     """A value of the type of the declared one."""
-    if isinstance(like, list):
-        return [_read_one(name, part, like[0]) for part in text.split(",")]  # type: ignore[return-value]
-    return _read_one(name, text, like)
-
-
-def _read_one(name: str, text: str, like: Setting) -> Setting:
     if isinstance(like, str):
         return text
     if isinstance(like, bool) or not isinstance(like, int | float):
         raise FixableError(f"{name} cannot be set from here")
-    kind = "a whole number" if isinstance(like, int) else "a number"
     try:
         value = type(like)(text)
     except ValueError:
+        kind = "a whole number" if isinstance(like, int) else "a number"
         raise FixableError(f"{name} must be {kind}, not {text!r}") from None
-    if isinstance(value, float) and not math.isfinite(value):
-        raise FixableError(f"{name} must be finite, not {text}")
-    if isinstance(value, int):
-        _check_size(name, value, min(like, 1))
+    most = MOST_BYTES if name.endswith("_bytes") else MOST_COUNTED
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise FixableError(f"{name} must be finite, not {text}")
+    elif value < min(like, 1):
+        raise FixableError(f"{name} must be at least {min(like, 1)}, not {value}")
+    elif value > most:
+        raise FixableError(f"{name} must be at most {most}")
     return value
 
 
-def _check_size(name: str, value: int, least: float) -> None:
-    if value < least:
-        raise FixableError(f"{name} must be at least {least}, not {value}")
-    most = MOST_BYTES if name.endswith("_bytes") else MOST_COUNTED
-    if value > most:
-        raise FixableError(f"{name} must be at most {most}")
-
-
-def _check_ranks(experiment: Experiment, declared: RunPlan, asked: Mapping[str, Setting]) -> None:
+def _check_ranks(experiment: Experiment, declared: RunPlan, chosen: Mapping[str, Setting]) -> None:
     """Refuse numbers of ranks that a strategy is not written for."""
-    wanted = asked.get("world_size", declared.world_size)
+    wanted = chosen.get("world_size", declared.world_size)
     assert isinstance(wanted, int)
     if wanted == declared.world_size:
         return
@@ -230,14 +215,14 @@ def _check_ranks(experiment: Experiment, declared: RunPlan, asked: Mapping[str, 
 
 def _settled(experiment: Experiment, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
     of_the_plan = {name: value for name, value in changes.items() if name in OF_THE_PLAN}
-    settings = {n: v for n, v in changes.items() if n not in OF_THE_PLAN}
     kind: type[RunSettings] = type(declared.settings)
-    followed = following(kind)
-    asked = {n: v for n, v in settings.items() if n not in followed}
+    left_out = {*OF_THE_PLAN, *following(kind)}
     try:
         return replace(
             declared,
-            settings=declared.settings.changed(asked),
+            settings=declared.settings.changed(
+                {name: value for name, value in changes.items() if name not in left_out}
+            ),
             has_timeline=False,  # nothing that a try prints comes from one
             **of_the_plan,  # type: ignore[arg-type]
         )

@@ -1,20 +1,143 @@
-"""How ranks ended: what is known of one that left no record, and which failure explains the others.
+"""How a rank ends, as the launcher sees it: with a record or without, by itself or stopped.
 
-In: ranks as the launcher saw them last. Out: a `RankOutcome` each, and the root cause. Pure.
+In: its heartbeat, its record, its exit code and the kernel's account of its processor time. Out:
+whether it works or hangs, its `RankOutcome` in the end, and of several ranks the root cause.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from runners.measuring import not_measured
-from runners.measuring.live_rank import LiveRank
+from pydantic import ValidationError
+
+from runners.ranks.heartbeat import Beat, listen
+from runners.system import processes
+from runners.system.errors import LaunchError
 from runners.system.processes import STOPPED, TRACED
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 from runners.traces.schema import Status
 
+# NCCL waits by spinning, on the device and in the process: processor time says nothing there, and
+# only heartbeats do. They come at each phase, so ranks with an accelerator are given longer.
+SPINNING_QUIET = 5.0  # times as long, before such ranks hang
+SPINNING_SETTLE_SECONDS = 3.0  # the same for peers of a failed one
+# gloo's threads wake up a hundred times a second while they wait; that little is not work.
+IDLE_SHARE = 0.02
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+NO_REPORT = 70  # the exit code of a rank that could not even write down how it failed
 MAX_WORDS = 300  # characters kept of what a process wrote before it ended itself
+# Of failures of several ranks the first kind explains the others: a broken connection never does
+# if anything else can.
+GRAVITY = (
+    "signal", "stopped", "out_of_memory", "budget_too_small", "exception", "timed_out", "hang",
+    "peer_lost",
+)  # fmt: skip
+
+
+@dataclass
+class LiveRank:
+    """One rank's process as the launcher sees it."""
+
+    pid: int
+    record: Path
+    heart: Path
+    exit_code: int | None = None
+    outcome: RankOutcome | None = None
+    ticks: int | None = None
+    state: str | None = None
+    beat: Beat = field(default_factory=lambda: Beat(0, -1, "start"))
+    quiet_since: float = field(default_factory=time.monotonic)
+    quiet_ticks: int = 0
+    spins: bool = False  # whether it waits by spinning: it has an accelerator
+
+    def look(self, exit_code: int | None) -> None:
+        """Read its record once it is there, its heartbeat, and whether it works."""
+        self.exit_code = self.exit_code if exit_code is None else exit_code
+        if self.outcome is None and self.record.exists():
+            try:
+                self.outcome = RankOutcome.model_validate_json(self.record.read_bytes())
+            except ValidationError as error:
+                raise LaunchError(f"a rank wrote a record that cannot be read: {error}") from None
+        beat = listen(self.heart)
+        ticks = None if self.spins else processes.cpu_ticks(self.pid)
+        now = time.monotonic()
+        idle_ticks = IDLE_SHARE * (now - self.quiet_since) * TICKS_PER_SECOND
+        works = ticks is not None and ticks - self.quiet_ticks > max(1.0, idle_ticks)
+        if beat != self.beat or works:
+            self.quiet_since, self.quiet_ticks = now, ticks or 0
+        self.beat, self.ticks = beat, ticks
+        self.state = processes.state(self.pid)
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Whether it has neither spoken nor worked for these seconds."""
+        if self.spins:
+            return time.monotonic() - self.quiet_since > seconds * SPINNING_QUIET
+        # Where the kernel does not say who works, only heartbeats tell, and they come seldom.
+        patience = seconds if self.ticks is not None else seconds * 10
+        if time.monotonic() - self.quiet_since <= patience:
+            return False
+        if processes.wants_processor(self.pid):  # starved by others, not waiting for anybody
+            self.quiet_since = time.monotonic()
+            return False
+        return True
+
+    def has_settled(self, seconds: float) -> bool:
+        """Whether this peer of a failed rank only waits for it now, and has for these seconds."""
+        if self.spins:
+            return time.monotonic() - self.quiet_since > max(seconds, SPINNING_SETTLE_SECONDS)
+        return self.is_quiet(seconds)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its record names a failure."""
+        return self.outcome is not None and self.outcome.failure is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it failed, or left as no rank should."""
+        return self.has_failed or self.exit_code not in (None, 0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.exit_code is not None or self.has_failed
+
+    def ending(self, rank: int, *, hung: bool, errors: str) -> RankOutcome:
+        """The outcome of this rank, made up from what is known where it left no record.
+
+        Args:
+            rank: which.
+            hung: whether its pass ended because nobody moved.
+            errors: what it wrote to standard error.
+        """
+        if self.outcome is not None:
+            return self.outcome
+        phase, code = self.beat.phase, self.exit_code
+        step = None if self.beat.step < 0 else self.beat.step
+        where: dict[str, Any] = {"rank": rank, "phase": phase, "step": step}
+        if code is not None:
+            name = _signal_name(-code) if code < 0 else None
+            words = _last_words(errors) if code in (-signal.SIGABRT, NO_REPORT) else ""
+            how: dict[str, Any] = {"signal": name} if name else {"exit_code": code}
+            message = f"rank {rank} died in {phase}: {name or f'exit code {code}'}{words}"
+            kind = "signal" if name else "exception"
+            failure = Failure(kind=kind, message=message, **where, **how)
+            return RankOutcome(rank=rank, status="died", failure=failure)
+        kind, message = "peer_lost", f"rank {rank} was still in {phase} when a peer failed"
+        if self.state in (STOPPED, TRACED):
+            by = "(SIGSTOP)" if self.state == STOPPED else "by a debugger"
+            kind, message = "stopped", f"rank {rank} was stopped {by} in {phase}; run again"
+        elif hung:
+            kind, message = "hang", f"rank {rank} stood still in {phase}"
+        failure = Failure(kind=kind, message=message, **where)
+        status: Status = "deadlocked" if kind == "hang" else "failed"
+        return RankOutcome(rank=rank, status=status, failure=failure)
 
 
 def _last_words(errors: str) -> str:
@@ -31,68 +154,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def ending_of(rank: int, live: LiveRank, hung: bool, errors: str) -> RankOutcome:
-    """The outcome of a rank, made up from what is known where it left no record.
-
-    Args:
-        rank: which.
-        live: its process, as it was seen last.
-        hung: whether its pass ended because nobody moved.
-        errors: what it wrote to standard error.
-    """
-    if live.outcome is not None:
-        return live.outcome
-    beat = live.beat
-    step = beat.step if beat.step >= 0 else None
-    if live.exit_code is not None:
-        code = live.exit_code
-        name = _signal_name(-code) if code < 0 else None
-        what = name or f"exit code {code}"
-        if code in (-signal.SIGABRT, not_measured.NO_REPORT):
-            what += _last_words(errors)
-        failure = Failure(
-            kind="signal" if code < 0 else "exception",
-            message=f"rank {rank} died in {beat.phase}: {what}",
-            requested_bytes=None,
-            rank=rank,
-            phase=beat.phase,
-            step=step,
-            signal=name,
-            exit_code=code if name is None else None,
-        )
-        return RankOutcome(rank=rank, status="died", failure=failure)
-    kind, message = "peer_lost", f"rank {rank} was still in {beat.phase} when a peer failed"
-    if live.state in (STOPPED, TRACED):
-        how = "(SIGSTOP)" if live.state == STOPPED else "by a debugger"
-        kind, message = "stopped", f"rank {rank} was stopped {how} in {beat.phase}; run again"
-    elif hung:
-        kind, message = "hang", f"rank {rank} stood still in {beat.phase}"
-    failure = Failure(
-        kind=kind,
-        message=message,
-        requested_bytes=None,
-        rank=rank,
-        phase=beat.phase,
-        step=step,
-    )
-    status: Status = "deadlocked" if kind == "hang" else "failed"
-    return RankOutcome(rank=rank, status=status, failure=failure)
-
-
-_GRAVITY = (
-    "signal",
-    "stopped",
-    "out_of_memory",
-    "budget_too_small",
-    "exception",
-    "timed_out",
-    "hang",
-    "peer_lost",
-)
-
-
 def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None:
-    """The failure that explains the others: a broken connection never does if anything else can.
+    """The failure that explains the others.
 
     Of hanging ranks it is the one that fell behind: it spoke the fewest times. Where several spoke
     equally few times, no rank is to blame, and the failure names them all.
@@ -102,28 +165,25 @@ def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None
         beats: how often each of these ranks spoke.
     """
     failures = [
-        (_GRAVITY.index(o.failure.kind), count, o.rank, o.failure)
+        ((GRAVITY.index(o.failure.kind), count), o.failure)
         for o, count in zip(outcomes, beats, strict=True)
         if o.failure is not None
     ]
     if not failures:
         return None
-    first = min(failures, key=lambda one: one[:3])
-    behind = [one[3] for one in failures if one[:2] == first[:2]]
-    return _of_nobody(behind) if first[3].kind == "hang" and len(behind) > 1 else first[3]
+    least = min(order for order, _ in failures)
+    behind = [failure for order, failure in failures if order == least]
+    return _of_nobody(behind) if behind[0].kind == "hang" and len(behind) > 1 else behind[0]
 
 
 def _of_nobody(hanging: list[Failure]) -> Failure:
     """One failure of ranks that hang together, none of which is behind the others."""
     first, *others = hanging
     places = ", ".join(f"rank {one.rank} in {one.phase}" for one in others)
-    phases = sorted({one.phase for one in hanging})
     steps = {one.step for one in hanging}
     return Failure(
         kind="hang",
         message=f"{first.message}, {places}; no rank fell behind",
-        requested_bytes=None,
-        rank=None,
-        phase=" and ".join(phases),
+        phase=" and ".join(sorted({one.phase for one in hanging})),
         step=steps.pop() if len(steps) == 1 else None,
     )

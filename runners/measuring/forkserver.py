@@ -27,10 +27,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from runners.system import processes
 from runners.system.errors import LaunchError
@@ -53,32 +52,24 @@ class ForkServer:
     Args:
         environment: what it sets of the allocator.
         errors: a file for what it writes to standard error: its last words, where it ends itself.
-        beside: the other forkservers of its launcher, now and later: who waits for this one hears
-            of them, too.
     """
 
-    def __init__(
-        self, environment: dict[str, str], errors: Path, beside: Iterable[ForkServer] = ()
-    ) -> None:
+    def __init__(self, environment: dict[str, str], errors: Path) -> None:
         self._errors = errors
-        self._beside = beside
         with errors.open("wb") as file:
-            self._process = self._started(environment, file)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "runners.measuring.forkserver"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                env={**os.environ, **ENVIRONMENT, **environment},
+                cwd=Path(__file__).resolve().parents[2],
+                start_new_session=True,
+            )
         self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         self._is_ready = False  # several load torch side by side; the first request waits
-
-    def _started(self, environment: dict[str, str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "runners.measuring.forkserver"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env={**os.environ, **ENVIRONMENT, **environment},
-            cwd=Path(__file__).resolve().parents[2],
-            start_new_session=True,
-        )
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -86,30 +77,30 @@ class ForkServer:
             self._messages.put(json.loads(line))
 
     def _expect(self, word: str, seconds: float) -> object:
-        start = told = time.monotonic()
+        start = last_line = time.monotonic()
         while time.monotonic() < start + seconds:
             try:
                 message = self._messages.get(timeout=0.1)
             except queue.Empty:
-                self._check_all()
-                if time.monotonic() - told > WORD_SECONDS:
-                    told = time.monotonic()
-                    self._tell_of_waiting(told - start)
+                self._check()
+                if time.monotonic() - last_line > WORD_SECONDS:
+                    last_line = time.monotonic()
+                    doing = "starts the ranks" if self._is_ready else "loads torch"
+                    sys.stderr.write(
+                        f"the forkserver still {doing}, for {last_line - start:.0f} s so far\n"
+                    )
+                    sys.stderr.flush()
                 continue
             if word in message:
                 return message[word]
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
-    def _check_all(self) -> None:
-        """See that the forkservers of this launcher work.
+    def _check(self) -> None:
+        """See that it works.
 
         Raises:
-            LaunchError: one has ended, or somebody has stopped it; what to do.
+            LaunchError: it has ended, or somebody has stopped it; what to do.
         """
-        for server in {self, *self._beside}:
-            server._check()
-
-    def _check(self) -> None:
         pid = self._process.pid
         if self._process.poll() is not None:
             raise LaunchError(self._why_it_ended())
@@ -132,12 +123,6 @@ class ForkServer:
             f"the forkserver (process {self._process.pid}) ended {when} ({how}: {last[0]}); "
             f"run again, {then}"
         )
-
-    def _tell_of_waiting(self, seconds: float) -> None:
-        """Say why nothing happens."""
-        what = "starts the ranks" if self._is_ready else "loads torch"
-        sys.stderr.write(f"the forkserver still {what}, for {seconds:.0f} s so far\n")
-        sys.stderr.flush()
 
     def wait_until_ready(self) -> None:
         """Wait until it has loaded torch: once, and in nobody's measured time.
@@ -169,10 +154,9 @@ class ForkServer:
         """Process ids that have ended since the last call, with their exit codes.
 
         Raises:
-            LaunchError: a forkserver has ended, and its ranks with it, or was stopped: a rank that
-                ends meanwhile is not reported.
+            LaunchError: it has ended, and its ranks with it, or was stopped.
         """
-        self._check_all()
+        self._check()
         ended: dict[int, int] = {}
         while True:
             try:

@@ -34,7 +34,7 @@ def gather(
     *,
     backend: str,
     device: str,
-    num_places: int,
+    oversubscribed: bool,
 ) -> Run:
     """One run from its passes.
 
@@ -43,7 +43,7 @@ def gather(
         results: each pass that ran; the pass that failed, if one did, is the last.
         backend: gloo or nccl.
         device: cpu or cuda.
-        num_places: cores, or accelerators on cuda; more ranks than that are oversubscribed.
+        oversubscribed: more ranks than cores, or than accelerators.
     """
     error = next((r.root_cause for r in results.values() if r.root_cause is not None), None)
     result = results.get("timed") or results.get("budgeted") or results["metered"]
@@ -65,7 +65,7 @@ def gather(
         non_finite=[n for o in main for n in o.non_finite],
         timing=Timing(
             wall_seconds=round(sum(r.seconds for r in results.values()), 3),
-            oversubscribed=plan.world_size > num_places,
+            oversubscribed=oversubscribed,
             step=_samples(main[0].step_seconds) if "timed" in results else None,
             stages=_first_seconds([o.stage_seconds for o in main]),
             prediction=_first_seconds([o.prediction_seconds for o in main]),

@@ -20,10 +20,9 @@ from types import MappingProxyType
 from typing import Any
 
 from runners.measuring import not_measured
-from runners.measuring.endings import cause_among, ending_of
+from runners.measuring.endings import LiveRank, cause_among
 from runners.measuring.forkserver import ForkServer
-from runners.measuring.live_rank import LiveRank
-from runners.plans.experiment import Experiment, PassName, RunPlan
+from runners.plans.experiment import Experiment, PassName, RunPlan, on_device
 from runners.ranks.heartbeat import Beat
 from runners.system import stopping
 from runners.system.links import linked
@@ -104,13 +103,17 @@ class Launcher:
         key = json.dumps(environment)
         if key not in self._servers:
             errors = self._scratch.path / f"forkserver{len(self._servers)}.err"
-            self._servers[key] = ForkServer(environment, errors, self._servers.values())
+            self._servers[key] = ForkServer(environment, errors)
         return self._servers[key]
 
     def prepare(self, passes: Iterable[PassName]) -> None:
         """Start what these passes need, side by side, where nothing waits for the first of it."""
         for pass_name in passes:
             self._server(pass_name)
+
+    def fitted(self, experiment: Experiment) -> Experiment:
+        """An experiment as its ranks can run it here."""
+        return on_device(experiment, self.device)
 
     def device_of(self, plan: RunPlan) -> str:
         """The kind of device that the ranks of a run get."""
@@ -120,7 +123,11 @@ class Launcher:
         """NCCL where every rank has a GPU of its own, gloo everywhere else."""
         if self.device_of(plan) != "cuda":
             return "gloo"
-        return "nccl" if machine.num_places("cuda") >= plan.world_size else "gloo"
+        return "gloo" if self.is_crowded(plan) else "nccl"
+
+    def is_crowded(self, plan: RunPlan) -> bool:
+        """Whether a run has more ranks than there are cores, or accelerators, to compute on."""
+        return plan.world_size > machine.num_places(self.device_of(plan))
 
     def mixture(self, experiment: Experiment) -> str | None:
         """What to know of an experiment whose runs communicate over several backends here.
@@ -159,7 +166,7 @@ class Launcher:
             followed: times of the run that this one follows, in seconds.
 
         Raises:
-            LaunchError: the ranks could not be started, or a limit of the shell ended one.
+            LaunchError: the ranks could not be started.
         """
         plan = experiment.runs[run]
         server = self._server(pass_name)
@@ -175,21 +182,17 @@ class Launcher:
                 request["namespace"] = namespace
             ranks, hung = self._live(server, requests, watch)
         outcomes = [
-            ending_of(request["rank"], live, hung, _said(Path(request["errors"])))
+            live.ending(request["rank"], hung=hung, errors=_said(request["errors"]))
             for request, live in zip(requests, ranks, strict=True)
         ]
         is_limited = self.most_bytes is not None
         lacking = not_measured.cause(plan, pass_name, outcomes, attempt, is_limited=is_limited)
         printed = _said(attempt / "rank0.out").splitlines()
-        self._keep_errors(requests)
+        if os.environ.get("PROOFBOOK_STDERR"):  # of a person who debugs
+            sys.stderr.writelines(_said(request["errors"]) for request in requests)
         shutil.rmtree(attempt, ignore_errors=True)
-        return PassResult(
-            outcomes,
-            cause_among(outcomes, [live.beat.count for live in ranks]),
-            printed,
-            time.monotonic() - start,
-            lacking,
-        )
+        cause = cause_among(outcomes, [live.beat.count for live in ranks])
+        return PassResult(outcomes, cause, printed, time.monotonic() - start, lacking)
 
     def is_full(self) -> bool:
         """Whether ranks have no space left to write into."""
@@ -198,7 +201,7 @@ class Launcher:
     def _requests(
         self, experiment: Experiment, plan: RunPlan, pass_name: PassName, attempt: Path
     ) -> list[dict[str, Any]]:
-        """What each rank is told: what to do, with whom, and where to write."""
+        """What each rank gets: what to do, with whom, and where to write."""
         return [
             {
                 "experiment": experiment.name,
@@ -228,21 +231,17 @@ class Launcher:
             LiveRank(pid, Path(r["record"]), Path(r["heart"]), spins=r["device"] == "cuda")
             for pid, r in zip(pids, requests, strict=True)
         ]
+        patience, settle = self.quiet_seconds, SETTLE_SECONDS
+        if requests[0]["plan"]["expected"] == "deadlocked":  # who is to hang is believed sooner,
+            patience = min(patience, EXPECTED_QUIET_SECONDS)
+            settle = EXPECTED_QUIET_SECONDS  # and meets time-outs of its own, not all at once
         try:
-            # Ranks that are meant to hang meet time-outs of their own, and not all at once.
-            hangs = requests[0]["plan"]["expected"] == "deadlocked"
-            settle = EXPECTED_QUIET_SECONDS if hangs else SETTLE_SECONDS
-            return ranks, self._follow(server, ranks, watch, self._patience(requests), settle)
+            return ranks, self._follow(server, ranks, watch, patience, settle)
         finally:
             for live in ranks:
                 if live.exit_code is None:
                     with suppress(ProcessLookupError):  # it may have ended a moment ago
                         os.kill(live.pid, signal.SIGKILL)
-
-    def _patience(self, requests: list[dict[str, Any]]) -> float:
-        """How long ranks may be quiet before they hang; who is meant to hang is believed sooner."""
-        hangs = requests[0]["plan"]["expected"] == "deadlocked"
-        return min(self.quiet_seconds, EXPECTED_QUIET_SECONDS) if hangs else self.quiet_seconds
 
     def _follow(
         self,
@@ -274,17 +273,10 @@ class Launcher:
             elif all(live.is_quiet(patience) for live in working):
                 return not any(live.state == TRACED for live in working)
 
-    def _keep_errors(self, requests: list[dict[str, Any]]) -> None:
-        """Let a person who debugs see what ranks wrote to standard error."""
-        if not os.environ.get("PROOFBOOK_STDERR"):
-            return
-        for request in requests:
-            sys.stderr.write(_said(Path(request["errors"])))
 
-
-def _said(path: Path) -> str:
+def _said(path: str | Path) -> str:
     """What a rank wrote; nothing where it died before it could."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return Path(path).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""

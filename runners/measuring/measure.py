@@ -21,8 +21,8 @@ from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import NotQuietError, Reading, Watch
-from runners.plans.experiment import Experiment, PassName, RunPlan, find, on_device
+from runners.measuring.quiet import NotQuietError, Watch
+from runners.plans.experiment import Experiment, PassName, RunPlan, find
 from runners.system.errors import FixableError
 from runners.system.links import cannot_link
 from runners.traces import machine
@@ -31,7 +31,6 @@ from runners.traces.files import sweep_torn, write
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quiet, least_quiet
 from runners.traces.records import Circumstances, Code, Run, Trace
-from runners.traces.skips import needs_full
 from runners.traces.values import list_values
 
 
@@ -53,8 +52,7 @@ def alone() -> Iterator[None]:
         IdentityError: the file of local ids cannot be read.
     """
     machine.TRACES.mkdir(parents=True, exist_ok=True)
-    path = machine.TRACES / ".running"
-    with path.open("a+", encoding="ascii") as file:
+    with (machine.TRACES / ".running").open("a+", encoding="ascii") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -103,9 +101,7 @@ def cannot_run(plan: RunPlan, *, device: str, backend: str) -> str | None:
         )
     if plan.own_network and (reason := cannot_link()):
         return reason
-    if plan.budget_bytes is not None:
-        return machine.can_limit_memory()
-    return None
+    return machine.can_limit_memory() if plan.budget_bytes is not None else None
 
 
 def measure_run(
@@ -121,7 +117,7 @@ def measure_run(
         launcher: starts the ranks.
         experiment: with the run among its own.
         name: of the run.
-        progress: who is told.
+        progress: shows what the ranks do.
         earlier: runs of the experiment that have ended; one that this run follows, and that is not
             among them, is measured first.
 
@@ -131,26 +127,20 @@ def measure_run(
     """
     plan = experiment.runs[name]
     device, backend = launcher.device_of(plan), launcher.backend_of(plan)
-    reason = cannot_run(plan, device=device, backend=backend)
-    if reason is not None:
+    if reason := cannot_run(plan, device=device, backend=backend):
         return skipped(plan, reason, backend=backend, device=device)
     followed = _followed(launcher, experiment, plan, earlier)
     results: dict[PassName, PassResult] = {}
     for pass_name in plan.passes:
         watch = progress.watcher(name, pass_name) if progress else None
-        results[pass_name] = launcher.run_pass(experiment, name, pass_name, watch, followed)
-        lacking = results[pass_name].not_measured
-        if lacking is not None:
-            raise NotMeasuredError(lacking)
-        if results[pass_name].root_cause is not None:
+        result = launcher.run_pass(experiment, name, pass_name, watch, followed)
+        if result.not_measured is not None:
+            raise NotMeasuredError(result.not_measured)
+        results[pass_name] = result
+        if result.root_cause is not None:
             break
-    return gather(
-        plan,
-        results,
-        backend=backend,
-        device=device,
-        num_places=machine.num_places(device),
-    )
+    oversubscribed = launcher.is_crowded(plan)
+    return gather(plan, results, backend=backend, device=device, oversubscribed=oversubscribed)
 
 
 def _followed(
@@ -173,6 +163,7 @@ def measure(
     *,
     as_reference: bool = False,
     watch: Watch | None = None,
+    here: Machine | None = None,
 ) -> Trace:
     """Measure what is pending of an experiment and write its trace; what is kept stands beside it.
 
@@ -183,9 +174,10 @@ def measure(
     Args:
         waiting: what is pending.
         launcher: starts the ranks.
-        progress: who is told.
+        progress: shows how far it is.
         as_reference: write the committed folder; with a watch, only what was quiet.
         watch: reads how quiet the machine is before and after; None: that is not recorded.
+        here: what measures, where that is not this machine by itself.
 
     Raises:
         UnfinishedError: some runs could not be measured.
@@ -195,37 +187,43 @@ def measure(
     name = waiting.experiment.name
     # Before it runs: who edits it meanwhile gets a stale trace, not a false one.
     code = code_of(name)
-    experiment = on_device(waiting.experiment, launcher.device)
-    here, where = machine.describe(as_reference=as_reference), folder(as_reference=as_reference)
-    since = waiting.since or now()
+    experiment = launcher.fitted(waiting.experiment)
+    described = here or machine.describe(as_reference=as_reference)
+    where = machine.TRACES / described.name
+    part, since = part_of(name, where), waiting.since or now()
     before = watch.begin() if watch else None
     progress.begin(experiment)
     if mixture := launcher.mixture(experiment):
         progress.note(mixture)
 
-    def whole(runs: dict[str, Run], quiet: Quiet | None = None) -> Trace:
-        return trace_of(experiment, code, here, runs, since, quiet)
-
     def keep(runs: dict[str, Run], quiet: Quiet | None = None) -> None:
-        write(part_of(name, where), whole(runs, quiet))
+        so_far = {**waiting.kept, **runs}
+        write(part, trace_of(experiment, code, described, so_far, since, quiet))
 
     with _unfinished_where_the_disk_is_full(name, where):
         runs, causes = _runs(waiting, launcher, experiment, progress, keep)
-        quiet = _least_quiet(waiting, watch, before)
+        session = watch.end(before) if watch and before else None
+        quiet = least_quiet([waiting.quiet, session] if waiting.kept else [session])
         if causes:
             if runs:
                 keep(runs, quiet)
             raise UnfinishedError(causes, is_lasting=False)
-        if as_reference:
-            _demand(name, where, quiet)
-        write(where / "machine.json", here)
-        trace = whole(runs, quiet)
-        write(where / f"{name}.json", trace)
-        list_values(where, name)  # before the part file goes, from which an interruption is made up
-        part_of(name, where).unlink(missing_ok=True)
-        if not as_reference:
-            machine.remember(here.name)
+        if as_reference and quiet is not None and not quiet.is_quiet:
+            part.unlink(missing_ok=True)
+            raise NotQuietError(f"{name}: not quiet: {'; '.join(quiet.disturbances)}")
+        trace = trace_of(experiment, code, described, runs, since, quiet)
+        _write(where, described, trace)
+    if not as_reference and here is None:
+        machine.remember(described.name)
     return trace
+
+
+def _write(where: Path, here: Machine, trace: Trace) -> None:
+    """Write a whole trace, list it, and forget what an interruption would have left of it."""
+    write(where / "machine.json", here)
+    write(where / f"{trace.experiment}.json", trace)
+    list_values(where, trace.experiment)  # before the part file goes, which makes up for a stop
+    part_of(trace.experiment, where).unlink(missing_ok=True)
 
 
 def _runs(
@@ -243,36 +241,17 @@ def _runs(
     """
     runs: dict[str, Run] = {}
     causes: list[str] = []
-    for run_name in experiment.runs:
+    for name in experiment.runs:
         try:
-            runs[run_name] = _next(waiting, launcher, experiment, run_name, progress, runs)
+            runs[name] = _next(waiting, launcher, experiment, name, progress, runs)
         except NotMeasuredError as error:
-            causes.append(f"{experiment.name}.{run_name}: {error}")
-            progress.not_measured(run_name, str(error))
+            causes.append(f"{experiment.name}.{name}: {error}")
+            progress.not_measured(name, str(error))
             if launcher.is_full():
                 raise UnfinishedError(causes, is_lasting=True) from None
         else:
             keep(runs)
     return runs, causes
-
-
-def _least_quiet(waiting: Pending, watch: Watch | None, before: Reading | None) -> Quiet | None:
-    """Of this session and of those that measured the kept runs; None where one has no record."""
-    if watch is None or before is None:
-        return None
-    session = watch.end(before)
-    return least_quiet([waiting.quiet, session] if waiting.kept else [session])
-
-
-def _demand(name: str, where: Path, quiet: Quiet | None) -> None:
-    """Keep nothing for the reference that a busy machine measured.
-
-    Raises:
-        NotQuietError: the machine was not quiet.
-    """
-    if quiet is not None and not quiet.is_quiet:
-        part_of(name, where).unlink(missing_ok=True)
-        raise NotQuietError(f"{name}: not quiet: {'; '.join(quiet.disturbances)}")
 
 
 def _next(
@@ -292,17 +271,18 @@ def _next(
     if name in waiting.kept:
         progress.kept(name)
         return waiting.kept[name]
-    try:
-        run = (
-            _left_out(launcher, experiment, name)
-            if name in waiting.left_out
-            else measure_run(launcher, experiment, name, progress, runs)
-        )
-    except OSError as error:
-        lacking = lack(error, Path(tempfile.gettempdir()))
-        if lacking is None:
-            raise
-        raise NotMeasuredError(lacking) from None
+    if name in waiting.left_out:
+        plan = experiment.runs[name]
+        device, backend = launcher.device_of(plan), launcher.backend_of(plan)
+        run = skipped(plan, waiting.left_out[name], backend=backend, device=device)
+    else:
+        try:
+            run = measure_run(launcher, experiment, name, progress, runs)
+        except OSError as error:
+            lacking = lack(str(error), Path(tempfile.gettempdir()))
+            if lacking is None:
+                raise
+            raise NotMeasuredError(lacking) from None
     progress.ended(name, run)
     return run
 
@@ -317,16 +297,10 @@ def _unfinished_where_the_disk_is_full(name: str, where: Path) -> Iterator[None]
     try:
         yield
     except OSError as error:
-        lacking = lack(error, where)
+        lacking = lack(str(error), where)
         if lacking is None:
             raise
         raise UnfinishedError([f"{name}: {lacking}"], is_lasting=True) from None
-
-
-def _left_out(launcher: Launcher, experiment: Experiment, name: str) -> Run:
-    plan = experiment.runs[name]
-    device, backend = launcher.device_of(plan), launcher.backend_of(plan)
-    return skipped(plan, needs_full(experiment.name), backend=backend, device=device)
 
 
 def measure_alone(

@@ -13,44 +13,38 @@ import errno
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from contextlib import suppress
 from pathlib import Path
 
+from runners.measuring.endings import NO_REPORT
 from runners.plans.experiment import PassName, RunPlan
 from runners.system.errors import FixableError
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 
-NO_REPORT = 70  # the exit code of a rank that could not even write down how it failed
 OWN_FAULTS = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"})
+NO_SPACE = "no space left in {where}"
+NO_INTERFACE = "ranks find no network interface: bring loopback up with `ip link set lo up`"
+NO_NAME = "a host name does not resolve: put it into /etc/hosts"
+NO_PORT = "no port is free that ranks need: end the process that uses it (`ss -tanp`)"
+# What a failure says where the machine lacks something, and what to do about it.
 LACKS = {
-    errno.ENOSPC: "no space left",
-    errno.EDQUOT: "no space left under the disk quota",
-    errno.EMFILE: "no file handles left",
-    errno.ENFILE: "no file handles left",
-}
-_LACKS_IN_WORDS = {
-    "No space left on device": LACKS[errno.ENOSPC],
-    "Disk quota exceeded": LACKS[errno.EDQUOT],
-    "Too many open files": LACKS[errno.EMFILE],
-}
-_NO_INTERFACE = "ranks find no network interface: bring loopback up with `ip link set lo up`"
-_NO_NAME = "a host name does not resolve: put it into /etc/hosts"
-_NO_PORT = "no port is free that ranks need: end the process that uses it (`ss -tanp`)"
-_REMEDIES = {
-    "Unable to find interface": _NO_INTERFACE,
-    "Unable to find address": _NO_INTERFACE,
-    "Network is unreachable": _NO_INTERFACE,
-    "Cannot assign requested address": _NO_PORT,
-    "name resolution": _NO_NAME,
-    "Name or service not known": _NO_NAME,
-    "No address associated with hostname": _NO_NAME,
-    "Address already in use": _NO_PORT,
-    "EADDRINUSE": _NO_PORT,
+    "No space left on device": NO_SPACE,
+    "Disk quota exceeded": "no space left under the disk quota in {where}",
+    "Too many open files": "no file handles left: raise `ulimit -n`",
+    "Unable to find interface": NO_INTERFACE,
+    "Unable to find address": NO_INTERFACE,
+    "Network is unreachable": NO_INTERFACE,
+    "Cannot assign requested address": NO_PORT,
+    "name resolution": NO_NAME,
+    "Name or service not known": NO_NAME,
+    "No address associated with hostname": NO_NAME,
+    "Address already in use": NO_PORT,
+    "EADDRINUSE": NO_PORT,
     "Read-only file system": "a folder cannot be written: set TMPDIR to one that can",
 }
-_SEE = "; run again with PROOFBOOK_STDERR=1, which shows all that ranks say"
-_BEFORE_IT_BEGAN = ("start", "warm_up")
+SEE = "; run again with PROOFBOOK_STDERR=1, which shows all that ranks say"
+BEFORE_IT_BEGAN = ("start", "warm_up")
 LOOPBACK_SECONDS = 1.0  # a connection takes some microseconds
 PROBE_BYTES = 1 << 20  # more than any record of a rank takes
 
@@ -75,15 +69,15 @@ class UnfinishedError(RuntimeError):
         self.is_lasting = is_lasting
 
 
-def lack(error: OSError, where: Path) -> str | None:
-    """What the machine lacked when a call failed, and where; None where it lacked nothing.
+def lack(words: str, where: Path) -> str | None:
+    """What the machine lacked where something failed, and what to do; None where nothing.
 
     Args:
-        error: of the call.
+        words: of the error.
         where: the folder it worked in.
     """
-    what = LACKS.get(error.errno or 0)
-    return f"{what} in {where}" if what and what.startswith("no space") else what
+    found = (lacks for said, lacks in LACKS.items() if said in words)
+    return next((lacks.format(where=where) for lacks in found), None)
 
 
 def is_full(folder: Path) -> bool:
@@ -96,16 +90,15 @@ def is_full(folder: Path) -> bool:
     return False
 
 
-def _loopback_error() -> OSError | None:
-    """What prevents processes of this machine from reaching each other; None where nothing does."""
-    try:
-        with (
-            socket.create_server(("127.0.0.1", 0)) as server,
-            socket.create_connection(server.getsockname(), timeout=LOOPBACK_SECONDS),
-        ):
-            return None
-    except OSError as error:
-        return error
+def _has_loopback() -> bool:
+    """Whether processes of this machine can reach each other."""
+    with (
+        suppress(OSError),
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname(), timeout=LOOPBACK_SECONDS),
+    ):
+        return True
+    return False
 
 
 def cause(
@@ -129,18 +122,19 @@ def cause(
     unexpected = [one for one in failures if not _is_declared(plan, one)]
     if not unexpected:
         return None
-    in_words = [words for one in unexpected if (words := _lack_in(one, scratch))]
-    if in_words:
-        return in_words[0]
-    if not any(_is_as_declared(plan, one) for one in outcomes):
-        if is_full(scratch):
-            return _no_space(scratch)
-        if error := _loopback_error():
-            return f"{_NO_INTERFACE}, and run again (127.0.0.1: {error.strerror or error})"
+    # Ranks write into a folder of their pass, in one of the launcher, in the temporary folder.
+    temporary = scratch.parent.parent
+    is_no_evidence = not any(_is_as_declared(plan, one) for one in outcomes)
     budgeted = pass_name == "budgeted" or is_limited or plan.expected == "out_of_memory"
-    return next(
-        chain(_from_outside(unexpected, has_budget=budgeted), _before_it_began(unexpected)), None
-    )
+    for one in unexpected:
+        if lacking := lack(one.message, temporary):
+            return f"{lacking} (rank {one.rank} in {one.phase}: {one.message}); run again"
+    if is_no_evidence and is_full(scratch):
+        return NO_SPACE.format(where=temporary)
+    if is_no_evidence and not _has_loopback():
+        return f"{NO_INTERFACE}, and run again"
+    found = (line for one in unexpected for line in _from_outside(one, has_budget=budgeted))
+    return next(found, None)
 
 
 def _is_declared(plan: RunPlan, failure: Failure) -> bool:
@@ -153,47 +147,20 @@ def _is_as_declared(plan: RunPlan, outcome: RankOutcome) -> bool:
     return outcome.status == plan.expected
 
 
-def _no_space(scratch: Path) -> str:
-    """Ranks write into a folder of their pass, in one of the launcher, in the temporary folder."""
-    return f"{LACKS[errno.ENOSPC]} in {scratch.parent.parent}"
-
-
-def _lack_in(failure: Failure, scratch: Path) -> str | None:
-    """What a failure's own words say was lacking."""
-    for words, what in _LACKS_IN_WORDS.items():
-        if words in failure.message:
-            is_here = str(scratch) in failure.message or is_full(scratch)
-            if what == LACKS[errno.ENOSPC] and is_here:
-                return _no_space(scratch)
-            return f"{what}: rank {failure.rank} in {failure.phase}: {failure.message}"
-    for words, remedy in _REMEDIES.items():
-        if words in failure.message:
-            return (
-                f"{remedy}, and run again (rank {failure.rank} in {failure.phase}: "
-                f"{failure.message})"
-            )
-    return None
-
-
-def _from_outside(failures: Sequence[Failure], *, has_budget: bool) -> Iterator[str]:
-    for one in failures:
-        if one.kind == "stopped":
-            yield one.message
-        if one.signal is not None and one.signal not in OWN_FAULTS:
-            yield (
-                f"{one.message}, which this run did not declare: somebody's kill, or the kernel "
-                "when memory ran out"
-            )
-        if one.exit_code == NO_REPORT:
-            yield f"{one.message}: it could not report how it failed{_SEE}"
-        if one.kind == "out_of_memory" and not has_budget:
-            yield f"not enough memory for rank {one.rank} in {one.phase}: {one.message}"
-
-
-def _before_it_began(failures: Sequence[Failure]) -> Iterator[str]:
-    for one in failures:
-        if one.phase in _BEFORE_IT_BEGAN and one.kind not in ("budget_too_small", "peer_lost"):
-            yield (
-                f"rank {one.rank} failed in {one.phase}, before its experiment began: "
-                f"{one.message}{_SEE}"
-            )
+def _from_outside(one: Failure, *, has_budget: bool) -> Iterator[str]:
+    if one.kind == "stopped":
+        yield one.message
+    if one.signal is not None and one.signal not in OWN_FAULTS:
+        yield (
+            f"{one.message}, which this run did not declare: somebody's kill, or the kernel "
+            "when memory ran out"
+        )
+    if one.exit_code == NO_REPORT:
+        yield f"{one.message}: it could not report how it failed{SEE}"
+    if one.kind == "out_of_memory" and not has_budget:
+        yield f"not enough memory for rank {one.rank} in {one.phase}: {one.message}"
+    if one.phase in BEFORE_IT_BEGAN and one.kind not in ("budget_too_small", "peer_lost"):
+        yield (
+            f"rank {one.rank} failed in {one.phase}, before its experiment began: "
+            f"{one.message}{SEE}"
+        )

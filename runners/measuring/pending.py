@@ -6,23 +6,24 @@ so does a measurement that was interrupted. What was measured under other code i
 torch but where an experiment must be loaded.
 
 An interrupted experiment leaves `.<name>.part`, a trace of the runs that had ended, in the folder;
-the one who measures on writes it whole after each run and deletes it with the last.
+it is written whole after each run and deleted with the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from runners.plans.experiment import Experiment, find, whole_is_full
+from runners.plans.experiment import Experiment, find
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
 from runners.traces.machine import name_of
 from runners.traces.quiet_record import Quiet
 from runners.traces.records import Circumstances, Code, Run, Trace
-from runners.traces.skips import is_heavier
+from runners.traces.skips import is_heavier, needs_full
 from runners.traces.values import edited
 
 
@@ -40,7 +41,7 @@ class Pending:
         reason: missing, stale, of another torch, unreadable, edited, unfinished, forced, or that
             its full runs are missing.
         measured: the runs that will be, in their order.
-        left_out: the runs that only `--full` measures.
+        left_out: the runs that will be skipped, with why.
         kept: what was measured already by this code and this torch, each with its circumstances.
         since: when the first of the kept runs was measured; None where none is.
         quiet: how quiet the machine was around the kept runs; None where that is not recorded.
@@ -49,7 +50,7 @@ class Pending:
     experiment: Experiment
     reason: str
     measured: tuple[str, ...]
-    left_out: tuple[str, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, Run] = field(default_factory=dict)
     since: str | None = None
     quiet: Quiet | None = None
@@ -62,7 +63,14 @@ class Pending:
         return replace(self, measured=wanted, kept={}, since=None, quiet=None)
 
 
-def pending(name: str, where: Path, *, full: bool = False, force: bool = False) -> Pending | None:
+def pending(
+    name: str,
+    where: Path,
+    *,
+    full: bool = False,
+    force: bool = False,
+    loaded: Experiment | None = None,
+) -> Pending | None:
     """What must be measured of an experiment; None where nothing must.
 
     Args:
@@ -70,26 +78,30 @@ def pending(name: str, where: Path, *, full: bool = False, force: bool = False) 
         where: this machine's folder.
         full: measure full runs too, and experiments that are full as a whole.
         force: measure also what is fresh.
+        loaded: the experiment, by a caller who has loaded it.
 
     Raises:
         UnknownExperimentError: there is none of that name.
     """
-    path, part = where / f"{name}.json", unfinished(name, where)
-    trace, problem = existing(path)
-    if not full and trace is None and problem is None and part is None and whole_is_full(name):
-        return None
-    outdated = staleness(trace) if trace is not None else None
-    is_fresh = trace is not None and outdated is None
-    if is_fresh and trace is not None:
-        outdated = _other_programs(trace)
-    reason = _reason(trace, problem, part, outdated=outdated, force=force)
+    trace, problem = existing(where / f"{name}.json")
+    part = unfinished(name, where)
+    if not full and trace is None and problem is None and part is None:
+        loaded = loaded or find(name)
+        if all(plan.full for plan in loaded.runs.values()):
+            return None
+    outdated = staleness(trace) if trace else None
+    source = part or (trace if not outdated and not force else None)
+    reason = problem or outdated or (_other_programs(trace) if trace else "missing")
+    if part:
+        reason = "unfinished"
+    elif force:
+        reason = reason or "forced"
     if reason is None and not full:
         return None
-    experiment = find(name)
-    source = part if part is not None else trace if is_fresh and not force else None
-    kept = _with_circumstances(source) if source else {}
+    experiment = loaded or find(name)
     known = [t for t in (trace, part) if t is not None]
     wanted = [n for n, plan in experiment.runs.items() if full or not plan.full or _had(known, n)]
+    kept = {n: r for n, r in measured_in(source).items() if n in wanted}
     missing = tuple(n for n in wanted if n not in kept)
     if reason is None and not missing:
         return None
@@ -97,29 +109,11 @@ def pending(name: str, where: Path, *, full: bool = False, force: bool = False) 
         experiment,
         reason or "its full runs are missing",
         missing,
-        tuple(n for n in experiment.runs if n not in wanted),
-        {n: r for n, r in kept.items() if n in wanted},
+        {n: needs_full(name) for n in experiment.runs if n not in wanted},
+        kept,
         source.recorded_at if source and kept else None,
         source.quiet if source and kept else None,
     )
-
-
-def _reason(
-    trace: Trace | None,
-    problem: str | None,
-    part: Trace | None,
-    *,
-    outdated: str | None,
-    force: bool,
-) -> str | None:
-    """Why an experiment must run whatever is asked of full runs; None where it need not."""
-    if part is not None:
-        return "unfinished"
-    if problem is not None:
-        return problem
-    if trace is None:
-        return "missing"
-    return outdated or ("forced" if force else None)
 
 
 def existing(path: Path) -> tuple[Trace | None, str | None]:
@@ -135,15 +129,11 @@ def existing(path: Path) -> tuple[Trace | None, str | None]:
 
 def unfinished(name: str, where: Path) -> Trace | None:
     """What an interrupted measurement left, where this code and this torch measured it."""
-    path = part_of(name, where)
-    if not path.exists():
-        return None
     try:
-        part = read(path)
+        part = read(part_of(name, where))
     except TraceError:
         return None
-    is_ours = part.experiment == name and part.machine == name_of(where)
-    return part if is_ours and staleness(part) is None else None
+    return part if part.machine == name_of(where) and staleness(part) is None else None
 
 
 def other_code(experiment: str, code: Code, under: Circumstances) -> str | None:
@@ -154,10 +144,16 @@ def other_code(experiment: str, code: Code, under: Circumstances) -> str | None:
     """
     if code.digest != source_digest(experiment):
         return "stale"
-    installed = metadata.version("torch")
-    if _release(under.torch) != _release(installed):
+    installed = installed_torch()
+    if under.torch.partition("+")[0] != installed.partition("+")[0]:
         return f"measured with torch {under.torch}; {installed} is installed"
     return None
+
+
+@cache
+def installed_torch() -> str:
+    """The release of torch that would measure now."""
+    return metadata.version("torch")
 
 
 def staleness(trace: Trace) -> str | None:
@@ -173,32 +169,24 @@ def _other_programs(trace: Trace) -> str | None:
     return "has new programs" if missing else None
 
 
-def _release(version: str) -> str:
-    return version.partition("+")[0]
-
-
-def _with_circumstances(source: Trace) -> dict[str, Run]:
+def measured_in(source: Trace | None) -> dict[str, Run]:
     """What a trace has measured, each run with its circumstances as far as they are known."""
-    outdated = outdated_programs(source)
+    outdated = outdated_programs(source) if source else []
     return {
         name: run.model_copy(update={"circumstances": run.circumstances or source.circumstances})
-        for name, run in source.runs.items()
-        if not _was_left_out(run) and name not in outdated
+        for name, run in (source.runs.items() if source else ())
+        if source and name not in outdated and not is_heavier(run.reason or "")
     }
-
-
-def _was_left_out(run: Run) -> bool:
-    return run.status == "skipped" and is_heavier(run.reason or "")
 
 
 def _had(traces: list[Trace], name: str) -> bool:
     """Whether a run was measured here before, be it by other code."""
-    return any(name in t.runs and not _was_left_out(t.runs[name]) for t in traces)
+    return any(name in t.runs and name not in left_out_of(t) for t in traces)
 
 
 def left_out_of(trace: Trace) -> list[str]:
     """The runs of a trace that only `--full` measures."""
-    return [name for name, run in trace.runs.items() if _was_left_out(run)]
+    return [name for name, run in trace.runs.items() if is_heavier(run.reason or "")]
 
 
 def lacking(names: list[str], where: Path) -> list[str]:
@@ -206,9 +194,8 @@ def lacking(names: list[str], where: Path) -> list[str]:
     lines = []
     for name in names:
         trace, problem = existing(where / f"{name}.json")
-        if trace is None:
-            lines.append(f"{name}: {problem or 'not measured'}")
-        elif outdated := staleness(trace):
+        outdated = staleness(trace) if trace else problem or "not measured"
+        if outdated or trace is None:
             lines.append(f"{name}: {outdated}")
         else:
             lines += [f"{name}.{run}: measured only with --full" for run in left_out_of(trace)]

@@ -11,9 +11,9 @@ readings differed by at most 0.7 %.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from runners.system.errors import FixableError
 from runners.traces.quiet_record import MOST_LOAD_SHARE, Canary, Quiet
@@ -23,7 +23,6 @@ LOAD_SECONDS = 0.25
 CANARY_SECONDS = 0.22
 PATIENCE_SECONDS = 60.0
 LOOK_EVERY_SECONDS = 5.0
-MOST_RETRIES = 2  # of an experiment that was not quiet, for the reference set
 MATRIX_WIDTH = 384
 
 
@@ -35,21 +34,19 @@ class NotQuietError(RuntimeError):
     """An experiment was disturbed while it was measured for the reference set."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The machine at one moment: the load of others, and the best time of each canary."""
+class Reading(NamedTuple):
+    """The machine at one moment: the load of others, and the best time of the canary."""
 
     load_share: float | None
-    canaries: Mapping[str, float]
+    compute_seconds: float
 
     def until(self, after: Reading) -> Quiet:
         """What a trace records of this reading and a later one."""
-        canaries = {
-            name: Canary(before_seconds=seconds, after_seconds=after.canaries[name])
-            for name, seconds in self.canaries.items()
-        }
+        times = Canary(before_seconds=self.compute_seconds, after_seconds=after.compute_seconds)
         return Quiet(
-            load_before_share=self.load_share, load_after_share=after.load_share, canaries=canaries
+            load_before_share=self.load_share,
+            load_after_share=after.load_share,
+            canaries={"compute": times},
         )
 
 
@@ -74,10 +71,7 @@ class Watch:
             busy = f"other processes use {share:.0%} of the cores"
             left = until - time.monotonic()
             if left <= 0:
-                raise NotIdleError(
-                    f"the machine is not quiet: {busy}; stop what runs there, and start this "
-                    "command again"
-                )
+                raise NotIdleError(f"the machine is not quiet: {busy}; stop what runs there")
             say(f"waiting for a quiet machine, at most {left:.0f} s more: {busy}")
             time.sleep(min(LOOK_EVERY_SECONDS, left))
             self.forget()
@@ -99,9 +93,8 @@ class Watch:
 
 def reading() -> Reading:
     """Read the machine. The load comes last, when what ran before has really ended."""
-    best = round(compute(), 9)
-    share = load()
-    return Reading(None if share is None else round(share, 4), {"compute": best})
+    best, share = round(compute(), 9), load()
+    return Reading(None if share is None else round(share, 4), best)
 
 
 def load(seconds: float = LOAD_SECONDS, stat: Path = STAT) -> float | None:

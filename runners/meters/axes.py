@@ -10,13 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from runners.meters.collectives import OPERATIONS, process_group
+from runners.meters.collectives import OPERATIONS, payload_bytes, process_group
 
 
 class AxisMeter(TorchDispatchMode):
@@ -42,7 +40,7 @@ class AxisMeter(TorchDispatchMode):
             return
         key = (self._axes.get(_group_name(args), "no_axis"), operation)
         self.calls[key] += 1
-        self.bytes[key] += max(_num_bytes(argument) for argument in args)
+        self.bytes[key] += payload_bytes(args)
 
     def measured(self) -> dict[str, int]:
         """What was counted: `num_<axis>_<operation>` and `<axis>_<operation>_bytes`."""
@@ -51,11 +49,6 @@ class AxisMeter(TorchDispatchMode):
             found[f"num_{axis}_{operation}"] = count
             found[f"{axis}_{operation}_bytes"] = self.bytes[axis, operation]
         return found
-
-
-def _num_bytes(argument: object) -> int:
-    tensors = (leaf for leaf in tree_leaves(argument) if isinstance(leaf, torch.Tensor))
-    return sum(tensor.nbytes for tensor in tensors)
 
 
 def _group_name(args: Iterable[Any]) -> str:

@@ -88,6 +88,15 @@ def violations(trace: Trace) -> Iterator[Violation]:
             yield Violation(("runs", name, "timing", "oversubscribed"), said)
 
 
+def beyond(trace: Trace, memory_bytes: int) -> Iterator[Violation]:
+    """The kernel's peaks in a trace that exceed the main memory of the machine it names."""
+    for name, run in trace.runs.items():
+        for place, rank in enumerate(run.ranks):
+            if rank.memory and (rank.memory.kernel_peak_bytes or 0) > memory_bytes:
+                path = ("runs", name, "ranks", place, "memory", "kernel_peak_bytes")
+                yield Violation(path, "is more than the machine has")
+
+
 def _of_part(place: Place, part: object, name: str, run: Run) -> Iterator[Violation]:
     """What is wrong with a part of a run: a record, a table, a list or a number.
 

@@ -82,7 +82,7 @@ def read(path: Path) -> Program:
     settings = constants(tree)
     expected: Status = "completed"
     budget: int | None = None
-    for number, line in enumerate(text.splitlines(), start=1):
+    for place, line in enumerate(text.splitlines(), start=1):
         match = DECLARED.match(line)
         if match is None:
             continue
@@ -90,12 +90,16 @@ def read(path: Path) -> Program:
         try:
             if name == "expected":
                 expected = _status(value)
-            elif name == "budget_bytes":
-                budget = _budget(_number(value, settings))
+                continue
+            number = _number(value, settings)
+            if name != "budget_bytes":
+                settings[name] = number
+            elif isinstance(number, int) and number > 0:
+                budget = number
             else:
-                settings[name] = _number(value, settings)
+                raise ValueError(f"bytes are a whole number above zero, not {number}")
         except ValueError as error:
-            raise ProgramError(f"{_shown(path)}:{number}: {name}: {error}") from None
+            raise ProgramError(f"{_shown(path)}:{place}: {name}: {error}") from None
     return Program(path, ranks, expected, budget, settings)
 
 
@@ -135,36 +139,27 @@ def constants(tree: ast.Module) -> dict[str, Setting]:
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                is_unpacked = len(names) != len(values)
-                pairs = [] if is_unpacked else list(zip(names, values, strict=True))
-            case ast.Assign(targets=[ast.Name() as name], value=value):
+                pairs = list(zip(names, values, strict=False))
+            case ast.Assign(targets=[name], value=value):
                 pairs = [(name, value)]
             case _:
                 continue
-        found |= {
-            name.id.lower(): value.value
-            for name, value in pairs
-            if isinstance(name, ast.Name)
-            and name.id.isupper()
-            and isinstance(value, ast.Constant)
-            and isinstance(value.value, int | float | str)
-        }
+        for name, value in pairs:
+            match name, value:
+                case ast.Name(id=word), ast.Constant(value=int() | float() | str() as constant):
+                    if word.isupper():
+                        found[word.lower()] = constant
     return found
 
 
 def _status(word: str) -> Status:
     if word == "died":
         raise ValueError("a program cannot declare how it dies; an experiment's RunPlan can")
-    for status in get_args(Status):
+    known: tuple[Status, ...] = get_args(Status)
+    for status in known:
         if word == status:
-            return status  # type: ignore[no-any-return]
-    raise ValueError(f"{word!r} is no outcome; there are {', '.join(get_args(Status))}")
-
-
-def _budget(number: float) -> int:
-    if not isinstance(number, int) or number < 1:
-        raise ValueError(f"bytes are a whole number above zero, not {number}")
-    return number
+            return status
+    raise ValueError(f"{word!r} is no outcome; there are {', '.join(known)}")
 
 
 def _number(text: str, known: dict[str, Setting]) -> int | float:
@@ -173,10 +168,8 @@ def _number(text: str, known: dict[str, Setting]) -> int | float:
         return _value(ast.parse(text, mode="eval").body, known)
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(f"cannot be read as arithmetic: {text[:80]}") from None
-    except OverflowError:
-        raise ValueError(f"too large: {text[:80]}") from None
-    except ZeroDivisionError:
-        raise ValueError(f"divides by zero: {text}") from None
+    except ArithmeticError as error:
+        raise ValueError(f"{error}: {text[:80]}") from None
 
 
 def _value(node: ast.expr, known: dict[str, Setting]) -> int | float:

@@ -8,7 +8,7 @@ two traces can be compared without comparing clocks. Units are in the names: `_b
 from __future__ import annotations
 
 import signal as signals
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -120,6 +120,16 @@ class Model(Record):
     bytes: int
     dtype: str
     layers: list[Layer]
+    value_bytes: int = Field(default=0, description="of one parameter; it follows from both")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _size_of_a_value(cls, document: Any) -> Any:  # noqa: ANN401 whatever a file holds
+        if isinstance(document, dict) and document.keys() >= {"bytes", "num_parameters"}:
+            size, number = document["bytes"], document["num_parameters"]
+            if isinstance(size, int) and isinstance(number, int) and number:
+                return {"value_bytes": size // number, **document}
+        return document
 
 
 class Held(Record):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from runners.traces.measured import SampledSeconds
 from runners.traces.records import RankRecord, Run
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -16,15 +15,15 @@ _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def how_it_ended(run: Run) -> str:
     """The end of a run in words, with phase, rank and cause where it failed."""
-    words = run.status.replace("_", " ")
+    words, error = run.status.replace("_", " "), run.error
     if run.status == "skipped":
         return f"skipped: {run.reason}"
-    if run.error is None:
+    if error is None:
         return words
-    asked = f", asking for {run.error.requested_bytes:,} bytes" if run.error.requested_bytes else ""
-    cause = "" if run.error.kind == "out_of_memory" else f": {run.error.message}"
-    place = "" if run.error.rank is None else f" on rank {run.error.rank}"
-    return f"{words} in {run.error.phase}{place}{asked}{cause}"
+    size = f", asking for {error.requested_bytes:,} bytes" if error.requested_bytes else ""
+    cause = "" if error.kind == "out_of_memory" else f": {error.message}"
+    place = "" if error.rank is None else f" on rank {error.rank}"
+    return f"{words} in {error.phase}{place}{size}{cause}"
 
 
 def how_it_was_meant_to_end(run: Run) -> str:
@@ -38,21 +37,16 @@ def how_it_was_meant_to_end(run: Run) -> str:
 
 def summary_lines(run: Run) -> list[str]:
     """How a run ended, what its program printed, what it learnt and what it cost."""
+    printed = [f"  {line}" for line in _of_one_call(run)]
     return [
         f"ended: {how_it_ended(run)}",
-        *_printed(run),
+        *(["printed by rank 0:", *printed] if printed else []),
         *_learnt(run),
         *_combined(run),
         *_by_rank("peak memory", run, lambda rank: _peak(run, rank)),
         *_by_rank("payload of a step", run, _payload),
         *_step_time(run),
     ]
-
-
-def _printed(run: Run) -> Iterator[str]:
-    if run.printed:
-        yield "printed by rank 0:"
-        yield from (f"  {line}" for line in _of_one_call(run))
 
 
 def _of_one_call(run: Run) -> list[str]:
@@ -70,19 +64,19 @@ def _of_one_call(run: Run) -> list[str]:
 
 
 def _learnt(run: Run) -> Iterator[str]:
-    first = next((one for one in run.epochs if one.loss is not None), None)
-    last = next((one for one in reversed(run.epochs) if one.loss is not None), None)
-    if first and last:
-        start = f"{first.loss:.4f} in epoch {first.epoch}, " if first is not last else ""
-        yield f"loss: {start}{last.loss:.4f} in epoch {last.epoch}"
-    if run.epochs and run.epochs[-1].accuracy is not None:
-        yield f"accuracy in training: {_share(run.epochs[-1].accuracy)}"
+    losses = [(one.loss, one.epoch) for one in run.epochs if one.loss is not None]
+    if losses:
+        (first, begin), (last, end) = losses[0], losses[-1]
+        start = f"{first:.4f} in epoch {begin}, " if len(losses) > 1 else ""
+        yield f"loss: {start}{last:.4f} in epoch {end}"
+    if run.epochs and (accuracy := run.epochs[-1].accuracy) is not None:
+        yield f"accuracy in training: {100 * accuracy:.1f}%"
     seen = run.validation
     if seen is not None and seen.accuracy is not None:
-        yield f"accuracy on {seen.num_samples:,} samples never trained on: {_share(seen.accuracy)}"
-    if run.non_finite:
-        first_odd = run.non_finite[0]
-        yield f"not finite: {first_odd.field} was {first_odd.kind} in step {first_odd.step}"
+        share = f"{100 * seen.accuracy:.1f}%"
+        yield f"accuracy on {seen.num_samples:,} samples never trained on: {share}"
+    for odd in run.non_finite[:1]:
+        yield f"not finite: {odd.field} was {odd.kind} in step {odd.step}"
 
 
 def _combined(run: Run) -> Iterator[str]:
@@ -98,28 +92,20 @@ def _combined(run: Run) -> Iterator[str]:
 
 def _by_rank(what: str, run: Run, words_of: Callable[[RankRecord], str | None]) -> Iterator[str]:
     """One line for all ranks of which the same can be said."""
-    ranks_by_words: dict[str, list[int]] = {}
+    ranks_by_words: dict[str, list[str]] = {}
     for rank in run.ranks:
-        words = words_of(rank)
-        if words is not None:
-            ranks_by_words.setdefault(words, []).append(rank.rank)
-    for words, ranks in ranks_by_words.items():
-        name = "rank" if len(ranks) == 1 else "ranks"
-        yield f"{what}, {name} {_list(ranks)}: {words}"
-
-
-def _list(ranks: list[int]) -> str:
-    *most, last = map(str, ranks)
-    return f"{', '.join(most)} and {last}" if most else last
+        if (words := words_of(rank)) is not None:
+            ranks_by_words.setdefault(words, []).append(str(rank.rank))
+    for words, (*most, last) in ranks_by_words.items():
+        ranks = f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
+        yield f"{what}, {ranks}: {words}"
 
 
 def _peak(run: Run, rank: RankRecord) -> str | None:
     memory = rank.memory
-    if memory is None:
-        return None
-    if memory.peak_bytes is not None:
+    if memory is not None and memory.peak_bytes is not None:
         words = f"{bytes_in_words(memory.peak_bytes)} in {memory.peak_phase}"
-    elif memory.kernel_peak_bytes is not None:
+    elif memory is not None and memory.kernel_peak_bytes is not None:
         words = f"{bytes_in_words(memory.kernel_peak_bytes)} resident, code included"
     else:
         return None
@@ -137,24 +123,22 @@ def _payload(rank: RankRecord) -> str | None:
 
 
 def _step_time(run: Run) -> Iterator[str]:
-    step: SampledSeconds | None = run.timing.step
+    step = run.timing.step
     if step is None:
         return
-    low, high = step.first_quartile_seconds, step.third_quartile_seconds
-    crowd = ""
-    if run.timing.oversubscribed:
-        crowd = f"; more ranks than {'accelerators' if run.device == 'cuda' else 'cores'}"
+    median, low, high = (
+        seconds_in_words(seconds)
+        for seconds in (
+            step.median_seconds, step.first_quartile_seconds, step.third_quartile_seconds,
+        )
+    )  # fmt: skip
+    places = "accelerators" if run.device == "cuda" else "cores"
+    crowd = f"; more ranks than {places}" if run.timing.oversubscribed else ""
     if step.num_samples == 1:
-        yield f"step: {seconds_in_words(step.median_seconds)}, measured once{crowd}"
+        yield f"step: {median}, measured once{crowd}"
         return
-    yield (
-        f"step: median {seconds_in_words(step.median_seconds)} of {step.num_samples} measurements, "
-        f"quartiles {seconds_in_words(low)} and {seconds_in_words(high)}{crowd}"
-    )
-
-
-def _share(share: float) -> str:
-    return f"{100 * share:.1f}%"
+    measured = f"median {median} of {step.num_samples} measurements"
+    yield f"step: {measured}, quartiles {low} and {high}{crowd}"
 
 
 def bytes_in_words(number: float) -> str:

@@ -17,7 +17,6 @@ from generator.figures.drawing import (
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels
-from generator.figures.drawings.spreads import Spread, spreads
 from generator.figures.drawings.timeline import Activity, timeline
 from generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
@@ -40,10 +39,6 @@ CURVES = (
     Series("training", ((1.0, 1.2), (2.0, 0.8))),
     Series("validation", ((1.0, 1.3), (2.0, 0.9))),
 )
-SPREADS = (
-    Spread("single", 1.0, 1.2, 1.4, (0.9, 1.2, 1.9), "1.2 ms"),
-    Spread("split, 2 ranks", 2.0, 2.1, 2.8, (1.9, 2.1, 5.5), "2.1 ms"),
-)
 
 
 def bars(layout=WIDE):
@@ -60,8 +55,6 @@ DRAWINGS = {
     "timeline": step,
     "timeline, narrow": lambda: step(NARROW),
     "lines": lambda: lines(CURVES, "epoch", is_share=False),
-    "spreads": lambda: spreads(SPREADS, "ms", WIDE),
-    "spreads, narrow": lambda: spreads(SPREADS, "ms", NARROW),
 }
 
 
@@ -101,7 +94,6 @@ def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
     [
         (bars(), [f"{bar.label}: {bar.words}" for bar in BARS]),
         (step(), ["forward", "waiting", "recv"]),
-        (spreads(SPREADS, "ms", WIDE), ["1.2 ms", "2.1 ms"]),
         (lines([Series("a", ((1.0, 1.2), (2.0, 0.8)), ("first", "second"))], "x", is_share=False),
          ["first", "second"]),
         (lines(CURVES, "epoch", is_share=False), []),
@@ -124,20 +116,6 @@ def test_bars_and_the_budget_end_where_the_axis_says(layout):
     assert ends == pytest.approx([x(bar.size) for bar in BARS], abs=NEAR)
     for limit in drawn.marks("line", "budget"):
         assert at(limit, "x1") == at(limit, "x2") == pytest.approx(x(401.0), abs=NEAR)
-
-
-@pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_quartiles_medians_and_samples_stand_where_the_axis_says(layout):
-    drawn = Drawn(spreads(SPREADS, "ms", layout))
-    x = drawn.across()
-    boxes = drawn.marks("line", "quartiles")
-    assert [at(box, "x1") for box in boxes] == pytest.approx([x(1.0), x(2.0)], abs=NEAR)
-    assert [at(box, "x2") for box in boxes] == pytest.approx([x(1.4), x(2.8)], abs=NEAR)
-    medians = [at(line, "x1") for line in drawn.marks("line", "thick")]
-    assert medians == pytest.approx([x(1.2), x(2.1)], abs=NEAR)
-    dots = [middle(dot)[0] for dot in drawn.marks("circle", "faint")]
-    samples = [sample for row in SPREADS for sample in row.samples]
-    assert dots == pytest.approx([x(sample) for sample in samples], abs=NEAR)
 
 
 @pytest.mark.parametrize("is_share", [False, True])

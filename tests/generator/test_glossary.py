@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -113,15 +112,6 @@ def _is_prose(within):
     return not is_set_apart and bool(explains or is_decision)
 
 
-def test_no_question_heading_or_recall_page_links_a_term(book):
-    for path, text in rendering.render(book).items():
-        assert not re.search(r"^#.*pb-term", text, re.MULTILINE), path
-        for question in re.findall(r'<div class="pb-question".*?</form>', text, re.DOTALL):
-            assert "pb-term" not in question, path
-        if path.endswith(("recall.md", "index.md", "evidence.md")):
-            assert "pb-term" not in text, path
-
-
 def add(copy, text):
     """Write an entry below the others."""
     terms, below, rest = (copy.content / FILE).read_text().partition("\nsynonyms:")
@@ -142,18 +132,3 @@ def test_a_term_that_no_lesson_uses_is_refused(copy):
     add(copy, entry(id="bubble", term="bubble"))
     with pytest.raises(ContentErrors, match="no lesson uses 'bubble'; delete the term, or use it"):
         rendering.render(copy.load())
-
-
-def test_a_collective_of_the_glossary_names_a_run_that_recorded_it():
-    content = Path(__file__).parents[2] / "content"
-    terms = yaml.safe_load((content / "glossary.yml").read_text(encoding="utf-8"))["terms"]
-    names = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
-    found = 0
-    for one in terms:
-        for operation in names & {one["id"].replace("-", "_")}:
-            experiment, run = one["run"].split(".")
-            trace = content / "traces" / "reference-cpu-2c" / f"{experiment}.json"
-            ranks = json.loads(trace.read_text(encoding="utf-8"))["runs"][run]["ranks"]
-            assert operation in {call["operation"] for call in ranks[0]["collectives"]}
-            found += 1
-    assert found == len(names)

@@ -11,8 +11,6 @@ from generator.pages.press import Press
 from generator.website import page_html
 from generator.website.publish import site_files
 
-PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
-
 
 @pytest.fixture
 def write(copy):
@@ -72,31 +70,6 @@ def test_a_picture_may_not_take_the_place_of_a_file_of_the_book(copy, write):
     write("assets/proofbook.css", "p {}")
     with pytest.raises(ContentErrors, match=r"content/pages/assets/proofbook\.css: the book has"):
         site_files(copy.load(), copy.content, Press())
-
-
-def test_pictures_come_along_and_hidden_files_do_not(copy, write):
-    write("guides/a.svg", "<svg/>")
-    write("guides/.draft.md", "All 3.")
-    write(".obsidian/notes.md", "All 3.")
-    before = set(site_files(copy.load(), copy.content, Press()))
-    assert "guides/a.svg" in before
-    assert not [name for name in before if "draft" in name or "notes" in name]
-
-
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        (f"# A *bold* `title` of {{{{ {PEAK} }}}}\n", "A bold title of 160\u00a0KiB"),
-        ("---\ntitle: In the head\n---\ntext\n", "In the head"),
-        ("no heading\n", "First steps"),
-        ("", "First steps"),
-    ],
-)
-def test_the_title_is_the_heads_or_the_first_headings_or_the_files(copy, write, text, title):
-    write("guides/first-steps.md", text)
-    page = Press().printed(copy.load())["guides/first-steps.md"].decode()
-    assert f'title: "{title}"' in page
-    assert page.count("\n# ") == 1
 
 
 @pytest.mark.parametrize(

@@ -47,14 +47,6 @@ def test_every_bar_and_every_number_of_the_figure_opens_its_source(book):
     assert all(sources[int(number)].source for number in bars)
 
 
-def test_a_machine_that_ran_everything_shows_its_own_numbers(desk):
-    part, opened = asked_and_shown(home(desk))
-    assert opened
-    assert all("reference-frozen" not in (one.on or "") for one in opened)
-    assert "data-open" not in re.search(r"<form[^>]*>", part)[0]
-    assert any("--from desk" in (one.command or "") for one in opened)
-
-
 @pytest.mark.parametrize(
     "changes",
     [

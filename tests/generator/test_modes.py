@@ -157,7 +157,7 @@ def test_the_table_of_a_step_holds_values_that_open(rendered, runs):
 @pytest.mark.parametrize(
     ("waits", "asked", "said"),
     [
-        ("[afterword]", "", "waits: names the afterword, and training: has none"),
+        ("[afterword]", "", "waits: names afterword, which this page does not have"),
         ("[prediction]", "  commit: is-it-faster\n", "names prediction, which waits for a commit:"),
         ("[stages, stages]", "", "waits: names a part twice"),
     ],

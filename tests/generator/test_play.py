@@ -18,11 +18,8 @@ from generator.evidence.folio import Folio
 from generator.evidence.play_states import faults, states
 from generator.evidence.provenance import PageText
 from generator.figures import schedule_rule
-from generator.figures.drawing import NARROW, WIDE, number
-from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.play import frame, ring_view
 from generator.pages.page import environment
-from tests.generator.drawn import Drawn, at
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = "reference-cpu-2c"
@@ -141,25 +138,6 @@ def test_the_parts_of_a_bar_are_the_classes_that_the_run_recorded(played, folio)
     for word, size in says:
         name = next(name for name, said in words.items() if said == word)
         assert float(size) == pytest.approx(peak[f"{name}_bytes"] / 2**20, rel=5e-3)
-
-
-@pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_bars_and_budget_lie_where_the_axis_says(layout):
-    parts = (Part(0, "parameters", 30, "a"), Part(2, "optimizer state", 25, "b"))
-    row = Stack("run", "one device", parts, "55 MiB")
-    names = ["parameters", "", "optimizer state"]
-    seen = Drawn(stacks([row], names, "unseen", "MiB per rank", 100, 40, layout))
-    place = seen.across()
-    bars = [one for one in seen.marks("rect", "span") if "data-say" in one.attrib]
-    assert at(bars[0], "x") == pytest.approx(place(0), abs=0.1)
-    assert at(bars[1], "x") == pytest.approx(place(30), abs=0.1)
-    assert at(bars[1], "x") + at(bars[1], "width") == pytest.approx(place(55), abs=0.1)
-    (line,) = seen.tree.iter("path")
-    drawn = list(seen.tree.iter())
-    assert drawn.index(bars[-1]) < drawn.index(line)  # over every bar
-    assert line.attrib["transform"] == f"translate({number(round(place(40), 1))})"
-    start, end, top = map(float, line.attrib["data-scale"].split())
-    assert start + 40 / top * (end - start) == pytest.approx(place(40), abs=0.1)
 
 
 # --- schedules

@@ -50,18 +50,6 @@ def _said(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
 
 
-def test_a_second_build_touches_no_page_and_builds_what_somebody_put_beside_them(project):
-    assert mkdocs(project, "build", "--quiet").returncode == 0
-    before = {path: path.stat().st_mtime_ns for path in (project / "pages").rglob("[!.]*.*")}
-    assert project / "pages" / "topics" / "sharding" / "experiment.md" in before
-    (project / "pages" / "mine.md").write_text("# Put here by hand\n\n[Evidence](evidence.md)\n")
-    assert mkdocs(project, "build", "--quiet").returncode == 0
-    after = {path: path.stat().st_mtime_ns for path in (project / "pages").rglob("[!.]*.*")}
-    assert {path: after[path] for path in before} == before
-    built = (project / "html" / "mine.html").read_text(encoding="utf-8")
-    assert 'href="evidence.html"' in built
-
-
 def test_a_page_put_where_the_book_has_one_ends_the_build_in_one_line_and_stays(project):
     mine = project / "pages" / "evidence.md"
     mine.write_text("# My own evidence\n")
@@ -313,20 +301,3 @@ def test_what_a_pages_policy_blocks_is_said_in_one_line_with_page_and_cause(proj
     digest = hashlib.sha256(b"unseen()").digest()
     assert "Content-Security-Policy" in policed
     assert base64.b64encode(digest).decode() not in policed
-
-
-def test_a_custom_dir_of_ones_own_stands_before_our_templates_and_what_it_replaces_is_named(
-    project,
-):
-    (project / "mine" / "partials").mkdir(parents=True)
-    (project / "mine" / "partials" / "footer.html").write_text("<footer>my own foot</footer>")
-    with (project / "mkdocs.yml").open("a", encoding="utf-8") as file:
-        file.write("theme:\n  custom_dir: mine\n")
-    (project / "mine" / "main.html").write_text('{% extends "base.html" %}')
-    done = mkdocs(project, "build")
-    assert done.returncode == 0, done.stderr
-    home = (project / "html" / "index.html").read_text(encoding="utf-8")
-    assert "my own foot" in home
-    assert 'class="pb-sections"' in home  # of our header, which that folder does not have
-    said = {name: level for level, name in re.findall(r"(\w+) .*/mine/(\S+) replaces", done.stderr)}
-    assert said == {"partials/footer.html": "INFO", "main.html": "WARNING"}

@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.meters.activity import collective_of
-from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
+from runners.meters.allocator import AllocatorLimit, checked
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.kernel import MeterDisagreesError
 from runners.meters.memory import MemoryMeter
@@ -77,17 +77,6 @@ def floats(num_bytes: int) -> torch.Tensor:
     return torch.empty(num_bytes // 4)
 
 
-def test_a_run_whose_tensors_fit_the_budget_completes_whatever_segments_they_need(
-    model: CachingAllocator,
-) -> None:
-    budget = 402 * MIB
-    with AllocatorLimit(budget, CUDA) as limit:
-        held = [floats(192 * MIB), floats(192 * MIB), *(floats(6 * MIB) for _ in range(3))]
-        limit.check()
-    assert sum(t.nbytes for t in held) == budget
-    assert model.reserved == (2 * 192 + 20) * MIB  # a limit on reserved bytes would refuse this run
-
-
 def test_a_run_that_needs_more_than_the_budget_is_refused_though_its_segments_are_there(
     model: CachingAllocator,
 ) -> None:
@@ -126,13 +115,6 @@ def test_a_rank_is_refused_at_its_end_where_no_operation_follows(
     floats(20 * MIB)  # nothing is limited any more
 
 
-def test_what_lay_on_the_device_before_is_no_part_of_the_budget(model: CachingAllocator) -> None:
-    before = floats(30 * MIB)
-    with AllocatorLimit(10 * MIB, CUDA):
-        held = floats(10 * MIB)
-    assert model.allocated == before.nbytes + held.nbytes
-
-
 def test_the_meter_counts_tensors_on_the_device_and_those_in_main_memory_apart() -> None:
     with FakeTensorMode(), FakeMemoryMeter(CUDA) as meter:
         weight = torch.ones(100, 10, device=CUDA)
@@ -144,13 +126,6 @@ def test_the_meter_counts_tensors_on_the_device_and_those_in_main_memory_apart()
     assert memory.largest is not None
     assert memory.largest.parameters_bytes == 4000
     assert meter.host_peak_bytes() == 4 * len(counters)
-
-
-def test_the_meter_of_a_rank_on_cpu_counts_every_tensor() -> None:
-    with MemoryMeter() as meter:
-        tensor = torch.ones(100)
-    assert meter.memory(None).peak_bytes == tensor.nbytes
-    assert meter.host_peak_bytes() == 0
 
 
 def metered(peak: int) -> Memory:
@@ -180,28 +155,6 @@ def test_the_meter_disagrees_with_an_allocator_beyond_tensors_and_workspaces(abo
         checked(metered(100 * MIB), counted(100 * MIB + above, 32 * MIB))
 
 
-def test_the_allocators_peak_lies_above_what_the_warm_up_left(
-    model: CachingAllocator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = floats(5 * MIB)
-    workspace = [model.allocate(8 * MIB)]
-
-    def free(_: torch.device) -> int:
-        before = model.allocated
-        for number in workspace:
-            model.free(number)
-        workspace.clear()
-        return before - model.allocated
-
-    monkeypatch.setattr(accelerator, "free_workspaces", free)
-    peak = AllocatorPeak(CUDA, counts_workspaces=True)
-    held = floats(12 * MIB)
-    workspace.append(model.allocate(8 * MIB))  # cuBLAS takes it at the first product
-    found = peak.read()
-    assert (found.peak_bytes, found.workspace_bytes) == (held.nbytes + 8 * MIB, 8 * MIB)
-    assert model.allocated == left.nbytes + held.nbytes
-
-
 # Names as profilers recorded them: NCCL 2.10 and 2.18 (…Kernel_…_Sum_float), 2.20 (ncclDevKernel_),
 # 2.23 (arguments in storage), 2.27 (symmetric memory); gloo's are those of ProcessGroupGloo.cpp.
 NAMES = {
@@ -223,11 +176,6 @@ NAMES = {
     "nccl:all_reduce": None,  # the call on the CPU, beside the kernel
     "c10d::allreduce_": None,
 }
-
-
-@pytest.mark.parametrize(("recorded", "name"), NAMES.items())
-def test_a_collective_has_one_name_over_nccl_and_over_gloo(recorded: str, name: str | None) -> None:
-    assert collective_of(recorded) == name
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,6 @@ def test_the_true_offset_lies_within_the_error_however_unequal_the_ways_are(
     assert abs(found - offset / 1e9) <= error + 2e-9
 
 
-def test_equal_ways_give_the_offset_itself() -> None:
-    error, found = of_round_trip(1000, 1000 + 50 + 7000, 1000 + 60 + 7000, 1000 + 110)
-    assert (error, found) == (50e-9, 7000e-9)
-
-
 def clock(rank: int, offset_seconds: float, error_seconds: float) -> RankClock:
     return RankClock(rank=rank, offset_seconds=offset_seconds, error_seconds=error_seconds)
 
@@ -56,11 +51,6 @@ def test_a_timeline_is_corrected_where_an_offset_exceeds_its_error_and_nowhere_e
     assert moved == {0: (5_000, 30_000), 1: (1_000, 26_000), 2: (5_000, 30_000)}
 
 
-def test_times_stay_where_no_clock_was_compared() -> None:
-    events = [Event(0, "compute", "forward", 1, 2)]
-    assert on_one_clock(events, {0: (0, 3)}, []) == (events, {0: (0, 3)})
-
-
 @pytest.mark.ranks
 def test_ranks_of_one_machine_share_a_clock_to_within_the_stated_error(
     run: Callable[[str, str], Run],
@@ -72,9 +62,3 @@ def test_ranks_of_one_machine_share_a_clock_to_within_the_stated_error(
     for one in timing.clocks[1:]:
         assert one.error_seconds > 0
         assert abs(one.offset_seconds) <= one.error_seconds
-
-
-@pytest.mark.ranks
-def test_a_run_without_a_timeline_has_no_clocks(run: Callable[[str, str], Run]) -> None:
-    timing = run("mishaps", "well").timing
-    assert timing.clocks == []

@@ -6,17 +6,11 @@ They try both kinds of rendezvous, with addresses and with host names, and ways 
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from torch.distributed import TCPStore
 
 from runners.cluster import __main__ as cluster
-from runners.cluster.peers import Peers, Place
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import measure_run
 from runners.plans.experiment import find
@@ -124,25 +118,3 @@ def test_a_wrong_call_is_one_line_before_any_node_is_met(
     line = capsys.readouterr().err
     assert words in line
     assert line.count("\n") == 1
-
-
-@pytest.fixture
-def store() -> Iterator[TCPStore]:
-    """What torchrun would keep."""
-    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(60))
-
-
-def test_a_stranger_is_not_taken_for_a_process_of_the_run(store: TCPStore) -> None:
-    def met(rank: int) -> Peers:
-        place = Place(rank, 2, 1, rank, 2, "127.0.0.1", store.port, "one of mine")
-        return Peers(place, {"square": rank**2})
-
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(met, 0)
-        port = int(store.get("proofbook/watch"))
-        with socket.create_connection(("127.0.0.1", port)) as stranger:
-            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            both = [first, pool.submit(met, 1)]
-            assert [[f["square"] for f in peers.result().facts] for peers in both] == [[0, 1]] * 2
-            left = [pool.submit(peers.result().leave) for peers in both]
-            assert [one.result() for one in left] == [None, None]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from runners.traces.compare import compare, traces_in
-from runners.traces.files import TraceError
 from runners.traces.measured import SampledSeconds
 from tests.recorded import as_recorded
 
@@ -132,17 +131,3 @@ def test_what_was_not_measured_or_with_other_settings_or_code_is_left_out_and_sa
     document["code"]["digest"] = "another"
     path.write_text(json.dumps(document))
     assert "tiny_training: measured by other code" in _compared(other).left_out
-
-
-def test_few_samples_tell_nothing(other):
-    def fewer(run):
-        run["timing"]["step"] = SampledSeconds.of([9.0, 9.1]).model_dump()
-
-    _change(other, "tiny_training", "averaged", fewer)
-    found = _compared(other)
-    assert (found.times, found.num_too_few) == ([], 1)
-
-
-def test_a_folder_that_is_no_machines_is_named_with_those_that_are():
-    with pytest.raises(TraceError, match=r"no machine 'nowhere'; there are: reference-frozen"):
-        traces_in(FROZEN.parent / "nowhere")

@@ -45,21 +45,6 @@ def test_only_what_decides_a_result_changes_a_digest(digest_of) -> None:
     assert digest_of(f"{CODE}def single(") != before  # left unfinished: stale, and no traceback
 
 
-def test_of_a_folder_every_file_counts(digest_of, tmp_path: Path) -> None:
-    digest_of(CODE)
-    folder = tmp_path / "runners" / "experiments" / "two"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(CODE)
-
-    def digest_with(name: str, text: str) -> str:
-        (folder / name).write_text(text)
-        digest.forget_code()
-        return digest.source_digest("two")
-
-    plain = digest_with("strategies.py", "STRATEGIES = {}\n")
-    assert digest_with("strategies.py", "STRATEGIES = {1: 2}\n") != plain
-
-
 def test_the_code_that_measures_changes_it(digest_of, tmp_path: Path) -> None:
     meter = tmp_path / "runners" / "meters" / "memory.py"
     meter.write_text("PEAK = 1\n")
@@ -114,11 +99,3 @@ def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing() -> 
     newer.type_params = []
     assert digest.dumped(newer) == digest.dumped(older)
     assert "decorator_list=[]" in digest.dumped(older)  # Python 3.13 leaves empty lists out
-
-
-def test_every_experiment_covers_what_it_imports_and_what_measures(book: list[str]) -> None:
-    for name in book:
-        covered = {p.name for p in digest.covered_files(digest.experiment_path(name))}
-        text = digest.experiment_path(name).read_text()
-        for module in ("teacher", "networks", "steps"):
-            assert (f"runners.training.{module}" in text) <= (f"{module}.py" in covered)

@@ -53,21 +53,11 @@ def test_else_the_reference_machine_tells(root, folder, tmp_path):
     assert _estimated(folder, tmp_path).seconds == 100.0
 
 
-def test_what_nobody_has_measured_is_counted(folder, tmp_path):
-    assert _estimated(folder, tmp_path, full=True) == dry.Estimate(2, 0, 2, None)
-
-
 def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
     root, folder, tmp_path
 ):
     _trace(root, folder, "heavier", 7.0)
-    first, whole = running.dry(RunRequest(names=("heavier", "heaviest")))
+    first, whole = running.dry(RunRequest(names=("heavier",)))
     assert first.split()[:4] == ["heavier", "1", "runs", "7.0"]
     assert whole.startswith("in all")
     assert [p.name for p in folder.iterdir()] == ["heavier.json"]
-
-
-def test_a_dry_run_with_nothing_to_do_says_so(folder):
-    assert running.dry(RunRequest(names=("heaviest",))) == [
-        "nothing would run: all that was asked for is fresh"
-    ]

@@ -33,7 +33,11 @@ def _gathered(moves: list[list[Seen]], *, has_timeline: bool = True) -> Run:
         strategy="passing", world_size=len(moves), settings={}, has_timeline=has_timeline
     )
     return gather(
-        plan, {"timed": result, "metered": result}, backend="gloo", device="cpu", num_places=2
+        plan,
+        {"timed": result, "metered": result},
+        backend="gloo",
+        device="cpu",
+        oversubscribed=False,
     )
 
 

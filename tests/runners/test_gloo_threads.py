@@ -13,7 +13,6 @@ import pytest
 from runners.meters import gloo_threads
 from runners.meters.gloo_threads import NAME, wait_until_idle
 from runners.traces.records import Run
-from tests.conftest import wait_until
 from tests.runners.experiments import late
 
 Measure = Callable[[str, str], Run]
@@ -49,21 +48,6 @@ def test_it_returns_at_once_where_gloo_waits_or_is_not_there(tmp_path: Path) -> 
     waiting = threading.Thread(target=wait_until_idle, args=(tmp_path,), daemon=True)
     waiting.start()
     waiting.join()
-
-
-@pytest.mark.ranks
-def test_torch_names_gloos_threads_as_we_look_for_them(tmp_path: Path) -> None:
-    import torch.distributed as dist
-
-    def num_named() -> int:
-        names = [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
-        return names.count(NAME)
-
-    before = num_named()  # what other tests of this process have left
-    store = dist.FileStore(str(tmp_path / "store"), 1)
-    group = dist.ProcessGroupGloo(store, 0, 1)
-    wait_until(lambda: num_named() == before + 2)  # a thread names itself in its first turn
-    del group
 
 
 @pytest.mark.ranks

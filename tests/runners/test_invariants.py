@@ -184,6 +184,17 @@ def test_a_forged_value_is_refused_with_its_file_and_field(root: Path, tmp_path:
         read(file)
 
 
+def test_no_rank_holds_more_than_its_machine_has(root: Path, tmp_path: Path) -> None:
+    machine = json.loads((root / REFERENCE / "machine.json").read_text())
+    for name, changed in (
+        ("ddp", _document(root, "ddp")),
+        ("machine", machine | {"memory_bytes": 9}),
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps(changed))
+    with pytest.raises(TraceError, match="kernel_peak_bytes: is more than the machine has"):
+        read(tmp_path / "ddp.json")
+
+
 def test_a_failed_metered_pass_leaves_the_ranks_of_the_timed_one(root: Path) -> None:
     """Ranks are those of the timed pass, which completed before the metered one failed."""
     document = _document(root, "large_batch")

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -78,16 +76,6 @@ peak.look("after")
 seen = peak.growth("end")
 print(seen.phase, seen.peak_bytes)
 """
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a high-water mark")
-def test_the_mark_names_the_phase_in_which_it_rose():
-    # A process of its own: what other tests left may be given back in the meantime.
-    words = [sys.executable, "-c", LOOKING]
-    told = subprocess.run(words, capture_output=True, text=True, check=True)
-    phase, peak_bytes = told.stdout.split()
-    assert phase == "large"
-    assert int(peak_bytes) == pytest.approx(128 * MIB, rel=0.1)
 
 
 @pytest.mark.ranks

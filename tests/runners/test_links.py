@@ -104,37 +104,6 @@ def test_links_of_a_stopped_launcher_do_not_stay(ending: signal.Signals, tmp_pat
     assert not [name for name in names() if name.startswith(start)]
 
 
-@can_link
-def test_a_sweep_spares_the_namespaces_of_who_lives() -> None:
-    with links.linked(1) as spaces:
-        assert not set(spaces) & set(links.sweep())
-        assert set(spaces) <= names()
-    assert not set(spaces) & names()
-
-
-@can_link
-def test_a_failure_while_links_are_in_use_removes_them_too() -> None:
-    kept: list[str] = []
-
-    def fail() -> None:
-        with links.linked(1) as spaces:
-            kept.extend(spaces)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert kept
-    assert not set(kept) & names()
-
-
-@pytest.mark.usefixtures("asked_anew")
-def test_without_the_programs_the_reason_names_the_missing_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert links.cannot_link() == "ranks cannot have links of their own without `ip` (iproute2)"
-
-
 @pytest.mark.usefixtures("asked_anew")
 def test_where_the_kernel_refuses_a_run_is_skipped_with_what_it_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, launcher: Launcher
@@ -165,22 +134,3 @@ def test_counts_are_read_from_the_kernel_s_table() -> None:
     assert counted - LinkCount(66, 1, 0, 0) == LinkCount(2000, 19, 1000, 10)
     assert counted.sent_payload_bytes == 2066 - 20 * 66
     assert read(text.replace("link0", "other")) is None
-
-
-def test_a_stop_waits_until_ip_has_ended(tmp_path: Path) -> None:
-    """Killed halfway, or left running, it would make a namespace that nobody removes."""
-    program = tmp_path / "ip"
-    program.write_text('#!/bin/sh\nkill -INT "$PPID"\nsleep 1\n: > "$0.done"\n', encoding="ascii")
-    program.chmod(0o755)
-    stopped = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from runners.system import links, stopping; stopping.listen('stopped');"
-            f"links._call({str(program)!r})",
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert "runners.system.stopping.Stopped: stopped by SIGINT" in stopped.stderr
-    assert (tmp_path / "ip.done").exists()

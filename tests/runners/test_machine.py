@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,52 +155,3 @@ def test_circumstances_are_those_of_this_process(monkeypatch):
     if hasattr(os, "sched_getaffinity"):
         listed = Path("/proc/self/status").read_text().partition("Cpus_allowed_list:\t")[2]
         assert found.affinity == listed.splitlines()[0]
-
-
-def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Every file and folder with its size and the time of its last change."""
-    return {
-        str(path): (path.stat().st_mtime_ns, path.stat().st_size)
-        for path in sorted(folder.rglob("*"))
-        if "__pycache__" not in path.parts
-    }
-
-
-@pytest.mark.builds
-def test_what_only_reads_writes_nothing(root, tmp_path):
-    """In a clone that has never measured, each command that only tells leaves every file alone."""
-    copy = tmp_path / "copy"
-    frozen = root / "tests" / "book" / "content" / "traces" / "reference-frozen"
-    for name in ("runners", "generator", "content", "tests/book", "pyproject.toml"):
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        (copy / name).symlink_to(root / name)
-    (copy / "runners").unlink()
-    subprocess.run(["cp", "-r", root / "runners", copy / "runners"], check=True)
-    traces = copy / "book" / "traces"
-    traces.mkdir(parents=True)
-    subprocess.run(["cp", "-r", frozen, traces / "reference-frozen"], check=True)
-    program = (
-        "import contextlib, runners.__main__ as command\n"
-        "from runners.traces import machine\n"
-        "for words in ('list', 'show hangs', 'machine', 'run --dry', 'schema', 'show nothing',"
-        " 'compare reference-frozen nothing'):\n"
-        "    with contextlib.suppress(SystemExit):\n"
-        "        command.main(words.split())\n"
-        "assert machine.ROOT.name == 'copy'\n"
-    )
-    environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")},
-        "PROOFBOOK_TRACES": str(traces),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    before = _files(copy)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=copy,
-        env={**environment, "PYTHONPATH": str(copy)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "none yet" in done.stdout
-    assert _files(copy) == before

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
-from dataclasses import replace
-from functools import cached_property
 from importlib import metadata
 
 import pytest
@@ -20,12 +14,10 @@ from runners.measuring import measure
 from runners.measuring import pending as dues
 from runners.measuring.pending import lacking, part_of, pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import MORE, RunPlan, find, on_device
-from runners.plans.settings import Count, RunSettings
 from runners.traces import files as traces
 from runners.traces import machine
+from runners.traces.digest import source_digest
 from runners.traces.files import read, write
-from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
 
@@ -58,17 +50,6 @@ def test_a_full_run_is_left_out_with_a_reason_that_says_how_to_measure_it(run):
     assert trace.runs["light"].status == "completed"
     assert trace.runs["heavy"].status == "skipped"
     assert trace.runs["heavy"].reason.endswith("`python -m runners run heavier --full` measures it")
-
-
-def test_full_after_plain_measures_only_what_is_missing_and_plain_keeps_it(run, folder):
-    run("heavier")
-    before = read(folder / "heavier.json").runs["light"]
-    measured, trace = run("heavier", full=True)
-    assert measured == ("heavy",)
-    assert trace.runs["light"] == before
-    assert trace.runs["heavy"].ranks[0].measures == {"num_counted": 9}
-    assert run("heavier") == (None, None)
-    assert run("heavier", full=True) == (None, None)
 
 
 def test_a_full_run_that_was_measured_is_kept_fresh_by_a_plain_run(run, folder, monkeypatch):
@@ -129,7 +110,7 @@ def test_what_was_interrupted_counts_for_the_same_code_and_torch_only(
         edited.setattr(dues, "source_digest", lambda _: "edited")
         assert is_thrown_away()
     with monkeypatch.context() as changed:
-        changed.setattr(dues.metadata, "version", lambda _: "another")
+        changed.setattr(dues, "installed_torch", lambda: "another")
         assert is_thrown_away()
     part = part_of("heavier", folder)
     part.write_text(part.read_text()[:100])  # torn
@@ -152,60 +133,10 @@ def test_the_command_tells_what_it_left_to_full(folder, launcher, monkeypatch):
     monkeypatch.setattr(running, "Launcher", lambda _: launcher)
     monkeypatch.setattr(type(launcher), "__exit__", lambda *_: None)
     ran = running.run(RunRequest(names=("heavier", "heaviest")))
-    assert (ran.num_measured, ran.num_fresh, ran.exit_code) == (1, 0, 0)
-    assert ran.heavier == ["heavier.heavy", "heaviest"]
+    assert (ran.num_measured, ran.num_fresh, ran.exit_code) == (2, 0, 0)
+    assert ran.heavier == ["heavier.heavy"]
     again = running.run(RunRequest(names=("heavier", "heaviest")))
-    assert (again.num_measured, again.num_fresh) == (0, 1)
-
-
-class Wide(RunSettings):
-    """A layer, and the bytes that follow from its width."""
-
-    width: Count = 8
-
-    @cached_property
-    def num_bytes(self) -> int:
-        """Of one row."""
-        return 4 * self.width
-
-
-def test_models_grow_on_an_accelerator_and_what_follows_from_it_is_worked_out_again():
-    small = RunPlan("count", settings=Wide())
-    experiment = replace(
-        find("heavier"),
-        runs={"a": small, "b": small, "on_cpu": replace(small, only_on_cpu=True)},
-        on_cuda={"*": {"width": 64}, "b": {"width": 128}},
-    )
-    assert on_device(experiment, "cpu") is experiment
-    larger = on_device(experiment, "cuda").runs
-    assert larger["a"].settings.as_json() == {"width": 64, "num_bytes": 256}
-    assert larger["b"].settings.as_json() == {"width": 128, "num_bytes": 512}
-    assert larger["on_cpu"].settings == small.settings
-
-
-def test_ctrl_c_leaves_what_has_ended_and_no_half_file(tmp_path, root):
-    traces = tmp_path / "traces"
-    environment = {
-        **os.environ,
-        MORE: str(root / "tests" / "runners" / "experiments"),
-        "PROOFBOOK_TRACES": str(traces),
-    }
-    command = [sys.executable, "-m", "runners", "run", "patient"]
-    process = subprocess.Popen(
-        command, cwd=root, env=environment, stderr=subprocess.PIPE, text=True
-    )
-    parts = wait_until(
-        lambda: list(traces.glob("*/.patient.part")), meanwhile=lambda: process.poll() is None
-    )
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
-    assert (process.returncode, said.splitlines()[-1]) == (
-        130,
-        "stopped; what was measured before is kept",
-    )
-    (part,) = parts
-    assert [p.name for p in part.parent.iterdir()] == [".patient.part"]
-    assert list(read(part).runs) == ["quick"]
+    assert (again.num_measured, again.num_fresh) == (0, 2)
 
 
 @pytest.fixture
@@ -213,7 +144,8 @@ def listed(folder, monkeypatch):
     """The reference machine's trace of the programs that pages list, as one of this machine."""
     committed = read(next(machine.ROOT.glob("content/traces/reference-*/listings.json")))
     under = committed.circumstances.model_copy(update={"torch": metadata.version("torch")})
-    own = {"machine": machine.name_of(folder), "circumstances": under}
+    code = committed.code.model_copy(update={"digest": source_digest("listings")})
+    own = {"machine": machine.name_of(folder), "circumstances": under, "code": code}
     write(folder / "listings.json", committed.model_copy(update=own))
     now = dict(committed.code.programs)
     for module in (dues, traces):

@@ -75,12 +75,6 @@ def test_what_follows_an_update_is_in_no_phase_of_it(heard: Any) -> None:
     assert rank.phase_name == BASE
 
 
-def test_several_forward_passes_before_one_backward_are_one_phase(heard: Any) -> None:
-    rank, _, model, _ = heard
-    (model(torch.ones(1, 2)) + model(torch.ones(1, 2))).sum().backward()
-    assert rank.has_said("forward()backward()")
-
-
 def test_validation_is_no_forward_phase(heard: Any) -> None:
     rank, _, model, _ = heard
     with torch.no_grad():
@@ -101,24 +95,6 @@ def test_inside_a_phase_that_is_marked_hooks_tell_nothing(heard: Any) -> None:
     assert rank.has_said("stage()")
 
 
-def test_a_marked_phase_may_stand_within_a_told_one(heard: Any) -> None:
-    rank, _, model, _ = heard
-    loss = model(torch.ones(1, 2)).sum()
-    with rank.phase("gather"):
-        assert rank.phase_name == "gather"
-    loss.backward()
-    assert rank.has_said("forward(gather())backward()")
-
-
-def test_backward_within_a_marked_phase_does_not_end_the_telling(heard: Any) -> None:
-    rank, _, model, optimizer = heard
-    loss = model(torch.ones(1, 2)).sum()
-    with rank.phase("gather"):
-        loss.backward()
-    optimizer.step()
-    assert rank.phase_name == "optimizer"
-
-
 @pytest.mark.parametrize("failing", ["forward", "backward"])
 def test_after_a_failure_the_phase_that_it_happened_in_stands(heard: Any, failing: str) -> None:
     rank, _, model, _ = heard
@@ -133,29 +109,3 @@ def test_after_a_failure_the_phase_that_it_happened_in_stands(heard: Any, failin
     with pytest.raises(MemoryError):
         model(torch.ones(1, 2)).sum().backward()
     assert rank.phase_name == failing
-
-
-def test_a_step_that_ends_early_leaves_no_phase_open(heard: Any) -> None:
-    rank, phases, model, _ = heard
-    model(torch.ones(1, 2))
-    phases.close()
-    assert rank.phase_name == BASE
-    assert rank.has_said("forward()")
-
-
-def test_detached_hooks_hear_of_nothing(heard: Any) -> None:
-    rank, phases, model, optimizer = heard
-    phases.detach()
-    StepPhases.current = None
-    _step(model, optimizer)
-    assert rank.said == []
-
-
-def test_the_model_that_was_attached_last_counts(heard: Any) -> None:
-    rank, phases, model, _ = heard
-    other = nn.Linear(2, 2)
-    phases.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
-    model(torch.ones(1, 2))
-    assert rank.said == []
-    other(torch.ones(1, 2))
-    assert rank.said == ["forward("]

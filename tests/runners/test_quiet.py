@@ -6,8 +6,6 @@ the test makes it.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,17 +14,16 @@ from runners.commands import run as running
 from runners.commands.run import RunRequest
 from runners.measuring import measure, quiet
 from runners.measuring.launch import Launcher
-from runners.measuring.pending import part_of, pending
-from runners.measuring.progress import Progress
+from runners.measuring.pending import part_of
 from runners.measuring.quiet import NotIdleError, Reading, Watch
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.quiet_record import Quiet, least_quiet, quietness
 
-STEADY = {"compute": 1e-3}
+STEADY = 1e-3
 IDLE = Reading(0.01, STEADY)
 BUSY = Reading(0.4, STEADY)
-SLOWER = Reading(0.01, {"compute": 1.1e-3})
+SLOWER = Reading(0.01, 1.1e-3)
 
 
 def _record(before: Reading = IDLE, after: Reading = IDLE) -> Quiet:
@@ -57,7 +54,7 @@ class Readings:
         (BUSY, IDLE, ["other processes used 40% of the cores before it"]),
         (IDLE, BUSY, ["other processes used 40% of the cores after it"]),
         (IDLE, SLOWER, ["the compute canary differed by 10.0% before and after it"]),
-        (IDLE, Reading(0.0, {"compute": 1.04e-3}), []),
+        (IDLE, Reading(0.0, 1.04e-3), []),
     ],
 )
 def test_an_experiment_is_quiet_without_load_and_with_equal_canaries(
@@ -114,7 +111,7 @@ def test_load_is_the_share_of_ticks_that_were_not_idle(
 
 
 def test_a_reading_of_this_machine_holds_a_time() -> None:
-    assert 0 < quiet.reading().canaries["compute"] < float("inf")
+    assert 0 < quiet.reading().compute_seconds < float("inf")
 
 
 # --- what the reference demands
@@ -188,44 +185,3 @@ def test_a_reference_that_is_never_quiet_leaves_the_trace_as_it_was(reference: P
     assert line.startswith("heavier: not quiet: other processes used 40% of the cores")
     assert (reference / "heavier.json").read_bytes() == before
     assert not part_of("heavier", reference).exists()
-
-
-@pytest.mark.ranks
-def test_sessions_of_one_experiment_keep_the_least_quiet_and_a_reference_drops_it(
-    folder: Path, launcher: Launcher
-) -> None:
-    def measured(*readings: Reading, full: bool) -> Quiet | None:
-        one = pending("heavier", folder, full=full)
-        assert one is not None
-        progress = Progress(io.StringIO())
-        return measure.measure(one, launcher, progress, watch=Watch(Readings(*readings))).quiet
-
-    assert measured(IDLE, SLOWER, full=False) == _record(IDLE, SLOWER)
-    rest = pending("heavier", folder, full=True)
-    assert rest is not None
-    assert (rest.measured, rest.with_quiet_runs_only().measured) == (("heavy",), ("light", "heavy"))
-    assert measured(IDLE, full=True) == _record(IDLE, SLOWER)
-
-
-@pytest.mark.ranks
-def test_what_was_interrupted_has_no_record_of_quiet(
-    folder: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole: Callable[..., object] = measure.measure_run
-
-    def stopped(launcher: Launcher, experiment: object, name: str, *more: object) -> object:
-        if name != "light":
-            raise KeyboardInterrupt
-        return whole(launcher, experiment, name, *more)
-
-    one = pending("heavier", folder, full=True)
-    assert one is not None
-    with monkeypatch.context() as patched:
-        patched.setattr(measure, "measure_run", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            measure.measure(one, launcher, Progress(io.StringIO()), watch=Watch(Readings(IDLE)))
-    assert read(part_of("heavier", folder)).quiet is None
-    rest = pending("heavier", folder, full=True)
-    assert rest is not None
-    trace = measure.measure(rest, launcher, Progress(io.StringIO()), watch=Watch(Readings(IDLE)))
-    assert trace.quiet is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runners.traces.files import NOT_TRACES, read
+from runners.traces.files import read
 from runners.traces.records import Run
 from runners.traces.summary import bytes_in_words, seconds_in_words, summary_lines
 
@@ -83,20 +83,6 @@ def test_a_refusal_says_where_for_how_much_and_under_which_budget(document: dict
         "ended: out of memory in forward on rank 0, asking for 2,048 bytes",
         "peak memory, rank 0: 3.00 MiB resident, code included; 4.00 MiB of data allowed",
     ]
-
-
-def test_every_committed_run_can_be_told(root: Path) -> None:
-    paths = sorted((root / "content" / "traces").glob("reference-*/*.json"))
-    runs = [
-        run for path in paths if path.stem not in NOT_TRACES for run in read(path).runs.values()
-    ]
-    assert len(runs) > 50
-    for run in runs:
-        told = summary_lines(run)
-        assert told[0].startswith("ended: ")
-        assert all(
-            line.strip() and "None" not in line for line in told if not line.startswith("  ")
-        )
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-
-import pytest
-
 from runners.traces.topology import num_installed_cores, topology
 
 # As nvidia-smi prints it where four accelerators hang in pairs on NVLink.
@@ -84,26 +79,6 @@ def test_links_between_accelerators_are_read_off_the_matrix_each_pair_once(tmp_p
         (2, 3): "NV4",
     }
     assert topology(tmp_path, links=ALONE).links == []
-
-
-def test_this_machine_is_described_as_lscpu_sees_it():
-    try:
-        done = subprocess.run(["lscpu", "--json"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no lscpu here")
-    seen = {e["field"].rstrip(":"): e["data"] for e in _flat(json.loads(done.stdout)["lscpu"])}
-    found = topology()
-    if not seen.get("Socket(s)", "-").isdigit() or found.num_sockets is None:
-        pytest.skip("this system does not tell")
-    assert found.num_sockets == int(seen["Socket(s)"])
-    assert found.threads_per_core == int(seen["Thread(s) per core"])
-    assert len(found.numa_nodes) == int(seen.get("NUMA node(s)", 0))
-
-
-def _flat(entries):
-    for entry in entries:
-        yield entry
-        yield from _flat(entry.get("children", []))
 
 
 def test_installed_cores_are_those_present_though_some_are_offline(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.commands.try_run import named, prepare, values
+from runners.commands.try_run import prepare
 from runners.plans.experiment import FOLDER, MORE, Experiment, find, names
 from runners.system.errors import FixableError
 from runners.traces import digest
@@ -40,12 +40,6 @@ def test_what_follows_from_a_setting_is_worked_out_and_said(changeable: Experime
     ]
 
 
-def test_a_run_as_declared_may_be_tried(changeable: Experiment) -> None:
-    trial = prepare(changeable, "free", [])
-    assert values(trial.plan) == values(changeable.runs["free"])
-    assert trial.lines() == ["as declared"]
-
-
 def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experiment) -> None:
     assert prepare(changeable, "shared", []).lines() == [
         "num_epochs 2 instead of 3, to take seconds"
@@ -58,14 +52,6 @@ def test_ranks_seed_and_budget_may_be_set_like_settings(changeable: Experiment) 
     assert (plan.world_size, plan.seed, plan.settings.num_samples_per_rank) == (3, 7, 4)
     limited = prepare(changeable, "alone", ["budget_bytes=1000"]).plan
     assert (limited.budget_bytes, limited.passes) == (1000, ("budgeted",))
-
-
-def test_every_type_of_setting_is_read_as_declared(changeable: Experiment) -> None:
-    wanted = ["rate=2", "word=mean", "widths=5,6,7"]
-    settings = prepare(changeable, "shared", wanted).plan.settings.as_json()
-    assert settings["rate"] == 2.0
-    assert isinstance(settings["rate"], float)
-    assert (settings["word"], settings["widths"]) == ("mean", [5, 6, 7])
 
 
 @pytest.mark.parametrize(
@@ -99,12 +85,6 @@ def test_what_cannot_be_tried_is_one_line_that_says_what_to_set(
     changeable: Experiment, run: str, wanted: str, said: str
 ) -> None:
     assert re.search(said, refusal(changeable, run, *([wanted] if wanted else [])))
-
-
-@pytest.mark.parametrize("text", ["ddp", "ddp.", ""])
-def test_a_run_is_named_with_its_experiment(text: str) -> None:
-    with pytest.raises(FixableError, match=r"EXPERIMENT\.RUN"):
-        named(text)
 
 
 # --- the book's own experiments

@@ -62,21 +62,6 @@ def test_random_inputs_come_to_what_the_formulas_in_python_give(page, outputs):
             assert float(_shown(page, name)[1]) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_slider_moves_its_field_and_the_results_by_keyboard_too(page):
-    field = page.locator("[name=copies][type=number]")
-    slider = page.locator(".pb-field", has=field).locator("[type=range]")
-    before = _shown(page, "peak")[1]
-    slider.focus()
-    page.keyboard.press("End")
-    assert field.input_value() == field.get_attribute("max")
-    assert slider.get_attribute("aria-valuetext") == field.input_value()
-    assert float(_shown(page, "peak")[1]) > float(before)
-    page.keyboard.press("Home")
-    assert field.input_value() == field.get_attribute("min")
-    page.keyboard.press("ArrowRight")
-    assert field.input_value() == "1"  # a count moves by whole numbers
-
-
 def test_without_scripts_the_formulas_stand_with_their_results_and_no_dead_form(
     frozen_site, open_page
 ):

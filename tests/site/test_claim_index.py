@@ -51,20 +51,6 @@ def test_every_choice_lists_what_belongs_to_it_and_nothing_else(page, frozen_sit
     lists(page, len(claims))
 
 
-def test_show_all_lists_every_claim_with_a_link_to_its_numbers(page, frozen_site):
-    experiments, _, _, claims = claims_of(frozen_site)
-    page.locator(".pb-sift [type=reset]").click()
-    page.locator(".pb-claims tbody").first.wait_for()
-    links = page.locator(".pb-claims a").evaluate_all(
-        "all => all.map(one => one.getAttribute('href'))"
-    )
-    assert links == [f"{experiments[at][1]}#claim-{name}" for at, _, _, name, *_ in claims]
-    for place, anchor in (link.split("#") for link in links):
-        assert f'id="{anchor}"' in (frozen_site / place).read_text(encoding="utf-8")
-    stops = "all => all.filter(one => one.tabIndex >= 0).length"
-    assert page.locator(".pb-claims a").evaluate_all(stops) == 1
-
-
 def test_without_a_script_the_page_says_where_the_claims_are(frozen_site, open_page):
     page = open_page(frozen_site / "evidence.html", java_script_enabled=False)
     assert not page.locator(".pb-sift").is_visible()

@@ -53,18 +53,3 @@ def test_a_figure_shows_the_state_that_its_options_say(built_site, open_page, pa
         f"([root, shown]) => String(({TEXT})(document.querySelector(root))) === String(shown)",
         arg=[root, shown],
     )
-
-
-def test_what_a_reader_had_shown_is_shown_again(built_site, open_page):
-    page = open_page(built_site / "topics/ddp/learn.html")
-    line = page.locator("[data-what]:visible").first
-    part = line.evaluate_handle("one => one.previousElementSibling")
-    assert not part.as_element().is_visible()
-    line.get_by_role("button").click()
-    heading = part.evaluate("one => [...document.querySelectorAll('[data-after]')].indexOf(one)")
-    left_and_back(page)
-    shown = page.evaluate(
-        "() => [...document.querySelectorAll('[data-after]')].map(one => !one.hidden)"
-    )
-    assert shown[heading]
-    assert not all(shown)

@@ -147,22 +147,6 @@ def test_edit_links_lead_to_what_an_author_wrote(built):
     }
 
 
-def test_the_machine_of_the_options_is_shown_unless_the_variable_names_another(
-    built, tmp_path, monkeypatch
-):
-    about = (built[0] / "html" / "guides" / "about.html").read_text(encoding="utf-8")
-    assert '"runs":[["desk",' in about
-    from mkdocs.config import load_config
-
-    config = load_config(str(built[0] / "mkdocs.yml"), docs_dir=str(tmp_path))
-    plugin = config.plugins["proofbook"]
-    monkeypatch.setenv("PROOFBOOK_MACHINE", "reference-frozen")
-    plugin.on_config(config)
-    plugin.on_pre_build(config=config)
-    shown = (tmp_path / "guides" / "about.md").read_text("utf-8")
-    assert '"runs":[["reference-frozen",' in shown
-
-
 def test_a_page_written_by_hand_shows_values_that_open_and_leaves_code_as_it_is(built):
     reading = page(built, "guides/about.html")
     value = next(text for text, inside in reading.texts if "pb-value" in inside[-1].classes)
@@ -201,21 +185,3 @@ def test_links_that_lead_nowhere_are_told_for_pages_written_by_hand(tmp_path):
 def _in_sidebar(reading: Reading) -> set[str]:
     links = (tag for tag in reading.tags if "md-nav__link" in tag.classes)
     return {link.attributes["href"] for link in links if "href" in link.attributes}
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [390, 960, 1000, 1280])
-def test_every_page_of_the_nav_is_within_reach_at_every_width_and_no_host_is_asked(
-    built, open_page, width
-):
-    at = open_page(
-        built[0] / "html" / "guides" / "about.html", viewport={"width": width, "height": 800}
-    )
-    fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-    assert at.evaluate(fits)
-    assert at.locator(".pb-sitename").first.bounding_box()["width"] > 50
-    drawer = at.locator(".md-header__button[for=__drawer]")
-    if drawer.is_visible():
-        drawer.click()
-    inside = at.locator(".md-sidebar--primary a[href='https://example.org/elsewhere']")
-    inside.wait_for(state="visible")

@@ -85,3 +85,7 @@ def test_words_in_drawings_lie_on_nothing_and_stay_inside(visits: list[Visit]) -
 def test_words_in_drawings_are_large_enough_to_read(visits: list[Visit]) -> None:
     assert {v.name: v.smallest_words for v in visits if v.smallest_words < 12} == {}
     assert any(v.smallest_words < float("inf") for v in visits)
+
+
+def test_what_scrolls_is_within_reach_of_the_keyboard(visits: list[Visit]) -> None:
+    assert {v.name: v.out_of_reach for v in visits if v.out_of_reach} == {}

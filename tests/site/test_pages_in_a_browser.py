@@ -110,14 +110,3 @@ def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, o
     assert links.nth(2).evaluate("one => one === document.activeElement && one.tabIndex === 0")
     page.keyboard.press("End")
     assert links.last.evaluate("one => one === document.activeElement")
-
-
-def test_an_input_of_a_computed_value_leads_to_its_run(frozen_site, open_page):
-    page = open_page(frozen_site / TRACE)
-    value = page.locator(".pb-value.pb-computed:visible").first
-    value.click()
-    told = page.locator(".pb-source dd code a").first
-    experiment, run = told.inner_text().split(".")[:2]
-    told.click()
-    assert page.url.endswith(f"evidence/{experiment}.html#{run}")
-    page.locator(f"#{run}").wait_for(state="visible")

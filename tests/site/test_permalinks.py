@@ -11,21 +11,11 @@ from tests.site.html_reading import pages, read
 
 LEVELS = ("h1", "h2", "h3", "h4", "h5", "h6")
 ASKED = "topics/ddp/learn.html"
-MARK = "one => getComputedStyle(one, '::before').content"
 
 
 @pytest.fixture(scope="module")
 def readings(built_site):
     return {path.relative_to(built_site).as_posix(): read(path) for path in pages(built_site)}
-
-
-def _own_links(reading):
-    """The ids to which links within headings lead."""
-    return [
-        within[-1].attributes["href"].removeprefix("#")
-        for _, within in reading.texts
-        if within[-1].name == "a" and any(one.name in LEVELS for one in within)
-    ]
 
 
 def test_each_heading_below_the_title_links_to_a_place_of_its_page(readings):
@@ -45,16 +35,6 @@ def test_no_heading_skips_a_level(readings):
     for page, reading in readings.items():
         levels = [int(tag.name[1]) for tag in reading.tags if tag.name in LEVELS]
         assert all(lower <= upper + 1 for upper, lower in pairwise(levels)), page
-
-
-def test_each_question_of_a_lesson_has_a_heading_that_links_to_it(readings):
-    num_asked = 0
-    for page, reading in readings.items():
-        boxes = [tag.attributes["id"] for tag in reading.tags if "pb-question" in tag.classes]
-        if not page.endswith("recall.html"):  # asks one at a time, and none has a place
-            assert set(boxes) <= set(_own_links(reading)), page
-            num_asked += len(boxes)
-    assert num_asked > 150
 
 
 @pytest.mark.browser

@@ -121,38 +121,3 @@ def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(operated)
         places.append(_place(line))
     assert places == sorted(places)
     assert places[0] < places[-1]
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("figure", [BUDGET, SCHEDULE, RING, RESHARDING])
-def test_the_links_of_any_state_are_one_stop_in_sight_with_arrow_keys_inside(operated, figure):
-    one = operated(figure)
-    links = one.root.locator("table a[href]:visible")
-    stops = "links => links.map((link) => link.tabIndex)"
-    states = one.root.locator("fieldset").first.locator("label")
-    for n in range(states.count()):
-        states.nth(n).click()
-        one.page.wait_for_timeout(100)
-        tab_indices = links.evaluate_all(stops)
-        assert tab_indices == [0] + [-1] * (len(tab_indices) - 1)
-    links.first.focus()
-    one.page.keyboard.press("End")
-    assert links.last.evaluate("link => link === document.activeElement && link.tabIndex === 0")
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("figure", [BUDGET, SCHEDULE, RING])
-def test_without_script_a_figure_is_one_state_and_a_table_of_all(built_site, open_page, figure):
-    path, name = figure
-    page = open_page(
-        built_site / path, java_script_enabled=False, viewport={"width": 1280, "height": 900}
-    )
-    root = page.locator(f"#figure-{name}")
-    assert root.locator("svg.pb-wide").first.is_visible()
-    assert not root.locator("input").first.is_visible()
-    assert not root.locator(".pb-task").is_visible()  # nothing could be done of it
-    assert root.locator("noscript").inner_text().startswith("Shown: ")
-    rows = root.locator("tbody tr")
-    assert rows.count() > 5
-    assert all(row.is_visible() for row in rows.all())
-    assert root.locator("tbody tr").last.locator("th").first.is_visible()

@@ -24,9 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from generator.website import archive
-from tests.conftest import ROOT, copy_of_the_book, mkdocs
-from tests.site.conftest import frozen_book
+from tests.conftest import ROOT, copy_of_the_book
 from tests.site.html_reading import pages, read_head
 
 if TYPE_CHECKING:
@@ -172,25 +170,6 @@ def test_the_zip_holds_the_site_dated_by_the_commit_and_its_checksum_stands_besi
     beside = published.zip.with_name("proofbook.zip.sha256")
     assert beside.read_text() == f"{found}  proofbook.zip\n"
     assert found in published.said
-
-
-def test_the_same_book_gives_the_same_zip_to_the_byte(tmp_path, monkeypatch):
-    """Built twice, in different folders, with different times, permissions and order on disk."""
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767323045")
-    digests = []
-    for name, umask in (("one", 0o022), ("another", 0o077)):
-        folder = frozen_book(tmp_path / name)
-        with (folder / "mkdocs.yml").open("a") as configuration:
-            configuration.write("site_url: https://example.org/book/\n")
-        before = os.umask(umask)
-        done = mkdocs(folder, "build", "--quiet")
-        os.umask(before)
-        assert done.returncode == 0, done.stderr
-        if digests:
-            for path in (folder / "html").rglob("*.html"):
-                os.utime(path, (0, 0))
-        digests.append(archive.pack(folder / "html", folder / "book.zip", 1767323045))
-    assert digests[0] == digests[1]
 
 
 def _search(at) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from fsrs import Card, Rating, Scheduler
 
-from tests.site.asking import BY_ID, CHALLENGE, RECALL, RIGHT, Asking, field_of, kept
+from tests.site.asking import BY_ID, RECALL, RIGHT, Asking, field_of, kept
 
 pytestmark = pytest.mark.browser
 
@@ -218,41 +217,6 @@ def test_a_question_can_wait_until_tomorrow_or_for_good(page, frozen_site):
     assert _answer(page, {}) == [other]
 
 
-def test_one_queue_leads_through_the_topics(page, frozen_site):
-    topics = frozen_site / "topics" / "index.html"
-    page.goto(topics.as_uri())
-    assert not page.locator("[data-queue]").is_visible()  # nothing to say yet
-    home = frozen_site / "index.html"
-    page.goto(home.as_uri())
-    assert not page.locator("[data-queue]").is_visible()
-    page.goto((frozen_site / RECALL).as_uri())
-    _sit(page, "Answer new questions")
-    _answer(page, {})
-    page.goto((frozen_site / "topics" / "averaging" / "recall.html").as_uri())
-    _sit(page, "Answer new questions")
-    while _shown(page):
-        page.get_by_role("button", name="Show the answer").click()
-        _press(page, "Next question" if _has(page, "Next question") else "Finish")
-    page.clock.set_fixed_time(datetime.fromisoformat("2026-03-20T08:00:00+01:00"))
-    page.goto(home.as_uri())
-    said = page.locator("[data-queue]").inner_text()
-    page.goto(topics.as_uri())
-    assert page.locator("[data-queue]").inner_text() == said
-    num = int(re.findall(r"\d+", said)[0])
-    assert num > len(ASKED)
-    page.locator("[data-queue]").get_by_role("link", name="Start").click()
-    page.locator("[data-recall-said]", has_text="1 of ").wait_for()
-    assert page.url.endswith("/averaging/recall.html#due")
-    while _shown(page):
-        page.get_by_role("button", name="Show the answer").click()
-        _press(page, "Next question" if _has(page, "Next question") else "Finish")
-    page.get_by_role("link", name=f"Continue with Asking ({len(ASKED)} due)").click()
-    page.locator("[data-recall-said]", has_text=f"1 of {len(ASKED)}").wait_for()
-    assert _shown(page) in ASKED
-    _answer(page, {})
-    assert page.get_by_role("link", name="Continue with").count() == 0
-
-
 def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
     recall = frozen_site / "topics" / "averaging" / "recall.html"
     page.goto(recall.as_uri())
@@ -280,27 +244,6 @@ def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
         page.goto(recall.as_uri())
         _sit(page, "Start with what is due (1)")
     assert [one["is_right"] for one in record["attempts"]] == [True] * 3
-
-
-def test_the_coming_days_are_predicted_in_a_table(page, frozen_site):
-    assert not page.locator("[data-recall-forecast]").is_visible()
-    _sit(page, "Answer new questions")
-    _answer(page, {"how-many-bytes": (1, "sure"), "what-peak": ("160", None)})
-    rows = page.locator("[data-recall-forecast] tbody tr").all()
-    told = {row.locator("th").inner_text(): row.locator("td").first.inner_text() for row in rows}
-    assert told == {
-        "today": "0", "tomorrow": "1", "in 2 days": "1", "in 3 days": "0",
-        "in 4 days": "0", "in 5 days": "0", "in 6 days": "0", "later": str(len(ASKED) - 2),
-    }  # fmt: skip
-    widths = [row.locator(".pb-bar").evaluate("bar => bar.offsetWidth") for row in rows]
-    assert widths[7] > (len(ASKED) - 2) * widths[1] * 0.9 > 0
-    assert widths[0] == 0
-    page.goto((frozen_site / CHALLENGE).as_uri())
-    assert "due" not in page.locator(".pb-modes").inner_text()
-    page.clock.set_fixed_time(datetime.fromisoformat("2026-03-10T09:00:00+01:00"))
-    page.reload()
-    link = page.locator(".pb-modes a", has_text="Recall")
-    assert f"{len(ASKED)} due" in link.inner_text()
 
 
 def test_calibration_counts_first_answers_by_how_sure_they_were(page):

@@ -1,4 +1,4 @@
-"""What `make audit` asks of pages, as far as it can be asked without its tools; and the phone."""
+"""What `make audit` asks of pages, as far as it can be asked without its tools."""
 
 from __future__ import annotations
 
@@ -8,19 +8,6 @@ from tests.site.html_reading import Reading, Tag, pages, read
 
 CONTROLS = frozenset(["button", "input", "meter", "output", "progress", "select", "textarea"])
 VERBATIM = frozenset(["script", "style", "pre", "code"])
-PHONE = {"width": 390, "height": 844}
-# What scrolls and can neither take the focus nor hold what takes it.
-OUT_OF_REACH = """() => {
-    document.querySelectorAll('details').forEach(one => { one.open = true });
-    return [...document.querySelectorAll('article *')].filter(one => {
-        const {overflowX, overflowY} = getComputedStyle(one);
-        const scrolls = (way, inside, outside) => /auto|scroll/.test(way) && inside > outside + 1;
-        return one.checkVisibility() && !one.querySelector('[tabindex="0"], a[href], button') &&
-            (scrolls(overflowX, one.scrollWidth, one.clientWidth) ||
-             scrolls(overflowY, one.scrollHeight, one.clientHeight)) &&
-            one.tabIndex < 0;
-    }).map(one => one.outerHTML.slice(0, 120));
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +45,3 @@ def test_a_label_holds_one_control_and_a_figure_begins_with_its_caption(built_si
             num_captions += 1
     assert num_labels > 100
     assert num_captions > 20
-
-
-@pytest.mark.browser
-def test_what_scrolls_on_a_phone_is_within_reach_of_the_keyboard(built_site, open_page):
-    page = open_page(built_site / "index.html", viewport=PHONE)
-    out_of_reach = {}
-    for path in pages(built_site):
-        page.goto(path.as_uri())
-        out_of_reach[path.relative_to(built_site).as_posix()] = page.evaluate(OUT_OF_REACH)
-    assert {name: found for name, found in out_of_reach.items() if found} == {}
-    assert len(out_of_reach) > 40

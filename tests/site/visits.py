@@ -115,6 +115,18 @@ UNREADABLE = """() => {
     });
     return found;
 }"""
+# What scrolls and can neither take the focus nor hold what takes it.
+OUT_OF_REACH = """() => {
+    document.querySelectorAll('details').forEach(one => { one.open = true });
+    return [...document.querySelectorAll('article *')].filter(one => {
+        const {overflowX, overflowY} = getComputedStyle(one);
+        const scrolls = (way, inside, outside) => /auto|scroll/.test(way) && inside > outside + 1;
+        return one.checkVisibility() && !one.querySelector('[tabindex="0"], a[href], button') &&
+            (scrolls(overflowX, one.scrollWidth, one.clientWidth) ||
+             scrolls(overflowY, one.scrollHeight, one.clientHeight)) &&
+            one.tabIndex < 0;
+    }).map(one => one.outerHTML.slice(0, 120));
+}"""
 SMALLEST_WORDS = """() => Math.min(...Array
     .from(document.querySelectorAll('.pb-drawing text'))
     .map(text => text.getBoundingClientRect().height).filter(height => height > 0))"""
@@ -129,6 +141,7 @@ class Visit:
     too_wide: list[int] = field(default_factory=list)  # windows in which it scrolls sideways
     violations: list[tuple[str, str]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    out_of_reach: list[str] = field(default_factory=list)  # of the keyboard, where it scrolls
     unseen_on_paper: list[str] = field(default_factory=list)
     smallest_words: float = float("inf")
     unreadable: list[str] = field(default_factory=list)  # words of drawings
@@ -199,6 +212,7 @@ class Visitor:
         self._resize(SCHEMES[scheme][1])
         visit.smallest_words = self.page.evaluate(SMALLEST_WORDS)
         visit.unreadable = self.page.evaluate(UNREADABLE)
+        visit.out_of_reach = self.page.evaluate(OUT_OF_REACH)
         visit.num_words = self.page.locator(".pb-drawing text").count()
 
     def _contrast(self, visit: Visit, scheme: str) -> list[tuple[str, str]]:

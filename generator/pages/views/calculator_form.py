@@ -62,16 +62,6 @@ class Field:
 
 
 @dataclass(frozen=True)
-class CheckOnPage:
-    """A formula on one run."""
-
-    run: str
-    by_formula: Markup
-    measured: Markup
-    off: Markup
-
-
-@dataclass(frozen=True)
 class OutputOnPage:
     """A number that the calculator works out.
 
@@ -89,8 +79,8 @@ class OutputOnPage:
     formula: Markup
     postfix: str
     at_start: Markup
-    checks: list[CheckOnPage]
-    worst: CheckOnPage | None
+    checks: Sequence[Checked]
+    worst: Checked | None
     within: str
 
 
@@ -173,7 +163,6 @@ def _output(
     start = calculators.at_start(one, inputs)
     for check in calculators.checks_of(one, written, folio.evidence):
         folio.run(check.run)
-    worst = calculators.worst(found)
     return OutputOnPage(
         name=one.name,
         label=folio.line(one.label),
@@ -183,22 +172,10 @@ def _output(
         ),
         postfix=calculators.parsed(one.formula).postfix,
         at_start=ABSENT if start is None else folio.show(start),
-        checks=_checks(found, folio),
-        worst=_checks([worst], folio)[0] if worst else None,
+        checks=found,
+        worst=calculators.worst(found),
         within=_within(one.within, one.quantity),
     )
-
-
-def _checks(found: Sequence[Checked], folio: Folio) -> list[CheckOnPage]:
-    return [
-        CheckOnPage(
-            run=one.run,
-            by_formula=folio.show(one.by_formula),
-            measured=folio.show(one.measured),
-            off=ABSENT if one.off is None else folio.show(one.off),
-        )
-        for one in found
-    ]
 
 
 def _with_signs(formula: str) -> str:

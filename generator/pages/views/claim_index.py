@@ -44,20 +44,12 @@ class Line:
     said: tuple[Said, ...]
 
 
-@dataclass(frozen=True)
-class Index:
-    """How many claims there are, and where their script is."""
-
-    num_claims: int
-    script: str
-
-
 def index(
     by_experiment: Sequence[tuple[str, tuple[str, ...]]],
     topics: Mapping[str, tuple[str, ...]],
     folio: Folio,
-) -> Index:
-    """Every claim, by the experiment that it rests on first of all."""
+) -> tuple[int, str]:
+    """How many claims there are, and where the script is that holds them, by experiment."""
     groups = [
         (name, [_line(claim, topics.get(claim, ()), folio) for claim in claims])
         for name, claims in by_experiment
@@ -68,7 +60,7 @@ def index(
         for name, lines in groups
     ]
     folio.assets[PLACE] = _packed(groups)
-    return Index(sum(len(lines) for _, lines in groups), PLACE)
+    return sum(len(lines) for _, lines in groups), PLACE
 
 
 def _told_apart(line: Line) -> Line:

@@ -66,11 +66,6 @@ class Entry(NamedTuple):
         return self.term.term[0].upper()
 
     @property
-    def num_lessons(self) -> int:
-        """How many lessons use the term."""
-        return len(self.lessons)
-
-    @property
     def by_topic(self) -> list[tuple[Markup, list[Lesson]]]:
         """The lessons under the title of their topic."""
         grouped = groupby(self.lessons, key=lambda one: one.topic)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from markupsafe import Markup
-
 from generator.content.book import Topic
 from generator.evidence.folio import Folio
 from generator.figures import figures
@@ -13,33 +9,12 @@ from generator.figures.figures import FigureOnPage
 from generator.pages.views.question import Question, question
 
 
-@dataclass(frozen=True)
-class Home:
-    """The part of the home page that asks and shows.
-
-    Attributes:
-        topic: the topic of the item.
-        question: what the reader commits to.
-        figure: the runs that answer it.
-        seen: what the figure shows.
-    """
-
-    topic: Topic
-    question: Question
-    figure: FigureOnPage
-    seen: Markup
-
-
-def home(folio: Folio) -> Home:
-    """The question of the home page with its answer."""
+def home(folio: Folio) -> tuple[Topic, Question, FigureOnPage]:
+    """What the home page asks: the topic of its item, the question, the runs that answer it."""
     written = folio.book.home
     topic = next(one for one in folio.book.topics if one.id == written.topic)
-    return Home(
-        topic=topic,
-        question=question(topic.items[written.commit], folio, "before"),
-        figure=figures.draw(written.figure, folio),
-        seen=folio.prose(written.seen),
-    )
+    asked = question(topic.items[written.commit], folio, "before")
+    return topic, asked, figures.draw(written.figure, folio)
 
 
 def start(folio: Folio) -> str:

@@ -16,57 +16,46 @@ KEPT = 300  # characters of a message that a rank records; runners/ranks/process
 
 
 @dataclass(frozen=True)
-class ListingOnPage:
-    """A listing as its template wants it.
+class PrintedOnPage:
+    """What a run printed, on rank 0, and how it ended.
 
     Attributes:
-        title: the author's line over it.
-        path: the file, from the project's root.
-        code: highlighted HTML.
         run: `experiment.run`, or None.
-        status: how the run ended, in words.
+        status: how it ended, in words.
         message: what was raised, as it was raised; of ranks that hang together, that they do.
-        printed: what rank 0 printed.
     """
 
-    title: Markup
-    path: str
-    code: Markup
     run: str | None
     status: str
     message: str
     printed: str
 
 
+@dataclass(frozen=True)
+class ListingOnPage(PrintedOnPage):
+    """A listing as its template wants it, with what its run printed.
+
+    Attributes:
+        title: the author's line over it.
+        path: the file, from the project's root.
+        code: highlighted HTML.
+    """
+
+    title: Markup
+    path: str
+    code: Markup
+
+
 def listing(written: Listing, folio: Folio, *, with_output: bool = True) -> ListingOnPage:
     """Read a listing from its file and its run; what it printed only where that is shown."""
-    code = listed(folio.book.root, written.path, written.object)
-    run = folio.run(written.run) if written.run else None
-    failure = run.error if run else None
-    return ListingOnPage(
-        title=folio.line(written.title),
-        path=written.path,
-        code=highlighted(code),
-        run=written.run,
-        status=folio.ui["statuses"][run.status] if run else "",
-        message=_failed(failure, folio) if failure else "",
-        printed="\n".join(run.printed) if run and with_output else "",
-    )
+    code = highlighted(listed(folio.book.root, written.path, written.object))
+    said = vars(printed(written.run, folio)) | ({} if with_output else {"printed": ""})
+    return ListingOnPage(title=folio.line(written.title), path=written.path, code=code, **said)
 
 
-@dataclass(frozen=True)
-class PrintedOnPage:
-    """What a run printed, how it ended, and what was raised, as it was raised."""
-
-    run: str
-    status: str
-    message: str
-    printed: str
-
-
-def printed(path: str, folio: Folio) -> PrintedOnPage:
+def printed(path: str | None, folio: Folio) -> PrintedOnPage:
     """The output of a run, without the code behind it."""
-    run = folio.run(path)
+    run = folio.run(path) if path else None
     return PrintedOnPage(
         run=path,
         status=folio.ui["statuses"][run.status if run else "skipped"],

@@ -17,7 +17,7 @@ from generator.evidence.other_machines import applies_to_one, parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
 from generator.evidence.verdicts import Outcome
-from generator.pages.views.claims import beside_predicted, css_of, side
+from generator.pages.views.other_machines import Said, said_on
 from generator.pages.views.proof import measured_by, names_of, repeated
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quietness, quietness
@@ -37,9 +37,7 @@ class ExperimentRow:
     """An experiment that a machine has measured."""
 
     name: str
-    question: str
     recorded_at: str
-    torch: str
     num_runs: int
     surprises: tuple[str, ...]
     skipped: tuple[str, ...]  # why, for each run that was
@@ -64,14 +62,8 @@ class OtherVerdict:
     kind: str
     says: Markup
     runs: tuple[str, ...]  # that tell it from another claim of the list with the same words
-    here: Markup
-    here_beside: Markup  # what that was compared with
-    here_words: str
-    here_css: str
-    there: Markup
-    there_beside: Markup
-    there_words: str
-    there_css: str
+    here: Said
+    there: Said
     why: Markup
 
 
@@ -95,9 +87,7 @@ def experiments(measured: Measured) -> list[ExperimentRow]:
     return [
         ExperimentRow(
             name=name,
-            question=trace.question,
             recorded_at=trace.recorded_at,
-            torch=trace.circumstances.torch,
             num_runs=sum(run.status != "skipped" for run in trace.runs.values()),
             surprises=tuple(one for one, run in trace.runs.items() if run.is_surprise),
             skipped=tuple(
@@ -218,7 +208,7 @@ def beside(name: str, folio: Folio) -> list[Beside]:
         if shared:
             contrary, beyond = (
                 _by_runs(
-                    _other_verdict(claim, here[claim], there[claim], folio)
+                    _other_verdict(claim, (name, here[claim]), (other, there[claim]), folio)
                     for claim in shared
                     if of_both(here[claim], there[claim])
                 )
@@ -235,21 +225,17 @@ def _by_runs(rows: Iterable[OtherVerdict]) -> tuple[OtherVerdict, ...]:
     return tuple(row if plain(row.says) in said else replace(row, runs=()) for row in found)
 
 
-def _other_verdict(name: str, here: Outcome, there: Outcome, folio: Folio) -> OtherVerdict:
-    words = folio.ui["verdicts"]
+def _other_verdict(
+    name: str, on_one: tuple[str, Outcome], on_other: tuple[str, Outcome], folio: Folio
+) -> OtherVerdict:
+    here, there = on_one[1], on_other[1]
     told = there if there.verdict != "holds" else here
     return OtherVerdict(
         claim=name,
         kind=here.claim.kind,
         says=folio.line(here.claim.says),
         runs=names_of(here),
-        here=side(here.observed, folio, here.claim.id),
-        here_beside=beside_predicted(here, folio),
-        here_words=words[here.verdict],
-        here_css=css_of(here),
-        there=side(there.observed, folio, here.claim.id),
-        there_beside=beside_predicted(there, folio),
-        there_words=words[there.verdict],
-        there_css=css_of(there),
+        here=said_on(*on_one, folio),
+        there=said_on(*on_other, folio),
         why=folio.line(told.explanation),
     )

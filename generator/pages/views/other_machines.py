@@ -52,12 +52,13 @@ def _compared(name: str, folio: Folio) -> ComparedClaim:
         and outcome.machine != here.machine
         and differs(here, outcome, page.book, evidence.book)
     }
-    said = [_said(measured_by(here, folio), here, folio)] if there else []
-    said += [_said(machine, outcome, folio) for machine, outcome in there.items()]
+    said = [said_on(measured_by(here, folio), here, folio)] if there else []
+    said += [said_on(machine, outcome, folio) for machine, outcome in there.items()]
     return ComparedClaim(name, folio.line(folio.book.claims[name].says), tuple(said))
 
 
-def _said(machine: str, outcome: Outcome, folio: Folio) -> Said:
+def said_on(machine: str, outcome: Outcome, folio: Folio) -> Said:
+    """What a machine observed of a claim, and its verdict."""
     _, observed = readable(outcome, folio)
     return Said(
         machine,

@@ -27,37 +27,15 @@ SETTINGS = ("num_ranks", "precision", "optimizer", "sequence", "checkpointing")
 
 
 @dataclass(frozen=True)
-class Tab:
-    """A model in the line of links above each model's page."""
-
-    title: str
-    page: str
-    is_here: bool
-
-
-@dataclass(frozen=True)
-class LeftOutRow:
-    """Strategies that the grid does not have, and why."""
-
-    strategy: Markup
-    devices: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class Planned:
-    """One model's page.
-
-    Attributes:
-        fixed: what is the same in every state, each with its name.
-    """
+    """One model's page."""
 
     grid: Grid
     parameters: Markup
     microbatch: Markup
-    fixed: tuple[tuple[str, Markup], ...]
+    fixed: tuple[tuple[str, Markup], ...]  # what is the same in every state, with its name
     figure: FigureOnPage
-    left_out: tuple[LeftOutRow, ...]
+    left_out: tuple[tuple[Markup, int, str], ...]  # strategies, their devices, and why
 
 
 def models(folio: Folio, line: Markup) -> Markup:
@@ -77,15 +55,6 @@ def models(folio: Folio, line: Markup) -> Markup:
         for name in _plan(folio).models
         if name in found and (grid := found[name].grid) is not None
     ))  # fmt: skip
-
-
-def tabs(folio: Folio) -> Iterator[Tab]:
-    """The same models by name alone, so that a page uses no value of another model."""
-    for name in _plan(folio).models:
-        shown = folio.book.traces.get(name)
-        if shown is not None and shown.grid is not None:
-            is_here = folio.path == shown.page.replace(".html", ".md")
-            yield Tab(shown.grid.title, shown.page, is_here)
 
 
 def _plan(folio: Folio) -> PlanFile:
@@ -167,7 +136,7 @@ def planned(name: str, folio: Folio) -> Planned:
         fixed=tuple(_fixed(shown, folio)),
         figure=figures.draw(_figure(shown, folio), folio),
         left_out=tuple(
-            LeftOutRow(folio.line(words.get(strategy, strategy)), devices, reason)
+            (folio.line(words.get(strategy, strategy)), devices, reason)
             for strategy, devices, reason in sorted(rows)
         ),
     )

@@ -101,19 +101,6 @@ class Furthest:
     off: Markup
 
 
-@dataclass(frozen=True)
-class Group:
-    """What the claims of one experiment come to; without a name, of those that rest on no run."""
-
-    experiment: str
-    tally: Tally
-
-
-def groups(by_experiment: Sequence[tuple[str, tuple[str, ...]]], folio: Folio) -> list[Group]:
-    """Every experiment that claims rest on."""
-    return [Group(name, tally(claims, folio)) for name, claims in by_experiment]
-
-
 def proofs_of(
     experiment: str, lessons: Mapping[str, tuple[Lesson, ...]], folio: Folio
 ) -> list[Proof]:

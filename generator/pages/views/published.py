@@ -62,25 +62,13 @@ class PublishedRow:
     is_same_note: bool
 
 
-@dataclass(frozen=True)
-class PublishedPage:
-    """The page of published measurements."""
-
-    plans: PublishedPlans
-    rows: tuple[PublishedRow, ...]
-    scores: Markup
-
-
-def published(folio: Folio) -> PublishedPage:
-    """Every row of the book's published measurements, and their scores."""
+def published(folio: Folio) -> tuple[Markup, list[PublishedRow]]:
+    """The scores of the book's published measurements, and every row of them."""
     shown = folio.book.traces[EXPERIMENT].published
     assert shown is not None
     folio.text.unmarked = "simulated"
-    return PublishedPage(
-        plans=shown,
-        rows=tuple(_rows(shown, folio)),
-        scores=_scores(shown, folio),
-    )
+    rows = list(_rows(shown, folio))
+    return _scores(shown, folio), rows
 
 
 def _scores(plans: PublishedPlans, folio: Folio) -> Markup:

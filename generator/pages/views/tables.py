@@ -1,4 +1,4 @@
-"""The tables of lessons: stages, epochs, predictions, verdicts, failing runs, before and after."""
+"""The tables of lessons: stages, epochs, predictions, failing runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator.content.modes.experiment import Compared
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
 from generator.evidence.observations import Observation, observe
@@ -18,6 +17,7 @@ from runners.traces.records import PredictionStep, Run, Stage
 
 NUM_VALUES = 4
 ABSENT_CELL = Markup("–")
+ByRank = tuple[list[str], list[tuple[str, list[Markup]]]]
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
 _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 
@@ -35,15 +35,7 @@ class StageRow:
     rank: str
     values: Markup
     facts: list[tuple[str, Markup]]
-    by_rank: ByRank
-
-
-@dataclass(frozen=True)
-class ByRank:
-    """Facts that a step shows of every rank: a column each, a row a rank."""
-
-    columns: list[str]
-    rows: list[tuple[str, list[Markup]]]
+    by_rank: ByRank  # facts of every rank: the columns, and a row a rank
 
 
 def data_flow(flow: DataFlow, folio: Folio) -> list[StageRow]:
@@ -146,7 +138,7 @@ def _by_rank(found: Stage | PredictionStep | None, base: str, folio: Folio) -> B
         )
         for rank in sorted({int(match[1]) for match in named.values()})
     ]
-    return ByRank([_label(column, folio) for column in columns], rows)
+    return [_label(column, folio) for column in columns], rows
 
 
 def _before_after(column: str) -> tuple[int, str]:
@@ -198,16 +190,8 @@ def _sentence(one: Observation, folio: Folio) -> Markup:
     return folio.line(folio.ui["observations"][one.sentence].format(**values))
 
 
-@dataclass(frozen=True)
-class Failing:
-    """The runs that fail: their table, and what each of them raised or printed."""
-
-    table: Markup
-    messages: list[str]
-
-
-def failing(paths: Sequence[str], folio: Folio) -> Failing:
-    """The runs that fail: how they failed, or else what they needed or learnt instead."""
+def failing(paths: Sequence[str], folio: Folio) -> tuple[Markup, list[str]]:
+    """The runs that fail: how they did, or what they needed or learnt instead, and their words."""
     runs = {path: run for path in paths if (run := folio.run(path)) is not None}
     words, more = folio.ui["table"], folio.ui["experiment"]
     columns = [Column(folio.ui["figure"]["run"], False), Column(words["outcome"], False)]
@@ -245,7 +229,7 @@ def failing(paths: Sequence[str], folio: Folio) -> Failing:
         if set(idle) != {ABSENT_CELL}:
             add(more["idle"], idle)
     messages = (raised(run.error) if run.error else "\n".join(run.printed) for run in runs.values())
-    return Failing(table(columns, rows), list(filter(None, messages)))
+    return table(columns, rows), list(filter(None, messages))
 
 
 def _nature(run: Run) -> Markup:
@@ -272,11 +256,3 @@ def _idle_share(path: str, run: Run, folio: Folio) -> Markup:
         f"mean({path}.ranks | each('measures.{one}_share'))" for one in ("idle", "sending")
     )
     return folio.cell(f"({idle} - {sending}) | percent")
-
-
-def compared(written: Compared, folio: Folio) -> list[tuple[Markup, Markup, Markup]]:
-    """Before-and-after rows."""
-    return [
-        (folio.line(row.what), folio.text.expression(row.before), folio.text.expression(row.after))
-        for row in written.rows
-    ]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from markupsafe import Markup
-
 from generator.content import tries
-from generator.content.modes.trials import Suggestion, Trial, TryFile
+from generator.content.modes.trials import Trial, TryFile
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
@@ -30,14 +29,6 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class SuggestionOnPage:
-    """A command with settings changed, and what to look at in its output."""
-
-    command: str
-    look: Markup
-
-
-@dataclass(frozen=True)
 class TryOnPage:
     """A reader's own run: what was changed, the outcome, on which machine and when."""
 
@@ -47,53 +38,25 @@ class TryOnPage:
     when: str
 
 
-@dataclass(frozen=True)
-class TrialOnPage:
-    """What follows the question of a trial.
+def command(run: str, changed: Mapping[str, object] | None = None) -> str:
+    """What measures the run of a trial, with some of its settings changed."""
+    return " ".join([COMMAND, run, *(f"--set {key}={to}" for key, to in (changed or {}).items())])
 
-    Attributes:
-        item: the question that comes first.
-        run: `experiment.run`.
-        command: what measures it.
-        lines: what that command prints of the book's own run; it stands at the last trial of a run,
-            so that it answers no question before it is asked.
-        value: the number to look at, in the book's run.
-        measures: what this number is, where `lines` do not print it.
-        tries: the reader's own runs; only while serving.
+
+def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
+    """What that command prints of the book's own run.
+
+    It stands at the last trial of a run, so that it answers no question before it is asked.
     """
-
-    item: str
-    run: str
-    command: str
-    lines: str
-    value: Markup
-    measures: Markup | None
-    suggestions: list[SuggestionOnPage]
-    tries: list[TryOnPage]
-
-
-def trial(written: Trial, lesson: TryFile, folio: Folio) -> TrialOnPage:
-    """What a trial shows once its question is answered."""
     run = folio.run(written.run)
     is_last = [one for one in lesson.trials if one.run == written.run][-1] is written
-    return TrialOnPage(
-        item=written.item,
-        run=written.run,
-        command=f"{COMMAND} {written.run}",
-        lines="\n".join(summary_lines(run)) if run and is_last else "",
-        value=folio.cell(written.value),
-        measures=folio.line(written.measures) if written.measures else None,
-        suggestions=[_suggestion(written.run, one, folio) for one in written.suggestions],
-        tries=[
-            _try(written, one, folio)
-            for one in tries.of_run(folio.book.tries, written.run)[-MAX_TRIES:]
-        ],
-    )
+    return "\n".join(summary_lines(run)) if run and is_last else ""
 
 
-def _suggestion(run: str, written: Suggestion, folio: Folio) -> SuggestionOnPage:
-    changed = " ".join(f"--set {key}={value}" for key, value in written.set.items())
-    return SuggestionOnPage(f"{COMMAND} {run} {changed}", folio.line(written.look))
+def own(written: Trial, folio: Folio) -> list[TryOnPage]:
+    """The reader's own runs; only while serving."""
+    found = tries.of_run(folio.book.tries, written.run)[-MAX_TRIES:]
+    return [_try(written, one, folio) for one in found]
 
 
 def _try(written: Trial, own: Trace, folio: Folio) -> TryOnPage:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -20,24 +19,17 @@ _NAME = re.compile(r"\w+(?![^<]*>)")
 WHOLE = 29  # letters of a name that stays whole in a line of code
 
 
-@dataclass(frozen=True)
-class NoteOnPage:
-    """One line of a program and what it does; lines count from 1."""
-
-    number: int
-    code: Markup
-    says: Markup
-
-
-def notes(program: Listing, written: Sequence[CodeNote], folio: Folio) -> list[NoteOnPage]:
-    """The notes on a program, in the order written."""
+def notes(
+    program: Listing, written: Sequence[CodeNote], folio: Folio
+) -> list[tuple[int, Markup, Markup]]:
+    """The notes on a program: the number of a line from 1, the line, and what it does."""
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
     return [
-        NoteOnPage(
-            number=1 + lines.index(note.code.strip()),
-            code=_breakable(highlighted(note.code.strip()).strip()),
-            says=folio.line(note.says),
+        (
+            1 + lines.index(note.code.strip()),
+            _breakable(highlighted(note.code.strip()).strip()),
+            folio.line(note.says),
         )
         for note in written
     ]

@@ -87,16 +87,7 @@
     });
     svg.addEventListener("keydown", (event) => {
       if ((event.key === "Enter" || event.key === " ") && open(event.target)) event.preventDefault();
-      const at = marks.indexOf(event.target);
-      const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1 };
-      to.Home = 0;
-      to.End = marks.length - 1;
-      const next = at < 0 || event.altKey || event.ctrlKey || event.metaKey ? null : marks[to[event.key]];
-      if (!next) return;
-      event.preventDefault();
-      marks[at].tabIndex = -1;
-      next.tabIndex = 0;
-      next.focus();
+      window.proofbook.rove(event, marks);
     });
   }
 

@@ -138,17 +138,20 @@
     const links = [...table.querySelectorAll("a[href]:not(.pb-one-state :is(.pb-choice, .pb-other) a)")];
     if (links.length) (table.closest(".pb-scroll") || table).removeAttribute("tabindex");
     links.forEach((link, at) => (link.tabIndex = at && -1));
-    table.onkeydown = (event) => {
-      const at = links.indexOf(event.target);
-      const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: links.length - 1 };
-      const next = links[to[event.key]];
-      if (at < 0 || !next || event.altKey || event.ctrlKey || event.metaKey) return;
-      event.preventDefault();
-      event.target.tabIndex = -1;
-      next.tabIndex = 0;
-      next.focus();
-    };
+    table.onkeydown = (event) => book.rove(event, links);
   }
+
+  // Arrow keys go from one of these to the next, which then is the one stop of the Tab key.
+  book.rove = (event, stops) => {
+    const at = stops.indexOf(event.target);
+    const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: stops.length - 1 };
+    const next = stops[to[event.key]];
+    if (at < 0 || !next || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    event.target.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  };
   document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts, .pb-terms, .pb-stop").forEach(stop);
   book.stop = stop;
 })();

@@ -1,0 +1,50 @@
+"""`python -m runners machine` and `compare`: what this machine is, and what two measured otherwise.
+
+In: this machine, or the folders of two. Out: `machine.json`; or what the traces say differently,
+and, from the generator, which claims that changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+
+from runners.traces import machine
+from runners.traces.compare import compare, traces_in
+from runners.traces.quiet_record import quietness
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes: two machines to compare, or nothing."""
+    if parser.prog.endswith("compare"):
+        parser.add_argument("names", nargs=2, metavar="MACHINE", help="a folder's name")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Describe this machine, or compare two."""
+    if names := getattr(arguments, "names", None):
+        return _compared(names)
+    print(json.dumps(machine.describe().as_json(), indent=1, sort_keys=True))
+    name = machine.name()
+    if (machine.TRACES / name / "machine.json").is_file():
+        print(_quiet_line(name), file=sys.stderr)
+    return 0
+
+
+def _compared(names: list[str]) -> int:
+    """What was measured otherwise; then the generator, which judges, says what that changes."""
+    found = compare(*(traces_in(machine.TRACES / name, machine.TRACES) for name in names))
+    print("\n".join([" | ".join(names), *found.lines()]))
+    for name in names:
+        print(f"{name}: {_quiet_line(name)}", flush=True)
+    judging = [sys.executable, "-m", "generator", "compare", *names]
+    content = ["--content", str(machine.TRACES.parent)]
+    return subprocess.run([*judging, *content], cwd=machine.ROOT, check=False).returncode
+
+
+def _quiet_line(name: str) -> str:
+    """Whether a machine measured its experiments while it was quiet."""
+    traces = traces_in(machine.TRACES / name, machine.TRACES)
+    return quietness({one: trace.quiet for one, trace in traces.items()}).line()

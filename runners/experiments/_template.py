@@ -1,0 +1,49 @@
+"""Two widths of one linear layer: what parameters, gradients and activations take.
+
+python -m runners run widths
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, RunSettings
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+
+
+def train(rank: Rank[Settings]) -> None:
+    """Train one linear layer on one batch, which it learns to map to zero."""
+    settings = rank.settings
+    layer = nn.Linear(settings.width, settings.width, device=rank.device)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    rank.watch(layer, optimizer)  # the meters tell parameters, gradients and the rest apart
+    inputs = torch.randn(settings.batch_size, settings.width, device=rank.device)
+    for _ in rank.steps(settings.num_steps):  # a metered pass ends early
+        loss = layer(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+QUESTION = "Does a layer of twice the width need twice the memory?"
+
+
+class Settings(RunSettings):
+    """A linear layer, and a batch."""
+
+    width: Count = 256
+    batch_size: Count = 16
+    num_steps: Count = 5
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Weights and biases in fp32."""
+        return {"model_bytes": 4 * (self.width * self.width + self.width)}
+
+
+RUNS = {
+    "narrow": RunPlan("train", 1, Settings()),
+    "wide": RunPlan("train", 1, Settings(width=512)),
+}

@@ -1,0 +1,233 @@
+"""What sharding saves and what it costs: one model under DDP, ZeRO's first stage, and FSDP.
+
+Equal linear layers trained with Adam over 1, 2 and 4 ranks: under DDP; under DDP with
+`ZeroRedundancyOptimizer`; under FSDP as it comes, where the root's own layer stays gathered; under
+FSDP that frees every layer after forward, and under FSDP that frees none. Memory by class, and
+payloads by collective.
+
+    python -m runners run sharding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.meters.gloo_threads import wait_until_idle
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor, RunSettings
+from runners.plans.work import layer_parameters
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import description, mlp
+
+
+def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None) -> None:
+    """Shards of every layer; the last layer is left to the root's group, as a head often is.
+
+    Args:
+        rank: this rank.
+        layers: whether the other layers are freed after forward.
+        root: the same for the root; None is what FSDP chooses, and then the root stays gathered.
+    """
+    _begin(rank, is_sharded=True)
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    with torch.device("meta"):
+        model = mlp(rank.settings.widths)
+    with rank.phase("wrap"):
+        for module in list(model)[:-1]:
+            if isinstance(module, nn.Linear):
+                fully_shard(module, mesh=mesh, reshard_after_forward=layers)
+        fully_shard(model, mesh=mesh, reshard_after_forward=root)
+        model.to_empty(device=rank.device)
+        _initialise(rank, model)
+    rate = rank.settings.learning_rate
+    _train(rank, model, torch.optim.Adam(model.parameters(), lr=rate, fused=True))
+
+
+def fsdp_freed(rank: Rank[Settings]) -> None:
+    """Everything is freed after forward, and gathered again for backward."""
+    fsdp(rank, root=True)
+
+
+def fsdp_kept(rank: Rank[Settings]) -> None:
+    """Every layer stays gathered from forward to backward."""
+    fsdp(rank, layers=False, root=False)
+
+
+def ddp(rank: Rank[Settings]) -> None:
+    """Parameters, gradients and Adam's moments whole on every rank, and buckets besides."""
+    replica = _replica(rank)
+    rate = rank.settings.learning_rate
+    _train(rank, replica, torch.optim.Adam(replica.parameters(), lr=rate, fused=True))
+
+
+def zero(rank: Rank[Settings]) -> None:
+    """DDP, and each rank updates some whole parameters, then broadcasts them to the others."""
+    replica = _replica(rank)
+    update = ZeroRedundancyOptimizer(
+        replica.parameters(), torch.optim.Adam, lr=rank.settings.learning_rate, fused=True
+    )
+    _train(rank, replica, update)
+
+
+def _train(rank: Rank[Settings], model: nn.Module, update: torch.optim.Optimizer) -> None:
+    """A few steps of each rank on a batch of its own; what is held between steps has a phase."""
+    settings = rank.settings
+    with rank.phase("samples"):
+        source = torch.Generator().manual_seed(rank.seed + 1 + rank.rank)
+        shape = (settings.batch_size, settings.widths[0])
+        features = torch.randn(shape, generator=source).to(rank.device)
+        labels = torch.randint(0, settings.widths[-1], shape[:1], generator=source).to(rank.device)
+        rank.inputs(features, labels)
+    # What moments a rank has are in the optimizer that ZeroRedundancyOptimizer keeps inside.
+    rank.watch(model, getattr(update, "optim", update))
+    for _ in rank.steps(settings.num_steps):
+        loss = nn.functional.cross_entropy(model(features), labels)
+        loss.backward()
+        with rank.phase("optimizer"):  # ends before "held", while gradients are still there
+            update.step()
+        if rank.is_metered:
+            wait_until_idle()  # gloo's own threads free the last buffers
+        with rank.phase("held", computes=False):
+            if rank.step_index == COMPARED_STEP:
+                rank.measure("loss_at_third_step", loss.item())
+            del loss
+        update.zero_grad()
+        rank.count_samples(settings.batch_size)
+
+
+def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
+    _begin(rank)
+    model = mlp(rank.settings.widths, device=rank.device)
+    _initialise(rank, model)
+    with rank.phase("wrap"):
+        return DistributedDataParallel(model)
+
+
+def _begin(rank: Rank[Settings], *, is_sharded: bool = False) -> None:
+    """Describe the model; a single rank joins a group of one, for the very same wrappers."""
+    if not dist.is_initialized():
+        backend = "nccl" if rank.device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+    widths, num_layers = rank.settings.widths, len(rank.settings.widths) - 1
+    everywhere = [range(rank.world_size)] * num_layers
+    rank.describe(description(widths, everywhere, sharded=[is_sharded] * num_layers))
+
+
+@torch.no_grad()
+def _initialise(rank: Rank[Settings], model: nn.Module) -> None:
+    """The same values on every rank and under every strategy; a shard gets its rows of them."""
+    source = torch.Generator().manual_seed(rank.seed)
+    for parameter in model.parameters():
+        bound = rank.settings.widths[0] ** -0.5
+        whole = torch.empty(parameter.shape).uniform_(-bound, bound, generator=source)
+        if hasattr(parameter, "to_local"):
+            parameter.to_local().copy_(whole.chunk(rank.world_size)[rank.rank])
+        else:
+            parameter.copy_(whole)
+
+
+QUESTION = (
+    "How much memory does each way of sharding save on a rank, and what does it communicate for it?"
+)
+BYTES_PER_VALUE = 4
+COPIES_PER_PARAMETER = 4  # Adam keeps each parameter, its gradient and two moments
+COMPARED_STEP = 2  # two updates have passed: were one of them wrong, the loss would tell
+
+
+class Settings(RunSettings):
+    """A stack of linear layers, and the bytes of it that a rank keeps."""
+
+    widths: tuple[Count, ...] = (512,) * 9
+    batch_size: Count = 4
+    num_steps: Count = 9
+    learning_rate: Factor = 0.001
+
+    def check(self) -> None:
+        """Refuse widths that make no network, or weights whose rows no ranks share equally."""
+        widths, n = list(self.widths), self.world_size
+        if len(widths) < 3:
+            raise ValueError(
+                f"widths must be three or more whole numbers above zero, not {widths!r}"
+            )
+        if self.strategy.startswith("fsdp") and any(width % n for width in widths[1:]):
+            raise ValueError(f"widths {widths} cannot be sharded equally over {n} ranks")
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Bytes of parameters, and bytes at the peak of a stack of equal layers.
+
+        At the peak ranks share some bytes, and each holds others whole. DDP: the four copies, and
+        the buckets. FSDP: near the end of backward the four copies but for the gradients of three
+        layers, still to come; whole are the root and its gradient, and four layers: the one
+        computed, the next one gathered ahead, a gradient, and its copy to be scattered. FSDP
+        without resharding peaks as backward begins to free layers.
+        """
+        layers = [BYTES_PER_VALUE * count for count in layer_parameters(self.widths)]
+        model, layer, root = sum(layers), layers[0], layers[-1]
+        tensors = [BYTES_PER_VALUE * n for a, b in pairwise(self.widths) for n in (a * b, b)]
+        part = max(parts(tensors, self.world_size))
+        at_peak = {
+            "ddp": (0, 5 * model),
+            "zero": (0, 3 * model + 2 * part),
+            "fsdp_kept": (3 * model + layer, model + root + layer),
+        }
+        shared, whole = at_peak.get(self.strategy, (4 * model - 3 * layer, 2 * root + 4 * layer))
+        return {
+            "num_layers": len(layers),
+            "copies_per_parameter": COPIES_PER_PARAMETER,
+            "bytes_per_value": BYTES_PER_VALUE,
+            "model_bytes": model,
+            "layer_bytes": layer,  # the first one, which is no smaller than the others
+            "root_bytes": root,  # the last layer, which is the root's own under FSDP
+            "largest_part_bytes": part,  # of the rank that updates most of them under ZeRO-1
+            "shared_bytes": shared,
+            "whole_bytes": whole,
+        }
+
+
+def parts(sizes: Sequence[int], num_ranks: int) -> list[int]:
+    """What each rank gets where whole parameters are distributed, the largest first.
+
+    Each goes to the rank that has least so far, as `ZeroRedundancyOptimizer` distributes them.
+    """
+    loads = [0] * num_ranks
+    for size in sorted(sizes, reverse=True):
+        loads[loads.index(min(loads))] += size
+    return loads
+
+
+def _run(strategy: str, world_size: int, **settings: Any) -> RunPlan[Settings]:
+    is_timed = world_size == 2 and strategy != "fsdp_freed" and not settings
+    return RunPlan(
+        strategy,
+        world_size,
+        Settings(**settings),
+        passes=("timed", "metered") if is_timed else ("metered",),
+        has_timeline=False,
+        can_share_device=strategy in ("ddp", "zero"),
+        full=world_size == 1 and strategy in ("zero", "fsdp_kept"),
+    )
+
+
+RUNS = {
+    **{
+        f"{strategy}_{world_size}": _run(strategy, world_size)
+        for strategy in ("ddp", "zero", "fsdp", "fsdp_kept")
+        for world_size in (1, 2, 4)
+    },
+    "fsdp_freed_2": _run("fsdp_freed", 2),
+    # The first layer is most of the model.
+    "zero_uneven_2": _run("zero", 2, widths=(2048, 512, 512, 512)),
+}
+ON_CUDA = {"*": {"widths": [8192] * 9}, "zero_uneven_2": {"widths": [32768, 8192, 8192, 8192]}}

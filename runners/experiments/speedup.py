@@ -1,0 +1,85 @@
+"""When a second rank pays: the same global batch on one device, and under DDP over two ranks.
+
+A stack of equal layers, and batches from small to large. What is communicated in a step depends on
+the parameters alone, what is computed on the samples as well: so communication weighs less and
+less.
+
+    python -m runners run speedup
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.settings import StackSettings
+from runners.training.steps import random_samples, stack_for
+
+
+def ddp(rank: Rank[Settings]) -> None:
+    """A share of the batch on each rank, gradients averaged."""
+    model = stack_for(rank)
+    with rank.phase("wrap"):
+        replica = DistributedDataParallel(model)
+    _train(rank, replica)
+
+
+def single(rank: Rank[Settings]) -> None:
+    """The whole batch on one device."""
+    _train(rank, stack_for(rank))
+
+
+def _train(rank: Rank[Settings], model: nn.Module) -> None:
+    settings = rank.settings
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
+    features, labels = random_samples(rank, settings.batch_size)
+    rank.watch(model, optimizer)
+    for _ in rank.steps(settings.num_steps):
+        loss = cross_entropy(model(features), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        rank.count_samples(settings.batch_size)
+
+
+QUESTION = "From which batch size on is a step on two ranks faster than a step on one device?"
+BATCH_SIZES = (64, 256, 1024, 4096)
+
+
+class Settings(StackSettings):
+    """A stack of equal layers and a batch, dealt out to the ranks."""
+
+    width: Count = 256
+    num_layers: Count = 8
+    global_batch_size: Count = 64
+    num_steps: Count = 18
+    learning_rate: Factor = 0.01
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of one rank."""
+        return self.global_batch_size // self.world_size
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Samples of one rank."""
+        return {"batch_size": self.batch_size}
+
+    def check(self) -> None:
+        """Refuse a batch that the ranks cannot share equally."""
+        self.divides(("global_batch_size", "world_size"))
+
+
+RUNS = {
+    f"{name}_{samples}": RunPlan(
+        strategy, world_size, Settings(global_batch_size=samples), passes=("timed",)
+    )
+    for samples in BATCH_SIZES
+    for name, strategy, world_size in (("one", "single", 1), ("two", "ddp", 2))
+}
+TRIED_WITH = {run: {"num_steps": 6} for run in ("one_4096", "two_4096")}

@@ -1,0 +1,50 @@
+"""The α–β model of a transfer, t = α + β·bytes, and the times that it is fitted to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch.distributed as dist
+
+from runners.ranks.rank import Rank
+
+
+class AlphaBeta(NamedTuple):
+    """What a transfer costs to start, and then by the byte; seconds, and seconds a byte."""
+
+    alpha: float
+    beta: float
+
+    def seconds(self, num_bytes: float) -> float:
+        """What the model says a transfer takes."""
+        return self.alpha + self.beta * num_bytes
+
+
+def fit(sizes: Sequence[float], seconds: Sequence[float]) -> AlphaBeta:
+    """The α and β of least squares of the *relative* errors, so that each size weighs alike.
+
+    Args:
+        sizes: bytes of each transfer; at least two of them differ.
+        seconds: what each took, above zero.
+    """
+    weights = [1 / t**2 for t in seconds]
+    total = sum(weights)
+    mean_size = sum(w * s for w, s in zip(weights, sizes, strict=True)) / total
+    mean_time = sum(w * t for w, t in zip(weights, seconds, strict=True)) / total
+    beta = sum(
+        w * (s - mean_size) * (t - mean_time)
+        for w, s, t in zip(weights, sizes, seconds, strict=True)
+    ) / sum(w * (s - mean_size) ** 2 for w, s in zip(weights, sizes, strict=True))
+    return AlphaBeta(mean_time - beta * mean_size, beta)
+
+
+def seconds_alone(rank: Rank, call: Callable[[], object]) -> float:
+    """Seconds of one collective that nothing else runs beside, from when all ranks are ready."""
+    dist.barrier()
+    rank.settle()
+    start = time.perf_counter()
+    call()
+    rank.settle()
+    return time.perf_counter() - start

@@ -1,0 +1,16 @@
+"""Everything that learners type finds what they look for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.site.test_searches import *  # noqa: F403 - the gate's tests of a sixth of them
+from tests.site.test_searches import SEARCHES
+
+pytestmark = [pytest.mark.soak, pytest.mark.browser]
+
+
+@pytest.fixture
+def searches():
+    """All of them."""
+    return SEARCHES
