@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from runners.planning.answer import Answer, RankPlan, sent_bytes
+from runners.planning.answer import Answer
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
 from runners.plans.model_presets import ModelPreset, model_presets
@@ -23,7 +23,6 @@ from runners.traces.plan_grid import (
     FOLDER,
     Confirmed,
     Grid,
-    GridCall,
     GridRank,
     GridRow,
     LeftOut,
@@ -229,18 +228,12 @@ def _left_out(state: State, question: Question, reason: str) -> LeftOut:
 
 
 def _row(state: State, answer: Answer) -> GridRow:
-    question = answer.question
+    question, fields = answer.question, set(GridRank.model_fields)
     return GridRow(
         strategy=question.strategy.name,
         state=state,
         global_batch=question.training.global_batch,
         num_microbatches=question.num_microbatches,
-        ranks=[_rank(one) for one in answer.ranks],
+        ranks=[GridRank(**one.model_dump(include=fields)) for one in answer.ranks],
         seconds=answer.seconds,
     )
-
-
-def _rank(one: RankPlan) -> GridRank:
-    kept = one.model_dump(include=set(GridRank.model_fields) - {"calls", "sent_bytes"})
-    calls = [GridCall(**call.model_dump(exclude={"phase"})) for call in one.calls]
-    return GridRank(**kept, sent_bytes=round(sum(map(sent_bytes, one.calls))), calls=calls)

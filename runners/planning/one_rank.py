@@ -18,7 +18,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from runners.meters.memory import CPU, MemoryMeter, local
-from runners.planning.answer import RankPlan
+from runners.planning.answer import RankPlan, sent_bytes
 from runners.planning.built import build
 from runners.planning.question import Question
 from runners.planning.stated_values import StatedMode, own_code_at_work
@@ -31,6 +31,7 @@ from runners.simulate.memory_blocks import MIB, AllocatorSettings
 from runners.simulate.messages import Mailbox
 from runners.simulate.meter import Meter
 from runners.simulate.stand_ins import stand_ins
+from runners.traces.plan_grid import GridCall
 
 LEAST_STEP_BYTES = 32 * MIB
 AXES = ("pipeline", "data", "tensor")
@@ -124,6 +125,7 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
     replayed = replay(events, settings)
     repeated = repeats(question)
     flops = sum(count * repeated.of_phase(phase) for phase, count in meter.flops.items())
+    calls = _summed(meter.calls(), repeated)
     return RankPlan(
         rank=rank,
         peak_bytes=memory.peak_bytes,
@@ -136,7 +138,8 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
         least_reserved_bytes=_least(events, settings, replayed) if question.seeks_least else None,
         num_parameters=sum(local(p).numel() for p in module.parameters()),
         flops=round(flops),
-        calls=_summed(meter.calls(), repeated),
+        sent_bytes=round(sum(map(sent_bytes, calls))),
+        calls=calls,
     )
 
 
@@ -150,22 +153,20 @@ def _least(events: Sequence[Event], settings: AllocatorSettings, unlimited: Repl
     return high
 
 
-def _summed(calls: Iterable[Call], repeated: Repeats) -> list[Call]:
+def _summed(calls: Iterable[Call], repeated: Repeats) -> list[GridCall]:
     """Calls of a whole step, all phases together."""
-    counts: defaultdict[tuple[str, str, int], float] = defaultdict(float)
-    payloads: defaultdict[tuple[str, str, int], float] = defaultdict(float)
+    totals: defaultdict[tuple[str, str, int], tuple[float, float]] = defaultdict(lambda: (0, 0))
     for one in calls:
-        key = (one.operation, one.axis, one.num_ranks)
-        counts[key] += one.count * repeated.of_phase(one.phase)
-        payloads[key] += one.bytes * repeated.of_phase(one.phase)
+        key, times = (one.operation, one.axis, one.num_ranks), repeated.of_phase(one.phase)
+        count, num_bytes = totals[key]
+        totals[key] = count + one.count * times, num_bytes + one.bytes * times
     return [
-        Call(
+        GridCall(
             operation=operation,
             axis=axis,
             num_ranks=num_ranks,
-            phase="step",
-            count=round(counts[operation, axis, num_ranks]),
-            bytes=round(payloads[operation, axis, num_ranks]),
+            count=round(count),
+            bytes=round(num_bytes),
         )
-        for operation, axis, num_ranks in sorted(counts)
+        for (operation, axis, num_ranks), (count, num_bytes) in sorted(totals.items())
     ]
