@@ -16,7 +16,6 @@ from generator.content.claim import Claim, ClaimFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError
 from generator.content.laws import short_names
-from generator.evidence.falsify import falsified_problem
 from generator.evidence.filters import Showed
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ DECLARED = re.compile(r"\bexpected_(?:status|death)\b")
 
 
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
-    """Claims that cannot be judged, or whose own change cannot be applied."""
+    """Claims that cannot be judged."""
     for position, written in enumerate(document.model.claims):
         yield from _declared(document, position, written)
         reported: set[str] = set()
@@ -64,9 +63,6 @@ def _problems(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     if outcome.error:
         where = f"on {claim.run}: " if claim.run else ""
         yield outcome.at, f"{where}{outcome.error}"
-    problem = falsified_problem(evidence.book, claim)
-    if problem:
-        yield "falsified_by.field", problem
 
 
 def problem(
