@@ -1,10 +1,11 @@
 """The digest of an experiment's code: what decides whether a trace is stale. No torch.
 
 It covers the syntax tree of the experiment's file, of every module of `COVERED` that it imports,
-of the code that measures (`MEASURING`), and of the programs that it executes from `content/`, with
-what their comments declare. Comments, docstrings and imports of our own modules are left out: none
-of them changes a result. Programs that an experiment finds by a pattern, one a run, have a digest
-each: a new one, or a changed one, leaves the runs of the others as they are.
+of the code that measures (`MEASURING`), of the programs that it executes from `content/`, with what
+their comments declare, and of the texts there that it names. Comments, docstrings and imports of
+our own modules are left out: none of them changes a result. Programs that an experiment finds by a
+pattern, one a run, have a digest each: a new one, or a changed one, leaves the runs of the others
+as they are.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _is_words(first: list[ast.stmt]) -> bool:
 def _programs(tree: ast.Module) -> tuple[str, ...]:
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     named = (text for text in texts if isinstance(text, str))
-    return tuple(t for t in named if t.startswith("content/") and t.endswith(".py"))
+    return tuple(t for t in named if t.startswith("content/") and t.endswith((".py", ".txt")))
 
 
 def _module_path(name: str) -> Path | None:
