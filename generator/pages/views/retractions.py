@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator.checks import repeats
+from generator.checks import statement_checks
 from generator.content import listed_code
 from generator.content.book import Book
 from generator.content.claim import Reference, Retraction
@@ -133,16 +133,16 @@ def _parts(first: Standing, other: Standing) -> bool:
 
 
 def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
-    path = repeats.path_of(name)
+    path = statement_checks.path_of(name)
     sharing = [other for other in folio.book.retractions.values() if other.program == name]
     first, *_ = sharing
-    uses = next(other.uses for other in sharing if other.uses)  # `repeats.mistakes` has looked
-    run = folio.run(f"{repeats.EXPERIMENT}.{name}")
-    assert run is not None, name  # `repeats.problem` has looked
-    shown = folio.book.traces[repeats.EXPERIMENT]
+    uses = next(other.uses for other in sharing if other.uses)  # the checks have looked
+    run = folio.run(f"{statement_checks.EXPERIMENT}.{name}")
+    assert run is not None, name  # `statement_checks.problem` has looked
+    shown = folio.book.traces[statement_checks.EXPERIMENT]
     code = listed_code.listed(folio.book.root, path, None)
     said = [*run.printed, *([raised(run.error)] if run.error else [])]
-    file = repeats.file_of(name)
+    file = statement_checks.file_of(name)
     saved = file.rpartition("/")[2]
     start = f"torchrun --nproc-per-node {run.world_size}"
     return ProgramOnPage(
@@ -151,7 +151,7 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
         here=f"{start} {saved}",
         command=f"{start} {path}",
         code=highlighted(code),
-        run=f"{repeats.EXPERIMENT}.{name}",
+        run=f"{statement_checks.EXPERIMENT}.{name}",
         status=folio.ui["statuses"][run.status],
         printed="\n".join(said),
         machine=shown.machine.name,
