@@ -64,15 +64,8 @@ class ProgramOnPage:
 
 @dataclass(frozen=True)
 class RetractionOnPage:
-    """A sentence with all that is known of it; `again` measures the runs of its claim again."""
+    """What is known of a sentence; `again` measures the runs of its claim again."""
 
-    id: str
-    said: Markup
-    where: Markup
-    source: Reference | None
-    regime: Markup
-    correction: Markup
-    stakes: Markup | None
     claim: VerdictRow
     again: str
     marks: str
@@ -95,13 +88,6 @@ def retraction(
     kind = folio.book.claims[one.claim].kind
     row, machine = verdict_row(one.claim, folio), measured_by(folio.outcome(one.claim), folio)
     return RetractionOnPage(
-        id=one.id,
-        said=folio.line(one.said),
-        where=folio.line(one.where),
-        source=folio.book.references[one.source] if one.source else None,
-        regime=folio.line(one.regime),
-        correction=folio.prose(one.correction),
-        stakes=folio.line(one.stakes) if one.stakes else None,
         claim=row,
         again=command(row.runs, machine, folio.book.reference.name),
         marks=sifting.marks(
