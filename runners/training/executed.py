@@ -14,7 +14,7 @@ import time
 import torch.distributed as dist
 from torch import nn
 
-from runners.experiments._executed import ProgramSettings
+from runners.experiments._programs import ProgramSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.programs import ROOT

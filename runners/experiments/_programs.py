@@ -2,7 +2,7 @@
 
 In: the programs as they declare themselves (`runners/traces/programs.py`). Out: a run for each. How
 many ranks, under which budget and to which end, the file says itself; one that has a budget runs
-without it too. No torch here: `strategies.py` executes them.
+without it too. No torch here: `runners/training/executed.py` executes them.
 """
 
 from __future__ import annotations
