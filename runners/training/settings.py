@@ -28,14 +28,7 @@ class HiddenLayerSettings(TeacherSettings):
     num_hidden: Count
 
 
-class ClassifierSettings(HiddenLayerSettings):
-    """The same, trained by SGD with momentum."""
-
-    learning_rate: Factor
-    momentum: FactorOrZero
-
-
-class SmallClassifierSettings(ClassifierSettings):
+class SmallClassifierSettings(HiddenLayerSettings):
     """The classifier that `ddp` trains, and that other experiments compare with it."""
 
     num_samples: Count = 10000
@@ -64,7 +57,7 @@ class GlobalBatchSettings(SmallClassifierSettings):
         return {"global_batch_size": self.global_batch_size}
 
 
-class BatchSettings(ClassifierSettings):
+class BatchSettings(HiddenLayerSettings):
     """A small classifier, trained on batches that ranks share."""
 
     num_samples: Count = 10000
