@@ -14,6 +14,7 @@ import pytest
 
 from runners.plans.experiment import RunPlan, find
 from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
+from runners.traces.schema import Setting
 
 PROGRAMS = {"listings", "repeats"}  # whose settings are constants of the programs that they execute
 
@@ -26,8 +27,12 @@ class Small(RunSettings):
     dtype: Literal["float32", "float64"] = "float32"
     num_shards: Count = 2
 
-    def closed_forms(self) -> dict[str, object]:
-        return {"num_bytes": 4 * self.width * self.world_size}
+    @property
+    def num_bytes(self) -> int:
+        return 4 * self.width * self.world_size
+
+    def closed_forms(self) -> dict[str, Setting]:
+        return {"num_bytes": self.num_bytes}
 
     def forced(self) -> dict[str, object]:
         return {"num_shards": self.world_size} if self.strategy == "ddp" else {}
@@ -72,8 +77,7 @@ def test_a_trace_holds_what_was_set_and_what_follows_of_this_run() -> None:
 def test_settings_follow_the_run_that_they_stand_in() -> None:
     two = RunPlan("ddp", 2, Small())
     four = replace(two, world_size=4)
-    assert two.settings.as_json()["num_bytes"] == 64
-    assert four.settings.as_json()["num_bytes"] == 128
+    assert (two.settings.num_bytes, four.settings.num_bytes) == (64, 128)
     assert (two.settings.num_shards, four.settings.num_shards) == (2, 4)
     with pytest.raises(ValueError, match="width 8 cannot be split over 3 ranks"):
         replace(two, world_size=3)
@@ -89,7 +93,7 @@ def test_what_follows_can_not_be_set() -> None:
     with pytest.raises(ValueError, match="there is no setting 'num_bytes'"):
         plan.settings.changed({"num_bytes": 3})
     smaller = replace(plan, settings=plan.settings.changed({"width": 4}))
-    assert smaller.settings.as_json()["num_bytes"] == 32
+    assert smaller.settings.num_bytes == 32
 
 
 def test_settings_are_frozen() -> None:

@@ -30,7 +30,7 @@ class Settings(RunSettings):
         return self.num_samples // self.world_size
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Each rank's part of the samples."""
+        """Each rank's part."""
         return {"num_samples_per_rank": self.num_samples_per_rank}
 
     def check(self) -> None:
