@@ -15,7 +15,6 @@ from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
-from runners.plans.settings import RunSettings, following
 from runners.simulate.log import SimulatedRun
 from runners.simulate.suite import Wanted, simulate
 from runners.system.errors import FixableError
@@ -215,8 +214,7 @@ def _check_ranks(experiment: Experiment, declared: RunPlan, chosen: Mapping[str,
 
 def _settled(experiment: Experiment, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
     of_the_plan = {name: value for name, value in changes.items() if name in OF_THE_PLAN}
-    kind: type[RunSettings] = type(declared.settings)
-    left_out = {*OF_THE_PLAN, *following(kind)}
+    left_out = {*OF_THE_PLAN, *declared.settings.closed_forms()}
     try:
         return replace(
             declared,

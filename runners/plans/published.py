@@ -176,10 +176,6 @@ class PublishedRow(Record):
             raise ValueError(f"{self.id}: the microbatches do not make the global batch")
         if sum(parallelism.layers) not in (0, self.architecture.num_layers):
             raise ValueError(f"{self.id}: the stages' layers are not the model's")
-        if (parallelism.pipeline > 1) != (parallelism.schedule != "none"):
-            raise ValueError(f"{self.id}: a pipeline has a schedule, and nothing else has one")
-        if self.padded_vocabulary < self.architecture.vocabulary:
-            raise ValueError(f"{self.id}: padding takes rows away")
         if any(one.unit == "percent" for one in self.measured) and not self.device.memory_gib:
             raise ValueError(f"{self.id}: a share of a device whose memory is not stated")
         return self

@@ -57,14 +57,6 @@ def test_a_block_that_another_stream_uses_is_reused_only_after_that_stream():
     assert (passed.peak_active_bytes, passed.peak_reserved_bytes) == (16 * MIB, 16 * MIB)
 
 
-def test_a_stream_passes_blocks_in_the_order_in_which_they_were_freed():
-    log = [Allocate(0, 16 * MIB), Allocate(1, 32 * MIB), Use(0, 1), Use(1, 1), Free(0), Free(1)]
-    first = replay([*log, Pass(1, 1), Allocate(2, 16 * MIB), Allocate(3, 32 * MIB)])
-    assert (first.peak_active_bytes, first.peak_reserved_bytes) == (80 * MIB, 80 * MIB)
-    both = replay([*log, Pass(1, 1), Pass(1, 1), Allocate(2, 16 * MIB), Allocate(3, 32 * MIB)])
-    assert (both.peak_active_bytes, both.peak_reserved_bytes) == (48 * MIB, 48 * MIB)
-
-
 def test_unused_segments_are_released_where_a_new_one_does_not_fit():
     """`malloc`: `release_cached_blocks`, then another attempt, which counts as a retry."""
     settings = AllocatorSettings(capacity_bytes=64 * MIB)
@@ -87,16 +79,6 @@ def test_split_segments_cannot_be_released_so_a_request_can_fail_beside_free_mem
     assert refusal is not None
     assert (refusal.event, refusal.requested_bytes) == (8, 30 * MIB)
     assert (refusal.allocated_bytes, refusal.reserved_bytes) == (42 * MIB, 60 * MIB)
-
-
-def test_what_a_process_may_take_limits_reserved_bytes():
-    """`alloc_block`: `total_allocated_memory + size > allowed_memory_maximum`."""
-    allocator = CachingAllocator(AllocatorSettings(allowed_bytes=20 * MIB))
-    allocator.allocate(2 * MIB)
-    with pytest.raises(OutOfMemoryError) as caught:
-        allocator.allocate(512)
-    assert caught.value.requested_bytes == 2 * MIB
-    assert caught.value.reserved_bytes == 20 * MIB
 
 
 def test_blocks_over_the_limit_are_not_split_and_one_that_fits_is_released_first():
@@ -132,14 +114,6 @@ def test_old_unused_segments_are_collected_above_the_threshold():
     allocator.allocate(32 * MIB)
     assert sizes(allocator)[0] == [-28 * MIB]
     assert allocator.reserved.now == (28 + 2 + 32) * MIB
-
-
-@pytest.mark.parametrize(
-    "log", [[Free(0)], [Allocate(0, 1), Allocate(0, 1)], [Use(3, 1)]], ids=["free", "twice", "use"]
-)
-def test_a_log_that_contradicts_itself_is_refused(log):
-    with pytest.raises(ValueError, match="event"):
-        replay(log)
 
 
 def test_an_expandable_segment_grows_by_pages_and_leaves_no_slivers():

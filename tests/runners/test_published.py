@@ -109,10 +109,7 @@ def swapped(document, **changes):
     ("changes", "said"),
     [
         ({"parallelism__data": 4}, "axes of 16 ranks"),
-        ({"batch__num_microbatches": 3}, "global batch"),
         ({"parallelism__layers": [30, 1]}, "stages' layers"),
-        ({"parallelism__schedule": "1f1b"}, "a pipeline has a schedule"),
-        ({"padded_vocabulary": 1000}, "padding"),
         ({"id": "torchtitan-8b-fsdp8"}, "named twice"),
         ({"details": ["no-such-note"]}, "notes"),
         ({"recomputation": "some"}, "recomputation"),
