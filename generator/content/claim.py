@@ -133,23 +133,6 @@ class Domain(Written):
     because: Line | None = None  # why it does not apply elsewhere
 
 
-class Falsifier(Written):
-    """A change to one field of a trace that makes the claim false; the tests apply it.
-
-    Give the new `value`, or `same_as`: the path whose value it takes, for what must differ.
-    """
-
-    field: Expression  # a plain path, as `python -m runners show` prints it
-    value: int | float | str | list[float] | None = None
-    same_as: Expression | None = None
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
-        if (self.value is None) == (self.same_as is None):
-            raise ValueError("give either value or same_as")
-        return self
-
-
 class Showed(Written):
     """What a page says of an observation, by verdict on the machine it shows."""
 
@@ -233,7 +216,6 @@ class Claim(Written):
     formula: Line | None = None
     source: Id | None = None  # of references.yml
     domain: Domain | Literal["everywhere"] | None = None  # everywhere: by arithmetic alone
-    falsified_by: Falsifier | None = None  # derived from the rule where it is not stated
     showed: Showed | None = None
     regime: Regime = Regime()  # what the file states for all of its claims holds beside it
     constant: Line | None = None  # what a number typed as the prediction stands for
@@ -272,7 +254,7 @@ class Retraction(Written):
 
     The claim states what is true, or, with `confirmed_if`, the sentence itself. The build refuses a
     verdict that the claim does not bear out on the reference machine
-    (`generator/checks/retraction_checks.py`).
+    (`generator/checks/statement_checks.py`).
 
     Attributes:
         said: the sentence, in our own words.
@@ -346,7 +328,7 @@ class ReferenceFile(Written):
 
 
 __all__ = [
-    "Case", "Claim", "ClaimFile", "Domain", "Falsifier", "Misconception", "MisconceptionFile",
+    "Case", "Claim", "ClaimFile", "Domain", "Misconception", "MisconceptionFile",
     "Reference", "ReferenceFile", "Regime", "Relation", "Retraction", "RetractionFile",
     "RuleTolerance", "RunPath", "SentenceVerdict", "Showed", "Tolerance", "Verdict",
 ]  # fmt: skip

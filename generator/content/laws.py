@@ -175,9 +175,4 @@ def _with_texts(claim: Claim) -> Claim:
     if claim.showed:
         lines = {verdict: line and say(line) for verdict, line in claim.showed}
         texts["showed"] = claim.showed.model_copy(update=lines)
-    if claim.falsified_by and claim.cases:
-        change = claim.falsified_by
-        fields = {"field": change.field, "same_as": change.same_as}
-        paths = {key: path and names.of_expression(path, short) for key, path in fields.items()}
-        texts["falsified_by"] = change.model_copy(update=paths)
     return claim.model_copy(update=texts)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runners.measuring.pending import other_code, part_of, pending
-from runners.plans.experiment import check_names, find, whole_is_full
+from runners.plans.experiment import check_names, find
 from runners.traces import machine
 from runners.traces.digest import program_digests
 from runners.traces.records import Circumstances, Code
@@ -73,7 +73,9 @@ def _measured(name: str, where: Path) -> Listed | None:
 
 
 def _declared(name: str, where: Path) -> Listed:
-    experiment, one = find(name), pending(name, where)
+    experiment = find(name)
+    one = pending(name, where, loaded=experiment)
     state = one.reason if one else "missing"
-    heavier = "; only with --full" if whole_is_full(name) else ""
+    is_heavy = all(plan.full for plan in experiment.runs.values())
+    heavier = "; only with --full" if is_heavy else ""
     return Listed(experiment.question, experiment.runs, f"{state}{heavier}")

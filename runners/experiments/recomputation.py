@@ -85,4 +85,4 @@ RUNS = {
     "kept": RunPlan("kept", 1, Settings(), has_timeline=False),
     "recomputed": RunPlan("recomputed", 1, Settings(num_segments=4), has_timeline=False),
 }
-TRIED_WITH = {"*": {"num_steps": 3}}
+TRIED_WITH = {"*": {"num_steps": 5}}

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from runners.plans.experiment import Experiment, find, whole_is_full
+from runners.plans.experiment import Experiment, find
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
 from runners.traces.machine import name_of
@@ -62,7 +63,14 @@ class Pending:
         return replace(self, measured=wanted, kept={}, since=None, quiet=None)
 
 
-def pending(name: str, where: Path, *, full: bool = False, force: bool = False) -> Pending | None:
+def pending(
+    name: str,
+    where: Path,
+    *,
+    full: bool = False,
+    force: bool = False,
+    loaded: Experiment | None = None,
+) -> Pending | None:
     """What must be measured of an experiment; None where nothing must.
 
     Args:
@@ -70,14 +78,17 @@ def pending(name: str, where: Path, *, full: bool = False, force: bool = False) 
         where: this machine's folder.
         full: measure full runs too, and experiments that are full as a whole.
         force: measure also what is fresh.
+        loaded: the experiment, by a caller who has loaded it.
 
     Raises:
         UnknownExperimentError: there is none of that name.
     """
     trace, problem = existing(where / f"{name}.json")
     part = unfinished(name, where)
-    if not full and trace is None and problem is None and part is None and whole_is_full(name):
-        return None
+    if not full and trace is None and problem is None and part is None:
+        loaded = loaded or find(name)
+        if all(plan.full for plan in loaded.runs.values()):
+            return None
     outdated = staleness(trace) if trace else None
     source = part or (trace if not outdated and not force else None)
     reason = problem or outdated or (_other_programs(trace) if trace else "missing")
@@ -87,7 +98,7 @@ def pending(name: str, where: Path, *, full: bool = False, force: bool = False) 
         reason = reason or "forced"
     if reason is None and not full:
         return None
-    experiment = find(name)
+    experiment = loaded or find(name)
     known = [t for t in (trace, part) if t is not None]
     wanted = [n for n, plan in experiment.runs.items() if full or not plan.full or _had(known, n)]
     kept = {n: r for n, r in measured_in(source).items() if n in wanted}
@@ -133,10 +144,16 @@ def other_code(experiment: str, code: Code, under: Circumstances) -> str | None:
     """
     if code.digest != source_digest(experiment):
         return "stale"
-    installed = metadata.version("torch")
+    installed = installed_torch()
     if under.torch.partition("+")[0] != installed.partition("+")[0]:
         return f"measured with torch {under.torch}; {installed} is installed"
     return None
+
+
+@cache
+def installed_torch() -> str:
+    """The release of torch that would measure now."""
+    return metadata.version("torch")
 
 
 def staleness(trace: Trace) -> str | None:

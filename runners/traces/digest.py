@@ -1,10 +1,11 @@
 """The digest of an experiment's code: what decides whether a trace is stale. No torch.
 
 It covers the syntax tree of the experiment's file, of every module of `COVERED` that it imports,
-of the code that measures (`MEASURING`), and of the programs that it executes from `content/`, with
-what their comments declare. Comments, docstrings and imports of our own modules are left out: none
-of them changes a result. Programs that an experiment finds by a pattern, one a run, have a digest
-each: a new one, or a changed one, leaves the runs of the others as they are.
+of the code that measures (`MEASURING`), of the programs that it executes from `content/`, with what
+their comments declare, and of the texts there that it names. Comments, docstrings and imports of
+our own modules are left out: none of them changes a result. Programs that an experiment finds by a
+pattern, one a run, have a digest each: a new one, or a changed one, leaves the runs of the others
+as they are.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class _Read(NamedTuple):
     programs: tuple[str, ...] = ()
 
 
+@cache
 def _read(path: Path) -> _Read:
     text = path.read_bytes().decode("utf-8", "surrogateescape")
     return _parsed(text, is_program=path.is_relative_to(ROOT / "content"))
@@ -103,7 +105,7 @@ def _is_words(first: list[ast.stmt]) -> bool:
 def _programs(tree: ast.Module) -> tuple[str, ...]:
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     named = (text for text in texts if isinstance(text, str))
-    return tuple(t for t in named if t.startswith("content/") and t.endswith(".py"))
+    return tuple(t for t in named if t.startswith("content/") and t.endswith((".py", ".txt")))
 
 
 def _module_path(name: str) -> Path | None:
@@ -122,12 +124,11 @@ def dumped(node: object) -> str:
         return f"[{', '.join(map(dumped, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    values = ((name, getattr(node, name, None)) for name in node._fields)
-    fields = [
-        f"{name}={dumped(value)}"
-        for name, value in values
-        if value is not None and (value or name != "type_params")
-    ]
+    fields = []
+    for name in node._fields:
+        value = None if name == "ctx" else getattr(node, name, None)  # it follows from the place
+        if value is not None and (value or name != "type_params"):
+            fields.append(f"{name}={dumped(value)}")
     return f"{type(node).__name__}({', '.join(fields)})"
 
 
@@ -181,7 +182,7 @@ def program_digests(experiment: str) -> dict[str, str]:
 
 def forget_code() -> None:
     """Read all code anew at the next digest: somebody may have edited it."""
-    for cached in (source_digest, program_digests):
+    for cached in (source_digest, program_digests, _read):
         cached.cache_clear()
 
 

@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field
 
 from runners.traces.device_memory import least_bytes, needed_bytes
@@ -269,5 +268,7 @@ def engine_files() -> tuple[Path, ...]:
 @cache
 def _architectures() -> dict[str, object]:
     path = ROOT / "content" / "planner" / "model_presets.yml"
+    import yaml  # most who read this file never ask for presets
+
     presets = yaml.safe_load(path.read_text(encoding="utf-8"))["presets"]
     return {one["id"]: one["architecture"] for one in presets}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runners.plans.settings import Count, RunSettings
+from runners.traces.records import Layer, Model
 
 VOCABULARY = 256  # where a byte is a token
+FLOAT = 4
 
 
 @dataclass(frozen=True)
@@ -35,22 +37,18 @@ class TransformerShape:
         mlp = 2 * self.width * self.hidden + self.hidden + self.width
         return attention + mlp + 2 * 2 * self.width
 
+    def embedding_parameters(self) -> int:
+        """Parameters before the blocks: a row for each token, and for each position."""
+        return (self.vocabulary + self.context) * self.width
+
+    def head_parameters(self) -> int:
+        """Parameters after the blocks: the last norm, and the scores."""
+        return (2 + self.vocabulary) * self.width
+
     def num_parameters(self) -> int:
-        """Of the whole: embeddings of tokens and positions, blocks, last norm, head."""
-        embeddings = (self.vocabulary + self.context) * self.width
-        head = self.width * self.vocabulary
-        return embeddings + self.num_layers * self.block_parameters() + 2 * self.width + head
-
-    def forward_flops(self, samples: int, length: int) -> int:
-        """Of the matrix products of one forward pass over (samples, length) tokens.
-
-        Two operations a weight and token, and 4·length·width a token and layer for attention's
-        two products, counted whole as kernels without a mask compute them.
-        """
-        tokens = samples * length
-        weights = self.num_layers * (4 * self.width**2 + 2 * self.width * self.hidden)
-        attention = self.num_layers * 2 * length * self.width
-        return 2 * tokens * (weights + attention + self.width * self.vocabulary)
+        """Of the whole."""
+        ends = self.embedding_parameters() + self.head_parameters()
+        return ends + self.num_layers * self.block_parameters()
 
     def whole_block_parameters(self) -> int:
         """Of a block split by columns and rows, what every rank keeps: norms, biases after rows."""
@@ -60,6 +58,49 @@ class TransformerShape:
         """Parameters of a block that one of so many ranks holds, split by columns and rows."""
         whole = self.whole_block_parameters()
         return (self.block_parameters() - whole) // num_ranks + whole
+
+    def description(
+        self,
+        num_ranks: int,
+        *,
+        is_sharded: bool = False,
+        is_split: bool = False,
+        is_staged: bool = False,
+    ) -> Model:
+        """Of the whole transformer in fp32: who holds which layer.
+
+        Args:
+            num_ranks: that hold it.
+            is_sharded: every rank holds a shard of everything.
+            is_split: every rank holds some columns and rows of each block, and the ends whole.
+            is_staged: every rank holds some layers.
+        """
+        size = max(1, self.num_layers // num_ranks)
+        layers = [
+            ("embedding", "Embedding", self.embedding_parameters(), 0),
+            *(
+                (f"block{i + 1}", "Block", self.block_parameters(), i // size)
+                for i in range(self.num_layers)
+            ),
+            ("head", "Head", self.head_parameters(), num_ranks - 1),
+        ]
+        return Model(
+            num_parameters=self.num_parameters(),
+            bytes=FLOAT * self.num_parameters(),
+            dtype="float32",
+            layers=[
+                Layer(
+                    name=name,
+                    kind=kind,
+                    weight_shape=[self.hidden if kind == "Block" else self.vocabulary, self.width],
+                    num_parameters=count,
+                    bytes=FLOAT * count,
+                    ranks=[place] if is_staged else list(range(num_ranks)),
+                    is_sharded=is_sharded or (is_split and kind == "Block"),
+                )
+                for name, kind, count, place in layers
+            ],
+        )
 
 
 class TransformerSettings(RunSettings):

@@ -1,50 +1,32 @@
-"""Real text without a download: sources of the standard library, which every Python carries.
+"""The text that transformers train on, which ships with the book: its own lessons' prose.
 
-A byte is a token, so the vocabulary is 256 and nothing needs to be learned to read the text. The
-files are pure Python of CPython 3.11 and later; what stands in them differs by version, so a run
-records their names, their bytes and a digest (`record`), and no law may depend on them. Some files
-are held out: nobody trains on them.
+`content/text` holds plain sentences of the lessons as they once were, without numbers. They stay
+as they are when lessons change, so that a loss can be compared. One topic is held out: nobody
+trains on it. A byte is a token, so the vocabulary is 256 and nothing needs to be learned to read
+the text.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import sysconfig
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from runners.ranks.rank import Rank
 from runners.training.shape import VOCABULARY
 
-TRAINING = (
-    "argparse.py",
-    "calendar.py",
-    "configparser.py",
-    "contextlib.py",
-    "csv.py",
-    "dataclasses.py",
-    "difflib.py",
-    "enum.py",
-    "fractions.py",
-    "functools.py",
-    "heapq.py",
-    "inspect.py",
-    "ipaddress.py",
-    "optparse.py",
-    "random.py",
-    "shutil.py",
-    "subprocess.py",
-    "tempfile.py",
-    "threading.py",
-    "tokenize.py",
-)
-HELD_OUT = ("statistics.py", "textwrap.py")
+ROOT = Path(__file__).resolve().parents[2]
+TRAINING = "content/text/training.txt"
+HELD_OUT = "content/text/held_out.txt"
+PROMPT = b"\nEach rank "
+TEMPERATURE = 0.7  # below one, what is likely becomes likelier: less noise, less surprise
 
 
 @dataclass(frozen=True)
@@ -58,33 +40,15 @@ class Text:
     held_out: bytes
     digest: str
 
-
-def read_text(folder: Path | None = None) -> Text:
-    """The text as this Python carries it.
-
-    Args:
-        folder: where the standard library's sources lie; the running Python's by default.
-
-    Raises:
-        FileNotFoundError: a file is missing, as where the library is kept in an archive.
-    """
-    folder = folder or Path(sysconfig.get_paths()["stdlib"])
-    parts = {name: (folder / name).read_bytes() for name in (*TRAINING, *HELD_OUT)}
-    digest = hashlib.sha256()
-    for name, part in parts.items():
-        digest.update(f"{name} {len(part)}\n".encode())
-        digest.update(part)
-    return Text(
-        b"".join(parts[name] for name in TRAINING),
-        b"".join(parts[name] for name in HELD_OUT),
-        digest.hexdigest(),
-    )
+    @classmethod
+    def read(cls) -> Self:
+        """The text, from the two files of the repository."""
+        training, held_out = (ROOT / TRAINING).read_bytes(), (ROOT / HELD_OUT).read_bytes()
+        return cls(training, held_out, hashlib.sha256(training + held_out).hexdigest())
 
 
 def record(rank: Rank, text: Text) -> None:
-    """Say which text a run trains on: files, bytes, digest, and what guessing would cost."""
-    rank.measure("training_files", list(TRAINING))
-    rank.measure("held_out_files", list(HELD_OUT))
+    """Say which text a run trains on: bytes, digest, and what guessing would cost."""
     rank.measure("training_text_bytes", len(text.training))
     rank.measure("held_out_text_bytes", len(text.held_out))
     rank.measure("text_digest", text.digest)
@@ -122,3 +86,33 @@ def batch_starts(
 def held_out_starts(text: bytes, samples: int, length: int) -> list[int]:
     """Where samples of held-out text begin, spread evenly over it."""
     return [sample * (len(text) - length - 1) // samples for sample in range(samples)]
+
+
+def write(rank: Rank, model: nn.Module, text: Text, context: int, num_bytes: int) -> None:
+    """Let a model go on from the prompt, print what it wrote, and record how much of it is text."""
+    written = sample(model, context, num_bytes, rank.seed)
+    for line in shown(written).splitlines():
+        print(f"wrote: {line}")
+    known, own = set(text.training.split()), written.split()
+    rank.measure("sample", shown(written))
+    rank.measure("num_sample_words", len(own))
+    rank.measure("known_words_share", sum(word in known for word in own) / max(1, len(own)))
+
+
+@torch.no_grad()
+def sample(model: nn.Module, context: int, num_bytes: int, seed: int) -> bytes:
+    """Bytes that a model draws after the prompt; the same for the same parameters and seed."""
+    source = torch.Generator().manual_seed(seed)
+    device = next(model.parameters()).device
+    tokens = list(PROMPT)
+    for _ in range(num_bytes):
+        seen = torch.tensor([tokens[-context:]], device=device)
+        shares = torch.softmax(model(seen)[0, -1].double().cpu() / TEMPERATURE, 0)
+        tokens.append(int(torch.multinomial(shares, 1, generator=source)))
+    return bytes(tokens)
+
+
+def shown(written: bytes) -> str:
+    """Bytes as text for a terminal: whatever is neither printable nor a new line is a dot."""
+    text = written.decode("latin-1")
+    return "".join(c if c.isprintable() or c == "\n" else "·" for c in text)

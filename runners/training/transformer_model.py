@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
+from runners.ranks.rank import Rank
 from runners.training.shape import TransformerShape as TransformerShape
 
 
@@ -125,3 +128,20 @@ def next_token_step(model: nn.Module, tokens: Tensor, targets: Tensor) -> float:
     loss = next_token_loss(model(tokens), targets)
     loss.backward()
     return loss.item()
+
+
+def count_operations(rank: Rank, model: nn.Module, tokens: Tensor, targets: Tensor) -> None:
+    """Count the operations of a step, as training runs it, and with attention in plain products.
+
+    Torch's counter has no formula for the CPU's fused attention, and passes over it in silence.
+    """
+    rank.measure("num_counted_flops", _counted(model, tokens, targets))
+    with sdpa_kernel(SDPBackend.MATH):
+        rank.measure("num_counted_plain_flops", _counted(model, tokens, targets))
+
+
+def _counted(model: nn.Module, tokens: Tensor, targets: Tensor) -> int:
+    with FlopCounterMode(display=False) as counter:
+        next_token_step(model, tokens, targets)
+    model.zero_grad()
+    return int(counter.get_total_flops())

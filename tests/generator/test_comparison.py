@@ -51,8 +51,3 @@ def test_claims_whose_runs_the_other_machine_lacks_stay_open(copy):
     found = compared(copy.load("reference-frozen"), "another")
     assert found.laws == found.observations == []
     assert found.num_open > 0
-
-
-def test_an_unknown_machine_is_named_with_those_there_are(copy):
-    with pytest.raises(ValueError, match=r"no machine 'nowhere'; there are: reference-frozen"):
-        compared(copy.load("reference-frozen"), "nowhere")

@@ -1,14 +1,12 @@
 """Outcomes: predicted in words, explained by the recorded bytes, and never by a declaration."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from generator.content.book import load
-from generator.content.claim import Claim, Falsifier
 from generator.evidence.evaluation import Evidence
-from generator.evidence.falsify import falsifier, falsify
+from tests.generator.falsified import with_field
 
 CONTENT = Path(__file__).parents[2] / "content"
 RUN = "tiny_memory.whole_budget"
@@ -22,10 +20,6 @@ CLAIMS = "claims/tiny_memory.yml"
 def words(copy, detail="", **fields):
     copy.change_run(RUN, **fields)
     return str(Evidence(copy.load()).evaluate(f"ended({RUN}{detail})").result)
-
-
-def test_a_run_that_completed_says_no_more(copy):
-    assert words(copy, status="completed", error=None) == "completed"
 
 
 def test_memory_is_the_reason_where_what_was_held_fits_and_the_request_does_not(copy):
@@ -89,21 +83,6 @@ def test_a_declared_outcome_predicts_nothing(copy):
     assert "observe ended(run)" in error
 
 
-def claim(name, predicted, observed):
-    return Claim(id=name, says="It is so.", predicted=predicted, observed=observed)
-
-
-def test_the_falsifier_changes_outcome_and_declaration_together(copy):
-    copy.change_run(RUN, error=ERROR)
-    one = claim("runs-out", "'out of memory in backward'", f"ended({RUN})")
-    book = replace(copy.load(), claims={one.id: one})
-    change = falsifier(Evidence(book), one)
-    assert change.field == f"{RUN}.status"
-    run = falsify(book.traces, change)["tiny_memory"].trace.runs["whole_budget"]
-    assert (run.status, run.expected_status, run.is_surprise) == (change.value,) * 2 + (False,)
-    assert {rank.status for rank in run.ranks if rank.rank == 0} == {change.value}
-
-
 @pytest.fixture(scope="module")
 def real():
     (folder,) = (path.parent for path in CONTENT.glob("traces/reference-*/machine.json"))
@@ -113,12 +92,11 @@ def real():
 @pytest.mark.parametrize("factor", [None, 10])
 def test_neither_a_declaration_nor_a_larger_budget_saves_a_law_about_memory(real, factor):
     run, law = "large_model.wide_fsdp_budget", "lm-out-of-memory-in-forward@"
-    change = Falsifier(field=f"{run}.status", value="completed")
+    field, value = f"{run}.status", "completed"
     if factor:
-        budget = real.run(run).budget_bytes
-        change = Falsifier(field=f"{run}.budget_bytes", value=factor * budget)
+        field, value = f"{run}.budget_bytes", factor * real.run(run).budget_bytes
     assert Evidence(real).outcome(law + run).verdict == "holds"
-    changed = Evidence(replace(real, traces=falsify(real.traces, change)))
+    changed = Evidence(with_field(real, field, value))
     assert changed.outcome(law + run).is_broken_law
 
 

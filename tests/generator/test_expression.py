@@ -63,11 +63,6 @@ def test_a_value_has_its_text_its_kind_and_its_formula(evidence, expression, sho
     assert value.formula == (formula or expression)
 
 
-def test_labels_and_verdicts_print_without_being_values(evidence):
-    assert evidence.printable("Rank(0)").text == "Rank\u00a00"
-    assert evidence.printable("verdict('whole-peak')").text == "holds"
-
-
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
@@ -143,13 +138,6 @@ def test_any_text_is_an_expression_or_refused_at_one_of_its_characters(text):
         expression.evaluate(dict.fromkeys(expression.names, Watched()), FUNCTIONS)
 
 
-def test_an_expression_is_compiled_and_evaluated_once(book):
-    evidence = Evidence(book)
-    expression = "tiny_memory.whole.seed"
-    assert compiled(expression) is compiled(expression)
-    assert evidence.evaluate(expression) is evidence.evaluate(expression)
-
-
 def test_what_an_evaluation_touched_is_known(evidence):
     found = evidence.evaluate(
         "tiny_training.averaged.epochs[-1].loss * tiny_training.single.settings.num_samples"
@@ -188,12 +176,6 @@ def test_a_run_that_every_machine_skipped_prints_that_it_was_not_measured_here(c
     assert str(value) == "not measured here"
     assert value.absent == "tiny_memory.whole_budget: no limit can be set"
     assert copy.errors() == []
-
-
-def test_a_run_that_surprises_leaves_the_book_standing(copy):
-    copy.change_run("tiny_memory.whole_budget", status="completed", error=None)
-    evidence = Evidence(copy.load())
-    assert "declared" in evidence.printable("tiny_memory.whole_budget.error.requested_bytes").absent
 
 
 def test_a_value_that_only_this_machine_lacks_is_no_mistake_but_a_typo_is(copy):

@@ -12,7 +12,6 @@ import pytest
 
 from generator.checks.content_checks import check
 from generator.content.book import Book, load
-from generator.content.claim import Claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.regime import dtype_of
 from generator.evidence.verdicts import Outcome
@@ -91,48 +90,6 @@ def test_no_law_is_false_on_foreign_hardware(name):
 
 
 # Laws as nobody should write them, each with the variants that find it out.
-BAD = {
-    "a typed time": (
-        {"predicted": "stragglers.one_slow.settings.slow_seconds", "relation": "at_least",
-         "observed": "stragglers.one_slow.timing.step | median"},
-        ["times x 0.01", "all at once"],
-    ),
-    "the kernel's pages": (
-        {"predicted": "large_model.wide_single.ranks[0].memory.peak_bytes", "relation": "equals",
-         "observed": "large_model.wide_single.ranks[0].memory.kernel_peak_bytes",
-         "tolerance": {"relative": 0.0275}},
-        ["blocks of 2 MiB", "all at once"],
-    ),
-    "an exact request": (
-        {"predicted": "large_model.wide_fsdp_budget.settings.largest_layer_bytes",
-         "relation": "equals", "observed": "large_model.wide_fsdp_budget.error.requested_bytes"},
-        ["blocks of 2 MiB", "all at once"],
-    ),
-    "digits of fp32": (
-        {"predicted": "ddp.single.epochs[-1].loss", "relation": "equals",
-         "observed": "ddp.ddp.epochs[-1].loss", "tolerance": {"relative": 5e-8}},
-        ["noise", "all at once"],
-    ),
-    "digits of fp64": (
-        {"predicted": "ddp.single_fp64.epochs[-1].loss", "relation": "equals",
-         "observed": "ddp.ddp_fp64.epochs[-1].loss", "tolerance": {"relative": 1e-17}},
-        ["noise", "all at once"],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("bad", BAD)
-def test_a_law_that_hardware_breaks_is_found_out(bad):
-    rule, found_by = BAD[bad]
-    law = Claim(id="a-law", says="It is so.", **rule)
-
-    def verdict(book):
-        return is_false(Evidence(replace(book, claims={law.id: law})).outcome(law.id))
-
-    assert not verdict(reference()), "it holds where it was measured"
-    assert [name for name in NAMES if verdict(variant(name))] == found_by
-
-
 def _drawn(seed: int) -> foreign.Change:
     """The times of each run by a factor of its own, and its losses and accuracies by another."""
     draw = random.Random(seed)

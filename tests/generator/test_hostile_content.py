@@ -1,6 +1,5 @@
 """Broken files of content: each mistake is located, nothing crashes, nothing is executed."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator.__main__ import main
-from generator.content import prose
 from tests.generator.conftest import FROZEN, Copy
 
 HOME, LEARN = "site.yml", "topics/averaging/learn.yml"
@@ -73,33 +71,6 @@ def test_a_file_that_is_not_utf_8_is_refused_at_its_place(copy):
     (copy.content / HOME).write_bytes(text.encode("latin-1"))
     (error,) = copy.errors()
     assert error == f"content/{HOME}:1:11: cannot be read: not UTF-8 (byte 0xed); save it as UTF-8"
-
-
-@pytest.mark.parametrize("expression", ["1e308*1e308", "1/0", "9**9**9", "nan", "x" * 5000])
-def test_an_expression_without_a_result_is_refused_at_its_place(copy, expression):
-    copy.edit(LEARN, "idea: After each backward pass", f'idea: "{{{{ {expression} }}}}')
-    copy.edit(LEARN, "the mean of all gradients.", 'the mean of all gradients."')
-    (error,) = copy.errors()
-    assert error.startswith(f"content/{LEARN}:10:11: ")
-
-
-@pytest.mark.parametrize("path", ["../../pyproject.toml", "/etc/hostname", "generator/ui.yml", ""])
-def test_a_listing_names_code_that_runs_execute_and_no_other_file(copy, path):
-    copy.edit(LEARN, "path: content/topics/averaging/code/mean.py", f"path: {json.dumps(path)}")
-    assert any("is no code that a run executes" in error for error in copy.errors())
-
-
-@pytest.mark.parametrize("target", ["http://a.org", "//a.org", "/a", "ftp://a.org", "{{ a.b }}"])
-@pytest.mark.parametrize("text", ["[x]({})", "[x][y]\n\n[y]: {}"])
-def test_a_link_is_relative_or_https(target, text):
-    assert len(prose.faults(text.format(target))) == 1
-
-
-@pytest.mark.parametrize("word", ["0x1F", "0b11", "fp३२", "x⁵", "½x", "五", "x①", "Ⅴ", "߁"])
-def test_a_digit_of_any_script_or_base_is_a_numeral(word):
-    (fault, *_) = prose.faults(f"It is {word} of it.")
-    assert fault == (6, fault.message)
-    assert fault.message.startswith("bare numeral")
 
 
 def test_what_an_editor_hides_is_left_alone(copy):

@@ -35,7 +35,6 @@ def asks(spoil, question):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"machine":', '"machine": "x", "machine":', "the key 'machine' stands twice"),
         ('"world_size": 1', '"world_size": Infinity', "bare Infinity is not JSON"),
         ("0.0021", "NaN", "bare NaN is not JSON"),
         ("0.0021", "1e999", "samples.0: input should be a finite number"),
@@ -49,13 +48,6 @@ def test_json_that_would_mislead_is_one_line(copy, spoil, capsys, old, new, said
     line, *_ = capsys.readouterr().err.splitlines()
     assert re.match(rf"content/{TRACE}(:\d+)?: ", line)
     assert said in line
-
-
-def test_a_torn_trace_names_the_line(copy):
-    path = copy.content / TRACE
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    (error,) = copy.errors()
-    assert re.search(r"not a whole JSON file \(.* line \d+ column \d+", error)
 
 
 @pytest.mark.parametrize("question", [EVIL, ASKING])

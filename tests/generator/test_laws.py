@@ -3,10 +3,7 @@
 import pytest
 
 from generator.content import names
-from generator.content.laws import short_names
 from generator.evidence.evaluation import Evidence
-from generator.evidence.falsify import falsifier, falsify
-from generator.items.kinds import digest_of
 
 CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
 LAW = """\
@@ -51,38 +48,6 @@ def test_a_law_is_judged_once_a_run_and_its_texts_name_that_run(lawful):
     ranks = [book.run(f"tiny_memory.{run}_budget").world_size for run in ("whole", "halves")]
     said = [evidence.plain(book.claims[one].says) for one in (WHOLE, HALVES)]
     assert said == [f"Under its budget, {num} ranks end as declared." for num in ranks]
-
-
-def test_the_verdict_on_each_run_can_be_turned(lawful):
-    book = lawful.load()
-    evidence = Evidence(book)
-    for name in (WHOLE, HALVES):
-        change = falsifier(evidence, book.claims[name])
-        traces = falsify(book.traces, change)
-        changed = Evidence(type(book)(**{**book.__dict__, "traces": traces}))
-        assert changed.outcome(name).verdict == "does_not_hold"
-        other = HALVES if name == WHOLE else WHOLE
-        assert changed.outcome(other).verdict == "holds"
-
-
-def test_gathering_claims_in_a_law_voids_no_answer(copy):
-    plain = LAW.replace("ends-as-declared", "whole-ended").replace(
-        "for: [tiny_memory.whole_budget, tiny_memory.halves_budget]", "kind: law"
-    )
-    plain = plain.replace("run.", "tiny_memory.whole_budget.")
-    copy.append(CLAIMS, plain)
-    copy.edit(QUIZ, "claim: replicas-drift}", "claim: whole-ended}")
-    before = digests(copy)
-    text = (copy.content / CLAIMS).read_text()
-    (copy.content / CLAIMS).write_text(text.replace(plain, LAW))
-    copy.edit(QUIZ, "claim: whole-ended}", f"claim: {WHOLE}}}")
-    assert digests(copy) == before
-
-
-def digests(copy):
-    evidence = Evidence(copy.load())
-    items = {name: item for topic in evidence.book.topics for name, item in topic.items.items()}
-    return {name: digest_of(item, evidence) for name, item in items.items()}
 
 
 def test_two_runs_take_part_and_texts_print_both_sides(copy):
@@ -181,7 +146,3 @@ def test_a_question_names_a_law_with_its_run(lawful, name, said):
 )
 def test_short_names_are_written_out_where_a_path_begins(written, meant):
     assert names.of_expression(written, {"run": "a.b", "observed": "observed('c')"}) == meant
-
-
-def test_a_plain_claim_has_no_run(book):
-    assert set(short_names(book.claims["whole-peak"])) == {"predicted", "observed"}

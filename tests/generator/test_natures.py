@@ -21,12 +21,6 @@ def shown(copy, expression):
     return link, popovers_of(text.sources.block())[0]
 
 
-@pytest.fixture
-def setting(book):
-    name = next(iter(book.traces["tiny_memory"].trace.runs["whole"].settings))
-    return f"tiny_memory.whole.settings.{name}"
-
-
 @pytest.mark.parametrize(
     ("nature", "kind"), [("paced", "pb-measured"), ("simulated", "pb-simulated")]
 )
@@ -46,20 +40,6 @@ def test_what_is_computed_from_such_a_number_says_so_too(copy):
     assert ">paced</small>" in link
     link, _ = shown(copy, "tiny_memory.halves.ranks | each('memory.peak_bytes') | largest")
     assert "paced" not in link
-
-
-def test_simulated_weighs_more_than_paced(copy):
-    copy.change_run("tiny_memory.whole", nature="paced")
-    copy.change_run("tiny_memory.halves", nature="simulated")
-    link, _ = shown(copy, f"{PEAK} / tiny_memory.halves.ranks[0].memory.peak_bytes")
-    assert ">simulated</small>" in link
-
-
-def test_what_was_given_to_such_a_run_is_still_only_given(copy, setting):
-    copy.change_run("tiny_memory.whole", nature="simulated")
-    link, _ = shown(copy, setting)
-    assert "pb-given" in link
-    assert "simulated" not in link
 
 
 def test_a_simulated_number_counts_as_observed_by_a_claim(copy):
@@ -82,16 +62,6 @@ def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy
     captions = re.findall(r'<p class="pb-caption".*?</p>', text, re.DOTALL)
     assert captions
     assert all(">Runs drawn here: paced.</small>" in caption for caption in captions)
-
-
-def test_a_page_that_only_links_such_a_run_says_nothing_of_the_word(copy):
-    """The glossary names runs, and shows no number of them."""
-    said = "<strong>Paced.</strong>"
-    copy.change_run("tiny_training.averaged", nature="paced")
-    pages = rendering.render(copy.load())
-    assert "evidence/tiny_training.html#run-tiny_training-averaged" in pages["glossary.md"]
-    assert said not in pages["glossary.md"]
-    assert said in pages["topics/averaging/trace.md"]
 
 
 def test_a_run_of_another_nature_is_marked_in_the_table_of_runs(copy):

@@ -1,7 +1,6 @@
 """Values in HTML: a link each to its run, and one block of data that they open to their source."""
 
 import json
-import re
 
 from generator.evidence import units
 from generator.evidence.provenance import PageText
@@ -30,14 +29,6 @@ def test_a_value_is_a_link_to_its_run_that_opens_its_provenance(evidence):
         ".venv/bin/python -m runners reproduce 'tiny_memory.whole.ranks[0].memory.peak_bytes'"
     )
     assert json.loads(BLOCK.search(page.sources.block())[1])["root"] == "../../"
-
-
-def test_equal_values_share_one_source_and_different_ones_do_not(evidence):
-    page = PageText(evidence, depth=0)
-    page.line("{{ tiny_memory.whole.seed }} {{ tiny_memory.whole.seed }}")
-    text = page.prose("{{ tiny_memory.whole.seed }} {{ tiny_memory.halves.seed }}")
-    assert re.findall(r'data-v="(\d+)"', text) == ["0", "1"]
-    assert len(sources(page)) == 2
 
 
 def test_a_run_stands_in_the_data_once_however_many_values_it_gave(evidence):
@@ -93,7 +84,3 @@ def test_a_claims_sentence_is_rendered_with_its_own_values(evidence):
     line = page.line("{{ showed('averaging-is-slower') }}")
     assert line.count("<a ") == 2
     assert line.startswith("Averaging took ")
-
-
-def test_rank_labels_print_as_words(evidence):
-    assert PageText(evidence, 0).line("On {{ rank(1) }}.") == "On rank\u00a01."

@@ -9,9 +9,8 @@ from generator.content.book import load
 from generator.content.claim import ClaimFile
 from generator.evidence.evaluation import Evidence
 from generator.evidence.provenance import PageText
-from generator.evidence.regime import dtype_of, line, optimizer_of
+from generator.evidence.regime import line, optimizer_of
 from generator.evidence.sources import NATURES
-from generator.pages import rendering
 from runners.traces.measured import MemoryClasses
 from tests.popovers import popovers_of
 
@@ -39,14 +38,6 @@ def test_a_regime_is_read_off_the_runs_and_the_file(book):
     )
 
 
-def test_runs_of_one_strategy_that_readers_know_by_two_names_are_both_named(book):
-    runs = {one: book.run(one) for one in (AVERAGED, "tiny_training.drifting")}
-    runs = {name: run.model_copy(update={"strategy": "train"}) for name, run in runs.items()}
-    names = {id(run): name.partition(".")[2] for name, run in runs.items()}
-    found = line(book.claims["averaging-is-equal"], runs, lambda run: names[id(run)])
-    assert found.startswith("averaged and drifting over two ranks; ")
-
-
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
@@ -64,10 +55,6 @@ def test_what_several_runs_of_a_regime_share_stands_once(book, kinds, said):
         for place, (name, num) in enumerate(kinds)
     }
     assert line(book.claims["averaging-is-equal"], runs, lambda run: run.strategy).startswith(said)
-
-
-def test_a_regime_says_where_ranks_outnumber_cores(crowded):
-    assert "ddp over two ranks (more than cores);" in regime(crowded.load(), "averaging-is-slower")
 
 
 def test_what_a_run_has_recorded_goes_over_what_its_file_states(copy):
@@ -112,14 +99,6 @@ def test_what_dominates_memory_follows_from_the_classes_at_the_peak(book, classe
     assert line(claim, runs, lambda one: one.strategy).endswith(f"; memory: {words}")
 
 
-def test_pages_show_the_regime_of_claims_and_of_rows_about_times(book):
-    pages = rendering.render(book)
-    claims = "".join(text for path, text in pages.items() if path.startswith("evidence/"))
-    assert "Regime: one device and DDP over two ranks;" in claims
-    rows = re.findall(r"<tr><td>.*?</td>", pages["topics/averaging/trace.md"])
-    assert any("takes longer" in row and "Regime: " in row for row in rows)
-
-
 def test_a_time_of_ranks_that_took_turns_says_so_and_opens_to_what_that_means(crowded):
     text = PageText(Evidence(crowded.load()), 0)
     button = str(text.expression(f"{STEP} | median"))
@@ -131,35 +110,14 @@ def test_a_time_of_ranks_that_took_turns_says_so_and_opens_to_what_that_means(cr
     assert "oversubscribed" in ratio
 
 
-def test_what_is_no_time_of_theirs_bears_no_mark(crowded):
-    text = PageText(Evidence(crowded.load()), 0)
-    for one in (f"{AVERAGED}.epochs[-1].loss", f"{AVERAGED}.world_size",
-                "tiny_training.single.timing.step | median"):  # fmt: skip
-        assert "oversubscribed" not in str(text.expression(one))
-
-
-def test_paced_ranks_overlap_however_few_cores_there_are(crowded):
-    crowded.change_run(AVERAGED, nature="paced")
-    button = str(PageText(Evidence(crowded.load()), 0).expression(f"{STEP} | median"))
-    assert "paced" in button
-    assert "oversubscribed" not in button
-
-
-def test_a_page_that_shows_such_a_time_says_above_its_text_what_the_word_means(crowded, book):
-    found = rendering.render(crowded.load())
-    told = {name for name, page in found.items() if "shared the cores, so its" in page}
-    assert "topics/averaging/trace.md" in told
-    before = rendering.render(book)
-    assert not any("shared the cores, so" in page for page in before.values())
-
-
 CODE = re.compile(r"\boptim\.(SGD|Adam)\b|optimizer_class=torch\.optim\.(Adam)|(optimizer_for)\b")
 
 
 def optimizers_of(experiment):
     """The optimizers that the code of an experiment makes; that of `training/steps.py` is SGD."""
-    folder = Path("runners/experiments") / experiment
-    found = CODE.findall("\n".join(one.read_text() for one in sorted(folder.glob("*.py"))))
+    folder = Path("runners/experiments")
+    files = [*folder.glob(f"{experiment}.py"), *sorted(folder.glob(f"{experiment}/*.py"))]
+    found = CODE.findall("\n".join(one.read_text() for one in files))
     return {"SGD" if one[2] else one[0] or one[1] for one in found}
 
 
@@ -180,32 +138,3 @@ def test_the_optimizer_that_a_file_of_claims_states_is_the_one_in_the_code():
         if optimizer is not None and name != "listings":
             expected = optimizers_of(name)
             assert optimizer in expected or (optimizer == "none" and not expected), name
-
-
-def test_each_real_run_behind_a_claim_has_a_dtype_recorded_or_stated():
-    book = load(Path("content"), "reference-cpu-2c", is_stale=lambda _: False)
-    evidence = Evidence(book)
-    for claim in book.claims.values():
-        for name in evidence.outcome(claim.id).runs:
-            run = book.run(name)
-            assert run.nature == "simulated" or dtype_of(run) or claim.regime.dtype, name
-
-
-def test_a_figure_of_times_says_that_ranks_took_turns_and_one_of_bytes_does_not(copy):
-    cost = "topics/averaging/cost.yml"
-    timing = (
-        copy.load().run("tiny_memory.halves").timing.model_copy(update={"oversubscribed": True})
-    )
-    copy.change_run("tiny_memory.halves", timing=timing.model_dump(mode="json"))
-    captions = [_caption(copy)]
-    copy.edit(cost, "measured: run.ranks[0].memory.peak_bytes\n      predicted: 2 * "
-              "run.ranks[0].num_parameters * cited['fp32-width']",
-              "measured: run.timing.wall_seconds")  # fmt: skip
-    captions.append(_caption(copy))
-    assert ["oversubscribed" in one for one in captions] == [False, True]
-
-
-def _caption(copy):
-    page = rendering.render(copy.load())["topics/averaging/cost.md"]
-    (found,) = re.findall(r'<p class="pb-caption".*?</p>', page, re.DOTALL)
-    return found

@@ -2,7 +2,7 @@
 
 import pytest
 
-from generator.content.claim import Regime, RuleTolerance
+from generator.content.claim import RuleTolerance
 
 CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
@@ -32,8 +32,6 @@ def errors(copy, predicted, relation, observed, more=()):
         ('"1000"', "above", PEAK, ("kind: observation",), "a bare number; say what it stands for"),
         (TWICE, "above", PEAK, ("constant: nothing",), "is no bare number; delete constant:"),
         (f"0.9 * {TWICE}", "below", PEAK, (), "weighed with 0.9 has a typed threshold"),
-        ("tiny_memory.whole.world_size / tiny_memory.whole.world_size", "below", PARTS, (),
-         "divides something by itself"),
         (LOSS, "equals", OTHER, ("tolerance: {relative: 0.00001}",), "follows the dtype"),
         (LOSS, "equals", OTHER, ("tolerance: {epsilons: 99, dtype: float64}",),
          "epsilons of float64, and the runs calculate in float32"),
@@ -79,12 +77,6 @@ def test_no_law_reads_a_measured_time(copy, predicted, more, at):
     assert f"a law reads the measured time {at}" in error
 
 
-def test_a_law_may_read_the_time_that_a_simulation_worked_out(copy):
-    copy.change_run("tiny_training.single", nature="simulated")
-    rule = "tiny_training.single.timing.wall_seconds", "above"
-    assert errors(copy, *rule, "tiny_training.single.timing.step | median") == []
-
-
 def test_a_claim_over_different_numbers_of_ranks_says_what_is_fixed(copy):
     copy.edit(CLAIMS, "fixed: the batch, ", "")
     found = [one for one in copy.errors() if "different numbers of ranks" in one]
@@ -109,8 +101,3 @@ def test_a_tolerance_is_given_in_one_way_and_epsilons_with_their_dtype():
     for given in ({}, {"relative": 0.1, "blocks": 1}, {"epsilons": 4}, {"dtype": "float32"}):
         with pytest.raises(ValueError, match=r"one of the four|give both"):
             RuleTolerance(**given)
-
-
-def test_what_a_claim_states_of_its_regime_goes_over_what_its_file_states():
-    file = Regime(optimizer="SGD", fixed="the batch")
-    assert Regime(optimizer="Adam").over(file) == Regime(optimizer="Adam", fixed="the batch")

@@ -27,16 +27,6 @@ def test_a_page_with_short_names_is_the_same_page(copy):
     assert render(copy.load()) == before
 
 
-def test_the_name_of_a_section_counts_in_that_section_alone(copy):
-    copy.edit(LEARN, "  title: They drifted apart\n",
-              "  title: They drifted apart\n  with: {apart: tiny_training.drifting}\n")  # fmt: skip
-    copy.edit(LEARN, "tiny_training.drifting.settings", "apart.settings")
-    assert copy.errors() == []
-    copy.edit(LEARN, SAID, SAID.replace("tiny_training.averaged", "apart"))
-    (error,) = copy.errors()
-    assert "unknown name 'apart'" in error
-
-
 @pytest.mark.parametrize(
     ("short", "at", "said"),
     [

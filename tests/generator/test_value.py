@@ -142,11 +142,6 @@ def test_units_combine(left, sign, right, unit):
     assert (x * y if sign == "*" else x / y).unit == unit
 
 
-def test_a_unit_that_nobody_reads_does_not_print():
-    with pytest.raises(units.UnitError, match="nobody reads"):
-        str(read_off(2, BYTES) * read_off(2, BYTES))
-
-
 def test_two_machines_never_meet_in_one_number():
     desk, shed = read_off(1, BYTES), read_off(2, BYTES, "a.b.d", machine="shed")
     with pytest.raises(ExpressionError, match="mixes two machines"):
@@ -232,8 +227,3 @@ def test_what_is_printed_is_within_half_of_its_last_digit(number):
     digits, unit = text.split(NBSP)
     power = ["B", "KiB", "MiB", "GiB", "TiB"].index(unit)
     assert float(digits.replace(",", "")) * 1024**power == pytest.approx(number, rel=5.1e-3)
-
-
-def test_constants_have_no_origin_and_no_leaves():
-    assert constant(3).leaves == ()
-    assert constant("word").unit == TEXT

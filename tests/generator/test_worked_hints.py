@@ -40,12 +40,6 @@ def test_a_number_that_a_law_gives_is_worked_out_step_by_step(evidence):
     ]
 
 
-@pytest.mark.parametrize("claim", ["part-peak", "whole-needs-more", "averaging-is-equal"])
-def test_a_claim_that_does_not_give_the_number_leads_nowhere(evidence, claim):
-    item = _items(evidence)["what-peak"].model_copy(update={"claims": [claim]})
-    assert _steps(item, evidence) == []
-
-
 def test_the_terms_of_a_law_stand_by_its_own_symbols(real):
     # The experiment sums up what it predicts in settings of its own, one of which is the answer.
     assert _steps(_items(real)["sd-why-first-stage"], real) == [

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from runners.experiments.mixed_precision import RUNS
-from runners.experiments.mixed_precision.adam import LowAdam
-from runners.experiments.mixed_precision.gradients import SMALLEST_HALF
-from runners.traces.measured import MemoryClasses
-from runners.traces.records import Run
-from runners.traces.schema import Setting
-
-
-def largest(run: Run) -> MemoryClasses:
-    """The most that each class ever held."""
-    memory = run.ranks[0].memory
-    assert memory is not None
-    assert memory.largest is not None
-    return memory.largest
+from runners.experiments.mixed_precision import SMALLEST_HALF, LowAdam
 
 
 @pytest.mark.parametrize("factor", [0.25, 0.5, 0.5001, 1.0])
@@ -47,13 +33,3 @@ def test_the_narrow_adam_is_adam_where_nothing_is_narrow(keeps_master: bool) -> 
     own = trained(lambda parameters: LowAdam(parameters, 0.01, keeps_master))
     theirs = trained(lambda parameters: torch.optim.Adam(parameters, lr=0.01))
     torch.testing.assert_close(own, theirs)
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [({"dtype": "float8"}, "dtype must be"), ({"initial_scale": 0.5}, "must be at least 1")],
-)
-def test_what_there_is_not_is_refused(changed: dict[str, Setting], said: str) -> None:
-    plan = RUNS["fp16"]
-    with pytest.raises(ValueError, match=said):
-        replace(plan, settings=plan.settings.changed(changed))

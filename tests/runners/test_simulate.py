@@ -117,19 +117,20 @@ def test_most_peaks_are_equal_to_the_byte_and_so_are_their_classes(simulated):
 
 
 def test_fsdp_keeps_an_equal_share_of_parameters_and_gathers_what_its_units_say(simulated):
-    settings = find("sharding").runs["fsdp_4"].settings
+    forms = find("sharding").runs["fsdp_4"].settings.closed_forms()
+    model_bytes, root_bytes = forms["model_bytes"], forms["root_bytes"]
     log = first(simulated["sharding.fsdp_4"])
     assert log.memory is not None
     assert log.memory.largest is not None
-    assert log.num_parameters == settings.model_bytes // settings.bytes_per_value // 4
+    assert log.num_parameters == model_bytes // forms["bytes_per_value"] // 4
     # The last layer is left to the root, which stays gathered.
-    share = settings.model_bytes // 4
-    assert log.memory.largest.parameters_bytes == share + settings.root_bytes
+    share = model_bytes // 4
+    assert log.memory.largest.parameters_bytes == share + root_bytes
     assert log.memory.largest.optimizer_bytes == pytest.approx(2 * share, rel=1e-4)
-    again = settings.model_bytes - settings.root_bytes
+    again = model_bytes - root_bytes
     assert log.payload_bytes == {
-        "all_gather": settings.model_bytes + again,
-        "reduce_scatter": settings.model_bytes,
+        "all_gather": model_bytes + again,
+        "reduce_scatter": model_bytes,
     }
 
 

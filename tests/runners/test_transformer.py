@@ -1,58 +1,34 @@
-"""The small GPT against oracles: counted parameters, naive loops, one device's training."""
+"""The small GPT against oracles: its text, counted parameters, what autograd keeps."""
 
 from __future__ import annotations
 
 import math
-import sysconfig
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-from runners.experiments.transformer.writing import PROMPT, sample, shown
 from runners.plans.experiment import find
-from runners.traces.records import Run
 from runners.training.text import (
-    HELD_OUT,
-    TRAINING,
+    PROMPT,
     Text,
     batch_starts,
     frequency_loss,
     held_out_starts,
-    read_text,
+    sample,
+    shown,
     windows,
 )
 from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
 
-Measure = Callable[[str, str], Run]
 SMALL = TransformerShape(vocabulary=256, context=16, width=8, num_heads=2, num_layers=2, hidden=32)
 
 
 # --- the text
 
 
-def test_the_text_is_what_the_named_files_hold_and_no_file_is_in_both_parts() -> None:
-    text = read_text()
-    assert not set(TRAINING) & set(HELD_OUT)
-    folder = Path(sysconfig.get_paths()["stdlib"])
-    whole = b"".join((folder / name).read_bytes() for name in TRAINING)
-    assert text.training == whole
-    assert text.held_out not in text.training
-
-
-def test_another_byte_anywhere_is_another_digest(tmp_path: Path) -> None:
-    for name in (*TRAINING, *HELD_OUT):
-        (tmp_path / name).write_bytes(name.encode())
-    before = read_text(tmp_path).digest
-    (tmp_path / HELD_OUT[-1]).write_bytes(b"other")
-    assert read_text(tmp_path).digest != before
-
-
-def test_a_library_without_sources_is_said_to_lack_them(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=TRAINING[0]):
-        read_text(tmp_path)
+def test_no_sentence_of_the_held_out_text_is_trained_on() -> None:
+    text = Text.read()
+    assert not set(text.held_out.splitlines()) & set(text.training.splitlines())
 
 
 def test_targets_are_the_bytes_that_follow() -> None:
@@ -127,44 +103,8 @@ def saved_bytes(shape: TransformerShape, samples: int) -> int:
 
 def test_the_closed_form_of_activations_is_what_autograd_keeps() -> None:
     settings = find("transformer").runs["single"].settings
-    shape = TransformerShape(
-        256,
-        settings.context,
-        settings.width,
-        settings.num_heads,
-        settings.num_layers,
-        settings.hidden,
-    )
-    samples = settings.global_batch_size
+    shape, samples = settings.shape, settings.global_batch_size
     gradients = 2 * 4 * samples * shape.context * 256  # of the scores, as backward begins
     kept = saved_bytes(shape, samples)
-    kept_by_form = settings.activation_bytes - gradients
+    kept_by_form = settings.closed_forms()["activation_bytes"] - gradients
     assert kept_by_form == pytest.approx(kept, rel=0.001)
-
-
-@pytest.mark.parametrize(
-    ("name", "changed", "word"),
-    [
-        ("ddp", {"global_batch_size": 7}, "samples"),
-        ("single", {"num_heads": 5}, "num_heads"),
-        ("tensor_parallel", {"num_heads": 1}, "heads"),
-        ("pipelined", {"num_layers": 3}, "layers"),
-        ("pipelined", {"num_microbatches": 3}, "num_microbatches"),
-    ],
-)
-def test_what_cannot_be_dealt_out_is_refused(name: str, changed: dict[str, int], word: str) -> None:
-    plan = find("transformer").runs[name]
-    with pytest.raises(ValueError, match=word):
-        replace(plan, settings=plan.settings.changed(changed))
-
-
-# --- the runs
-
-
-@pytest.mark.ranks
-def test_stages_in_a_row_learn_what_one_device_learns(run: Measure) -> None:
-    single, staged = run("transformer", "single"), run("transformer", "pipelined")
-    assert len(single.step_losses) == single.settings["num_steps"]
-    assert staged.step_losses == pytest.approx(single.step_losses, rel=1e-3)
-    assert single.step_losses[-1] < single.step_losses[0]  # type: ignore[operator]
-    assert sum(r.num_parameters or 0 for r in staged.ranks) == single.ranks[0].num_parameters

@@ -1,4 +1,12 @@
-"""One stack of layers: replicas, shards, stages, a split batch, and a single device."""
+"""How memory, bytes passed and time grow with parameters, with ranks and with the batch.
+
+One network of equal layers, measured at sizes that double. By parameters: a single device, and DDP
+on two ranks. By ranks: DDP and FSDP (each rank a batch of its own), stages and a split batch (all
+ranks one batch); a single rank is `single_width_1000`. By batch: a single device, and the batch
+split over two ranks.
+
+    python -m runners run growth
+"""
 
 from __future__ import annotations
 
@@ -9,11 +17,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.experiments.growth import Settings
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor
+from runners.plans.work import mlp_parameters
 from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
 from runners.training.networks import description, mlp
+from runners.training.settings import StackSettings
 from runners.training.steps import random_samples, stack_for
 
 
@@ -54,7 +67,7 @@ def stages(rank: Rank[Settings]) -> None:
         with rank.phase("forward"):  # a hook would take sending for a part of it
             given = model(taken)
             if is_last:
-                loss = nn.functional.cross_entropy(given, labels)
+                loss = cross_entropy(given, labels)
             else:
                 given = torch.relu(given)
         gradient = None
@@ -115,7 +128,7 @@ def _whole_loss(
         return None, None
     with rank.phase("loss"):
         logits = torch.cat(gathered).requires_grad_()
-        loss = nn.functional.cross_entropy(logits, labels)
+        loss = cross_entropy(logits, labels)
         loss.backward()
         return loss.item(), logits.grad
 
@@ -131,7 +144,7 @@ def _whole_step(rank: Rank[Settings], model: nn.Module, seed: int) -> Callable[[
     features, labels = random_samples(rank, rank.settings.batch_size, seed)
 
     def step() -> float:
-        loss = nn.functional.cross_entropy(model(features), labels)
+        loss = cross_entropy(model(features), labels)
         loss.backward()
         return loss.item()
 
@@ -151,4 +164,87 @@ def _train(rank: Rank[Settings], model: nn.Module, step: Callable[[], float | No
     rank.epoch(1, loss=loss, num_samples=settings.num_samples_per_rank if loss else 0)
 
 
-STRATEGIES = {"single": single, "ddp": ddp, "fsdp": fsdp, "stages": stages, "split": split}
+QUESTION = "How do memory, payload and time grow with the ranks, the parameters and the batch size?"
+BYTES_PER_VALUE = 4
+SIZES = (250, 500, 1000, 2000)  # widths, and batch sizes
+WORLD_SIZES = (2, 4)
+BATCH_WIDTH = 500  # narrower, so that activations show beside parameters
+
+
+class Settings(StackSettings):
+    """A stack of equal layers, its batch, and how both are divided among the ranks."""
+
+    width: Count = 1000
+    num_layers: Count = 4
+    batch_size: Count = 32  # of a rank under DDP and FSDP, of all ranks together elsewhere
+    num_steps: Count = 13
+    learning_rate: Factor = 0.01
+
+    @property
+    def num_layers_per_rank(self) -> int:
+        """Layers that one rank computes."""
+        return self.num_layers // (self.world_size if self.strategy == "stages" else 1)
+
+    @property
+    def num_samples_per_rank(self) -> int:
+        """Samples that one rank computes in a step."""
+        return self.batch_size // (self.world_size if self.strategy == "split" else 1)
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Parameters, and what one layer puts out for the whole batch, in numbers and bytes.
+
+        Under DDP and FSDP each rank has a batch of its own. Plain SGD keeps each parameter and its
+        gradient.
+        """
+        num_parameters = mlp_parameters(self.widths)
+        num_batches = self.world_size if self.strategy in ("ddp", "fsdp") else 1
+        return {
+            "num_parameters": num_parameters,
+            "num_parameters_per_layer": mlp_parameters([self.width] * 2),
+            "num_layers_per_rank": self.num_layers_per_rank,
+            "num_samples_per_rank": self.num_samples_per_rank,
+            "num_samples_per_step": self.batch_size * num_batches,
+            "bytes_per_value": BYTES_PER_VALUE,
+            "copies_per_parameter": 2,
+            "model_bytes": BYTES_PER_VALUE * num_parameters,
+            "activation_bytes": BYTES_PER_VALUE * self.batch_size * self.width,
+        }
+
+    def check(self) -> None:
+        """Refuse layers, or a batch, that cannot be divided among the ranks equally."""
+        if self.strategy == "stages":
+            self.divides(("num_layers", "world_size"))
+        if self.strategy == "split":
+            self.divides(("batch_size", "world_size"))
+
+
+def _plan(strategy: str, world_size: int, **settings: int) -> RunPlan[Settings]:
+    """A run; gloo cannot scatter, gather or shard the tensors of a shared accelerator."""
+    shares = strategy in ("single", "ddp", "stages")
+    return RunPlan(
+        strategy,
+        world_size,
+        Settings(**settings),
+        has_timeline=False,
+        can_share_device=shares,
+    )
+
+
+RUNS = {
+    **{
+        f"{strategy}_width_{width}": _plan(strategy, world_size, width=width)
+        for width in SIZES
+        for strategy, world_size in (("single", 1), ("ddp", 2))
+    },
+    **{
+        f"{strategy}_ranks_{world_size}": _plan(strategy, world_size)
+        for strategy in ("ddp", "fsdp", "stages", "split")
+        for world_size in WORLD_SIZES
+    },
+    **{
+        f"{strategy}_batch_{size}": _plan(strategy, world_size, width=BATCH_WIDTH, batch_size=size)
+        for size in SIZES
+        for strategy, world_size in (("single", 1), ("split", 2))
+    },
+}
+TRIED_WITH = {"*": {"num_steps": 2}}

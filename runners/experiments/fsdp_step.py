@@ -1,0 +1,218 @@
+"""One training step under FSDP, followed unit by unit: gather, compute, reshard, reduce-scatter.
+
+`fsdp` trains a small MLP over two ranks, each of its layers an FSDP unit; `single` trains the same
+model on one device with the global batch, as an oracle.
+
+    python -m runners run fsdp_step --full
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from runners.meters.memory import local
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor, FactorOrZero
+from runners.plans.work import mlp_parameters
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training import steps
+from runners.training.networks import description, flat, mlp
+from runners.training.settings import TeacherSettings
+from runners.training.teacher import Samples
+
+
+def fsdp(rank: Rank[Settings]) -> None:
+    """Each rank stores one part of every parameter and trains on its own half of the samples."""
+    lesson = steps.scaled_lesson(rank, low=-1.0)
+    samples = steps.shard_of(rank, lesson.training)
+    with rank.stage("load", "take the samples of this rank", lesson.training.features) as out:
+        out(samples.features)
+    layers = [layer for layer in _model(rank) if isinstance(layer, nn.Linear)]
+    model = Units(rank, layers)
+    keep = "keep one part of each parameter"
+    with rank.phase("wrap"), rank.stage("shard", keep, flat(model)) as out:
+        mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+        for layer in layers:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        out(torch.cat([local(p).detach().reshape(-1) for p in model.parameters()]))
+    _train(rank, model, samples, lesson.validation, partial(_step, rank))
+    if not rank.is_metered:
+        _predict(rank, model, steps.batch_of(lesson.validation, 0, rank.settings.batch_size))
+
+
+class Units(nn.Module):
+    """Linear layers with a ReLU before each but the first; each layer is one FSDP unit.
+
+    FSDP would gather a unit in its own hooks. It is asked to here, in the same place, so that a
+    stage can be recorded around it; its hooks then find the unit gathered.
+    """
+
+    def __init__(self, rank: Rank[Settings], layers: list[nn.Linear]) -> None:
+        super().__init__()
+        self.rank = rank
+        self.units = layers
+        self.layers = nn.ModuleList(layers)  # which registers their parameters
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Gather, compute and reshard one unit after another. Out: logits."""
+        stage, activation = self.rank.stage, features
+        for layer in self.units:
+            if layer is not self.units[0]:
+                activation = torch.relu(activation)
+            assert isinstance(layer, FSDPModule)
+            shard = local(layer.weight)
+            with stage("gather", "gather the parameters of a unit", shard) as out:
+                layer.unshard()
+                out(layer.weight)
+            with stage("forward", "run the unit on this rank's samples", activation) as out:
+                activation = layer(activation)
+                out(activation)
+            with stage("reshard", "free the gathered parameters", layer.weight) as out:
+                out(local(layer.weight))
+        return activation
+
+
+def _step(
+    rank: Rank[Settings],
+    model: Units,
+    optimizer: torch.optim.Optimizer,
+    batch: Samples,
+    epoch: steps.Epoch,
+) -> None:
+    """Forward, backward with a reduce-scatter for each unit, and the update of the shards."""
+    logits = model(batch.features)
+    loss = nn.functional.cross_entropy(logits, batch.labels)
+    weight = model.units[0].weight
+    operation = "gather each unit again, differentiate, reduce-scatter its gradients"
+    with rank.stage("backward", operation, logits) as out:
+        loss.backward()
+        assert weight.grad is not None
+        out(local(weight.grad))
+    with rank.stage("update", "update this rank's shards", local(weight.grad)) as out:
+        optimizer.step()
+        out(local(weight))
+    optimizer.zero_grad()
+    epoch.add(loss, logits, batch.labels)
+
+
+def single(rank: Rank[Settings]) -> None:
+    """The oracle: one device, whose batches hold the samples of both ranks' batches."""
+    lesson = steps.scaled_lesson(rank, low=-1.0)
+    whole = lesson.training
+    each = rank.settings.batch_size // NUM_PARTS
+    order = torch.arange(len(whole.labels)).view(NUM_PARTS, -1, each).transpose(0, 1).reshape(-1)
+    _train(rank, _model(rank), whole.take(order), lesson.validation, steps.train_batch)
+
+
+def _train(
+    rank: Rank[Settings],
+    model: nn.Module,
+    samples: Samples,
+    validation: Samples,
+    step: Callable[[Any, torch.optim.Optimizer, Samples, steps.Epoch], None],
+) -> None:
+    settings = rank.settings
+    optimizer = steps.optimizer_for(rank, model)
+    rank.watch(model, optimizer)
+    for index in rank.epochs(settings.num_epochs):
+        epoch = steps.Epoch(rank, index)
+        for batch in epoch.batches(samples, settings.batch_size):
+            step(model, optimizer, batch, epoch)
+        loss, accuracy, count = epoch.seen()
+        graded = steps.validate(model, validation)  # on every rank: each gathers
+        rank.epoch(index, loss=loss, accuracy=accuracy, num_samples=count, validation=graded)
+
+
+@torch.no_grad()
+def _predict(rank: Rank[Settings], model: Units, batch: Samples) -> None:
+    """Follow one validation batch through the units; every rank gathers, rank 0 reports."""
+    activation = batch.features
+    shows = rank.rank == 0
+    if shows:
+        with rank.predict("input", "take one batch of validation samples", activation) as out:
+            out(activation)
+    for index, layer in enumerate(model.units):
+        assert isinstance(layer, FSDPModule)
+        if index:
+            activation = torch.relu(activation)
+        shard, before = local(layer.weight), activation
+        layer.unshard()
+        weight, activation = layer.weight, layer(before)
+        facts: dict[str, Setting] = {"shard_bytes": shard.nbytes, "gathered_bytes": weight.nbytes}
+        if shows:
+            with rank.predict(f"unit_{index}", "gather and run one unit", before, facts) as out:
+                out(activation)
+    if shows:
+        probabilities = torch.softmax(activation, dim=1)
+        facts = {
+            "predicted_class": int(probabilities[0].argmax()),
+            "true_class": int(batch.labels[0]),
+            "num_correct": steps.num_correct(activation, batch.labels),
+            "num_samples_shown": len(batch.labels),
+        }
+        operation = "turn logits into probabilities"
+        with rank.predict("softmax", operation, activation, facts) as out:
+            out(probabilities)
+
+
+def _model(rank: Rank[Settings]) -> nn.Sequential:
+    """The MLP of a run's settings, equal on every rank."""
+    widths = rank.settings.widths
+    num_layers = len(widths) - 1
+    held_by, sharded = [range(rank.world_size)] * num_layers, [rank.world_size > 1] * num_layers
+    rank.describe(description(widths, held_by, sharded=sharded))
+    torch.manual_seed(rank.seed)
+    return mlp(widths, device=rank.device)
+
+
+QUESTION = "What does a rank hold and communicate at each point of a training step under FSDP?"
+BYTES_PER_VALUE = 4
+NUM_PARTS = 2  # of the samples: one for each rank of `fsdp`
+
+
+class Settings(TeacherSettings):
+    """An MLP of a few linear layers, trained by SGD with momentum."""
+
+    num_samples: Count = 2048
+    num_validation_samples: Count = 512
+    num_features: Count = 24
+    num_classes: Count = 4
+    teacher_temperature: Factor = 0.15
+    width: Count = 128
+    batch_size: Count = 16
+    num_epochs: Count = 5
+    learning_rate: Factor = 0.05
+    momentum: FactorOrZero = 0.9
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the features, of two hidden layers, and of the classes."""
+        return (self.num_features, self.width, self.width, self.num_classes)
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Bytes of all parameters, and of the second layer, the largest FSDP unit."""
+        return {
+            "model_bytes": BYTES_PER_VALUE * mlp_parameters(self.widths),
+            "unit_bytes": BYTES_PER_VALUE * (self.width + 1) * self.width,
+        }
+
+    def check(self) -> None:
+        """Refuse layers that the ranks cannot share equally."""
+        if self.strategy == "fsdp" and any(width % self.world_size for width in self.widths[1:]):
+            raise ValueError(f"widths {self.widths} cannot be sharded over {self.world_size} ranks")
+
+
+RUNS = {
+    "fsdp": RunPlan("fsdp", NUM_PARTS, Settings(), can_share_device=False),
+    "single": RunPlan("single", 1, Settings(batch_size=32), passes=("timed",)),
+}
+TRIED_WITH = {"*": {"num_epochs": 1, "num_samples": 512}}

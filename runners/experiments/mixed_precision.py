@@ -1,0 +1,296 @@
+"""Mixed precision: which tensors get smaller, which do not, and what happens to small gradients.
+
+A stack of layers under Adam: in fp32; under autocast to bf16; under autocast to fp16 with and
+without a scaled loss, and with a scale so large that it overflows; with few samples, where copies
+of the weights outweigh what activations save; and with parameters that are bf16 themselves, with a
+master copy in fp32 and without.
+
+    python -m runners run mixed_precision
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+from torch.nn.functional import cross_entropy
+
+from runners.plans.experiment import PassName, RunPlan
+from runners.plans.settings import Count, Factor, RunSettings
+from runners.plans.work import mlp_parameters
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import description, flat, mlp
+
+
+def plain(rank: Rank[Settings]) -> None:
+    """All in fp32."""
+    _train(rank, GradScaler(enabled=False))
+
+
+def autocast(rank: Rank[Autocast]) -> None:
+    """Layers compute in a narrow dtype; parameters, gradients and moments stay in fp32."""
+    _train(rank, GradScaler(enabled=False), _narrow_layers(rank))
+
+
+def scaled(rank: Rank[Scaled]) -> None:
+    """The same, from a scaled loss, so that small gradients do not become zero."""
+    scaler = GradScaler(rank.device.type, init_scale=rank.settings.initial_scale)
+    optimizer = _train(rank, scaler, _narrow_layers(rank))
+    if not rank.is_metered:
+        steps = [int(state["step"]) for state in optimizer.state.values()]
+        rank.measure("num_updates", max(steps, default=0))
+        halvings = torch.log2(torch.tensor(rank.settings.initial_scale / scaler.get_scale()))
+        rank.measure("num_halvings", round(halvings.item()))
+
+
+def narrow(rank: Rank[Narrow]) -> None:
+    """Parameters and gradients in bf16; Adam may keep a master copy of them in fp32."""
+    _train(rank, GradScaler(enabled=False))
+
+
+def _narrow_layers(rank: Rank[Autocast]) -> Callable[[], AbstractContextManager[object]]:
+    dtype = getattr(torch, rank.settings.dtype)
+    return partial(torch.autocast, rank.device.type, dtype=dtype)
+
+
+def _train(
+    rank: Rank[Settings],
+    scaler: GradScaler,
+    precision: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> torch.optim.Optimizer:
+    """Train on one batch: the forward pass under autocast, backward from the scaled loss.
+
+    Phases are marked, because the scaler works in backward and in the update as well. A scaler
+    that is not enabled passes everything through.
+    """
+    model, features, labels = _prepared(rank)
+    optimizer = _optimizer(rank, model)
+
+    def mean_loss() -> Tensor:
+        with precision():
+            logits = model(features)
+        return cross_entropy(logits.float(), labels)
+
+    if not rank.is_metered and not isinstance(rank.settings, Narrow):
+        _compare(rank, model, lambda: scaler.scale(mean_loss()), features, labels)
+    rank.watch(model, optimizer)
+    before = None if rank.is_metered else flat(model).float()
+    losses: list[float] = []
+    for _ in rank.steps(rank.settings.num_steps):
+        with rank.phase("forward"):
+            loss = mean_loss()
+        with rank.phase("backward"):
+            scaler.scale(loss).backward()
+        with rank.phase("optimizer"):
+            scaler.step(optimizer)  # skips the update where a gradient is not finite
+            scaler.update()
+        if before is not None:
+            _measure_unchanged(rank, model, optimizer, before)
+            before = None
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    rank.epoch(1, loss=losses[-1], num_samples=len(labels))
+    return optimizer
+
+
+def _prepared(rank: Rank[Settings]) -> tuple[nn.Module, Tensor, Tensor]:
+    """The model, and samples with labels that a fixed random layer gives them."""
+    settings = rank.settings
+    widths = (settings.width,) * (settings.num_layers + 1)
+    dtype = torch.bfloat16 if isinstance(settings, Narrow) else torch.float32
+    rank.describe(description(widths, [[0]] * settings.num_layers, dtype))
+    torch.manual_seed(rank.seed)
+    model = mlp(widths, device=rank.device).to(dtype)
+    with rank.phase("samples"):
+        features, labels = _batch(rank)
+        features = features.to(dtype)
+        rank.inputs(features, labels)
+    return model, features, labels
+
+
+def _batch(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
+    settings = rank.settings
+    source = torch.Generator().manual_seed(rank.seed)
+    features = torch.randn(settings.batch_size, settings.width, generator=source)
+    teacher = torch.randn(settings.width, settings.width, generator=source)
+    labels = (features @ teacher).argmax(1)
+    return features.to(rank.device), labels.to(rank.device)
+
+
+def _optimizer(rank: Rank[Settings], model: nn.Module) -> torch.optim.Optimizer:
+    settings = rank.settings
+    if isinstance(settings, Narrow):
+        return LowAdam(model.parameters(), settings.learning_rate, settings.keeps_master)
+    return torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+
+
+class LowAdam(torch.optim.Optimizer):
+    """Adam for narrow parameters.
+
+    Args:
+        parameters: in bf16, say.
+        learning_rate: of every step.
+        keeps_master: update a copy in fp32 and round it into the parameters; the means are fp32
+            then too. Otherwise all of it is as narrow as the parameters.
+    """
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], learning_rate: float, keeps_master: bool
+    ) -> None:
+        super().__init__(parameters, {"lr": learning_rate})
+        self.keeps_master = keeps_master
+        self.num_steps = 0
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ANN401
+        """Update every parameter that has a gradient, one after another."""
+        self.num_steps += 1
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group["lr"])
+
+    def _update(self, parameter: nn.Parameter, rate: float) -> None:
+        state = self.state[parameter]
+        dtype = torch.float32 if self.keeps_master else parameter.dtype
+        if not state:
+            state["mean"] = torch.zeros_like(parameter, dtype=dtype)
+            state["square"] = torch.zeros_like(parameter, dtype=dtype)
+            if self.keeps_master:
+                state["master"] = parameter.detach().to(dtype, copy=True)
+        assert parameter.grad is not None
+        gradient: Tensor = parameter.grad.to(dtype)
+        state["mean"].lerp_(gradient, 1 - BETAS[0])
+        state["square"].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        corrections = [1 - beta**self.num_steps for beta in BETAS]
+        bottom = (state["square"] / corrections[1]).sqrt_().add_(EPSILON)
+        target = state.get("master", parameter)
+        target.addcdiv_(state["mean"], bottom, value=-rate / corrections[0])
+        if self.keeps_master:
+            parameter.copy_(target)
+
+
+def _compare(
+    rank: Rank[Settings],
+    model: nn.Module,
+    scaled_loss: Callable[[], Tensor],
+    features: Tensor,
+    labels: Tensor,
+) -> None:
+    """The gradient in this precision beside that in fp32, of the same parameters."""
+    parameters = list(model.parameters())
+    loss = cross_entropy(model(features), labels)
+    wanted = _joined(torch.autograd.grad(loss, parameters))
+    own = scaled_loss()
+    found = _joined(torch.autograd.grad(own, parameters)) / (own / loss.detach()).detach()
+    finite = torch.where(torch.isfinite(found), found, torch.zeros_like(found))
+    rank.measure("gradient_difference", ((finite - wanted).norm() / wanted.norm()).item())
+    rank.measure("num_not_finite", int((~torch.isfinite(found)).sum()))
+    is_there = wanted != 0
+    for name, which in (("vanished", found == 0), ("subnormal", wanted.abs() < SMALLEST_NORMAL)):
+        rank.measure(f"{name}_share", ((is_there & which).sum() / is_there.sum()).item())
+    for name, which in (
+        ("below_half", wanted.abs() <= SMALLEST_HALF / 2),
+        ("cast_to_zero", wanted.half() == 0),
+        ("cast_to_zero_bf16", wanted.bfloat16() == 0),
+    ):
+        rank.measure(f"num_{name}", int((is_there & which).sum()))
+
+
+def _measure_unchanged(
+    rank: Rank[Settings], model: nn.Module, optimizer: torch.optim.Optimizer, before: Tensor
+) -> None:
+    """The share of values with a gradient that the first update left as they were."""
+    kept = [optimizer.state[p].get("master", p) for p in model.parameters()]
+    after = _joined([value.detach().float() for value in kept])
+    moves = _joined([p.grad for p in model.parameters() if p.grad is not None]) != 0
+    unchanged = (after == before) & moves
+    rank.measure("unchanged_share", (unchanged.sum() / moves.sum()).item())
+
+
+def _joined(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+QUESTION = "How much memory does a lower precision save, and what accuracy does it lose?"
+FULL_BYTES, NARROW_BYTES = 4, 2
+SMALLEST_HALF = 2.0**-24  # of fp16; half of it and all below is rounded to zero
+SMALLEST_NORMAL = 2.0**-14  # of fp16; smaller numbers have fewer digits
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
+
+
+class Settings(RunSettings):
+    """A stack of equal layers, in fp32."""
+
+    width: Count = 128
+    num_layers: Count = 8
+    batch_size: Count = 256
+    num_steps: Count = 9
+    learning_rate: Factor = 0.003
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """What one layer puts out in fp32, and the weights and biases of all layers."""
+        return {
+            "activation_bytes": FULL_BYTES * self.width * self.batch_size,
+            "num_parameters": mlp_parameters((self.width,) * (self.num_layers + 1)),
+        }
+
+
+class Autocast(Settings):
+    """Layers compute in this dtype."""
+
+    dtype: Literal["bfloat16", "float16"] = "bfloat16"
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Narrow copies of the weights that backward needs: all but the first layer's."""
+        copies = NARROW_BYTES * self.width * self.width * (self.num_layers - 1)
+        return {**super().closed_forms(), "copies_bytes": copies}
+
+
+class Scaled(Autocast):
+    """Autocast with a scaled loss."""
+
+    dtype: Literal["bfloat16", "float16"] = "float16"
+    initial_scale: Factor = 65536.0
+
+    def check(self) -> None:
+        """Refuse a scale that makes the loss smaller."""
+        if self.initial_scale < 1:
+            raise ValueError(f"initial_scale must be at least 1, not {self.initial_scale!r}")
+
+
+class Narrow(Settings):
+    """Parameters and gradients in bf16."""
+
+    learning_rate: Factor = 0.0001
+    keeps_master: bool
+
+
+def _run(strategy: str, settings: Settings, *passes: PassName) -> RunPlan[Settings]:
+    chosen = passes or RunPlan.passes
+    return RunPlan(strategy, 1, settings, passes=chosen, has_timeline=False, needs_group=False)
+
+
+RUNS = {
+    "fp32": _run("plain", Settings()),
+    "bf16": _run("autocast", Autocast()),
+    "fp16": _run("scaled", Scaled()),
+    "fp16_unscaled": _run("autocast", Autocast(dtype="float16", num_steps=4), "timed"),
+    "fp16_overflow": _run("scaled", Scaled(initial_scale=2.0**26, num_steps=8), "timed"),
+    "fp32_few_samples": _run("plain", Settings(batch_size=8), "metered"),
+    "bf16_few_samples": _run("autocast", Autocast(batch_size=8), "metered"),
+    "master": _run("narrow", Narrow(keeps_master=True)),
+    "pure": _run("narrow", Narrow(keeps_master=False)),
+}
+ON_CUDA = {
+    "*": {"width": 4096, "batch_size": 8192},
+    "fp32_few_samples": {"batch_size": 32},
+    "bf16_few_samples": {"batch_size": 32},
+}

@@ -1,0 +1,552 @@
+"""The book's one model: a small GPT, trained under every strategy from the same global batches.
+
+The text is prose of the book's own lessons, a byte a token. Each run builds the same parameters
+and takes the same batches in the same order, so all should arrive at one model. Beside the loss
+curves: what each rank holds and sends, held-out text, what the model writes, and the operations of
+a step, counted and by the closed form.
+
+    python -m runners run transformer
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor.parallel import parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import grade
+from runners.training.shape import FLOAT, VOCABULARY, TransformerSettings
+from runners.training.split import blocks_plan
+from runners.training.steps import of_all_ranks
+from runners.training.text import Text, batch_starts, held_out_starts, record, windows, write
+from runners.training.transformer_model import (
+    Transformer,
+    count_operations,
+    next_token_loss,
+    next_token_step,
+)
+
+
+def single(rank: Rank[Settings]) -> None:
+    """The oracle: one device, the whole model, every batch whole."""
+    model = _whole(rank)
+    text = _train(rank, model, _adam(rank, model))
+    if not rank.is_metered:
+        settings = rank.settings
+        batch = windows(text.training, range(settings.global_batch_size), settings.context)
+        count_operations(rank, model, *_on_device(rank, *batch))
+        _write(rank, model, text)
+
+
+def _train(
+    rank: Rank[Settings],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    step: Callable[[Tensor, Tensor], float | None] | None = None,
+    logits_of: Callable[[Tensor], Tensor | None] | None = None,
+) -> Text:
+    """Train to the end, and look at held-out text.
+
+    Args:
+        rank: that trains.
+        model: what it trains of the model.
+        optimizer: of these parameters.
+        step: forward and backward of this rank's sequences; their loss, or None where another rank
+            sees it. A model that takes them in one piece needs none.
+        logits_of: sequences; None where another rank sees them.
+    """
+    text = Text.read()
+    if rank.rank == 0:
+        record(rank, text)
+    starts = _own_starts(rank, text)
+    step, logits_of = step or partial(next_token_step, model), logits_of or model
+    rank.watch(model, getattr(optimizer, "optim", optimizer))  # ZeRO-1 has its Adam inside
+    losses = []
+    for index in rank.steps(rank.settings.num_steps):
+        tokens, targets = _on_device(
+            rank, *windows(text.training, starts[index], rank.settings.context)
+        )
+        losses.append(step(tokens, targets))
+        with rank.phase("optimizer"):
+            optimizer.step()
+            optimizer.zero_grad()
+        rank.count_samples(len(tokens))
+    if not rank.is_metered:
+        _report(rank, text, losses, logits_of)
+    return text
+
+
+def ddp(rank: Rank[Settings]) -> None:
+    """A replica on every rank, which takes its share of each batch; gradients are averaged."""
+    replica = _replica(rank)
+    text = _train(rank, replica, _adam(rank, replica))
+    if rank.rank == 0 and not rank.is_metered:
+        _write(rank, replica.module, text)
+
+
+def accumulated(rank: Rank[Microbatched]) -> None:
+    """DDP in microbatches: each rank adds up gradients, and only the last backward averages."""
+    replica, parts = _replica(rank), rank.settings.num_microbatches
+
+    def step(tokens: Tensor, targets: Tensor) -> float:
+        loss = 0.0
+        for part, (own, wanted) in enumerate(
+            zip(tokens.chunk(parts), targets.chunk(parts), strict=True)
+        ):
+            replica.require_backward_grad_sync = part == parts - 1  # as `no_sync` sets it
+            of_part = next_token_loss(replica(own), wanted) / parts
+            of_part.backward()
+            loss += of_part.item()
+            del of_part  # before the next forward pass
+        return loss
+
+    _train(rank, replica, _adam(rank, replica), step)
+
+
+def zero(rank: Rank[Settings]) -> None:
+    """DDP, and ZeRO-1: each rank updates some of the parameters and broadcasts them."""
+    replica = _replica(rank)
+    rate = rank.settings.learning_rate
+    adam = torch.optim.Adam
+    _train(rank, replica, ZeroRedundancyOptimizer(replica.parameters(), adam, lr=rate, fused=True))
+
+
+def fsdp(rank: Rank[Settings]) -> None:
+    """Every parameter in shards; a block is gathered whole while it computes."""
+    model = _whole(rank)
+    _shard(rank, model, init_device_mesh(rank.device.type, (rank.world_size,)))
+    _train(rank, model, _adam(rank, model))
+
+
+def tensor_parallel(rank: Rank[Settings]) -> None:
+    """Every block's projections split: into it by columns, out of it by rows."""
+    model = _whole(rank)
+    _split(rank, model, init_device_mesh(rank.device.type, (rank.world_size,)))
+    _train(rank, model, _adam(rank, model, fused=False))
+
+
+def fsdp_tensor(rank: Rank[Settings]) -> None:
+    """Ranks in a square: projections split along one axis, shards of the rest along the other."""
+    shape = (rank.world_size // TENSOR_RANKS, TENSOR_RANKS)
+    mesh = init_device_mesh(rank.device.type, shape, mesh_dim_names=("shard", "tensor"))
+    model = _whole(rank)
+    _split(rank, model, mesh["tensor"])
+    _shard(rank, model, mesh["shard"])
+    _train(rank, model, _adam(rank, model, fused=False))
+
+
+def pipelined(rank: Rank[Microbatched]) -> None:
+    """Each rank holds some blocks; microbatches pass through them and back (GPipe, by hand)."""
+    layers = _stage(rank, _whole(rank))
+    step = partial(_pipelined_step, rank, layers)
+    _train(rank, layers, _adam(rank, layers), step, partial(_through_stages, rank, layers))
+
+
+def _pipelined_step(
+    rank: Rank[Microbatched], layers: nn.Module, tokens: Tensor, targets: Tensor
+) -> float | None:
+    """Every microbatch forward, then every microbatch backward; the loss, on the last stage."""
+    is_last, parts = rank.rank == rank.world_size - 1, rank.settings.num_microbatches
+    passed: list[tuple[Tensor, Tensor]] = []
+    for own, wanted in zip(tokens.chunk(parts), targets.chunk(parts), strict=True):
+        before = _given(rank, own)
+        with rank.phase("forward"):
+            after = layers(before)
+            if is_last:
+                after = next_token_loss(after, wanted) / parts
+        if not is_last:
+            rank.send(after.detach(), to=rank.rank + 1)
+        passed.append((before, after))
+        del after
+    loss = sum(after.item() for _, after in passed) if is_last else None
+    while passed:  # first in, first out, and freed
+        before, after = passed.pop(0)
+        gradient = None if is_last else rank.receive(after.shape, rank.rank + 1)
+        with rank.phase("backward"):
+            after.backward(gradient)
+        if before.grad is not None:
+            rank.send(before.grad, to=rank.rank - 1)
+    return loss
+
+
+def _given(rank: Rank[Microbatched], tokens: Tensor) -> Tensor:
+    """What the stage before gives for these sequences, or the sequences themselves."""
+    if rank.rank == 0:
+        return tokens
+    shape = (*tokens.shape, rank.settings.width)
+    return rank.receive(shape, rank.rank - 1).requires_grad_()
+
+
+def _through_stages(rank: Rank[Microbatched], layers: nn.Module, tokens: Tensor) -> Tensor | None:
+    """The logits of sequences, on the last stage."""
+    out: Tensor = layers(_given(rank, tokens))
+    if rank.rank == rank.world_size - 1:
+        return out
+    rank.send(out, to=rank.rank + 1)
+    return None
+
+
+def checkpointed(rank: Rank[Settings]) -> None:
+    """One device: forward keeps the input of each block, backward computes the rest again."""
+    model = _whole(rank)
+    for place, block in enumerate(model.blocks, start=1):
+        model[place] = checkpoint_wrapper(block)
+    _train(rank, model, _adam(rank, model))
+
+
+def autocast(rank: Rank[Settings]) -> None:
+    """One device: products and what they keep in bf16, parameters and their updates in fp32."""
+    model = _whole(rank)
+
+    def step(tokens: Tensor, targets: Tensor) -> float:
+        with torch.autocast(rank.device.type, dtype=torch.bfloat16):
+            loss = next_token_loss(model(tokens), targets)
+        loss.backward()
+        return loss.item()
+
+    _train(rank, model, _adam(rank, model), step)
+
+
+def _whole(rank: Rank[Settings]) -> Transformer:
+    """The whole model, with the same parameters on every rank."""
+    strategy, shape = rank.plan.strategy, rank.settings.shape
+    rank.describe(
+        shape.description(
+            rank.world_size,
+            is_sharded=strategy in ("fsdp", "fsdp_tensor"),
+            is_split=strategy in ("tensor_parallel", "fsdp_tensor"),
+            is_staged=strategy == "pipelined",
+        )
+    )
+    torch.manual_seed(rank.seed)
+    return Transformer(shape, rank.device)
+
+
+def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
+    model = _whole(rank)
+    with rank.phase("wrap"):
+        return DistributedDataParallel(model)
+
+
+def _shard(rank: Rank[Settings], model: Transformer, mesh: DeviceMesh) -> None:
+    """Every block by itself, then what is left: embeddings, last norm and head."""
+    with rank.phase("wrap"):
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+
+
+def _split(rank: Rank[Settings], model: Transformer, mesh: DeviceMesh) -> None:
+    with rank.phase("wrap"):
+        parallelize_module(model, mesh, blocks_plan(rank.settings.num_layers))
+
+
+def _stage(rank: Rank[Settings], model: Transformer) -> nn.Sequential:
+    """This rank's blocks, the first rank's with the embedding, the last rank's with the head."""
+    size = rank.settings.num_layers // rank.world_size
+    start = 1 + rank.rank * size if rank.rank > 0 else 0
+    end = 1 + (rank.rank + 1) * size if rank.rank < rank.world_size - 1 else None
+    return nn.Sequential(*list(model)[start:end])
+
+
+def _adam(rank: Rank[Settings], model: nn.Module, *, fused: bool = True) -> torch.optim.Optimizer:
+    """Adam; the fused one refuses a mixture of shards and whole parameters."""
+    return torch.optim.Adam(model.parameters(), lr=rank.settings.learning_rate, fused=fused)
+
+
+def _own_starts(rank: Rank[Settings], text: Text) -> list[list[int]]:
+    """Where this rank's sequences of each global batch begin."""
+    settings, size = rank.settings, rank.settings.num_samples_per_rank
+    first = size * (rank.rank * settings.num_data_parts // rank.world_size)
+    all_starts = batch_starts(
+        text.training, rank.seed, settings.num_steps, settings.global_batch_size, settings.context
+    )
+    return [of_step[first : first + size] for of_step in all_starts]
+
+
+def _on_device(rank: Rank[Settings], tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Both on this rank's device, where the meters know them as input."""
+    moved = tokens.to(rank.device), targets.to(rank.device)
+    rank.inputs(*moved)
+    return moved
+
+
+@torch.no_grad()
+def _report(
+    rank: Rank[Settings],
+    text: Text,
+    losses: list[float | None],
+    logits_of: Callable[[Tensor], Tensor | None],
+) -> None:
+    """The mean loss of each global batch, and of held-out text, from the first rank that knows."""
+    settings = rank.settings
+    starts = held_out_starts(text.held_out, settings.num_held_out_samples, settings.context)
+    tokens, targets = _on_device(rank, *windows(text.held_out, starts, settings.context))
+    logits = logits_of(tokens)  # every rank takes part
+    of_ranks = of_all_ranks(rank, losses)
+    known = [own for own in of_ranks if None not in own]
+    if logits is None:
+        return
+    means = [sum(of_step) / len(known) for of_step in zip(*known, strict=True)]
+    for loss in means:
+        rank.step_loss(loss)
+    graded = None
+    if rank.rank == of_ranks.index(known[0]):
+        loss, accuracy = grade(logits.flatten(0, 1), targets.flatten())
+        graded = (len(tokens), loss, accuracy)
+        rank.measure("held_out_loss", loss)
+        rank.measure("bits_per_byte", loss / math.log(2))
+        print(f"loss of the last batch {means[-1]:.3f}, of held-out text {loss:.3f} a byte")
+    rank.epoch(
+        1,
+        loss=sum(means) / len(means),
+        num_samples=rank.outcome.num_samples or 0,
+        validation=graded,
+    )
+
+
+def _write(rank: Rank[Settings], model: nn.Module, text: Text) -> None:
+    write(rank, model, text, rank.settings.context, rank.settings.num_sample_bytes)
+
+
+QUESTION = (
+    "Does a transformer learn the same under every strategy, and what does each strategy cost?"
+)
+TENSOR_RANKS = 2  # of a square of ranks
+DEALS_SAMPLES = ("ddp", "accumulated", "zero", "fsdp")  # each rank its own
+IN_SHARDS = ("fsdp", "fsdp_tensor")
+
+
+class Settings(TransformerSettings):
+    """A small GPT, its training, and the closed forms that its claims rest on."""
+
+    context: Count = 64
+    width: Count = 64
+    num_heads: Count = 4
+    num_layers: Count = 4
+    hidden: Count = 256
+    global_batch_size: Count = 8
+    num_steps: Count = 32
+    learning_rate: Factor = 0.003
+    num_held_out_samples: Count = 32
+    num_sample_bytes: Count = 100
+
+    @property
+    def num_parts(self) -> int:
+        """Microbatches of a rank's share of a batch."""
+        return 1
+
+    @property
+    def num_data_parts(self) -> int:
+        """Into how many equal parts ranks divide the sequences of a global batch."""
+        parts = {"fsdp_tensor": self.world_size // TENSOR_RANKS}
+        return parts.get(self.strategy, self.world_size if self.strategy in DEALS_SAMPLES else 1)
+
+    @property
+    def num_samples_per_rank(self) -> int:
+        """Sequences of a global batch that a rank sees."""
+        return self.global_batch_size // self.num_data_parts
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """What claims compare with measures; bytes of the fullest rank, operations of a batch."""
+        shape, num_tokens = self.shape, self.global_batch_size * self.context
+        blocks = self.num_layers * shape.block_parameters()
+        fullest = max(range(self.world_size), key=lambda r: self._state(r) + self._activations(r))
+        return {
+            "num_tokens_per_step": num_tokens,
+            "num_parameters": shape.num_parameters(),
+            "num_embedding_parameters": shape.embedding_parameters(),
+            "num_rank_parameters": max(map(self._held, range(self.world_size))),
+            "model_bytes": FLOAT * shape.num_parameters(),
+            "block_bytes": FLOAT * blocks,
+            "rank_block_bytes": FLOAT * self.num_layers * self._block_on_a_rank,
+            "hidden_state_bytes": FLOAT * num_tokens * self.width,
+            "sample_bytes": 8 * self.num_samples_per_rank * (self.context + 1),
+            "state_bytes": self._state(fullest),
+            "activation_bytes": self._activations(fullest),
+            # Forward once and backward twice: a multiplication and an addition for each weight.
+            "num_weight_flops": 6 * num_tokens * self._block_weights,
+            "num_attention_flops": 6 * num_tokens * self.num_layers * 2 * self.context * self.width,
+            "num_head_flops": 6 * num_tokens * VOCABULARY * self.width,
+        }
+
+    @property
+    def _tensor_ranks(self) -> int:
+        """Over how many ranks the projections of a block are split."""
+        ranks = {"tensor_parallel": self.world_size, "fsdp_tensor": TENSOR_RANKS}
+        return ranks.get(self.strategy, 1)
+
+    @property
+    def _block_on_a_rank(self) -> int:
+        """Parameters of a block that a rank computes with."""
+        return self.shape.block_parameters_on_a_rank(self._tensor_ranks)
+
+    @property
+    def _block_weights(self) -> int:
+        """Weights of the products of all blocks."""
+        return self.num_layers * (4 * self.width**2 + 2 * self.width * self.hidden)
+
+    def _held(self, rank: int) -> int:
+        """Parameters that a rank keeps between steps."""
+        shape, ranks = self.shape, self.world_size
+        first, last = shape.embedding_parameters(), shape.head_parameters()
+        if self.strategy == "pipelined":
+            ends = (first if rank == 0 else 0) + (last if rank == ranks - 1 else 0)
+            return shape.num_layers // ranks * shape.block_parameters() + ends
+        computes = first + shape.num_layers * self._block_on_a_rank + last
+        return computes // (self.num_data_parts if self.strategy in IN_SHARDS else 1)
+
+    def _state(self, rank: int) -> int:
+        """Bytes that a rank keeps besides activations at its peak.
+
+        Parameters and Adam's two moments; DDP's buckets; what FSDP's root has gathered; gradients
+        that microbatches or blocks before have left; autocast's copies of weights.
+        """
+        own, shape = FLOAT * self._held(rank), self.shape
+        ends = FLOAT * (shape.embedding_parameters() + shape.head_parameters())
+        added = {
+            "ddp": own,
+            "zero": 2 * own // self.world_size - own,  # buckets, and a share of the moments
+            "accumulated": 2 * own,
+            "fsdp": ends,
+            "fsdp_tensor": ends,
+            "checkpointed": FLOAT * self._recomputing()[0],
+            "autocast": FLOAT // 2 * (self._block_weights + VOCABULARY * self.width),
+        }
+        return 3 * own + added.get(self.strategy, 0)
+
+    def _activations(self, rank: int) -> int:
+        """Bytes of activations that a rank keeps at its peak, and of the scores' gradients.
+
+        A block keeps for each token its two norms' outputs and statistics, query, key, value, what
+        attention gives and its log-sum, both ends of the GELU, and the two sums. The head keeps its
+        norm's output and the scores' logarithms, beside which the scores' gradient stands twice
+        when backward begins.
+        """
+        width, is_staged = self.width, self.strategy == "pipelined"
+        tokens = self.num_samples_per_rank * self.context
+        layers = self.num_layers // self.world_size if is_staged else self.num_layers
+        head = width + 2 + 3 * VOCABULARY
+        if self.strategy == "checkpointed":
+            return FLOAT * self._recomputing()[1]
+        if self.strategy == "autocast":  # what products read and give is half as wide
+            halves = (8 * width + 2 * self.hidden) // 2
+            block = 2 * width + 4 + self.num_heads + halves
+            return FLOAT * tokens * (width + layers * block + head - width // 2)
+        if is_staged and rank < self.world_size - 1:
+            head = 0
+        elif is_staged:  # scores of all microbatches, their gradients of one
+            head -= 2 * VOCABULARY - 2 * VOCABULARY // self.num_parts
+        else:
+            tokens //= self.num_parts
+        return FLOAT * tokens * (width + layers * self._block_activations + head)
+
+    @property
+    def _block_activations(self) -> int:
+        """Values that a block keeps for each token."""
+        inside = 4 * self.width + 2 * self.hidden + self.num_heads
+        return 4 * self.width + 4 + inside // self._tensor_ranks
+
+    def _recomputing(self) -> tuple[int, int]:
+        """Gradients and activations at the peak of checkpointing, in values.
+
+        It is where backward computes a block again, up to the gradient of its GELU, or before.
+        """
+        tokens, width, layers = self.global_batch_size * self.context, self.width, self.num_layers
+        head, down = self.shape.head_parameters(), (self.hidden + 1) * width
+        before = (0, tokens * ((layers + 2) * width + 2 + 3 * VOCABULARY))
+        of_blocks = (
+            (
+                head + down + (layers - place) * self.shape.block_parameters(),
+                tokens * (place * width + self._block_activations + self.hidden),
+            )
+            for place in range(1, layers + 1)
+        )
+        return max([before, *of_blocks], key=sum)
+
+    def check(self) -> None:
+        """Refuse a batch, heads, layers or a width that cannot be divided so."""
+        ranks, tensor = self.world_size, self._tensor_ranks
+        for what, whole, parts in (
+            ("width over num_heads", self.width, self.num_heads),
+            ("num_heads over ranks", self.num_heads, tensor),
+            ("global_batch_size over ranks", self.global_batch_size, self.num_data_parts),
+            ("samples over num_microbatches", self.num_samples_per_rank, self.num_parts),
+            (
+                "num_layers over ranks",
+                self.num_layers,
+                ranks if self.strategy == "pipelined" else 1,
+            ),
+            ("width over ranks", self.width, ranks if self.strategy in IN_SHARDS else 1),
+            ("ranks over the tensor axis", ranks, tensor),
+        ):
+            if whole % parts:
+                raise ValueError(f"{whole} cannot be divided by {parts}: {what}")
+
+
+class Microbatched(Settings):
+    """The same training, each rank's share of a batch in microbatches."""
+
+    num_microbatches: Count = 4
+
+    @property
+    def num_parts(self) -> int:
+        """Microbatches of a batch."""
+        return self.num_microbatches
+
+
+LONG = Settings(
+    context=128,
+    width=128,
+    hidden=512,
+    num_steps=800,
+    num_held_out_samples=128,
+    num_sample_bytes=800,
+    learning_rate=0.002,
+)
+
+
+def _run(strategy: str, ranks: int, settings: Settings | None = None, **declared: Any) -> RunPlan:
+    declared = {"keeps_steps": True, "has_timeline": False, **declared}
+    return RunPlan(strategy, ranks, settings or Settings(), **declared)
+
+
+RUNS = {
+    "single": _run("single", 1),
+    "ddp": _run("ddp", 2),
+    "accumulated": _run("accumulated", 2, Microbatched()),
+    "zero": _run("zero", 2, label="zero1"),
+    "fsdp": _run("fsdp", 2, can_share_device=False),
+    "tensor_parallel": _run("tensor_parallel", 2, can_share_device=False),
+    "pipelined": _run("pipelined", 2, Microbatched(), has_timeline=True),
+    "fsdp_tensor": _run("fsdp_tensor", 4, can_share_device=False),
+    "checkpointed": _run("checkpointed", 1),
+    "autocast": _run("autocast", 1),
+    "long": _run("ddp", 2, LONG, full=True, passes=("timed",), keeps_steps=False),
+}
+ON_CUDA = {
+    "*": {
+        "context": 512,
+        "width": 1024,
+        "num_heads": 16,
+        "num_layers": 12,
+        "hidden": 4096,
+        "global_batch_size": 32,
+        "learning_rate": 0.0003,
+    }
+}
+TRIED_WITH = {"*": {"num_steps": 8}, "long": {"num_steps": 20}}
