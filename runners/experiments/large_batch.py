@@ -40,7 +40,14 @@ def train(rank: Rank[Settings]) -> None:
     training, validation = _samples(rank)
     for epoch in rank.epochs(settings.num_epochs):
         for _ in rank.steps(1):
-            loss = _accumulate(rank, model, training)
+            losses = []
+            for index in range(settings.num_microbatches):
+                part = batch_of(training, index, settings.num_samples_at_once)
+                share = len(part.labels) / settings.batch_size
+                loss = cross_entropy(model(part.features), part.labels)
+                (loss * share).backward()
+                losses.append(loss.item() * len(part.labels))
+                del loss  # and with it the last of this part's activations
             if rank.world_size > 1:
                 with rank.phase("all_reduce", computes=False):
                     for parameter in model.parameters():
@@ -48,37 +55,20 @@ def train(rank: Rank[Settings]) -> None:
             optimizer.step()
             optimizer.zero_grad()
             rank.count_samples(len(training.labels))
-            rank.step_loss(loss)
+            mean = sum(losses) / len(training.labels)
+            rank.step_loss(mean)
         graded = None
         if rank.rank == 0 and epoch == settings.num_epochs and not rank.is_metered:
             with rank.phase("validation"):
                 graded = validate(model, validation)
         rank.epoch(
             epoch,
-            loss=loss,
+            loss=mean,
             num_samples=len(training.labels),
             validation=graded,
             parameters=model.parameters(),
         )
-        print(f"epoch {epoch}: loss {loss:.4f} on rank {rank.rank}")
-
-
-def _accumulate(rank: Rank[Settings], model: nn.Module, samples: Samples) -> float:
-    """Add up this rank's gradients, one microbatch after another.
-
-    Returns:
-        The mean loss over this rank's samples.
-    """
-    settings = rank.settings
-    losses = []
-    for index in range(settings.num_microbatches):
-        part = batch_of(samples, index, settings.num_samples_at_once)
-        share = len(part.labels) / settings.batch_size
-        loss = cross_entropy(model(part.features), part.labels)
-        (loss * share).backward()
-        losses.append(loss.item() * len(part.labels))
-        del loss  # and with it the last of this part's activations
-    return sum(losses) / len(samples.labels)
+        print(f"epoch {epoch}: loss {mean:.4f} on rank {rank.rank}")
 
 
 def _model(rank: Rank[Settings]) -> nn.Sequential:
@@ -115,10 +105,8 @@ def _drawn(rank: Rank[Settings], num_samples: int, seed: int) -> Samples:
 
 def _on_device(rank: Rank[Settings], samples: Samples) -> Samples:
     """A copy on this rank's device, so that the whole batch it was cut from can be freed."""
-    features, labels = (
-        samples.features.clone().to(rank.device),
-        samples.labels.clone().to(rank.device),
-    )
+    features = samples.features.clone().to(rank.device)
+    labels = samples.labels.clone().to(rank.device)
     rank.inputs(features, labels)
     return Samples(features, labels)
 

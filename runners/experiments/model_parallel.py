@@ -266,8 +266,8 @@ RUNS = {
     "single": RunPlan("single", 1, CURVE, passes=("timed",)),
 }
 TRIED_WITH = {
-    "full": {"width": 500},
-    "full_single": {"width": 500},
+    "full": {"width": 1000},
+    "full_single": {"width": 1000},
     "curve": {"num_epochs": 2},
     "single": {"num_epochs": 2},
 }

@@ -2,36 +2,16 @@
 
 In: the programs as they declare themselves (`runners/traces/programs.py`). Out: a run for each. How
 many ranks, under which budget and to which end, the file says itself; one that has a budget runs
-without it too. No torch here: `strategies.py` executes them.
+without it too. No torch here: `runners/training/executed.py` executes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import FreeSettings
 from runners.traces.programs import ROOT, Program
-from runners.traces.schema import Setting
-
-
-class ProgramSettings(FreeSettings):
-    """A program's path below the repository's root, and its constants."""
-
-    program: str
-
-    def changed(self, changes: Mapping[str, Setting]) -> Self:
-        """The same settings: a program has none but its own constants.
-
-        Raises:
-            ValueError: one of them was to be another.
-        """
-        if {**self.declared(), **changes} != self.declared():
-            raise ValueError(
-                f"a program's settings are its own constants; change them in {self.program}"
-            )
-        return self
+from runners.training.settings import ProgramSettings
 
 
 def plans(programs: Mapping[str, Program]) -> dict[str, RunPlan[ProgramSettings]]:

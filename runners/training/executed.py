@@ -14,12 +14,12 @@ import time
 import torch.distributed as dist
 from torch import nn
 
-from runners.experiments._executed import ProgramSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.programs import ROOT
 from runners.traces.records import PredictionStep
 from runners.traces.schema import Setting
+from runners.training.settings import ProgramSettings
 
 # gloo's worker threads need Python's lock to drop a finished work, and a group that is destroyed
 # waits for its threads without giving that lock up: destroyed at once, it can wait for ever.
