@@ -29,7 +29,6 @@ _NAMED = {
     "model.bytes": "model bytes",
     "model.value_bytes": "bytes per value",
     "model.num_parameters": "parameters",
-    "model.value_bytes": "bytes per value",
     "num_parameters": "parameters per rank",
     "budget_bytes": "budget",
     "settings.learning_rate": "rate",
