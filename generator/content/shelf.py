@@ -60,8 +60,6 @@ def is_of_no_machine(experiment: str, nature: str) -> bool:
 
 def is_stale(trace: Trace) -> bool:
     """Whether the code of a trace's experiment has changed since."""
-    if "PROOFBOOK_IGNORE_STALE" in os.environ:  # until the experiments are measured anew
-        return False
     if trace.experiment == published_plans.EXPERIMENT:
         return trace.code.digest != published_plans.code_digest()
     if trace.experiment.startswith(PREFIX):

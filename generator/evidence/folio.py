@@ -31,8 +31,6 @@ from runners.traces.records import Run
 ABSENT = Markup('<span class="pb-absent">–</span>')
 _JOINTS = re.compile(r"(?<=/)|(?<=\.)(?!py$)")  # of a name such as `experiment.run`, of a path
 WHOLE = 36  # letters of a part that fit into a line of a phone
-# Settings of runs called `train` that wrap the model in DDP; others of that name do not.
-OF_DDP = frozenset({"bucket_cap_mib", "reduces_each", "reduces_each_part"})
 
 
 @lru_cache(maxsize=1)
@@ -157,37 +155,12 @@ class Folio:
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 
-    def strategy(self, run: Run) -> str:  # noqa: C901 until every run has its label
+    def strategy(self, run: Run) -> str:
         """What a run did, in the words of the interface."""
-        if run.label:
-            return str(self.ui["strategies"][run.label])
-        if run.settings.get("gradient_as_bucket_view"):
-            return str(self.ui["strategies"]["ddp_view"])
-        if "num_forward_sums" in run.settings:  # of `tensor_parallel`, which splits no batch
-            return str(self.ui["strategies"]["tensor_parallel"])
-        if run.strategy == "train" and run.settings.keys() & OF_DDP:
-            return str(self.ui["strategies"]["ddp"])
-        if "averages" in run.settings:  # of `averaging`, whose other runs are DDP's
-            kind = "averaged" if run.settings["averages"] == "parameters" else "ddp"
-            return str(self.ui["strategies"][kind])
-        if "num_tensor_ranks" in run.settings:  # of `at_scale`, real or simulated
-            return str(self.ui["strategies"][_divided(run.settings)])
         words: dict[str, str] = self.ui["strategies"]
-        if run.strategy == "parts" and run.world_size == 1:  # of `batch_parts`, the whole batch
-            return words["single"]
-        if run.strategy == "split" and "num_microbatches" in run.settings:  # without a root
-            return words["parts"]
-        axes = [
-            part.partition(".")[0] for part in run.strategy.split("+")
-        ]  # of a plan: fsdp.4+tp.2
+        parts = (run.label or run.strategy).split("+")  # of a plan: fsdp.4+tp.2
+        axes = [part.partition(".")[0] for part in parts]
         return " × ".join(words.get(one, one.replace("_", " ")) for one in axes)
-
-
-def _divided(settings: Mapping[str, Any]) -> str:
-    """How ranks divide a transformer: by tensor parallelism, in shards, and over replicas."""
-    if settings["num_tensor_ranks"] > 1:
-        return "fsdp_tensor" if settings["num_shards"] > 1 else "tensor_parallel"
-    return "hsdp" if settings["num_replicas"] > 1 else "fsdp"
 
 
 def breakable(name: str) -> Markup:

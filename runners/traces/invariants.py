@@ -216,9 +216,9 @@ def _epochs_agree_with_steps(run: Run) -> bool:
 def _is_among(mean: float | None, losses: Iterable[float | None]) -> bool:
     """Whether a mean lies between the least and the largest; where all of them are known."""
     known = list(losses)
-    if mean is None or not known or any(loss is None for loss in known):
-        return True
     numbers = [loss for loss in known if loss is not None]
+    if mean is None or not numbers or len(numbers) < len(known):
+        return True
     slack = LOSS_ROUNDING * max(1.0, abs(mean))
     return min(numbers) - slack <= mean <= max(numbers) + slack
 
@@ -293,10 +293,9 @@ def _timeline_fills_the_step(timing: Timing, _: Run) -> bool:
     for spans in _spans(timing).values():
         borders = [0.0, *(end for one in spans for end in (one.start_seconds, one.end_seconds))]
         borders.append(_whole(timing))
-        gaps = [b - a for a, b in list(pairwise(borders))[::2]]
-        if any(abs(gap) > ROUNDING_SECONDS for gap in gaps):
-            return False
-        if any(one.end_seconds < one.start_seconds for one in spans):
+        gaps = (b - a for a, b in list(pairwise(borders))[::2])
+        are_backwards = any(one.end_seconds < one.start_seconds for one in spans)
+        if are_backwards or any(abs(gap) > ROUNDING_SECONDS for gap in gaps):
             return False
     return True
 
@@ -304,14 +303,13 @@ def _timeline_fills_the_step(timing: Timing, _: Run) -> bool:
 def _rank_times_fill_the_step(timing: Timing, _: Run) -> bool:
     """Compute, communication and waiting of a rank sum to the step, of which a share is waiting."""
     whole = _whole(timing)
-    for one in timing.ranks:
-        total = one.compute_seconds + one.communication_seconds + one.waiting_seconds
-        apart = abs(one.waiting_share * whole - one.waiting_seconds)
-        if abs(total - whole) > ROUNDING_SECONDS:
-            return False
-        if apart > SHARE_ROUNDING * whole + ROUNDING_SECONDS:
-            return False
-    return True
+    return all(
+        abs(one.compute_seconds + one.communication_seconds + one.waiting_seconds - whole)
+        <= ROUNDING_SECONDS
+        and abs(one.waiting_share * whole - one.waiting_seconds)
+        <= SHARE_ROUNDING * whole + ROUNDING_SECONDS
+        for one in timing.ranks
+    )
 
 
 def _all_ranks_or_none(ranks: Iterable[int], run: Run) -> bool:
@@ -319,14 +317,9 @@ def _all_ranks_or_none(ranks: Iterable[int], run: Run) -> bool:
     return not numbers or (len(numbers) == run.world_size and _each_once(numbers, run))
 
 
-def _totals(collective: Collective, field: str) -> bool:
-    total = sum(getattr(one, field) for one in collective.transfers)
-    return not collective.transfers or total == getattr(collective, field)
-
-
-def _layers_sum(model: Model, field: str) -> bool:
-    total = sum(getattr(layer, field) for layer in model.layers)
-    return not model.layers or total == getattr(model, field)
+def _sum_to(whole: Record, parts: Sequence[Record], field: str) -> bool:
+    """Whether a field of the parts sums to that of the whole; where there are parts."""
+    return not parts or sum(getattr(one, field) for one in parts) == getattr(whole, field)
 
 
 def _held_agrees(stage: Stage, run: Run) -> bool:
@@ -422,9 +415,9 @@ RULES: dict[type[Record], Sequence[Rule]] = {
     ),
     Collective: (
         Rule("transfers", "do not sum to the bytes of the operation",
-             lambda one, _: _totals(one, "bytes")),
+             lambda one, _: _sum_to(one, one.transfers, "bytes")),
         Rule("transfers", "do not sum to the count of the operation",
-             lambda one, _: _totals(one, "count")),
+             lambda one, _: _sum_to(one, one.transfers, "count")),
     ),
     Transfer: (
         Rule("source", "names neither a source nor a destination",
@@ -439,8 +432,9 @@ RULES: dict[type[Record], Sequence[Rule]] = {
     ),
     Model: (
         Rule("num_parameters", "is not the sum of the layers",
-             lambda model, _: _layers_sum(model, "num_parameters")),
-        Rule("bytes", "is not the sum of the layers", lambda model, _: _layers_sum(model, "bytes")),
+             lambda model, _: _sum_to(model, model.layers, "num_parameters")),
+        Rule("bytes", "is not the sum of the layers",
+             lambda model, _: _sum_to(model, model.layers, "bytes")),
         Rule("bytes", "does not follow from num_parameters and dtype",
              lambda model, _: _fits_shape([model.num_parameters], model.bytes, model.dtype)),
     ),

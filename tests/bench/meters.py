@@ -1,0 +1,217 @@
+"""What each meter costs a step, against the same loop without it.
+
+Loops of one process, one thread, run here, a few steps each in turn. What only several ranks have
+is measured by `plain/meters.py` under torchrun, each setting of the environment in processes of its
+own, those too in turn.
+
+The heartbeat and the recorder cost what a timed pass costs beyond plain torch. The others stand
+against the loop that they are added to: a `Rank`'s own for the memory meter and the profiler, plain
+torch's for the rest. What a pass does once is repeated every step here, which is the most it costs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from runners.experiments import hangs
+from runners.measuring.launch import RETURNING
+from runners.meters.activity import ActivityMeter
+from runners.meters.kernel import KernelPeak
+from runners.meters.link import count
+from runners.plans.experiment import PassName, RunPlan
+from runners.ranks.heartbeat import Heart
+from runners.ranks.rank import Rank
+from runners.training.networks import mlp
+from runners.training.steps import Tally, train_step
+from runners.training.teacher import Samples
+from tests.bench.plainly import plainly
+from tests.bench.ratio import Ratio, in_turn
+
+ROUNDS = 15
+NUM_STARTS = 3  # of ranks with each environment
+SCRIPT = Path(__file__).resolve().parent / "plain" / "meters.py"
+# What the environment switches, for all of a process's life; torch's own flight recorder is on
+# unless it is told otherwise.
+OFF = {hangs.RECORDER_SIZE: "0"}
+SWITCHED: dict[str, dict[str, str]] = {
+    "the flight recorder": {hangs.RECORDER_SIZE: hangs.NUM_KEPT},
+    "an allocator that gives back at once": RETURNING,
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """A mlp's widths, the rows of a batch, and how many steps make a sample."""
+
+    widths: tuple[int, ...]
+    batch: int
+    num_steps: int
+
+    def made(self) -> tuple[nn.Module, torch.optim.Optimizer, Samples]:
+        """A model, what updates it, and one batch."""
+        model = mlp(self.widths)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        labels = torch.randint(self.widths[-1], (self.batch,))
+        return model, optimizer, Samples(torch.randn(self.batch, self.widths[0]), labels)
+
+
+SIZES = {
+    "a tiny model": Size((10, 32, 3), 32, 100),
+    "a large model": Size((2000, 2000, 2000, 10), 100, 1),
+}
+
+
+def bare_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, rows: Samples, tally: Tally | None = None
+) -> None:
+    """A step in plain torch: what `train_step` does, unmarked, its loss and accuracy counted."""
+    logits = model(rows.features)
+    loss = nn.functional.cross_entropy(logits, rows.labels)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    (tally or Tally()).add(loss.item(), logits, rows.labels)
+
+
+def _repeat(step: Callable[[], object], num_steps: int) -> None:
+    for _ in range(num_steps):
+        step()
+
+
+def _ranked(heart: Path, size: Size, pass_name: PassName) -> tuple[Rank, Callable[[], None]]:
+    """A rank, and a function that takes one step in it."""
+    model, optimizer, rows = size.made()
+    plan = RunPlan(strategy="single")
+    rank = Rank(0, plan, pass_name, torch.device("cpu"), Heart(heart))
+    rank.watch(model, optimizer)
+    return rank, lambda: train_step(rank, model, optimizer, rows, Tally())
+
+
+def _timed(heart: Path, size: Size) -> Callable[[], None]:
+    """Steps as a timed pass takes them: beats, losses, and a clock around each."""
+    rank, step = _ranked(heart, size, "timed")
+
+    def steps() -> None:
+        for _ in rank.steps(size.num_steps):
+            step()
+
+    return steps
+
+
+def _metered(heart: Path, size: Size) -> Callable[[], None]:
+    """Steps under the memory meter, which is entered and replayed once a sample."""
+    rank, step = _ranked(heart, size, "metered")
+
+    def steps() -> None:
+        rank.start_memory()
+        rank._kernel = None  # its peak is that of a rank's own process, which this is not
+        _repeat(step, size.num_steps)
+        rank.stop_memory()
+
+    return steps
+
+
+def _profiled(heart: Path, size: Size, num_steps: int) -> Callable[[], None]:
+    """Steps under the activity meter: each is profiled by itself, as the timeline's is."""
+    rank, step = _ranked(heart, size, "metered")
+
+    def steps() -> None:
+        for _ in range(num_steps):
+            rank._activity = ActivityMeter(0, "cpu")
+            with rank._activity:
+                step()
+            rank._activity = None
+
+    return steps
+
+
+def _marked(step: Callable[[], None]) -> None:
+    peak = KernelPeak()
+    step()
+    peak.bytes()
+
+
+def _counted(step: Callable[[], None]) -> None:
+    count()
+    step()
+    count()
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Keep off the terminal what the profiler writes at each start and stop."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _here(name: str, size: Size, folder: Path) -> Iterator[Ratio]:
+    """What one process can measure by itself."""
+    step = partial(bare_step, *size.made())
+    few = max(1, size.num_steps // 10)  # a profiled step takes so much longer
+    steps_taken = {"profiled": few, "unprofiled": few}
+    loops: dict[str, Callable[[], object]] = {
+        "bare": partial(_repeat, step, size.num_steps),
+        "timed": _timed(folder / "timed", size),
+        "unmetered": partial(_repeat, _ranked(folder / "un", size, "metered")[1], size.num_steps),
+        "metered": _metered(folder / "metered", size),
+        "unprofiled": partial(_repeat, _ranked(folder / "unprofiled", size, "metered")[1], few),
+        "profiled": _profiled(folder / "profiled", size, few),
+        "marked": partial(_repeat, partial(_marked, step), size.num_steps),
+        "counted": partial(_repeat, partial(_counted, step), size.num_steps),
+    }
+    with _unheard():
+        in_turn(loops, 2)  # settle caches and allocators
+        seconds = in_turn(loops, ROUNDS)
+    taken = {n: [s / steps_taken.get(n, size.num_steps) for s in seconds[n]] for n in seconds}
+    for meter, with_it, without in (
+        ("heartbeat and recorder", "timed", "bare"),
+        ("memory meter", "metered", "unmetered"),
+        ("activity meter", "profiled", "unprofiled"),
+        ("the kernel's high-water mark", "marked", "bare"),
+        ("link counters", "counted", "bare"),
+    ):
+        yield Ratio(f"{meter}, a step of {name}", "without", taken[with_it], taken[without])
+
+
+def _in_ranks() -> Iterator[Ratio]:
+    """What two ranks measure: collectives told apart, and what the environment switches."""
+    seconds: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for _ in range(NUM_STARTS):
+        for switched, environment in {"": {}, **SWITCHED}.items():
+            printed = plainly(2, [str(SCRIPT)], {**OFF, **environment})
+            for name, loops in json.loads(printed).items():
+                known = seconds.setdefault((name, switched), {loop: [] for loop in loops})
+                for loop, samples in loops.items():
+                    known[loop] += samples
+    for name in SIZES:
+        plain = seconds[name, ""]
+        of = f"a DDP step of {name}"
+        yield Ratio(f"collectives by axis, {of}", "without", plain["by_axis"], plain["bare"])
+        for switched in SWITCHED:
+            with_it = seconds[name, switched]["bare"]
+            yield Ratio(f"{switched}, {of}", "without", with_it, plain["bare"])
+
+
+def ratios() -> Iterator[Ratio]:
+    """Each meter against the same loop without it, for a tiny and a large model."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, size in SIZES.items():
+            yield from _here(name, size, Path(folder))
+    yield from _in_ranks()
