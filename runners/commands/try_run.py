@@ -16,7 +16,8 @@ from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
 from runners.simulate.log import SimulatedRun
-from runners.simulate.suite import Wanted, simulate
+from runners.simulate.suite import simulate
+from runners.simulate.wanted import Wanted
 from runners.system.errors import FixableError
 from runners.traces import machine, tries
 from runners.traces.schema import Setting

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from runners.simulate.log import RankLog, SimulatedRun
 from runners.simulate.processes import CACHE, cores
-from runners.simulate.suite import simulate, wanted
+from runners.simulate.suite import simulate
+from runners.simulate.wanted import wanted
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import RankRecord, Run

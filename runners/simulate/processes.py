@@ -6,6 +6,8 @@ of all that it follows from, unless it has a reason instead of values.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import multiprocessing
 import os
 import platform
@@ -123,10 +125,31 @@ def _context() -> BaseContext:
     """Processes are forked where that is safe: then they share torch, which is loaded once."""
     if platform.system() != "Linux":
         return multiprocessing.get_context("spawn")
-    from runners.simulate.rank_processes import prepare
-
     prepare()
     return multiprocessing.get_context("fork")
+
+
+def prepare() -> None:
+    """Load what ranks use, once, before any is forked."""
+    import torch
+
+    from runners.ranks.process import preload
+    from runners.simulate.fake_mode import ValuelessMode
+
+    preload()
+    importlib.import_module("torch.distributed.optim")  # scripts functions, which takes long
+    importlib.import_module("torch.distributed.pipelining")
+    with ValuelessMode():
+        layer = torch.nn.Linear(4, 4)
+        update = torch.optim.Adam(layer.parameters(), fused=True)
+        layer(torch.ones(2, 4))
+        # No backward pass: on a torch with devices it starts threads, and after that no process
+        # forked from this one can take one. Under fake tensors a build for CUDA has a device.
+        for parameter in layer.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        update.step()
+    gc.collect()
+    gc.freeze()  # no later collection looks at what was loaded
 
 
 def _execute(work: Callable[[Any], Any], request: Any, sending: Connection) -> None:

@@ -7,8 +7,6 @@ that waits for an object of another is simulated again once the others have come
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
 import resource
 import signal
@@ -23,37 +21,17 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from runners.plans.experiment import RunPlan, find
-from runners.ranks.process import preload
-from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.log import RankLog, SimulatedRun
 from runners.simulate.messages import BlockedError, Sent
 from runners.simulate.one_rank import simulate_rank
 from runners.simulate.stand_ins import UnsimulatedError
-from runners.simulate.suite import TAKE_OTHERS, Wanted
+from runners.simulate.wanted import TAKE_OTHERS, Wanted
 
 # Processor seconds of one rank: a program that waits for a value to change never ends.
 MOST_SECONDS = 60
 MOST_SECONDS_OF_A_PROGRAM = 15
 MOST_WALL_SECONDS = 1200.0  # of all ranks, for one that waits without computing
 MOST_CHARACTERS = 160  # of a message that is not ours
-
-
-def prepare() -> None:
-    """Load what ranks use, once, before any is forked."""
-    preload()
-    importlib.import_module("torch.distributed.optim")  # scripts functions, which takes long
-    importlib.import_module("torch.distributed.pipelining")
-    with ValuelessMode():
-        layer = torch.nn.Linear(4, 4)
-        update = torch.optim.Adam(layer.parameters(), fused=True)
-        layer(torch.ones(2, 4))
-        # No backward pass: on a torch with devices it starts threads, and after that no process
-        # forked from this one can take one. Under fake tensors a build for CUDA has a device.
-        for parameter in layer.parameters():
-            parameter.grad = torch.ones_like(parameter)
-        update.step()
-    gc.collect()
-    gc.freeze()  # no later collection looks at what was loaded
 
 
 def simulate_run(wanted: Wanted) -> SimulatedRun:

@@ -1,13 +1,11 @@
 """Runs of experiments, each simulated rank by rank. No torch here.
 
-In: names of runs. Out: a `SimulatedRun` each. Runs that differ only in what no simulation follows
-from are simulated once.
+In: which runs. Out: a `SimulatedRun` each. Runs that differ only in what no simulation follows from
+are simulated once.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import signal
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,72 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runners.plans.experiment import RunPlan, find, names, on_device
 from runners.simulate.log import SimulatedRun
-from runners.simulate.processes import Job, results, torch_release
-from runners.system.errors import FixableError
-from runners.traces.digest import program_digests, source_digest
-from runners.traces.plan_grid import engine_digest
+from runners.simulate.processes import Job, results
+from runners.simulate.wanted import Wanted
 
 NUM_WORKERS = 2
-# Ends that ranks come to because of each other, and what they then do.
-TAKE_OTHERS = {"deadlocked": "hang", "died": "die", "failed": "fail"}
-_SPEED = "_per_second"  # settings of a link, which nothing passes
-_FOLLOWS_FROM = ("strategy", "world_size", "seed", "needs_group", "own_network", "nature")
-_ENTRY = "runners.simulate.one_rank"
-
-
-class UnknownRunError(FixableError):
-    """An experiment has no run of that name."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """One run to simulate, as it is declared or changed, on `cpu` or `cuda`."""
-
-    experiment: str
-    run: str
-    plan: RunPlan
-    device: str = "cpu"
-
-    @property
-    def key(self) -> str:
-        """A digest of code, torch and what of a plan a simulation follows from.
-
-        Budgets, passes, and the speed of a link are not among it.
-        """
-        declared = self.plan.as_json()
-        settings = {k: v for k, v in declared["settings"].items() if not k.endswith(_SPEED)}
-        follows = {name: declared[name] for name in _FOLLOWS_FROM} | {"settings": settings}
-        program = str(declared["settings"].get("program"))
-        parts = [
-            engine_digest(_ENTRY),
-            torch_release(),
-            source_digest(self.experiment),
-            program_digests(self.experiment).get(program, ""),
-            json.dumps(follows, sort_keys=True),
-            self.plan.expected if self.plan.expected in TAKE_OTHERS else "",
-            self.device,
-        ]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
-
-    def as_json(self) -> dict[str, Any]:
-        """What a process needs to know of it."""
-        return {**vars(self), "plan": self.plan.as_json()}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Wanted:
-        """A run from what `as_json` made of it."""
-        declared = document["plan"]
-        experiment = find(document["experiment"])
-        kind = experiment.settings_of(declared["strategy"], declared["settings"])
-        return cls(**{**document, "plan": RunPlan.from_json(declared, kind)})
-
-    def failed(self, reason: str) -> SimulatedRun:
-        """The result where the process of the simulation ended by itself."""
-        return SimulatedRun(
-            experiment=self.experiment, run=self.run, reason=reason, has_failed=True, seconds=0
-        )
 
 
 @dataclass(frozen=True)
@@ -89,30 +26,6 @@ class Simulated:
 
     runs: list[SimulatedRun]
     num_new: int
-
-
-def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
-    """The runs that are named: `EXPERIMENT` or `EXPERIMENT.RUN`; all without a name.
-
-    Args:
-        names_given: of experiments and runs.
-        device: `cpu` or `cuda`, on which experiments may grow.
-
-    Raises:
-        UnknownExperimentError: there is no such experiment.
-        UnknownRunError: it has no such run.
-    """
-    found = []
-    for given in list(names_given) or names():
-        name, _, run = given.partition(".")
-        experiment = on_device(find(name), device)
-        if run and run not in experiment.runs:
-            raise UnknownRunError(
-                f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}"
-            )
-        chosen = [run] if run else list(experiment.runs)
-        found += [Wanted(name, one, experiment.runs[one], device) for one in chosen]
-    return found
 
 
 def simulate(

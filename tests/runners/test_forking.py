@@ -38,7 +38,8 @@ os.wait()
 """
 SIMULATED = """
 import json
-from runners.simulate.suite import simulate, wanted
+from runners.simulate.suite import simulate
+from runners.simulate.wanted import wanted
 
 found = simulate(wanted(["ddp.ddp", "growth.stages_ranks_2"]), folder).runs
 print(json.dumps({f"{one.experiment}.{one.run}": one.reason for one in found}))

@@ -21,10 +21,12 @@ from runners.planning.question import Model, Question, Training, strategy_of
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import MORE, find
 from runners.plans.model_presets import model_presets
+from runners.simulate import processes as processes_of_ranks
 from runners.simulate import rank_processes
 from runners.simulate.command import compare, reference
 from runners.simulate.log import RankLog, SimulatedRun
-from runners.simulate.suite import UnknownRunError, simulate, wanted
+from runners.simulate.suite import simulate
+from runners.simulate.wanted import UnknownRunError, wanted
 from runners.system import count
 from runners.training.networks import mlp
 
@@ -73,7 +75,7 @@ def simulated(folder: Path) -> dict[str, SimulatedRun]:
 def untrue(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own experiments, too."""
     monkeypatch.setenv(MORE, str(OWN))
-    rank_processes.prepare()
+    processes_of_ranks.prepare()
 
 
 def simulated_run(experiment: str, run: str) -> SimulatedRun:
