@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 RED := printf '\033[31m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help site test quick browser serve traces pages publish check audit bench soak pythons locks clean
+.PHONY: help site test quick browser serve traces pages publish check audit soak pythons locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
@@ -65,9 +65,6 @@ check: .venv/.test  ## ruff, ruff format, mypy strict
 audit: .venv/.test browser  ## the built pages by the Nu HTML checker, axe and Lighthouse; needs node and java (ARGS='axe topics/ddp/*')
 	@[ -f site/html/index.html ] || $(MAKE) --no-print-directory pages
 	@$(PY) -m tests.audit $(ARGS)
-
-bench: .venv/.test  ## what measuring and generating cost, as ratios
-	@$(PY) -m tests.bench $(ARGS)
 
 soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property tests from a new seed (ARGS='-k killed --kills 20')
 	@$(PY) -m pytest tests/soak -m soak -s $(ARGS)

@@ -1,11 +1,14 @@
-"""Claims checked against the runs: whether their expressions can be judged and their texts printed.
+"""Claims checked against the runs: whether they can be judged, and what they may rest on.
 
-In: a file of `content/claims/` and the evidence. Out: what is wrong, where it is written. What is
-wrong on several runs of a claim is told once.
+In: a file of `content/claims/` and the evidence. Out: what is wrong, where it is written. A law
+rests on no typed number and no measured time; its tolerance of rounding follows the dtype, and a
+large one has a reason. A claim knows its dtype, and what is fixed where ranks differ. What is wrong
+on several runs of a claim is told once.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,25 +19,35 @@ from generator.content.claim import Claim, ClaimFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError
 from generator.content.laws import short_names
-from generator.evidence.filters import Showed
+from generator.evidence import units
+from generator.evidence.expression import compiled
+from generator.evidence.filters import FUNCTIONS, Showed
+from generator.evidence.regime import dtype_of
+from generator.evidence.value import ExpressionError
+from generator.evidence.verdicts import sides
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
-
 DECLARED = re.compile(r"\bexpected_(?:status|death)\b")
+ROUNDING = 1e-4  # a tolerance this small is one of rounding
+LARGE = 0.1  # a tolerance beyond which a law says why
+STRUCTURAL = (0, 1)  # no such thing, and the same thing
 
 
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
-    """Claims that cannot be judged."""
+    """Claims that cannot be judged, or that rest on what they may not rest on."""
     for position, written in enumerate(document.model.claims):
         yield from _declared(document, position, written)
-        reported: set[str] = set()
-        for claim in _judged(evidence.book, written):
-            for at, problem in _problems(evidence, claim):
-                if at not in reported:
-                    reported.add(at)
-                    yield document.error(("claims", position, *at.split(".")), problem)
+        judged, reported = _judged(evidence.book, written), set()
+        found = [one for claim in judged for one in _unjudged(evidence, claim)]
+        if not found:
+            found = [*_problems(evidence, written, judged), *_regime(evidence, judged)]
+        for at, problem in found:
+            if at not in reported:
+                reported.add(at)
+                path = at.split(".") if at else []
+                yield document.error(("claims", position, *path), problem)
 
 
 def _declared(
@@ -58,7 +71,8 @@ def _judged(book: Book, written: Claim) -> list[Claim]:
     return [book.claims[name] for name in book.laws.of_law[written.id]]
 
 
-def _problems(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
+def _unjudged(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
+    """Why a claim cannot be judged at all."""
     outcome = evidence.outcome(claim.id)
     if outcome.error:
         where = f"on {claim.run}: " if claim.run else ""
@@ -95,3 +109,99 @@ def _is_about(written: Claim, one: Field, claim: Claim) -> bool:
         return True
     assert isinstance(one.path[3], int)
     return written.cases[one.path[3]].run in (None, claim.run)
+
+
+def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterator[tuple[str, str]]:
+    problem = _typed(written)
+    if problem:
+        yield "predicted", problem
+    wide = written.tolerance
+    if written.kind == "law" and wide and (wide.share or 0) > LARGE and wide.because is None:
+        yield "tolerance", "a law that may be off by more than a tenth says why: because: …"
+    for claim in judged:
+        found = _timed(evidence, claim) or _rounded(evidence, claim)
+        if found:
+            yield found
+            return
+
+
+def _typed(written: Claim) -> str | None:
+    """Why a claim may not predict with these numbers, or None."""
+    try:
+        tree = compiled(written.predicted).tree
+    except ExpressionError:
+        return None  # said where the claim is judged
+    number = _bare_number(written.predicted)
+    if number is None:
+        if written.constant:
+            return "is no bare number; delete constant:"
+        return _fraction(written, tree)
+    if written.kind == "law" and number not in STRUCTURAL:
+        return (
+            f"a law that predicts {number:g} rests on a typed number; derive it from the run's "
+            "settings or from epsilon(…), or make it an observation"
+        )
+    if not written.constant:
+        return "a bare number; say what it stands for: constant: no value is wrong"
+    return None
+
+
+def _bare_number(predicted: str) -> float | None:
+    """The number that an expression amounts to without reading anything; None for any other."""
+    checked = compiled(predicted)
+    if checked.names or "epsilon" in checked.functions:
+        return None
+    found = checked.evaluate({}, FUNCTIONS)
+    return found if isinstance(found, int | float) else None
+
+
+def _fraction(written: Claim, tree: ast.expr) -> str | None:
+    """Why a law may not weigh its prediction with a typed fraction, or None."""
+    numbers = (one.value for one in ast.walk(tree) if isinstance(one, ast.Constant))
+    typed = [one for one in numbers if isinstance(one, float)]
+    if written.kind == "law" and typed:
+        return f"a law weighed with {typed[0]:g} has a typed threshold; make it an observation"
+    return None
+
+
+def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:
+    """Which side of a law reads a measured time, and why it may not; or None."""
+    if claim.kind != "law":
+        return None
+    for at, side in zip(("predicted", "observed"), sides(evidence, claim), strict=True):
+        for field in side.measured:
+            experiment, name, path = field.split(".", 2)
+            run = evidence.book.run(f"{experiment}.{name}")
+            if path.startswith("timing.") and run is not None and run.nature != "simulated":
+                return at, f"a law reads the measured time {field}; make it an observation"
+    return None
+
+
+def _rounded(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:
+    """Why a tolerance does not fit the arithmetic that it is about, or None."""
+    outcome, tolerance = evidence.outcome(claim.id), claim.tolerance
+    if tolerance is None or outcome.observed is None or outcome.observed.unit == units.BYTES:
+        return None
+    typed = tolerance.relative if tolerance.relative is not None else tolerance.absolute
+    if claim.kind == "law" and typed is not None and typed <= ROUNDING:
+        said = "a tolerance of rounding follows the dtype: {epsilons: 128, dtype: float32}"
+        return "tolerance", said
+    runs = [run for name in outcome.runs if (run := evidence.book.run(name))]
+    recorded = {dtype for run in runs if (dtype := dtype_of(run))}
+    if tolerance.dtype and recorded and tolerance.dtype not in recorded:
+        said = f"epsilons of {tolerance.dtype}, and the runs calculate in {', '.join(recorded)}"
+        return "tolerance", said
+    return None
+
+
+def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]]:
+    """What a claim leaves open of the conditions under which its runs were measured."""
+    for claim in judged:
+        found = {one: evidence.book.run(one) for one in evidence.outcome(claim.id).runs}
+        measured = {one: run for one, run in found.items() if run and run.nature != "simulated"}
+        for name, run in measured.items():
+            if run.status != "skipped" and dtype_of(run) is None and claim.regime.dtype is None:
+                yield "", f"{name} has recorded no dtype; state it: regime: {{dtype: float32}}"
+        if len({run.world_size for run in measured.values()}) > 1 and claim.regime.fixed is None:
+            said = "compares different numbers of ranks; say what is fixed: "
+            yield "", f"{said}regime: {{fixed: the global batch}}"

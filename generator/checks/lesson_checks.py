@@ -22,7 +22,7 @@ from generator.content.lesson import (
     WhyFile,
 )
 from generator.content.listed_code import listed, misplaced
-from generator.content.modes.cost import CostRow, CostTable
+from generator.content.modes.cost import CostRow
 from generator.content.modes.trials import Trial
 from generator.content.quiz import FaultyLine
 from generator.content.shelf import missing_run
@@ -228,7 +228,6 @@ def _cost(evidence: Evidence, model: CostFile, _: Topic) -> Iterator[Found]:
     for number, table in enumerate(model.tables):
         for position, row in enumerate(table.rows):
             yield from _by_law(evidence, row, ("tables", number, "rows", position))
-        yield from _told_by_row(table, ("tables", number, "claims"))
 
 
 def _by_law(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
@@ -241,14 +240,6 @@ def _by_law(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
         yield (*at, "law"), problem
     elif not (row.formula or law_formula.shown(claim) or evidence.outcome(claim.id).error):
         yield (*at, "law"), f"{row.law} prints no formula; give it formula: where it is written"
-
-
-def _told_by_row(table: CostTable, at: Path) -> Iterator[Found]:
-    """Claims listed below a table that stand in its rows already."""
-    laws = {row.law for row in table.rows}
-    for position, name in enumerate(table.claims):
-        if name in laws:
-            yield (*at, position), f"{name!r} is the law of a row; leave it out here"
 
 
 _BY_MODE: dict[type[Any], Callable[[Evidence, Any, Topic], Iterator[Found]]] = {

@@ -254,7 +254,7 @@ class Retraction(Written):
 
     The claim states what is true, or, with `confirmed_if`, the sentence itself. The build refuses a
     verdict that the claim does not bear out on the reference machine
-    (`generator/checks/retraction_checks.py`).
+    (`generator/checks/statement_checks.py`).
 
     Attributes:
         said: the sentence, in our own words.

@@ -1,7 +1,7 @@
 """What a page by hand may not hold beyond the rules of every text: MkDocs renders it, not we.
 
 In: the Markdown of a page. Out: faults, for HTML, for attributes in braces, and for images that do
-not lie beside the page. The plugin looks once more at what became of it (`website/page_html.py`).
+not lie beside the page. What slips through, a page's policy blocks (`website/csp.py`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -43,6 +44,7 @@ Names = Mapping[
     str, str | Value
 ]  # a word stands for an expression of its own, such as a run's path
 NOTHING = Label("")
+_ASKS = re.compile(rf"\b(?:{'|'.join(OF_CLAIMS)})\b")  # the evidence for a claim
 ROOTS = ("machine", "cited")  # that an expression starts from, beside experiments
 
 
@@ -73,6 +75,14 @@ class Evidence:
         again._texts = self._texts
         if self._reference and book.on_reference:
             again._reference = self._reference.over(book.on_reference)
+        return again
+
+    def over_claims(self, book: Book) -> Evidence:
+        """The same over a book with other claims: what asks for none of them stays evaluated."""
+        again = Evidence(book)
+        again._evaluations = {
+            key: found for key, found in self._evaluations.items() if not _ASKS.search(repr(key))
+        }
         return again
 
     @property

@@ -337,6 +337,7 @@ def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, An
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
         "claim_place": folio.claim_place,
         "planned": lambda: plans.planned(experiment, folio),
+        "left_out": lambda grid: plans.left_out(grid, folio),
         "models": lambda line: plans.models(folio, line),
         "published": lambda: published.published(folio),
         "terms": lambda: glossary.entries(gathered.used_in, folio),

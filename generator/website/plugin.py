@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 from jinja2 import BytecodeCache, Environment, FileSystemLoader
 from jinja2.bccache import Bucket
-from markupsafe import escape
 from material.plugins.search.plugin import SearchPlugin  # type: ignore[import-untyped]
 from mkdocs.config import config_options
 from mkdocs.config.base import Config
@@ -40,7 +39,7 @@ from watchdog.observers.polling import PollingObserver
 from generator.content import book as books
 from generator.content import committed
 from generator.content.book import Book
-from generator.content.errors import ContentErrors, one_line
+from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages import hands, headings
@@ -330,7 +329,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """A page of the book is HTML but for its headings; one by hand is looked at.
+        """A page of the book is HTML but for its headings; of one by hand only its values are.
 
         Links of pages by hand lead to any part of a page, so MkDocs hears of all of them.
         """
@@ -338,22 +337,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if sheet is None:
             return html
         if sheet.text:
-            return f"{self._looked_at(html, sheet.source or '')}\n{self.html}"
+            return f"{html}\n{self.html}"
         page.toc = _contents(self.html)
         html = headings.as_html(self.html)
         if self.book.handwritten and page.present_anchor_ids is not None:
             page.present_anchor_ids |= page_html.ids(html)
         return html
-
-    def _looked_at(self, html: str, file: str) -> str:
-        problem = page_html.problem(html)
-        if problem is None:
-            return html
-        mistake = f"{file}: {one_line(problem)}"
-        if not self.is_serving:
-            raise ContentAbort(mistake)
-        log.error(mistake)
-        return f'<pre class="pb-mistakes" role="alert">{escape(mistake)}</pre>'
 
     @event_priority(50)
     def _before_the_search(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from generator.checks import repeats
+from generator.checks import statement_checks
 from generator.content import content_files, handwritten, listed_code
 from generator.content.book import Book
 from generator.content.content_files import FileError
@@ -192,8 +192,10 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
 def _programs(book: Book) -> dict[str, bytes]:
     """Every program that pages offer for download, by its path under the site's root."""
     names = {one.program for one in book.retractions.values() if one.program}
-    texts = {name: listed_code.text(book.root, repeats.path_of(name)) for name in sorted(names)}
-    return {repeats.file_of(name): text.encode() for name, text in texts.items() if text}
+    texts = {
+        name: listed_code.text(book.root, statement_checks.path_of(name)) for name in sorted(names)
+    }
+    return {statement_checks.file_of(name): text.encode() for name, text in texts.items() if text}
 
 
 def timelines(book: Book) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from typing import Any
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
-from runners.planning import grid, published_file
+from runners.planning import grid, published
 from runners.plans.experiment import find, names, nearest
 from runners.system.errors import FixableError
 from runners.traces import machine, published_plans
@@ -188,7 +188,7 @@ def _page(experiment: str, folder: Path) -> Page:
 
 
 def _planned(experiment: str) -> Page:
-    rows = read_published(published_file.PATH)
+    rows = read_published(published.PATH)
     if rows and experiment == published_plans.EXPERIMENT:
         return Page(published_plans.as_trace(rows), None)
     plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
@@ -201,7 +201,7 @@ def _planned(experiment: str) -> Page:
 def _simulated(wanted: Requested) -> dict[str, Run]:
     name = wanted.page.trace.experiment
     if name == published_plans.EXPERIMENT:
-        return published_file.again(wanted.runs)
+        return published.again(wanted.runs)
     return grid.again(name, wanted.runs)
 
 

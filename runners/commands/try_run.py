@@ -15,8 +15,7 @@ from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
-from runners.plans.settings import RunSettings, following
-from runners.simulate.step_log import SimulatedSteps
+from runners.simulate.log import SimulatedRun
 from runners.simulate.suite import Wanted, simulate
 from runners.system.errors import FixableError
 from runners.traces import machine, tries
@@ -95,14 +94,14 @@ def named(text: str) -> tuple[str, str]:
 def expected_lines(experiment: Experiment, run: str) -> tuple[list[str], bool]:
     """What a simulation of a run expects, a line each, or why there is none; whether it failed."""
     plan = experiment.runs[run]
-    (simulated,) = simulate([Wanted.of(experiment, run, plan)], num_workers=1).runs
+    (simulated,) = simulate([Wanted(experiment.name, run, plan)], num_workers=1).runs
     if simulated.reason is not None:
         how = "failed" if simulated.has_failed else "expects nothing"
         return [f"the dry run {how}: {simulated.reason}"], simulated.has_failed
     return ["the dry run expects", *_expected(simulated)], False
 
 
-def _expected(simulated: SimulatedSteps) -> Iterator[str]:
+def _expected(simulated: SimulatedRun) -> Iterator[str]:
     if simulated.ranks and simulated.ranks[0].peak_bytes:
         peak = max(log.peak_bytes or 0 for log in simulated.ranks)
         yield f"  peak memory of the fullest rank: {peak / 2**20:.3f} MiB"
@@ -215,8 +214,7 @@ def _check_ranks(experiment: Experiment, declared: RunPlan, chosen: Mapping[str,
 
 def _settled(experiment: Experiment, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
     of_the_plan = {name: value for name, value in changes.items() if name in OF_THE_PLAN}
-    kind: type[RunSettings] = type(declared.settings)
-    left_out = {*OF_THE_PLAN, *following(kind)}
+    left_out = {*OF_THE_PLAN, *declared.settings.closed_forms()}
     try:
         return replace(
             declared,

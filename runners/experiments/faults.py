@@ -330,9 +330,6 @@ def _beating(rank: Rank) -> Iterator[None]:
 # --- a long training on paper: how often to save
 
 
-COSTS = ("step", "checkpoint", "restart")  # of a training that was killed, as they were measured
-
-
 @dataclass(frozen=True)
 class Costs:
     """What was measured, in seconds, and the mean time between two failures."""
@@ -386,10 +383,11 @@ def daly_seconds(costs: Costs) -> float:
 
 def replayed(rank: Rank[ReplayedSettings]) -> None:
     """Measured costs, seeded failures, and intervals around Young's; nothing is timed."""
-    medians = {name: statistics.median(rank.followed[name]) for name in COSTS}
     costs = Costs(
-        **{f"{name}_seconds": one for name, one in medians.items()},
-        mtbf_seconds=rank.settings.mtbf_seconds,
+        statistics.median(rank.followed["step"]),
+        statistics.median(rank.followed["checkpoint"]),
+        statistics.median(rank.followed["restart"]),
+        rank.settings.mtbf_seconds,
     )
     work = costs.mtbf_seconds * rank.settings.num_failures
     num_steps = round(work / costs.step_seconds)
@@ -406,15 +404,12 @@ def replayed(rank: Rank[ReplayedSettings]) -> None:
     young, daly = young_seconds(costs), daly_seconds(costs)
     # Powers of the root of two around Young's interval.
     around = [tried(2 ** (exponent / 2) * young) for exponent in range(-6, 7)]
-    best = min(around, key=lambda one: one[1])
-    at = {"best": best[1], "young": tried(young)[1], "daly": tried(daly)[1]}
+    best = min(seconds for _, seconds, _ in around)
+    at = {"best": best, "young": tried(young)[1], "daly": tried(daly)[1]}
     for name, seconds in {
-        **{name: [median] for name, median in medians.items()},
-        "work": [work],
         "interval": [one[0] for one in around],
         "replayed": [one[1] for one in around],
         "predicted": [one[2] for one in around],
-        "best_interval": [best[0]],
         "young_interval": [young],
         "daly_interval": [daly],
         **{f"replayed_at_{name}": [one] for name, one in at.items()},

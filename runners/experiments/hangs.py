@@ -183,32 +183,19 @@ def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
         raise failure
 
 
-@dataclass(frozen=True)
-class Call:
-    """One collective as a rank called it."""
-
-    operation: str
-    sizes: tuple[tuple[int, ...], ...]
-
-    def __str__(self) -> str:
-        sizes = ", ".join("×".join(map(str, size)) for size in self.sizes)
-        return f"{self.operation} of {sizes}" if sizes else self.operation
-
-
-def calls_in(group: str) -> list[Call]:
+def calls_in(group: str) -> list[str]:
     """What this rank has called in the group of that name, in order, by the flight recorder.
 
     On gloo the recorder knows what was called, and not whether it ended.
     """
     dump = json.loads(_distributed_c10d._dump_fr_trace_json())  # type: ignore[attr-defined]
-    return [
-        Call(
-            entry["profiling_name"].partition(":")[2],
-            tuple(tuple(size) for size in entry["input_sizes"]),
-        )
-        for entry in sorted(dump["entries"], key=lambda e: e["collective_seq_id"])
-        if entry["process_group"][0] == group
-    ]
+    calls = []
+    for entry in sorted(dump["entries"], key=lambda e: e["collective_seq_id"]):
+        operation = entry["profiling_name"].partition(":")[2]
+        sizes = ", ".join("×".join(map(str, size)) for size in entry["input_sizes"])
+        if entry["process_group"][0] == group:
+            calls.append(f"{operation} of {sizes}" if sizes else operation)
+    return calls
 
 
 @dataclass(frozen=True)
@@ -220,7 +207,7 @@ class Finding:
     in_words: str
 
 
-def compare(by_rank: Sequence[Sequence[Call]]) -> Finding:
+def compare(by_rank: Sequence[Sequence[str]]) -> Finding:
     """Find the first call in which the ranks differ, or that some of them never made."""
     if not any(by_rank):
         return Finding(0, (), "no call was let through")

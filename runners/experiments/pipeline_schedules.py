@@ -68,7 +68,7 @@ def _train(rank: Rank[Settings], kind: type) -> None:
         dist.barrier()
         start = time.perf_counter()
         is_paced = num_updates >= NUM_UNPACED_STEPS and settings.forward_seconds > 0
-        pipeline.step(_pace(rank) if is_paced else Pace())
+        pipeline.step(is_paced=is_paced)
         dist.barrier()
         if is_paced:
             attempts.append(pipeline.diary.attempt(time.perf_counter() - start))
@@ -95,17 +95,15 @@ class Pipeline:
     """This rank's stages, under one schedule."""
 
     def __init__(self, rank: Rank[Settings], kind: type) -> None:
-        settings = rank.settings
+        self.rank, settings = rank, rank.settings
         last = settings.num_stages - 1
         self.own = list(range(rank.rank, last + 1, rank.world_size))
         if kind is pipelining.ScheduleZBVZeroBubble:  # down the ranks and up again
             self.own = [rank.rank, last - rank.rank]
         size, layers = settings.num_layers_per_stage, _layers(rank)
         self.parts = nn.ModuleList(nn.Sequential(*layers[i * size :][:size]) for i in self.own)
-        self.diary = Diary(Pace())
         stages = [
-            NotedStage(part, index, rank, self)
-            for index, part in zip(self.own, self.parts, strict=True)
+            NotedStage(part, index, self) for index, part in zip(self.own, self.parts, strict=True)
         ]
         takes_one = kind in (pipelining.ScheduleGPipe, pipelining.Schedule1F1B)
         held = stages[0] if takes_one else stages
@@ -114,28 +112,16 @@ class Pipeline:
         self.targets = [_drawn(rank, 1)] if last in self.own else []
         rank.inputs(*self.samples, *self.targets)
 
-    def step(self, pace: Pace) -> float | None:
+    def step(self, *, is_paced: bool = False) -> float | None:
         """One batch, forward and backward; its mean loss where this rank holds the last stage."""
-        self.diary = Diary(pace)
+        settings = self.rank.settings
+        slow = settings.slow_ratio if self.rank.rank == self.rank.world_size - 1 else 1.0
+        forward = is_paced * settings.forward_seconds / settings.num_chunks * slow
+        self.diary = Diary(forward, forward * settings.backward_ratio / 2)
         losses: list[Tensor] = []
         given = {"target": self.targets[0], "losses": losses} if self.targets else {}
         self.schedule.step(*self.samples, return_outputs=False, **given)
         return torch.stack(losses).mean().item() if losses else None
-
-
-class Pace(NamedTuple):
-    """How long each action on one microbatch lasts, in seconds; 0 is as long as it takes."""
-
-    forward_seconds: float = 0.0
-    half_backward_seconds: float = 0.0  # gradients of the input, or those of the parameters
-
-
-def _pace(rank: Rank[Settings]) -> Pace:
-    """How long the actions of this rank's stages last."""
-    settings = rank.settings
-    slow = settings.slow_ratio if rank.rank == rank.world_size - 1 else 1.0
-    forward = settings.forward_seconds / settings.num_chunks * slow
-    return Pace(forward, forward * settings.backward_ratio / 2)
 
 
 class Attempt(NamedTuple):
@@ -150,7 +136,9 @@ class Attempt(NamedTuple):
 class Diary:
     """What one rank does in a step, over all of its stages."""
 
-    pace: Pace
+    # How long each action on one microbatch lasts; 0 is as long as it takes.
+    forward_seconds: float
+    half_backward_seconds: float  # for gradients of the input, or for those of the parameters
     busy_seconds: float = 0.0  # in forward and backward
     # Gaps between actions, shorter than half a forward: no rank was waited for, a tensor was sent.
     sending_seconds: float = 0.0
@@ -165,7 +153,7 @@ class Diary:
         """Note one action, which lasts at least so long."""
         start = time.perf_counter()
         gap = start - self._last
-        if gap < self.pace.forward_seconds / 2:
+        if gap < self.forward_seconds / 2:
             self.sending_seconds += gap
         yield
         rest = start + seconds - time.perf_counter()
@@ -185,21 +173,20 @@ class Diary:
 class NotedStage(pipelining.PipelineStage):
     """A stage as torch has it, which notes when it is busy and how many microbatches it holds."""
 
-    def __init__(
-        self, part: nn.Module, index: int, rank: Rank[Settings], pipeline: Pipeline
-    ) -> None:
+    def __init__(self, part: nn.Module, index: int, pipeline: Pipeline) -> None:
+        rank = pipeline.rank
         super().__init__(part, index, rank.settings.num_stages, rank.device)
-        self._noted_rank, self._pipeline = rank, pipeline
+        self._pipeline = pipeline
 
     @contextmanager
     def _acting(self, phase: str, seconds: float) -> Iterator[None]:
-        with self._noted_rank.phase(phase), self._pipeline.diary.action(seconds):
+        with self._pipeline.rank.phase(phase), self._pipeline.diary.action(seconds):
             yield
 
     def forward_one_chunk(self, fwd_chunk_id: int, *given: Any, **named: Any) -> object:
         """Forward of a microbatch, whose activations then wait for the backward."""
         diary = self._pipeline.diary
-        with self._acting("forward", diary.pace.forward_seconds):
+        with self._acting("forward", diary.forward_seconds):
             output: object = super().forward_one_chunk(fwd_chunk_id, *given, **named)
         diary.held.add((self.stage_index, fwd_chunk_id))
         diary.most_held = max(diary.most_held, len(diary.held))
@@ -217,7 +204,7 @@ class NotedStage(pipelining.PipelineStage):
         Of the first stage, torch then leaves the whole for later.
         """
         halves = 2 if full_backward else 0 if self.is_first else 1
-        with self._acting("backward", halves * self._pipeline.diary.pace.half_backward_seconds):
+        with self._acting("backward", halves * self._pipeline.diary.half_backward_seconds):
             super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
         if full_backward:
             self._pipeline.diary.held.remove((self.stage_index, bwd_chunk_id))
@@ -225,7 +212,7 @@ class NotedStage(pipelining.PipelineStage):
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
         """What was left: the microbatch is freed only now."""
         halves = 2 if self.is_first else 1
-        with self._acting("backward", halves * self._pipeline.diary.pace.half_backward_seconds):
+        with self._acting("backward", halves * self._pipeline.diary.half_backward_seconds):
             super().backward_weight_one_chunk(bwd_chunk_id, last_backward=last_backward)
         self._pipeline.diary.held.remove((self.stage_index, bwd_chunk_id))
 
@@ -257,7 +244,7 @@ def single(rank: Rank[Settings]) -> None:
 
 def _compare(rank: Rank[Settings], pipeline: Pipeline, num_updates: int) -> None:
     """Loss and gradients of one more step, beside those of the undivided model, trained alike."""
-    loss = pipeline.step(Pace())
+    loss = pipeline.step()
     model = nn.Sequential(*_layers(rank))
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
     samples, targets = _drawn(rank, 0), _drawn(rank, 1)

@@ -432,20 +432,19 @@ class Settings(TransformerSettings):
     def _activations(self, rank: int) -> int:
         """Bytes of activations that a rank keeps at its peak, and of the scores' gradients.
 
-        A block keeps for each token its two norms' outputs and statistics, query, key, value, what
-        attention gives and its log-sum, both ends of the GELU, and the two sums. The head keeps its
-        norm's output and the scores' logarithms, beside which the scores' gradient stands twice
-        when backward begins.
+        The head keeps its norm's output and the scores' logarithms, beside which the scores'
+        gradient stands twice when backward begins.
         """
         width, is_staged = self.width, self.strategy == "pipelined"
         tokens = self.num_samples_per_rank * self.context
         layers = self.num_layers // self.world_size if is_staged else self.num_layers
         head = width + 2 + 3 * VOCABULARY
+        block = self.shape.block_activations(self._tensor_ranks)
         if self.strategy == "checkpointed":
             return FLOAT * self._recomputing()[1]
         if self.strategy == "autocast":  # what products read and give is half as wide
             halves = (8 * width + 2 * self.hidden) // 2
-            block = 2 * width + 4 + self.num_heads + halves
+            block = 2 * width + 4 + self.num_heads + halves  # the two sums, statistics
             return FLOAT * tokens * (width + layers * block + head - width // 2)
         if is_staged and rank < self.world_size - 1:
             head = 0
@@ -453,13 +452,7 @@ class Settings(TransformerSettings):
             head -= 2 * VOCABULARY - 2 * VOCABULARY // self.num_parts
         else:
             tokens //= self.num_parts
-        return FLOAT * tokens * (width + layers * self._block_activations + head)
-
-    @property
-    def _block_activations(self) -> int:
-        """Values that a block keeps for each token."""
-        inside = 4 * self.width + 2 * self.hidden + self.num_heads
-        return 4 * self.width + 4 + inside // self._tensor_ranks
+        return FLOAT * tokens * (width + layers * block + head)
 
     def _recomputing(self) -> tuple[int, int]:
         """Gradients and activations at the peak of checkpointing, in values.
@@ -468,11 +461,12 @@ class Settings(TransformerSettings):
         """
         tokens, width, layers = self.global_batch_size * self.context, self.width, self.num_layers
         head, down = self.shape.head_parameters(), (self.hidden + 1) * width
+        block = self.shape.block_activations()
         before = (0, tokens * ((layers + 2) * width + 2 + 3 * VOCABULARY))
         of_blocks = (
             (
                 head + down + (layers - place) * self.shape.block_parameters(),
-                tokens * (place * width + self._block_activations + self.hidden),
+                tokens * (place * width + block + self.hidden),
             )
             for place in range(1, layers + 1)
         )

@@ -10,46 +10,39 @@ from pydantic import Field
 
 from runners.planning.question import Question
 from runners.plans.closed_forms import pipelined_work, ring_bytes, share_bytes
-from runners.simulate.log import Call
-from runners.traces.measured import MemoryClasses
-from runners.traces.schema import Record
+from runners.simulate.log import Result
+from runners.traces.plan_grid import GridCall, GridRank
 
 
-class RankPlan(Record):
+class RankPlan(GridRank):
     """One simulated rank."""
 
-    rank: int
-    peak_bytes: int
-    peak_phase: str | None
-    at_peak: MemoryClasses
-    between_steps_bytes: int = Field(description="held after a step, its gradients included")
-    allocated_bytes: int = Field(description="the peak with each block rounded up to 512 bytes")
     active_bytes: int | None = Field(
-        None, description="the same with blocks that another stream still used"
+        default=None, description="allocated bytes with blocks that another stream still used"
     )
-    reserved_bytes: int
     least_reserved_bytes: int | None = Field(
-        None, description="the smallest limit at which the allocator serves all; null: not sought"
+        default=None,
+        description="the smallest limit at which the allocator serves all; null: not sought",
     )
-    num_parameters: int = Field(description="that this rank holds between steps")
-    flops: int = Field(description="of one step")
-    calls: list[Call] = Field(description="of one step, summed over phases")
 
 
-class Answer(Record):
+class Answer(Result):
     """A strategy: its ranks, or the reason why it cannot be simulated."""
 
     question: Question
     ranks: list[RankPlan] = []
-    reason: str | None = None
     used: list[str] = Field(
         default=[], description="lines at which a value that the user states was read"
     )
-    files: dict[str, str] = Field(
-        default={}, description="digests of the files that a model of one's own imports"
-    )
     seconds: float = Field(description="of the simulation")
     host_bytes: int = Field(description="the most that the simulating process held")
+    has_failed: bool = Field(
+        default=False, description="by an error, and not since this model or mesh does not allow it"
+    )
+
+    def is_kept(self) -> bool:
+        """Whether it is known from then on: the files of a user's model may change."""
+        return super().is_kept() and self.question.model.module is None
 
     @property
     def busiest(self) -> RankPlan | None:
@@ -88,7 +81,7 @@ class Answer(Record):
         return float(found)
 
 
-def sent_bytes(call: Call) -> float:
+def sent_bytes(call: GridCall) -> float:
     """Bytes that a rank sends at least, by the ring algorithms' closed forms."""
     if call.operation == "all_reduce":
         return float(ring_bytes(call.bytes, call.num_ranks))

@@ -28,7 +28,7 @@ from runners.planning import own_model
 from runners.planning.own_code import line_of
 from runners.planning.question import Question
 from runners.planning.tensor_axis import TensorAxis
-from runners.planning.transformer import Style, Transformer
+from runners.planning.transformer import Transformer
 
 # What torchtitan's selective checkpointing saves: attention, reductions, and each second product.
 _SAVED = {
@@ -64,7 +64,7 @@ class Built:
         """The wrapped module's forward.
 
         Raises:
-            PlanError: it does not take these arguments, or an inner stage gives no tensor.
+            PlanError: an inner stage gives no tensor, or FSDP finds none.
         """
         return own_model.call(self.wrapped, self.module, arguments, is_last=self.is_last)
 
@@ -137,25 +137,13 @@ def _needs_ddp(question: Question) -> bool:
 
 
 def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
-    shape, training, strategy = (
-        question.model.architecture,
-        question.training,
-        question.strategy,
-    )
+    shape, training, strategy = question.model.architecture, question.training, question.strategy
     assert shape is not None
     group = mesh.get_group("tensor") if mesh is not None and strategy.tensor > 1 else None
     axis = TensorAxis(
         group, strategy.tensor, strategy.has_sequence_parallel, strategy.keeps_gathered
     )
-    style = Style(
-        has_fused_attention=training.has_fused_attention,
-        has_fused_norm=training.has_fused_norm,
-        has_loss_in_place=training.has_loss_in_place,
-        has_compiled_loss=training.has_compiled_loss,
-        dropout=training.dropout,
-        vocabulary=training.vocabulary,
-    )
-    module = Transformer(shape, axis, style, question.layers_of(stage), training.sequence)
+    module = Transformer(shape, axis, training, question.layers_of(stage))
     size = (training.microbatch, training.sequence)
 
     def tokens() -> tuple[Tensor]:

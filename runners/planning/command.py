@@ -16,13 +16,14 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from runners.planning import grid, published_file, published_rows
+from runners.planning import grid, published
 from runners.planning.answer import Answer
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
 from runners.planning.table import GIB, Rates, document, lines
 from runners.plans.model_presets import model_presets
-from runners.simulate.suite import cores
+from runners.plans.published import published as published_rows
+from runners.simulate.processes import cores
 from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import TraceError
 
@@ -156,18 +157,20 @@ def _outcomes(asked: argparse.Namespace) -> int:
 
 
 def _published(asked: argparse.Namespace) -> int:
-    found = answers(published_rows.questions(), cores())
+    rows = published_rows().rows
+    found = answers(published.questions(rows), cores())
     has_failed = any(one.has_failed for one in found)
+    plans = published.simulated(found, rows)
     if asked.grid and not has_failed:
-        published_file.write(found)
-    as_json = json.dumps(published_rows.document(found), indent=1)
-    written = as_json if asked.json else "\n".join(published_rows.lines(found))
-    sys.stdout.write(f"{written}\n")
+        published.write(plans)
+    written = published.document(plans) if asked.json else published.lines(plans)
+    print(json.dumps(written, indent=1) if asked.json else "\n".join(map(str, written)))
     return 1 if has_failed else 0
 
 
 def _grid(asked: argparse.Namespace) -> int:
-    grid.main(asked.preset, confirms=asked.confirm, say=_say)
+    for line in grid.main(asked.preset, confirms=asked.confirm):
+        print(line, flush=True)
     return 0
 
 
@@ -203,7 +206,7 @@ def _plan(asked: argparse.Namespace) -> int:
     found = [*answered, *refused]
     failed = [one for one in answered if one.has_failed]
     if failed and all(one.reason for one in found):
-        _say(f"{failed[0].question.strategy.name}: {failed[0].reason}")
+        print(f"{failed[0].question.strategy.name}: {failed[0].reason}")
         return 1
     if all(one.reason for one in found):
         raise PlanError(found[0].reason or "there is nothing to plan")
@@ -282,8 +285,3 @@ def _questions(
             reason = str(error).removeprefix(f"{name}: ")
             refused.append(Answer(question=question, reason=reason, seconds=0.0, host_bytes=0))
     return possible, refused
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()

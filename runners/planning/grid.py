@@ -1,29 +1,28 @@
 """The committed grid of plans: which states of each preset are simulated, and how a file is made.
 
 In: presets. Out: `planner/plans/<preset>.json`, written once all its rows are there. Answers are
-kept as they come (`processes.answers`), so that an interrupted grid continues where it was.
+kept as they come, so that an interrupted grid continues where it was.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from runners.planning.answer import Answer, RankPlan, sent_bytes
-from runners.planning.processes import CACHE, ROOT, answers
+from runners.planning.answer import Answer
+from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
 from runners.plans.model_presets import ModelPreset, model_presets
+from runners.traces.digest import ROOT
 from runners.traces.files import TraceError, read_grid, write_rows
 from runners.traces.plan_grid import (
     FOLDER,
     Confirmed,
     Grid,
-    GridCall,
     GridRank,
     GridRow,
     LeftOut,
@@ -31,6 +30,7 @@ from runners.traces.plan_grid import (
     as_trace,
     code_digest,
     experiment_of,
+    now,
     run_name,
     values_digest,
 )
@@ -49,71 +49,50 @@ EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
 class Plan(NamedTuple):
-    """What is simulated of a preset, the usual state first."""
+    """What is simulated of a preset: states, the usual one first, each as its fields."""
 
     microbatch: int
-    states: tuple[State, ...]
+    sequence: int
+    devices: int
+    others: tuple[dict[str, object], ...]
 
-
-def _states(sequence: int, devices: int, *others: dict[str, object]) -> tuple[State, ...]:
-    usual = State(devices=devices, sequence=sequence)
-    return usual, *(usual.model_copy(update=other) for other in others)
+    @property
+    def states(self) -> list[State]:
+        """All of them, whole."""
+        usual = State(devices=self.devices, sequence=self.sequence)
+        return [usual, *(usual.model_copy(update=other) for other in self.others)]
 
 
 _CHECKPOINTED: dict[str, object] = {"checkpointing": "all"}
-_NUMBERS: tuple[dict[str, object], ...] = (
-    {"precision": "fp32"},
-    {"precision": "autocast"},
-    {"optimizer": "sgd"},
-    {"optimizer": "adam8bit"},
-)
 GRIDS = {
-    "gpt2-124m": Plan(
-        8, _states(1024, 8, _CHECKPOINTED, *_NUMBERS, {"sequence": 512}, {"devices": 1})
-    ),
-    "gpt2-1.5b": Plan(4, _states(1024, 8, _CHECKPOINTED)),
-    "llama-1b": Plan(1, _states(4096, 8, _CHECKPOINTED)),
-    "llama-8b": Plan(
-        1,
-        _states(
-            4096, 8, _CHECKPOINTED, {"precision": "fp32"}, {"devices": 64},
-            {"devices": 64, **_CHECKPOINTED}, {"optimizer": "sgd"},
-            {"sequence": 8192, **_CHECKPOINTED},
-        ),
-    ),
-    "mixtral-8x7b": Plan(1, _states(4096, 64)),
-    "llama-70b": Plan(1, _states(4096, 64, _CHECKPOINTED)),
+    "gpt2-124m": Plan(8, 1024, 8, (
+        _CHECKPOINTED, {"precision": "fp32"}, {"precision": "autocast"}, {"optimizer": "sgd"},
+        {"optimizer": "adam8bit"}, {"sequence": 512}, {"devices": 1},
+    )),
+    "gpt2-1.5b": Plan(4, 1024, 8, (_CHECKPOINTED,)),
+    "llama-1b": Plan(1, 4096, 8, (_CHECKPOINTED,)),
+    "llama-8b": Plan(1, 4096, 8, (
+        _CHECKPOINTED, {"precision": "fp32"}, {"devices": 64}, {"devices": 64, **_CHECKPOINTED},
+        {"optimizer": "sgd"}, {"sequence": 8192, **_CHECKPOINTED},
+    )),
+    "mixtral-8x7b": Plan(1, 4096, 64, ()),
+    "llama-70b": Plan(1, 4096, 64, (_CHECKPOINTED,)),
 }  # fmt: skip
 
 
 def questions(preset: ModelPreset) -> Iterator[tuple[State, Question]]:
     """Everything that the grid of a preset asks, possible or not."""
-    microbatch, states = GRIDS[preset.id]
-    for state in states:
-        training = Training.model_validate(
-            {
-                **state.model_dump(exclude={"devices"}),
-                "microbatch": microbatch,
-                "global_batch": microbatch * state.devices,
-            }
-        )
+    microbatch = GRIDS[preset.id].microbatch
+    model = Model(name=preset.id, architecture=preset.architecture)
+    for state in GRIDS[preset.id].states:
+        fields = state.model_dump(exclude={"devices"}) | {"microbatch": microbatch}
+        training = Training.model_validate({**fields, "global_batch": microbatch * state.devices})
         for name in STRATEGIES[state.devices]:
-            yield (
-                state,
-                Question(
-                    model=Model(name=preset.id, architecture=preset.architecture),
-                    training=training,
-                    strategy=strategy_of(name, state.devices),
-                ),
-            )
+            strategy = strategy_of(name, state.devices)
+            yield state, Question(model=model, training=training, strategy=strategy)
 
 
-def make(
-    preset: str,
-    num_workers: int,
-    folder: Path = PLANS,
-    cache: Path = CACHE,
-) -> Grid:
+def make(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | None = None) -> Grid:
     """Simulate what the grid of a preset lacks, and write the file.
 
     Args:
@@ -126,9 +105,8 @@ def make(
         PlanError: there is no grid of this preset, every row was left out, or one failed.
         OSError: the disk refused; the former file stays.
     """
-    asked = list(questions(_preset(preset)))
     possible, left_out = [], []
-    for state, question in asked:
+    for state, question in questions(_preset(preset)):
         try:
             question.check()
             possible.append((state, question))
@@ -150,33 +128,28 @@ def make(
     return grid
 
 
-def confirm(
-    preset: str,
-    num_workers: int,
-    folder: Path = PLANS,
-    cache: Path = CACHE,
-) -> Grid:
+def confirm(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | None = None) -> Grid:
     """Simulate some rows of a grid again; where all come out equal, it is one of today's code.
 
     Args: as `make` has them.
 
     Raises:
-        PlanError: a row came out otherwise, or what is asked has changed.
-        TraceError: there is no such grid, or it cannot be read.
+        PlanError: a row came out otherwise, what is asked has changed, or the file is no grid.
     """
-    grid = read_grid(folder / f"{preset}.json")
-    by_row = {
-        (state, question.strategy.name): question for state, question in questions(_preset(preset))
-    }
-    chosen = grid.rows[::EACH]
+    by_row = {(state, asked.strategy.name): asked for state, asked in questions(_preset(preset))}
+    try:
+        grid = read_grid(folder / f"{preset}.json")
+    except TraceError as error:
+        raise PlanError(str(error)) from None
     if any((one.state, one.strategy) not in by_row for one in grid.rows):
         raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
-    asked = [by_row[one.state, one.strategy] for one in chosen]
-    for row, answer in zip(chosen, answers(asked, num_workers, cache), strict=True):
+    chosen = grid.rows[::EACH]
+    found = answers([by_row[one.state, one.strategy] for one in chosen], num_workers, cache)
+    for row, answer in zip(chosen, found, strict=True):
         if answer.reason or _row(row.state, answer).ranks != row.ranks:
             why = answer.reason or "came out otherwise"
             raise PlanError(f"{preset}: {row.strategy} on {row.state.devices} {why}; make it again")
-    again = Confirmed(code_was=grid.code, num_rows=len(chosen), at=_now())
+    again = Confirmed(code_was=grid.code, num_rows=len(chosen), at=now())
     kept = grid.model_copy(
         update={"code": code_digest(preset), "confirmed": [*grid.confirmed, again]}
     )
@@ -190,40 +163,34 @@ def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     Raises:
         PlanError: the grid asks for no such row any more, or it cannot be simulated now.
     """
-    preset = next(name for name in GRIDS if experiment_of(name) == experiment)
-    base = GRIDS[preset].states[0].sequence
+    preset = _preset(next(name for name in GRIDS if experiment_of(name) == experiment))
     known = {
-        run_name(question.strategy.name, state, base): (state, question)
-        for state, question in questions(_preset(preset))
+        run_name(question.strategy.name, state, GRIDS[preset.id].sequence): (state, question)
+        for state, question in questions(preset)
     }
     gone = [name for name in names if name not in known]
     if gone:
-        raise PlanError(f"the grid of {preset} asks for no {gone[0]!r} any more")
+        raise PlanError(f"the grid of {preset.id} asks for no {gone[0]!r} any more")
     with TemporaryDirectory() as folder:
-        asked = [known[name][1] for name in names]
-        found = answers(asked, 1, folder=Path(folder))
+        found = answers([known[name][1] for name in names], 1, folder=Path(folder))
     failed = [one for one in found if one.reason]
     if failed:
         raise PlanError(f"{failed[0].question.strategy.name}: {failed[0].reason}")
     rows = [_row(known[name][0], one) for name, one in zip(names, found, strict=True)]
-    return as_trace(_grid(_preset(preset), rows, [])).runs
+    return as_trace(_grid(preset, rows, [])).runs
 
 
-def main(preset: str | None, *, confirms: bool, say: Callable[[str], None]) -> None:
-    """Make or confirm the grid of one preset, or of all.
+def main(preset: str | None, *, confirms: bool) -> Iterator[str]:
+    """Make or confirm the grid of one preset, or of all; a line for each.
 
     Raises:
         PlanError: it cannot be done, in one line.
     """
-    do = confirm if confirms else make
     for name in [preset] if preset else list(GRIDS):
-        try:
-            grid = do(name, 1)
-        except TraceError as error:
-            raise PlanError(str(error)) from None
+        grid = (confirm if confirms else make)(name, 1)
         seconds = sum(one.seconds for one in grid.rows)
         size = (PLANS / f"{name}.json").stat().st_size
-        say(
+        yield (
             f"{name}: {len(grid.rows)} rows, {len(grid.left_out)} left out, {seconds:.0f} s of "
             f"simulation, {size:,} bytes, code {grid.code}"
         )
@@ -236,27 +203,23 @@ def _preset(name: str) -> ModelPreset:
 
 
 def _grid(preset: ModelPreset, rows: list[GridRow], left_out: Sequence[LeftOut]) -> Grid:
-    microbatch, states = GRIDS[preset.id]
+    plan = GRIDS[preset.id]
     return Grid(
         schema_version=1,
         preset=preset.id,
         title=preset.title,
-        made_at=_now(),
+        made_at=now(),
         code=code_digest(preset.id),
         torch=metadata.version("torch"),
         python=platform.python_version(),
         values=values_digest(rows),
-        base_sequence=states[0].sequence,
-        microbatch=microbatch,
+        base_sequence=plan.sequence,
+        microbatch=plan.microbatch,
         num_parameters=preset.architecture.num_parameters,
         architecture=preset.architecture.model_dump(mode="json"),
         left_out=list(left_out),
         rows=rows,
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _left_out(state: State, question: Question, reason: str) -> LeftOut:
@@ -265,18 +228,12 @@ def _left_out(state: State, question: Question, reason: str) -> LeftOut:
 
 
 def _row(state: State, answer: Answer) -> GridRow:
-    question = answer.question
+    question, fields = answer.question, set(GridRank.model_fields)
     return GridRow(
         strategy=question.strategy.name,
         state=state,
         global_batch=question.training.global_batch,
         num_microbatches=question.num_microbatches,
-        ranks=[_rank(one) for one in answer.ranks],
+        ranks=[GridRank(**one.model_dump(include=fields)) for one in answer.ranks],
         seconds=answer.seconds,
     )
-
-
-def _rank(one: RankPlan) -> GridRank:
-    kept = one.model_dump(include=set(GridRank.model_fields) - {"calls", "sent_bytes"})
-    calls = [GridCall(**call.model_dump(exclude={"phase"})) for call in one.calls]
-    return GridRank(**kept, sent_bytes=round(sum(map(sent_bytes, one.calls))), calls=calls)

@@ -18,20 +18,20 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from runners.meters.memory import CPU, MemoryMeter, local
-from runners.planning.answer import RankPlan
+from runners.planning.answer import RankPlan, sent_bytes
 from runners.planning.built import build
-from runners.planning.meter import PlanMeter
 from runners.planning.question import Question
-from runners.planning.remembering_mode import RememberingMode
-from runners.planning.stated_values import own_code_at_work
-from runners.planning.step import Repeats, Step, one_step_counted, repeats
+from runners.planning.stated_values import StatedMode, own_code_at_work
+from runners.planning.step import EMBEDDING, Repeats, Step, one_step_counted, repeats
 from runners.planning.transformer import share_tied
 from runners.planning.updates import Update
 from runners.simulate.allocation_replay import Event, Replay, replay
 from runners.simulate.log import Call
 from runners.simulate.memory_blocks import MIB, AllocatorSettings
 from runners.simulate.messages import Mailbox
+from runners.simulate.meter import Meter
 from runners.simulate.stand_ins import stand_ins
+from runners.traces.plan_grid import GridCall
 
 LEAST_STEP_BYTES = 32 * MIB
 AXES = ("pipeline", "data", "tensor")
@@ -62,11 +62,12 @@ def simulate_rank(
         if strategy.num_devices > 1:
             dist.init_process_group()
             mesh = init_device_mesh("cpu", sizes, mesh_dim_names=AXES)
-        mode = None if has_data else RememberingMode(question.model.stated)
+        mode = None if has_data else StatedMode(question.model.stated)
         with nullcontext() if mode is None else mode, own_code_at_work():
-            meter = PlanMeter(
+            meter = Meter(
                 meshes,
                 is_gloo=question.backend == "gloo",
+                activation_axes=("tensor", "pipeline", EMBEDDING),
                 records_streams=question.training.records_streams,
                 copies_on_reduce_stream=question.training.copies_on_reduce_stream,
             )
@@ -115,9 +116,7 @@ def take_steps(
     return step
 
 
-def _answer(
-    question: Question, rank: int, module: nn.Module, meter: PlanMeter, held: int
-) -> RankPlan:
+def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held: int) -> RankPlan:
     memory = meter.memory(None)
     assert memory.peak_bytes is not None
     assert memory.at_peak is not None
@@ -126,6 +125,7 @@ def _answer(
     replayed = replay(events, settings)
     repeated = repeats(question)
     flops = sum(count * repeated.of_phase(phase) for phase, count in meter.flops.items())
+    calls = _summed(meter.calls(), repeated)
     return RankPlan(
         rank=rank,
         peak_bytes=memory.peak_bytes,
@@ -138,7 +138,8 @@ def _answer(
         least_reserved_bytes=_least(events, settings, replayed) if question.seeks_least else None,
         num_parameters=sum(local(p).numel() for p in module.parameters()),
         flops=round(flops),
-        calls=_summed(meter.calls(), repeated),
+        sent_bytes=round(sum(map(sent_bytes, calls))),
+        calls=calls,
     )
 
 
@@ -152,22 +153,20 @@ def _least(events: Sequence[Event], settings: AllocatorSettings, unlimited: Repl
     return high
 
 
-def _summed(calls: Iterable[Call], repeated: Repeats) -> list[Call]:
+def _summed(calls: Iterable[Call], repeated: Repeats) -> list[GridCall]:
     """Calls of a whole step, all phases together."""
-    counts: defaultdict[tuple[str, str, int], float] = defaultdict(float)
-    payloads: defaultdict[tuple[str, str, int], float] = defaultdict(float)
+    totals: defaultdict[tuple[str, str, int], tuple[float, float]] = defaultdict(lambda: (0, 0))
     for one in calls:
-        key = (one.operation, one.axis, one.num_ranks)
-        counts[key] += one.count * repeated.of_phase(one.phase)
-        payloads[key] += one.bytes * repeated.of_phase(one.phase)
+        key, times = (one.operation, one.axis, one.num_ranks), repeated.of_phase(one.phase)
+        count, num_bytes = totals[key]
+        totals[key] = count + one.count * times, num_bytes + one.bytes * times
     return [
-        Call(
+        GridCall(
             operation=operation,
             axis=axis,
             num_ranks=num_ranks,
-            phase="step",
-            count=round(counts[operation, axis, num_ranks]),
-            bytes=round(payloads[operation, axis, num_ranks]),
+            count=round(count),
+            bytes=round(num_bytes),
         )
-        for operation, axis, num_ranks in sorted(counts)
+        for (operation, axis, num_ranks), (count, num_bytes) in sorted(totals.items())
     ]

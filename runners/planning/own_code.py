@@ -1,18 +1,15 @@
-"""The user's own code: which of its lines is at work, and from which of its files a plan follows.
+"""The user's own code: which of its lines is at work.
 
-In: the running stack, an exception, or the modules that are loaded. Out: `FILE:LINE`, a reason in
-one line, and a digest for each file. No torch.
+In: the running stack, or an exception. Out: `FILE:LINE`, or a reason in one line. No torch.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import inspect
 import os
-import sys
 import sysconfig
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from traceback import walk_tb
@@ -109,26 +106,3 @@ def reason_of(error: BaseException, name: str) -> str:
 def _raising_line(trace: TracebackType | None) -> str | None:
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(trace)]
     return _user_line(reversed(frames))
-
-
-def digests(before: Collection[str]) -> dict[str, str]:
-    """Every file of a module that a model needed, with its digest.
-
-    Args:
-        before: names of the modules that were loaded before the first of the user's.
-    """
-    files = {
-        file
-        for name, module in list(sys.modules.items())
-        if (file := getattr(module, "__file__", None))
-        and (name not in before or (_is_user_file(file) and not file.startswith(_INSTALLED)))
-    }
-    return {file: digest_of(file) for file in sorted(files)}
-
-
-def digest_of(file: str) -> str:
-    """The digest of a file; of one that is gone, none."""
-    try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except OSError:
-        return ""

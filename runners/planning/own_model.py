@@ -7,7 +7,6 @@ user's functions do otherwise than a plan needs is refused in one line, which na
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Any
@@ -42,25 +41,8 @@ def named(name: str) -> Callable[..., Any]:
 
 
 def result(name: str, *arguments: int) -> Any:
-    """What a function that the model names returns.
-
-    Raises:
-        PlanError: there is none, or it takes other arguments.
-    """
-    function = named(name)
-    _check_arguments(function, arguments, {}, f"{len(arguments) or 'no'} arguments")
-    return function(*arguments)
-
-
-def _check_arguments(function: Callable[..., Any], given: Any, by_name: Any, what: str) -> None:
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # of some builtins it is not known
-        return
-    try:
-        signature.bind(*given, **by_name)
-    except TypeError as error:
-        raise PlanError(f"{line_of(function)} is called with {what}: {error}") from None
+    """What a function that the model names returns."""
+    return named(name)(*arguments)
 
 
 def arguments(model: Model, training: Training) -> Any:
@@ -84,10 +66,9 @@ def call(called: nn.Module, module: nn.Module, arguments: Any, *, is_last: bool)
         is_last: it is no stage that sends what it returns to another.
 
     Raises:
-        PlanError: it does not take this batch, or what it returns cannot be sent or sharded.
+        PlanError: what it returns cannot be sent or sharded.
     """
     given, by_name = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
-    _check_arguments(module.forward, given, by_name, "what the batch holds")
     output = called(*given, **by_name)
     returns = f"{line_of(module.forward)} returns {type(output).__name__}, "
     if not is_last and not isinstance(output, Tensor):

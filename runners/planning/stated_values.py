@@ -38,7 +38,6 @@ class StatedMode(ValuelessMode):
 
     Attributes:
         used: the lines at which a stated value was read.
-        num_read: how often one was read.
     """
 
     def __init__(self, stated: Mapping[str, float]) -> None:
@@ -47,7 +46,6 @@ class StatedMode(ValuelessMode):
         self._stated = stated
         self._refusal: PlanError | None = None
         self.used: set[str] = set()
-        self.num_read = 0
 
     def check(self) -> None:
         """Refuse again what was refused, since a model may catch whatever is raised.
@@ -103,7 +101,6 @@ class StatedMode(ValuelessMode):
                 f"state {what} there: --assume {line}=VALUE"
             )
         self.used.add(key)
-        self.num_read += 1
         value = self._stated[key]
         if dtype is torch.bool:
             return bool(value)
@@ -131,24 +128,17 @@ class StatedMode(ValuelessMode):
 def own_code_at_work() -> Iterator[None]:
     """Let the user's code do without data what it does with them.
 
-    Formatting and DLPack read values, arrays of NumPy keep their own, `torch.compile` leaves a
+    Arrays of NumPy keep their own values, `torch.compile` leaves a
     model as it is, and an LSTM computes step by step: a fused one on a CPU has a workspace that
     fake tensors leave out.
     """
     array, is_fused = Tensor.numpy, torch._C._get_mkldnn_enabled()
-
-    def formatted(tensor: FakeTensor, specification: str) -> str:
-        if tensor.dim() or not specification:
-            return object.__format__(tensor, specification)
-        return format(tensor.item(), specification)
 
     def numpy(tensor: Tensor, *arguments: Any, **named: Any) -> Any:
         with torch._C._DisableTorchDispatch():
             return array(tensor, *arguments, **named)
 
     with (
-        patch.object(FakeTensor, "__format__", formatted),
-        patch.object(FakeTensor, "__dlpack__", lambda own, **how: own.numpy().__dlpack__(**how)),
         patch.object(Tensor, "numpy", numpy),
         torch.compiler.set_stance("force_eager"),
     ):

@@ -22,13 +22,13 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.meters.collectives import tensors_in
 from runners.meters.memory import MemoryMeter
 from runners.planning.built import Built
-from runners.planning.meter import EMBEDDING
 from runners.planning.question import Question
 from runners.planning.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Turn, turns
 from runners.planning.updates import Update
 
 LEAST_MICROBATCHES = 2  # one that stands for all but the last, and the last
 LAST = "last "
+EMBEDDING = "embedding"  # describes the group of stages that have its weight
 
 
 @dataclass(frozen=True)

@@ -11,37 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runners.planning.fused_kernels import rms_norm
+from runners.planning.question import Training
 from runners.planning.tensor_axis import DividedCrossEntropy, TensorAxis
 from runners.plans.architecture import Architecture
-
-
-@dataclass(frozen=True)
-class Style:
-    """How an implementation computes what the architecture leaves open.
-
-    Attributes:
-        has_fused_attention: scores are never held whole (flash attention).
-        has_fused_norm: RMSNorm is one kernel.
-        has_loss_in_place: the logits become their softmax in one fp32 copy.
-        has_compiled_loss: of which torch.compile makes the gradient in another.
-        dropout: probability after embeddings, attention and feed-forward, and of scores.
-        vocabulary: rows of the embedding, padded; 0: as the architecture, rounded up to a multiple
-            of the tensor-parallel ranks.
-    """
-
-    has_fused_attention: bool = True
-    has_fused_norm: bool = True
-    has_loss_in_place: bool = False
-    has_compiled_loss: bool = False
-    dropout: float = 0.0
-    vocabulary: int = 0
 
 
 class RMSNorm(nn.Module):
@@ -66,10 +44,10 @@ class RMSNorm(nn.Module):
         return normal.type_as(x) * self.weight
 
 
-def _norm(shape: Architecture, size: int, style: Style) -> nn.Module:
+def _norm(shape: Architecture, size: int, training: Training) -> nn.Module:
     if shape.norm == "layernorm":
         return nn.LayerNorm(size)
-    return RMSNorm(size, is_fused=style.has_fused_norm)
+    return RMSNorm(size, is_fused=training.has_fused_norm)
 
 
 def rotated(x: Tensor, angles: Tensor) -> Tensor:
@@ -87,9 +65,9 @@ def rotated(x: Tensor, angles: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Causal attention; this rank's share of the heads."""
 
-    def __init__(self, shape: Architecture, axis: TensorAxis, style: Style) -> None:
+    def __init__(self, shape: Architecture, axis: TensorAxis, training: Training) -> None:
         super().__init__()
-        self._axis, self._style, self._head_size = axis, style, shape.head_size
+        self._axis, self._training, self._head_size = axis, training, shape.head_size
         self._heads = axis.share(shape.num_heads)
         self._kv_heads = axis.share(shape.num_kv_heads)
         self._sizes = [self._heads * shape.head_size, *[self._kv_heads * shape.head_size] * 2]
@@ -102,7 +80,7 @@ class Attention(nn.Module):
             )
         self.output = nn.Linear(self._sizes[0], shape.hidden_size, bias=shape.has_bias)
         self.norms = nn.ModuleList(
-            _norm(shape, shape.head_size, style) for _ in range(2 * shape.has_query_key_norm)
+            _norm(shape, shape.head_size, training) for _ in range(2 * shape.has_query_key_norm)
         )
 
     def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
@@ -126,13 +104,13 @@ class Attention(nn.Module):
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """(batch, heads, sequence, head size) of each → the same."""
-        if self._style.has_fused_attention:
+        if self._training.has_fused_attention:
             return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         scores = queries @ keys.transpose(-1, -2) * (1 / math.sqrt(self._head_size))
         length = scores.shape[-1]
         ahead = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
         weights = scores.masked_fill(ahead, -1e4).softmax(-1)
-        return F.dropout(weights, self._style.dropout) @ values
+        return F.dropout(weights, self._training.dropout) @ values
 
 
 def _products(axis: TensorAxis, x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
@@ -204,13 +182,13 @@ class Experts(nn.Module):
 class Layer(nn.Module):
     """Attention and feed-forward, each behind a norm and beside a residual connection."""
 
-    def __init__(self, shape: Architecture, axis: TensorAxis, style: Style) -> None:
+    def __init__(self, shape: Architecture, axis: TensorAxis, training: Training) -> None:
         super().__init__()
-        self.attention_norm = _norm(shape, shape.hidden_size, style)
-        self.attention = Attention(shape, axis, style)
-        self.ffn_norm = _norm(shape, shape.hidden_size, style)
+        self.attention_norm = _norm(shape, shape.hidden_size, training)
+        self.attention = Attention(shape, axis, training)
+        self.ffn_norm = _norm(shape, shape.hidden_size, training)
         self.ffn = Experts(shape, axis) if shape.num_experts > 1 else FeedForward(shape, axis)
-        self._dropout = style.dropout
+        self._dropout = training.dropout
 
     def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
@@ -224,10 +202,10 @@ class Transformer(nn.Module):
     Args:
         shape: of the whole model.
         axis: among whose ranks layers are divided.
-        style: what the implementation decides.
+        training: what the implementation decides, such as which kernels are fused, and the length
+            of a sample.
         layers: numbers of the layers that this stage has; the first also means the embedding, the
             last the final norm and the logits.
-        length: most positions that a batch has.
 
     Raises:
         ValueError: the axis divides the heads, or the width, not evenly.
@@ -239,20 +217,19 @@ class Transformer(nn.Module):
         self,
         shape: Architecture,
         axis: TensorAxis | None = None,
-        style: Style | None = None,
+        training: Training | None = None,
         layers: Sequence[int] | None = None,
-        length: int | None = None,
     ) -> None:
         super().__init__()
         self._axis = axis or TensorAxis()
-        style = style or Style()
+        training = training or Training(sequence=shape.context_length)
         own = range(shape.num_layers) if layers is None else layers
         self.is_first, self.is_last = 0 in own, shape.num_layers - 1 in own
-        rows = style.vocabulary or -(-shape.vocabulary // self._axis.size) * self._axis.size
+        rows = training.vocabulary or -(-shape.vocabulary // self._axis.size) * self._axis.size
         rows = self._axis.share(rows)
-        self._dropout, self._is_tied = style.dropout, shape.has_tied_embeddings
-        self._has_loss_in_place = style.has_loss_in_place or self._axis.size > 1
-        self._has_compiled_loss = style.has_compiled_loss
+        self._dropout, self._is_tied = training.dropout, shape.has_tied_embeddings
+        self._has_loss_in_place = training.has_loss_in_place or self._axis.size > 1
+        self._has_compiled_loss = training.has_compiled_loss
         if self.is_first or (self.is_last and self._is_tied):
             self.embedding = nn.Embedding(rows, shape.hidden_size)
         self.positions = (
@@ -260,13 +237,13 @@ class Transformer(nn.Module):
             if self.is_first and shape.positions == "learned"
             else None
         )
-        self.layers = nn.ModuleList(Layer(shape, self._axis, style) for _ in own)
+        self.layers = nn.ModuleList(Layer(shape, self._axis, training) for _ in own)
         if self.is_last:
-            self.norm = _norm(shape, shape.hidden_size, style)
+            self.norm = _norm(shape, shape.hidden_size, training)
         if self.is_last and not self._is_tied:
             self.logits = nn.Linear(shape.hidden_size, rows, bias=False)
         if shape.positions == "rotary":
-            length = min(length or shape.context_length, shape.context_length)
+            length = min(training.sequence, shape.context_length)
             angles = torch.empty(length, shape.head_size // 2, dtype=torch.complex64)
             self.register_buffer("angles", angles, persistent=False)
         else:

@@ -176,27 +176,22 @@ class PublishedRow(Record):
             raise ValueError(f"{self.id}: the microbatches do not make the global batch")
         if sum(parallelism.layers) not in (0, self.architecture.num_layers):
             raise ValueError(f"{self.id}: the stages' layers are not the model's")
-        if (parallelism.pipeline > 1) != (parallelism.schedule != "none"):
-            raise ValueError(f"{self.id}: a pipeline has a schedule, and nothing else has one")
-        if self.padded_vocabulary < self.architecture.vocabulary:
-            raise ValueError(f"{self.id}: padding takes rows away")
         if any(one.unit == "percent" for one in self.measured) and not self.device.memory_gib:
             raise ValueError(f"{self.id}: a share of a device whose memory is not stated")
         return self
 
     def bytes_of(self, kind: str, moment: str = "peak") -> float | None:
         """A measurement in bytes; None where this kind was not published."""
-        found = next(
-            (one for one in self.measured if (one.kind, one.moment) == (kind, moment)), None
-        )
+        found = self._measurement(kind, moment)
         return found.value * self._unit_bytes(found) if found else None
 
-    def resolution_of(self, kind: str, moment: str = "peak") -> float | None:
-        """By how many bytes the published number may be rounded, up or down."""
-        found = next(
-            (one for one in self.measured if (one.kind, one.moment) == (kind, moment)), None
-        )
+    def resolution_of(self, kind: str) -> float | None:
+        """By how many bytes the published peak may be rounded, up or down."""
+        found = self._measurement(kind, "peak")
         return found.last_digit * self._unit_bytes(found) / 2 if found else None
+
+    def _measurement(self, kind: str, moment: str) -> Measurement | None:
+        return next((m for m in self.measured if (m.kind, m.moment) == (kind, moment)), None)
 
     def _unit_bytes(self, measurement: Measurement) -> float:
         if measurement.unit == "percent":

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache, cached_property
 from traceback import extract_tb
 from typing import Annotated, Any, Self
 
@@ -130,11 +129,7 @@ class RunSettings(BaseModel):
 
     def as_json(self) -> dict[str, Setting]:
         """Every setting, also those that follow from others, as a trace records them."""
-        values = {
-            **self.declared(),
-            **{name: getattr(self, name) for name in following(type(self))},
-            **self.closed_forms(),
-        }
+        values = {**self.declared(), **self.closed_forms()}
         return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
 
     @classmethod
@@ -173,18 +168,6 @@ class FreeSettings(RunSettings):
 
     def __contains__(self, name: str) -> bool:
         return name in self.declared()
-
-
-@cache
-def following(kind: type[RunSettings]) -> tuple[str, ...]:
-    """The names of the settings that follow from others."""
-    names = {
-        name: None
-        for one in reversed(kind.__mro__)
-        for name, value in vars(one).items()
-        if isinstance(value, cached_property) and not name.startswith("_")
-    }
-    return tuple(names)
 
 
 def _in_words(error: ErrorDetails) -> str:

@@ -27,13 +27,19 @@ NUM_VALUES = 4
 MAX_NON_FINITE = 20  # listed a rank; a run that has diverged says nothing new at each later step
 
 
+def _first(tensor: Tensor, count: int = NUM_VALUES) -> list[float]:
+    values: list[float] = (
+        local(tensor.detach()).reshape(-1)[:count].to("cpu", torch.float64).tolist()
+    )
+    return values
+
+
 def first_values(tensor: Tensor, count: int = NUM_VALUES) -> list[float]:
     """The first values of a tensor, rounded to six significant digits; not finite ones as 0.
 
     Where a 0 stands for one, `Recorder` says so in `non_finite`, and the run has diverged.
     """
-    flat = local(tensor.detach()).reshape(-1)[:count].to("cpu", torch.float64)
-    return [float(f"{v:.6g}") if math.isfinite(v) else 0.0 for v in flat.tolist()]
+    return [float(f"{v:.6g}") if math.isfinite(v) else 0.0 for v in _first(tensor, count)]
 
 
 def parameter_digest(parameters: Iterable[Tensor]) -> str:
@@ -197,8 +203,7 @@ class Recorder:
             self.outcome.step_losses.append(_rounded(loss))
 
     def _check_values(self, field: str, tensor: Tensor) -> None:
-        shown = local(tensor.detach()).reshape(-1)[:NUM_VALUES].to("cpu", torch.float64)
-        for value in shown.tolist():
+        for value in _first(tensor):
             if not math.isfinite(value):
                 self._not_finite(field, value)
 

@@ -1,6 +1,6 @@
 """`python -m runners simulate`: every run as one rank of many, beside what real ranks recorded.
 
-In: names of runs. Out: a line a run, or JSON; then the score of all.
+In: names of runs. Out: a line a run, or JSON; then how near all of them come.
 """
 
 from __future__ import annotations
@@ -8,12 +8,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from runners.simulate.compare import Compared, compare, score
-from runners.simulate.suite import CACHE, cores, failures, simulate, wanted
+from runners.simulate.log import RankLog, SimulatedRun
+from runners.simulate.processes import CACHE, cores
+from runners.simulate.suite import simulate, wanted
 from runners.traces import machine
+from runners.traces.files import read
+from runners.traces.records import RankRecord, Run
+
+NEAR_SHARE = 0.01  # a peak as near as this is as good as the real one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,16 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Simulate runs; 1 where a simulation failed."""
-    found, failed = simulated(arguments.names, as_json=arguments.json)
-    print("\n".join(found), flush=True)
-    for line in failed:
-        print(f"failed: {line}", file=sys.stderr)
-    return 1 if failed else 0
-
-
-def simulated(names: Iterable[str], *, as_json: bool) -> tuple[list[str], list[str]]:
-    """Simulate runs: the lines that tell what came of them, and one for each that failed.
+    """Simulate runs; 1 where a simulation failed.
 
     Where there is an accelerator, as if each rank had one, beside what this machine recorded.
 
@@ -43,18 +40,18 @@ def simulated(names: Iterable[str], *, as_json: bool) -> tuple[list[str], list[s
     """
     device = machine.device_kind()
     folder = machine.TRACES / machine.name() if device == "cuda" else reference()
-    found = simulate(wanted(names, device), _cache(device), cores())
+    found = simulate(wanted(arguments.names, device), CACHE, cores())
     compared = compare(found.runs, folder)
-    failed = failures(found.runs)
-    if as_json:
-        return [json.dumps([one.as_json() for one in compared], indent=1)], failed
-    known = len(compared) - found.num_new
-    last = f"{score(compared).line()}; {known} known before"
-    return [*map(_line, compared), last], failed
-
-
-def _cache(device: str) -> Path:
-    return CACHE if device == "cpu" else CACHE / device
+    if arguments.json:
+        print(json.dumps([one._asdict() for one in compared], indent=1), flush=True)
+    else:
+        known = len(compared) - found.num_new
+        last = f"{score(compared)}; {known} known before"
+        print("\n".join([*map(_line, compared), last]), flush=True)
+    failed = [one for one in found.runs if one.has_failed]
+    for one in failed:
+        print(f"failed: {one.experiment}.{one.run}: {one.reason}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def reference() -> Path:
@@ -62,8 +59,100 @@ def reference() -> Path:
     return sorted(machine.TRACES.glob("reference-*"))[0]
 
 
+class Compared(NamedTuple):
+    """One run: simulated beside recorded.
+
+    Attributes:
+        peak_bytes: of the fullest rank, simulated; None where it cannot be.
+        recorded_peak_bytes: of the fullest rank; None where no pass has metered it.
+        peak_error: the largest difference of any rank, as a share of what it recorded, signed.
+        payload_bytes: of the rank that communicates most, in the counted step.
+        recorded_payload_bytes: the same, recorded.
+        payload_error: the largest difference of any rank and operation, as a share; signed.
+        flops: of the busiest rank in the counted step.
+        reason: why it is not simulated.
+    """
+
+    experiment: str
+    run: str
+    nature: str
+    num_ranks: int
+    peak_bytes: int | None
+    recorded_peak_bytes: int | None
+    peak_error: float | None
+    payload_bytes: int | None
+    recorded_payload_bytes: int | None
+    payload_error: float | None
+    flops: int | None
+    reason: str | None
+
+
+def compare(runs: Iterable[SimulatedRun], folder: Path) -> list[Compared]:
+    """Simulations beside the traces of a machine's folder; a run without one stands alone."""
+    taken = list(runs)
+    paths = {name: folder / f"{name}.json" for name in {one.experiment for one in taken}}
+    known = {name: read(path).runs if path.exists() else {} for name, path in paths.items()}
+    return [_compared(one, known[one.experiment].get(one.run)) for one in taken]
+
+
+def _compared(simulated: SimulatedRun, recorded: Run | None) -> Compared:
+    metered = [one for one in (recorded.ranks if recorded else ()) if _peak(one)]
+    pairs = [(log, one) for one in metered if (log := simulated.of_rank(one.rank)) is not None]
+    num_simulated = len(simulated.ranks) + len(simulated.like_first)
+    return Compared(
+        experiment=simulated.experiment,
+        run=simulated.run,
+        nature=recorded.nature if recorded else "real",
+        num_ranks=recorded.world_size if recorded else num_simulated,
+        peak_bytes=max((log.peak_bytes or 0 for log in simulated.ranks), default=None),
+        recorded_peak_bytes=max(map(_peak, metered), default=None),
+        peak_error=_largest((log.peak_bytes or 0) / _peak(one) - 1 for log, one in pairs),
+        payload_bytes=max((sum(r.payload_bytes.values()) for r in simulated.ranks), default=None),
+        recorded_payload_bytes=max(
+            (sum(c.bytes for c in one.collectives) for one in metered), default=None
+        ),
+        payload_error=_largest(error for pair in pairs for error in _payload_errors(*pair)),
+        flops=max((sum(log.flops.values()) for log in simulated.ranks), default=None),
+        reason=simulated.reason,
+    )
+
+
+def _peak(record: RankRecord) -> int:
+    """What a rank recorded; 0 where it was not metered."""
+    return (record.memory.peak_bytes if record.memory else None) or 0
+
+
+def _payload_errors(log: RankLog, record: RankRecord) -> Iterator[float]:
+    """Of each operation; one that only one of the two has is off by all of it."""
+    ours, theirs = log.payload_bytes, {c.operation: c.bytes for c in record.collectives}
+    for name in sorted(ours | theirs):
+        if theirs.get(name):
+            yield ours.get(name, 0) / theirs[name] - 1
+        elif ours.get(name):
+            yield 1.0
+
+
+def _largest(errors: Iterable[float]) -> float | None:
+    """The error furthest from zero."""
+    return max(errors, key=abs, default=None)
+
+
+def score(compared: Iterable[Compared]) -> str:
+    """How near all simulations together come, in words."""
+    taken = list(compared)
+    metered = [one for one in taken if one.peak_error is not None]
+    errors = [abs(one.peak_error or 0.0) for one in metered]
+    return (
+        f"{sum(one.reason is None for one in taken)} of {len(taken)} runs simulated; of "
+        f"{len(metered)} that were metered, the peak of "
+        f"{sum(error <= NEAR_SHARE for error in errors)} is within {NEAR_SHARE:.0%} "
+        f"({errors.count(0)} to the byte), the payload of "
+        f"{sum(not one.payload_error for one in metered)} equal"
+    )
+
+
 def _line(one: Compared) -> str:
-    head = f"{one.name:<44}{one.num_ranks:>5}"
+    head = f"{f'{one.experiment}.{one.run}':<44}{one.num_ranks:>5}"
     if one.reason is not None:
         return f"{head}  not simulated: {one.reason}"
     peak = f"{_mebibytes(one.peak_bytes)}{_beside(one.recorded_peak_bytes, one.peak_error)}"

@@ -76,6 +76,13 @@ class NoBytes:
         return []
 
 
+def formatted(tensor: FakeTensor, specification: str) -> str:
+    """Stands for `FakeTensor.__format__`: a single value is printed as the number it gives."""
+    if tensor.dim() or not specification:
+        return object.__format__(tensor, specification)
+    return format(tensor.item(), specification)
+
+
 def array_of(tensor: FakeTensor, *arguments: Any, **named: Any) -> Any:
     """Stands for `FakeTensor.numpy`."""
     mode = tensor.fake_mode

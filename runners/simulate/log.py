@@ -1,19 +1,19 @@
-"""What a simulation records. No torch.
+"""What a simulation of a run records. No torch.
 
 Bytes are tensor bytes, as the memory meter counts them; a payload is counted as the meter of
 collectives counts it, the larger side of a call. Counts and FLOPs are those of one settled step; of
-a program, which has no steps that are known, they are those of all of it.
+a program, which has no steps that are known, they are those of all of it. A timeline says what a
+rank does one after another: it computes, begins a collective or a message, waits for it, or sleeps.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import Field
 
 from runners.traces.measured import Collective, Memory
 from runners.traces.schema import Record
-
-# Ends that ranks come to because of each other, and what they then do.
-TAKE_OTHERS = {"deadlocked": "hang", "died": "die", "failed": "fail"}
 
 
 class Call(Record):
@@ -27,14 +27,18 @@ class Call(Record):
     bytes: int = Field(description="payload, summed over the calls")
 
 
-class Operation(Record):
-    """All calls of one operation in one phase of the counted step."""
+class Moment(Record):
+    """What a rank does from one point of its step to the next; fields of other kinds are empty."""
 
-    name: str
-    phase: str
-    count: int
-    flops: int = Field(description="of matrix products and attention, by torch's own formulas")
-    bytes: int = Field(description="of the tensors that it reads and writes; views move none")
+    kind: Literal["compute", "begin", "wait", "sleep"]
+    phase: str = Field(default="", description="of a stretch of computing")
+    flops: int = Field(default=0, description="of the same")
+    call: int = Field(default=0, description="which communication begins, or is waited for")
+    operation: str = ""
+    ranks: list[int] = Field(default=[], description="that take part")
+    peer: int | None = Field(default=None, description="of a message: its other end")
+    bytes: int = Field(default=0, description="payload")
+    seconds: float = Field(default=0.0, description="slept")
 
 
 class RankLog(Record):
@@ -45,7 +49,10 @@ class RankLog(Record):
     num_parameters: int | None
     collectives: list[Collective]
     calls: list[Call]
-    operations: list[Operation]
+    flops: dict[str, int] = Field(
+        description="by phase: matrix products and attention, by torch's own formulas"
+    )
+    timeline: list[Moment] = []
 
     @property
     def peak_bytes(self) -> int | None:
@@ -53,29 +60,42 @@ class RankLog(Record):
         return self.memory.peak_bytes if self.memory else None
 
     @property
-    def flops(self) -> int:
-        """Of the counted step."""
-        return sum(one.flops for one in self.operations)
-
-    @property
     def payload_bytes(self) -> dict[str, int]:
         """Payload of the counted step by operation."""
         return {one.operation: one.bytes for one in self.collectives}
 
+    def without_places(self) -> RankLog:
+        """The log without what tells equal ranks apart: their number, and those of their groups."""
+        moments = [one.model_copy(update={"ranks": [len(one.ranks)]}) for one in self.timeline]
+        return self.model_copy(update={"rank": 0, "timeline": moments})
 
-class SimulatedRun(Record):
+
+class Result(Record):
+    """What came of a simulation; `reason` says why there are no values."""
+
+    reason: str | None = None
+
+    def is_kept(self) -> bool:
+        """Whether it is known from then on."""
+        return self.reason is None
+
+
+class SimulatedRun(Result):
     """A run, simulated rank by rank; or why it cannot be.
 
-    Ranks that were not simulated by themselves are left out: `like_first` names them, since the
-    first and the last rank came out equal.
+    Attributes:
+        like_first: ranks that were not simulated by themselves, since the first and the last rank
+            came out equal.
+        has_failed: by an error, a death or a limit of time, and not since no simulation can do it.
+        seconds: that the simulation took, all ranks together.
     """
 
     experiment: str
     run: str
-    ranks: list[RankLog]
+    ranks: list[RankLog] = []
     like_first: list[int] = []
-    reason: str | None = None
-    seconds: float = Field(description="the simulation itself took, all ranks together")
+    has_failed: bool = False
+    seconds: float
 
     def of_rank(self, rank: int) -> RankLog | None:
         """The log of a rank, or of the rank that it is like."""

@@ -27,6 +27,9 @@ class BlockedError(BaseException):
 class Mailbox:
     """What has been sent so far in this run, as one rank uses it.
 
+    Its methods are named after the functions of `torch.distributed` for which they stand; what
+    those take besides, such as a device, changes nothing here.
+
     Attributes:
         sent: of all ranks; this one adds to it.
     """
@@ -34,6 +37,18 @@ class Mailbox:
     def __init__(self, rank: int, sent: Sent) -> None:
         self.rank, self.sent = rank, sent
         self._counts: Counter[tuple[int, int]] = Counter()
+
+    def stand_ins(self) -> dict[str, Callable[..., Any]]:
+        """Each of its methods that stands for a function, by its name."""
+        calls = (
+            self.send_object_list,
+            self.recv_object_list,
+            self.broadcast_object_list,
+            self.all_gather_object,
+            self.gather_object,
+            self.scatter_object_list,
+        )
+        return {call.__name__: call for call in calls}
 
     def _key(self, source: int, destination: int) -> Key:
         number = self._counts[source, destination]
@@ -54,11 +69,11 @@ class Mailbox:
         object_list: list[Any],
         dst: int | None = None,
         group: Any = None,
-        device: Any = None,
+        *_: Any,
         group_dst: int | None = None,
-        use_batch: bool = False,
+        **__: Any,
     ) -> None:
-        """Stands for `torch.distributed.send_object_list`."""
+        """As torch names it."""
         self._post(_global(dst, group_dst, group), list(object_list))
 
     def recv_object_list(
@@ -66,11 +81,11 @@ class Mailbox:
         object_list: list[Any],
         src: int | None = None,
         group: Any = None,
-        device: Any = None,
+        *_: Any,
         group_src: int | None = None,
-        use_batch: bool = False,
+        **__: Any,
     ) -> int:
-        """Stands for `torch.distributed.recv_object_list`."""
+        """As torch names it."""
         source = _global(src, group_src, group)
         object_list[:] = self._taken(source, self.rank)
         return source
@@ -80,29 +95,26 @@ class Mailbox:
         object_list: list[Any],
         src: int | None = None,
         group: Any = None,
-        device: Any = None,
+        *_: Any,
         group_src: int | None = None,
+        **__: Any,
     ) -> None:
-        """Stands for `torch.distributed.broadcast_object_list`."""
-        source = _global(src, group_src, group)
-        if source == self.rank:
-            self._post(EVERY, list(object_list))
-        else:
-            object_list[:] = self._taken(source, EVERY)
+        """As torch names it."""
+        object_list[:] = self._shared(list(object_list), _global(src, group_src, group))
 
     def all_gather_object(self, object_list: list[Any], obj: Any, group: Any = None) -> None:
-        """Stands for `torch.distributed.all_gather_object`: ranks are taken to be equal."""
+        """As torch names it."""
         object_list[:] = [obj] * dist.get_world_size(group)
 
     def gather_object(
         self,
         obj: Any,
         object_gather_list: list[Any] | None = None,
-        dst: int | None = None,
+        *_: Any,
         group: Any = None,
-        group_dst: int | None = None,
+        **__: Any,
     ) -> None:
-        """Stands for `torch.distributed.gather_object`."""
+        """As torch names it."""
         if object_gather_list is not None:
             object_gather_list[:] = [obj] * dist.get_world_size(group)
 
@@ -114,14 +126,17 @@ class Mailbox:
         group: Any = None,
         group_src: int | None = None,
     ) -> None:
-        """Stands for `torch.distributed.scatter_object_list`."""
-        source = _global(src, group_src, group)
-        if source == self.rank:
-            self._post(EVERY, list(scatter_object_input_list or ()))
-            given = scatter_object_input_list or [None]
-        else:
-            given = self._taken(source, EVERY)
+        """As torch names it."""
+        own = list(scatter_object_input_list or ())
+        given = self._shared(own, _global(src, group_src, group)) or [None]
         scatter_object_output_list[0] = given[dist.get_rank(group) % len(given)]
+
+    def _shared(self, own: list[Any], source: int) -> list[Any]:
+        """What the source sends every rank: its own list."""
+        if source != self.rank:
+            return list(self._taken(source, EVERY))
+        self._post(EVERY, own)
+        return own
 
 
 class HoldingWork:
@@ -143,16 +158,6 @@ def holding(own: Callable[..., list[dist.Work]]) -> Callable[..., list[HoldingWo
         return [HoldingWork(work, one.tensor) for work, one in zip(works, ops, strict=True)]
 
     return started
-
-
-OBJECT_CALLS = (
-    "send_object_list",
-    "recv_object_list",
-    "broadcast_object_list",
-    "all_gather_object",
-    "gather_object",
-    "scatter_object_list",
-)
 
 
 def _global(rank: int | None, group_rank: int | None, group: Any) -> int:

@@ -1,20 +1,25 @@
-"""The meter of a simulation: the memory meter, and beside it a log of operations and collectives.
+"""The meter of a simulation: memory, FLOPs, collectives, their order, and an allocator's events.
 
-In: the operations of a rank inside a fake mode. Out: the memory meter's own results, and totals by
-phase: FLOPs by the formulas of `torch.utils.flop_counter`, bytes that are read and written, and
-each collective's payload with the axis of the mesh that carries it.
+In: the operations of a rank inside a fake mode. Out: what the memory meter gives; FLOPs by phase,
+by the formulas of `torch.utils.flop_counter`; each collective's payload with the axis of the mesh
+that carries it; the timeline of the counted step; and the log of allocations and frees with the
+streams of an accelerator, which CUDA's allocator can replay.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections import Counter
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _resolve_process_group
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.distributed_c10d import GroupName
 from torch.distributed.tensor import DTensor
@@ -22,69 +27,130 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop, sdpa_flo
 
 from runners.meters.collectives import OPERATIONS, payload_bytes, process_group, tensors_in
 from runners.meters.fake_memory import FakeMemoryMeter
-from runners.meters.memory import MemoryMeter
-from runners.simulate.log import Call, Operation
+from runners.meters.memory import local
+from runners.simulate.allocation_replay import Allocate, Event, Free, Pass, Use
+from runners.simulate.log import Call
+from runners.simulate.timeline import Timeline
 
-# Attention as CPUs compute it, for which torch registers no formula.
-_ATTENTION: dict[Any, Callable[..., int]] = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flop,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: sdpa_backward_flop,
+_aten = torch.ops.aten
+# Operations for which torch registers no formula: attention as CPUs compute it, and one in place.
+_FORMULAS: dict[Any, Callable[..., int]] = {
+    _aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flop,
+    _aten._scaled_dot_product_flash_attention_for_cpu_backward: sdpa_backward_flop,
+    _aten.addmm_: flop_registry[_aten.addmm],
 }
-_FOLLOW = inspect.unwrap(MemoryMeter.__torch_dispatch__)
 # What gloo makes of an all-reduce on a copy: its arguments are an output, an input, and so on.
 _COPIED = ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_")
 _COMMUNICATES = ("c10d", "_c10d_functional")
+_WAIT = torch.ops._c10d_functional.wait_tensor.default
+_DEVICE = torch.ops.prim.device.default
 
-
-def formula_of(operation: Any) -> Callable[..., int] | None:
-    """What computes an operation's FLOPs from its arguments; None where it has none."""
-    found: Callable[..., int] | None = flop_registry.get(operation) or _ATTENTION.get(operation)
-    return found
+_GATHERING = "all_gather_copy_in"  # FSDP allocates what it gathers on a stream of its own
+_REDUCING = "chunk_cat"  # and so what comes of this copy of gradients: their sums, its gradients
+GATHER_STREAM, TENSOR_STREAM, REDUCE_STREAM = 1, 2, 3
+# Commands that a stream of CUDA takes before the program has to wait, as measured in
+# https://forums.developer.nvidia.com/t/68937; recorded events are commands as well (t/220629).
+QUEUE_LENGTH = 1000
+_NO_KERNEL = ("detach", "empty", "empty_like", "empty_strided", "new_empty", "_unsafe_view",
+              "_local_scalar_dense")  # fmt: skip
 
 
 class _NoThreads:
     """Stands for gloo's threads, of which a simulation has none."""
 
-    def look(self) -> None:
-        """There are none."""
-
     def wait_until_idle(self) -> None:
         """They are idle."""
 
 
-class SimulationMeter(FakeMemoryMeter):
+class Meter(FakeMemoryMeter):
     """Follows storages as the memory meter does, and logs what the counted step calls.
 
     Args:
         meshes: whose axes name the groups of collectives; it may grow while the meter runs.
         is_gloo: whether the ranks that it stands for communicate over gloo.
+        activation_axes: what ranks send each other on these axes is an activation or a gradient
+            and no wrapper's bucket; a group that is described by one of these names is an axis.
+        records_streams: blocks that tensor-parallel ranks send stay active until the device
+            reaches where the program freed them.
+        copies_on_reduce_stream: FSDP allocates its copy of gradients where it allocates their sums.
+
+    Attributes:
+        log_always: without steps, everything counts.
+        flops: of the counted step, by phase.
+        timeline: of the counted step, where it is on.
     """
 
-    def __init__(self, meshes: list[DeviceMesh], *, is_gloo: bool = True) -> None:
+    def __init__(
+        self,
+        meshes: list[DeviceMesh],
+        *,
+        is_gloo: bool = True,
+        activation_axes: Sequence[str] = (),
+        records_streams: bool = False,
+        copies_on_reduce_stream: bool = False,
+    ) -> None:
         super().__init__()
-        self._is_gloo = is_gloo
+        self._meshes, self._is_gloo, self._activation_axes = meshes, is_gloo, activation_axes
         self._gloo = _NoThreads()  # type: ignore[assignment]
-        self._meshes = meshes
-        self.log_always = False  # without steps, everything counts
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._flops: Counter[tuple[str, str]] = Counter()
-        self._moved: Counter[tuple[str, str]] = Counter()
+        self.log_always = False
+        self.flops: Counter[str] = Counter()
+        self.timeline = Timeline()
         self._calls: Counter[tuple[str, str, int, str]] = Counter()
         self._payloads: Counter[tuple[str, str, int, str]] = Counter()
+        self._is_activation = False
+        self._records_streams = records_streams
+        self._copies_on_reduce_stream = copies_on_reduce_stream
+        self._used: defaultdict[int, list[int]] = defaultdict(list)  # by their place in the log
+        self._commands: list[int] = []  # the place in the log at which each was queued
+        self._streams: dict[int, int] = {}  # of storages that another stream than 0 allocated
+        self._reduced: int | None = None  # the storage that FSDP copied gradients to
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Pass the operation on to the memory meter, and log it."""
-        if any(issubclass(t, DTensor) for t in types):
+        """Execute an operation, follow what it gives, and count it."""
+        if func is _DEVICE:
+            return _device_of(args[0])
+        if any(issubclass(one, DTensor) for one in types):
             return NotImplemented  # its local operations pass by here next
+        self._note_commands(func)
         copies = self._copies_of_gloo(func, args)
-        result = _FOLLOW(self, func, types, args, kwargs)
+        result = func(*args, **(kwargs or {}))
+        if func.namespace in _COMMUNICATES:
+            self._see_collective(func.__name__.partition(".")[0], args)
+        given = [result] if isinstance(result, torch.Tensor) else tensors_in(result)
+        for tensor in filter(self._sees, given):
+            self._see(tensor)
         del copies
+        if func.namespace == "fsdp":
+            self._note_streams_of_fsdp(func, result, kwargs)
         if (self.counting or self.log_always) and not self._asks_for_shapes:
-            if func.namespace in _COMMUNICATES:
-                self._log_call(func.__name__.partition(".")[0], args)
-            else:
-                self._log_operation(func, args, kwargs or {}, result)
+            self._count(func, args, kwargs or {}, result)
         return result
+
+    def _note_commands(self, func: Any) -> None:
+        if self._records_streams and not self._asks_for_shapes:
+            self._commands += [len(self._log)] * _num_commands(func)
+
+    def _count(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        if func is _WAIT:
+            self.timeline.wait()
+        elif func.namespace in _COMMUNICATES:
+            self._count_call(func.__name__.partition(".")[0], args)
+        elif func.namespace != "prim":  # a question about a tensor, which only fake ones pass on
+            packet = func._overloadpacket
+            formula = flop_registry.get(packet) or _FORMULAS.get(packet)
+            flops = int(formula(*args, **kwargs, out_val=result)) if formula else 0
+            self.flops[self.phase] += flops
+            self.timeline.compute(self.phase, flops)
+
+    def _count_call(self, name: str, args: Any) -> None:
+        group = _group_of(args)
+        members = dist.get_process_group_ranks(group) if group else [dist.get_rank()]
+        self.timeline.begin(name, args, members)
+        operation = OPERATIONS.get(name)
+        if operation is not None:
+            key = (operation, self._axis(group), len(members), self.phase)
+            self._calls[key] += 1
+            self._payloads[key] += payload_bytes(args)
 
     def _copies_of_gloo(self, func: Any, args: Any) -> list[torch.Tensor]:
         """What gloo copies for a reduce-scatter, which it makes of an all-reduce of the whole."""
@@ -95,46 +161,54 @@ class SimulationMeter(FakeMemoryMeter):
             self._see(copy)
         return copies
 
-    def _log_operation(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        key = (func.__name__.partition(".")[0], self.phase)
-        self._counts[key] += 1
-        if func.is_view:
-            return
-        self._moved[key] += sum(t.nbytes for t in tensors_in((args, kwargs, result)))
-        formula = formula_of(func._overloadpacket)
-        if formula is not None:
-            self._flops[key] += formula(*args, **kwargs, out_val=result)
-
-    def _log_call(self, name: str, args: Any) -> None:
-        operation = OPERATIONS.get(name)
-        if operation is None:
-            return
-        group = _group_of(args)
-        key = (operation, self._axis(group), group.size() if group else 1, self.phase)
-        self._calls[key] += 1
-        self._payloads[key] += payload_bytes(args)
-
     def _axis(self, group: dist.ProcessGroup | None) -> str:
         if group is None:
             return "group"
+        if group.group_desc in self._activation_axes:
+            return group.group_desc
         for mesh in reversed(self._meshes):
             for name in mesh.mesh_dim_names or ():
                 if mesh.get_group(name).group_name == group.group_name:
                     return name
         return "all" if group.size() == dist.get_world_size() else "group"
 
-    def operations(self) -> list[Operation]:
-        """The operations logged, by phase and name."""
-        return [
-            Operation(
-                name=name,
-                phase=phase,
-                count=count,
-                flops=int(self._flops[name, phase]),
-                bytes=self._moved[name, phase],
-            )
-            for (name, phase), count in sorted(self._counts.items(), key=lambda kv: kv[0][::-1])
-        ]
+    def _see_collective(self, name: str, args: Any) -> None:
+        axis = self._axis(_group_of(args))
+        self._is_activation = axis in self._activation_axes
+        super()._see_collective(name, args)
+        given = tensors_in(args)
+        if self._reduced in [local(one).untyped_storage()._cdata for one in given[1:]]:
+            self._allocated_on(REDUCE_STREAM, given[0])
+            self._reduced = None
+        if self._records_streams and axis == "tensor":
+            for tensor in given:
+                self._used[len(self._log)].append(self._keys[self._see(tensor)._cdata])
+        self._is_activation = False
+
+    def _sees(self, tensor: torch.Tensor) -> bool:
+        # The wrapper of a result under way has a size, and no memory of its own.
+        is_wrapper = isinstance(tensor, AsyncCollectiveTensor)
+        return not (self._asks_for_shapes or is_wrapper) and _device_of(tensor).type != "meta"
+
+    def _see(self, tensor: torch.Tensor, kind: str | None = None) -> torch.UntypedStorage:
+        own = local(tensor)
+        storage = own.untyped_storage()
+        self._see_storage(storage, None if self._is_activation else kind, _device_of(own))
+        return storage
+
+    def _note_streams_of_fsdp(self, func: Any, result: Any, kwargs: Any) -> None:
+        if _GATHERING in func.__name__:
+            for tensor in tensors_in(result):
+                self._allocated_on(GATHER_STREAM, tensor)
+        if _REDUCING in func.__name__:
+            self._reduced = local(kwargs["out"]).untyped_storage()._cdata
+            if self._copies_on_reduce_stream:
+                self._allocated_on(REDUCE_STREAM, kwargs["out"])
+
+    def _allocated_on(self, stream: int, tensor: torch.Tensor) -> None:
+        key = self._keys.get(local(tensor).untyped_storage()._cdata)
+        if key is not None:
+            self._streams[key] = stream
 
     def calls(self) -> list[Call]:
         """The collectives logged, by operation, axis and phase."""
@@ -150,11 +224,89 @@ class SimulationMeter(FakeMemoryMeter):
             for (operation, axis, num_ranks, phase), count in sorted(self._calls.items())
         ]
 
+    def events(self) -> Iterator[Event]:
+        """Allocations and frees in their order, with streams where these are recorded."""
+        held: dict[int, int] = {}
+        device, before = _Device(self._commands), ""
+        for place, (phase, key, change) in enumerate(self._log):
+            yield from map(device.uses, self._used.get(place, ()))
+            if before == "update" != phase and self._records_streams:
+                yield device.ends_step()
+            before = phase
+            yield from device.passes(place)
+            if key in self._on_other_device or not change:
+                continue
+            size = held.get(key, 0) + change
+            if held.get(key):
+                yield device.frees(key, place)
+            if size:
+                yield Allocate(key, size, self._streams.get(key, 0))
+            held[key] = size
 
-# Torch wraps these methods so that compilers leave them alone, which takes longer than they do.
-SimulationMeter.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
-    SimulationMeter.__torch_dispatch__
+
+# Torch wraps this method so that compilers leave it alone, which takes longer than it does.
+Meter.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
+    Meter.__torch_dispatch__
 )
+
+
+class _Device:
+    """How far a device is behind its program, and with which freed blocks a stream is not done.
+
+    The program is ahead by the length of a queue, and waits for the device where a step ends, since
+    it reads the loss.
+
+    Args:
+        commands: the places in the log at which they were queued.
+    """
+
+    def __init__(self, commands: Sequence[int]) -> None:
+        self._commands = commands
+        self._uses: set[int] = set()
+        self._frees: deque[int] = deque()  # how many commands were queued before each
+
+    def uses(self, key: int) -> Use:
+        """A collective uses a block."""
+        self._uses.add(key)
+        return Use(key, TENSOR_STREAM)
+
+    def frees(self, key: int, place: int) -> Free:
+        """The program frees a block, at a place in the log."""
+        if key in self._uses:
+            self._uses.remove(key)
+            self._frees.append(bisect_right(self._commands, place))
+        return Free(key)
+
+    def passes(self, place: int) -> Iterator[Pass]:
+        """With what the stream has done when the program reaches a place in the log."""
+        done = bisect_right(self._commands, place) - QUEUE_LENGTH
+        while self._frees and self._frees[0] < done:
+            self._frees.popleft()
+            yield Pass(TENSOR_STREAM, 1)
+
+    def ends_step(self) -> Pass:
+        """The program waits for the device."""
+        self._frees.clear()
+        return Pass(TENSOR_STREAM)
+
+
+@cache
+def _num_commands(func: Any) -> int:
+    """Commands that the stream which computes is given: a kernel; at a collective two events.
+
+    One is recorded before the collective, whose stream waits for it; the other is waited for.
+    """
+    if func.namespace in _COMMUNICATES:
+        return 0 if func is _WAIT else 2
+    is_kernel = func.namespace != "profiler" and not func.is_view and func._opname not in _NO_KERNEL
+    return int(is_kernel)
+
+
+def _device_of(tensor: torch.Tensor) -> torch.device:
+    """As `tensor.device`, which of a fake tensor is an operation of its own."""
+    if isinstance(tensor, FakeTensor) and not tensor.fake_mode.in_kernel_invocation:
+        return tensor.fake_device
+    return tensor.device
 
 
 def _group_of(args: Iterable[Any]) -> dist.ProcessGroup | None:

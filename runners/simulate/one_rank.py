@@ -1,6 +1,6 @@
 """Simulate one rank of a run, in this process.
 
-In: a run as declared, the rank, and what other ranks have sent. Out: its `StepLog`. The strategy is
+In: a run as declared, the rank, and what other ranks have sent. Out: its `RankLog`. The strategy is
 executed as in a metered pass, and no phase, hook or meter differs from there. It takes two steps,
 where a metered pass takes three.
 """
@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import cast
 from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
-from torch._C import _distributed_c10d
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.distributed.checkpoint.utils import _DistWrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import optimizer
 from torch.optim.optimizer import _foreach_supported_types
@@ -31,18 +29,12 @@ from runners.plans.settings import S
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
 from runners.simulate.fake_mode import ValuelessMode
-from runners.simulate.following import following
+from runners.simulate.log import RankLog
 from runners.simulate.messages import Mailbox, Sent
-from runners.simulate.stand_ins import UnsimulatedError, stand_ins
-from runners.simulate.step_log import StepLog
-from runners.simulate.step_meter import StepMeter
+from runners.simulate.meter import Meter
+from runners.simulate.stand_ins import stand_ins
 
 NUM_STEPS = 2
-# What a group that sends nothing has not, by its owner and name.
-_LACKING = (
-    (_distributed_c10d, "_dump_fr_trace_json", "it reads which collectives a real group recorded"),
-    (_DistWrapper, "reduce_scatter", "its ranks plan a checkpoint together"),
-)
 
 
 class _Silence:
@@ -72,11 +64,11 @@ class SimulatedRank(Rank[S]):
         plan = replace(plan, has_timeline=False)
         super().__init__(rank, plan, "metered", CPU, cast("Heart", _Silence()))
         self._meshes, self._is_gloo = meshes, is_gloo and plan.nature != "simulated"
-        self.meter = StepMeter(meshes)
+        self.meter = Meter(meshes)
 
     def start_memory(self, meter: MemoryMeter | None = None) -> None:
         """Enter the meter of the simulation, whichever is asked for."""
-        self.meter = StepMeter(self._meshes, is_gloo=self._is_gloo)
+        self.meter = Meter(self._meshes, is_gloo=self._is_gloo)
         self.meter.log_always = self.plan.strategy == "program"
         super().start_memory(self.meter)
 
@@ -90,7 +82,8 @@ class SimulatedRank(Rank[S]):
             self.step_index += 1
             if self._memory is not None and index == NUM_STEPS - 1:
                 # Of a run that is itself a simulation, nobody measures the time.
-                self.meter.begin_step(has_timeline=self.plan.nature != "simulated")
+                self.meter.counting = True
+                self.meter.timeline.is_on = self.plan.nature != "simulated"
             yield index % count
             self._of_step.close()
         self.stop_memory()
@@ -107,16 +100,16 @@ class SimulatedRank(Rank[S]):
         """Nothing passes a link here."""
         return LinkCount(0, 0, 0, 0) if self.plan.own_network else None
 
-    def log(self) -> StepLog:
+    def log(self) -> RankLog:
         """What this rank recorded."""
         outcome = self.outcome
-        return StepLog(
+        return RankLog(
             rank=self.rank,
             memory=outcome.memory,
             num_parameters=outcome.num_parameters,
             collectives=outcome.collectives,
             calls=self.meter.calls(),
-            operations=self.meter.operations(),
+            flops=dict(+self.meter.flops),
             timeline=self.meter.timeline.moments(),
         )
 
@@ -139,33 +132,9 @@ def optimizers_of(device: str) -> Iterator[None]:
             _foreach_supported_types.remove(FakeTensor)
 
 
-@contextmanager
-def _without_a_group() -> Iterator[None]:
-    """Refuse what needs a real group; and copy fake tensors whose value torch knows."""
-    with ExitStack() as stack:
-        for owner, name, what in _LACKING:
-            stack.enter_context(patch.object(owner, name, _refused(what)))
-        stack.enter_context(patch.object(FakeTensor, "__deepcopy__", _copied, create=True))
-        yield
-
-
-def _refused(what: str) -> Any:
-    def refuse(*arguments: object, **named: object) -> NoReturn:
-        raise UnsimulatedError(what)
-
-    return refuse
-
-
-def _copied(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
-    """Stands for a copy: of a tensor whose value torch knows, torch copies the real storage."""
-    if tensor.constant is None:
-        return torch.Tensor.__deepcopy__(tensor, memo)  # type: ignore[no-untyped-call]
-    return memo.setdefault(id(tensor), tensor.clone())
-
-
 def simulate_rank(
     experiment: Experiment, plan: RunPlan, rank: int, sent: Sent, device: str = "cpu"
-) -> StepLog:
+) -> RankLog:
     """Execute a run's strategy as one of its ranks.
 
     Args:
@@ -183,15 +152,14 @@ def simulate_rank(
     meshes: list[DeviceMesh] = []
     mailbox = Mailbox(rank, sent)
     is_fake_itself = plan.nature == "simulated"
-    folder = tempfile.TemporaryDirectory(prefix="simulated-")
-    with folder as scratch, stand_ins(mailbox, plan.world_size, meshes):
+    stands = stand_ins(mailbox, plan.world_size, meshes, lambda: own.meter.timeline)
+    with tempfile.TemporaryDirectory(prefix="simulated-") as scratch, stands:
         if plan.needs_group and plan.world_size > 1:
             dist.init_process_group()
         own: SimulatedRank = SimulatedRank(rank, plan, meshes, is_gloo=device == "cpu")
         own.scratch = Path(scratch)
         mode = nullcontext() if is_fake_itself else ValuelessMode()
-        follows = following(lambda: own.meter.timeline)
-        with optimizers_of(device), follows, _without_a_group(), mode:
+        with optimizers_of(device), mode:
             own.start_memory()
             torch.manual_seed(plan.seed)
             with suppress(_Recorded):

@@ -1,254 +1,181 @@
-"""The ranks of one run, each in a process of its own, and the objects that they send each other.
+"""The ranks of one run, each simulated in a process of its own, and what they send each other.
 
-In: a run. Out: the logs of the ranks that differ, or why there are none. A rank that waits for an
-object of another waits in its process until this one passes the object on, so that no rank is
-simulated twice.
+In: a run. Out: the logs of the ranks that differ, or why there are none. What a strategy leaves in
+torch ends with the process of its rank, and a crash or an endless loop costs that run alone. A rank
+that waits for an object of another is simulated again once the others have come further.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import resource
 import signal
 import sys
 import time
+import traceback
 import warnings
-from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, cast
+from multiprocessing.connection import Connection, Pipe
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from runners.plans.experiment import Experiment, RunPlan
-from runners.simulate.messages import Key, Sent
+from runners.plans.experiment import RunPlan, find
+from runners.ranks.process import preload
+from runners.simulate.fake_mode import ValuelessMode
+from runners.simulate.log import RankLog, SimulatedRun
+from runners.simulate.messages import BlockedError, Sent
 from runners.simulate.one_rank import simulate_rank
 from runners.simulate.stand_ins import UnsimulatedError
-from runners.simulate.step_log import StepLog
+from runners.simulate.suite import TAKE_OTHERS, Wanted
+
+# Processor seconds of one rank: a program that waits for a value to change never ends.
+MOST_SECONDS = 60
+MOST_SECONDS_OF_A_PROGRAM = 15
+MOST_WALL_SECONDS = 1200.0  # of all ranks, for one that waits without computing
+MOST_CHARACTERS = 160  # of a message that is not ours
 
 
-@dataclass(frozen=True)
-class Unsimulated:
-    """Why there are no logs.
+def prepare() -> None:
+    """Load what ranks use, once, before any is forked."""
+    preload()
+    importlib.import_module("torch.distributed.optim")  # scripts functions, which takes long
+    importlib.import_module("torch.distributed.pipelining")
+    with ValuelessMode():
+        layer = torch.nn.Linear(4, 4)
+        update = torch.optim.Adam(layer.parameters(), fused=True)
+        layer(torch.ones(2, 4))
+        # No backward pass: on a torch with devices it starts threads, and after that no process
+        # forked from this one can take one. Under fake tensors a build for CUDA has a device.
+        for parameter in layer.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        update.step()
+    gc.collect()
+    gc.freeze()  # no later collection looks at what was loaded
 
-    Attributes:
-        has_failed: by an error, a death or a limit of time, which another attempt may not meet;
-            otherwise the run does what no simulation can.
+
+def simulate_run(wanted: Wanted) -> SimulatedRun:
+    """Simulate the ranks of a run that differ."""
+    start = time.monotonic()
+    logs: dict[int, RankLog] = {}
+    reason, has_failed = None, False
+    try:
+        _check(wanted.plan)
+        logs = _logs(wanted, start + MOST_WALL_SECONDS)
+    except UnsimulatedError as error:
+        reason, has_failed = str(error), error.has_failed
+    return SimulatedRun(
+        experiment=wanted.experiment,
+        run=wanted.run,
+        ranks=[logs[rank] for rank in sorted(logs)],
+        like_first=[rank for rank in range(wanted.plan.world_size) if logs and rank not in logs],
+        reason=reason,
+        has_failed=has_failed,
+        seconds=round(time.monotonic() - start, 3),
+    )
+
+
+def _check(plan: RunPlan) -> None:
+    """Refuse what no simulation can do.
+
+    Raises:
+        UnsimulatedError: says why.
     """
-
-    reason: str
-    has_failed: bool = False
-
-
-Answer = dict[int, StepLog] | Unsimulated  # the logs of the ranks that differ
-WAITS_FOR_EACH_OTHER = Unsimulated("its ranks wait for objects of each other")
-ENDLESS = Unsimulated("it does not end", has_failed=True)
-
-
-class _Asked(MutableMapping[Key, Any]):
-    """The objects that ranks have sent, as one rank sees them; looking for one waits for it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._own: dict[Key, Any] = {}
-
-    def __contains__(self, key: object) -> bool:
-        if key not in self._own:
-            self._connection.send(("take", key))
-            self._own[cast("Key", key)] = self._connection.recv()
-        return True
-
-    def __getitem__(self, key: Key) -> Any:
-        return self._own[key]
-
-    def __setitem__(self, key: Key, value: Any) -> None:
-        self._own[key] = value
-        self._connection.send(("post", key, value))
-
-    def __delitem__(self, key: Key) -> None:
-        del self._own[key]
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._own)
-
-    def __len__(self) -> int:
-        return len(self._own)
+    if plan.follows is not None:
+        raise UnsimulatedError(f"it works with what was measured of {plan.follows}")
+    if plan.expected in TAKE_OTHERS:
+        how = TAKE_OTHERS[plan.expected]
+        raise UnsimulatedError(
+            f"its ranks are meant to {how}, which takes ranks that meet each other"
+        )
 
 
-@dataclass
-class _Process:
-    """One rank that is being simulated.
+def _logs(wanted: Wanted, deadline: float) -> dict[int, RankLog]:
+    """The logs of the first and the last rank; of all, where these two differ or wait for others.
 
-    Attributes:
-        waits_for: the object without which it cannot go on.
+    Raises:
+        UnsimulatedError: the run cannot be simulated.
     """
+    every, last = set(range(wanted.plan.world_size)), wanted.plan.world_size - 1
+    logs: dict[int, RankLog] = {}
+    ranks, sent = {0, last}, Sent()
+    while missing := ranks - logs.keys():
+        num_sent = len(sent)
+        for rank in sorted(missing):
+            log, sent = _in_a_process(wanted, rank, sent, deadline)
+            if log is not None:
+                logs[rank] = log
+        if ranks <= logs.keys():
+            is_alike = logs[0].without_places() == logs[last].without_places()
+            ranks = ranks if is_alike else every
+        elif len(sent) == num_sent:  # nobody has come further
+            if ranks == every:
+                raise UnsimulatedError("its ranks wait for objects of each other")
+            ranks = every
+    return logs
 
-    rank: int
-    pid: int
-    connection: Connection
-    waits_for: Key | None = None
 
+def _in_a_process(
+    wanted: Wanted, rank: int, sent: Sent, deadline: float
+) -> tuple[RankLog | None, Sent]:
+    """The log of a rank, or None where it waits for an object; and what ranks have sent by then.
 
-class RankProcesses:
-    """Simulates the ranks of a run, and passes on what they send each other.
-
-    Args:
-        experiment: whose run it is.
-        plan: the run.
-        device: `cpu` or `cuda`.
-        most_seconds: of processor time that a rank may take.
-        deadline: of `time.monotonic`, for all ranks together.
+    Raises:
+        UnsimulatedError: it cannot be simulated, it has failed, or it does not end.
     """
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        plan: RunPlan,
-        device: str,
-        most_seconds: float,
-        deadline: float,
-    ) -> None:
-        self._experiment, self._plan, self._device = experiment, plan, device
-        self._most_seconds, self._deadline = most_seconds, deadline
-        self._running: list[_Process] = []
-        self._started: set[int] = set()
-        self._sent: dict[Key, Any] = {}
-        self._logs: dict[int, StepLog] = {}
-
-    def answer(self) -> Answer:
-        """The logs of the first and the last rank; of all, where these two differ."""
-        every, last = range(self._plan.world_size), self._plan.world_size - 1
+    ours, theirs = Pipe()
+    sys.stdout.flush()
+    with warnings.catch_warnings():
+        # Python warns of threads beside a fork; they hold no lock of ours.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
         try:
-            reason = self._simulate({0, last})
-            if reason is None and not _are_alike(self._logs[0], self._logs[last]):
-                reason = self._simulate(set(every))
-            return self._logs if reason is None else reason
+            ours.close()
+            _be_rank(wanted, rank, sent, theirs)
         finally:
-            for one in self._running:
-                _end(one)
-
-    def _simulate(self, ranks: set[int]) -> Unsimulated | None:
-        """Simulate these ranks, and all, if one of them needs another; or why that cannot be."""
-        self._start(ranks)
-        while self._running:
-            waiting = [one for one in self._running if one.waits_for is not None]
-            if any(self._is_not_started(one.waits_for) for one in waiting):
-                self._start(set(range(self._plan.world_size)))
-            elif len(waiting) == len(self._running):
-                return WAITS_FOR_EACH_OTHER
-            reason = self._listen()
-            if reason is not None:
-                return reason
-        return None
-
-    def _is_not_started(self, key: Key | None) -> bool:
-        return key is not None and key[0] not in self._started
-
-    def _start(self, ranks: set[int]) -> None:
-        for rank in sorted(ranks - self._started):
-            self._started.add(rank)
-            ours, theirs = Pipe()
-            sys.stdout.flush()
-            with warnings.catch_warnings():
-                # Python warns of threads beside a fork; they hold no lock of ours.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                pid = os.fork()
-            if pid == 0:
-                ours.close()
-                self._be_rank(rank, theirs)
-            theirs.close()
-            self._running.append(_Process(rank, pid, ours))
-
-    def _be_rank(self, rank: int, connection: Connection) -> None:
-        """Simulate one rank in this process, and end it past whatever waits for its exit."""
-        try:
-            _be_quiet(self._most_seconds)
-            connection.send(("end", *self._simulated(rank, cast("Sent", _Asked(connection)))))
-        finally:
-            os._exit(0)
-
-    def _simulated(self, rank: int, sent: Sent) -> tuple[StepLog | None, Unsimulated | None]:
-        """The log of a rank, or why there is none."""
-        try:
-            return simulate_rank(self._experiment, self._plan, rank, sent, self._device), None
-        except UnsimulatedError as error:
-            return None, Unsimulated(str(error))
-        except (DynamicOutputShapeException, DataDependentOutputException) as error:
-            return None, Unsimulated(f"what it does follows from values of tensors ({error})")
-        except BaseException as error:  # noqa: BLE001 whatever it was, the run cannot be simulated
-            if os.environ.get("PROOFBOOK_STDERR"):
-                import traceback
-
-                traceback.print_exc()
-            said = str(error).strip().splitlines()
-            reason = f"{type(error).__name__}: {said[0][:160] if said else ''}".rstrip(": ")
-            return None, Unsimulated(reason, has_failed=True)
-
-    def _listen(self) -> Unsimulated | None:
-        """Take what the ranks say next; why the run cannot be simulated, if they say so."""
-        by_connection = {one.connection: one for one in self._running}
-        left = self._deadline - time.monotonic()
-        ready = wait(list(by_connection), timeout=max(0.0, left))
-        if not ready:
-            return ENDLESS
-        for connection in ready:
-            reason = self._take_from(by_connection[cast("Connection", connection)])
-            if reason is not None:
-                return reason
-        return None
-
-    def _take_from(self, one: _Process) -> Unsimulated | None:
-        try:
-            said = one.connection.recv()
-        except (EOFError, ConnectionError):
-            return self._death(one)
-        if said[0] == "post":
-            self._post(said[1], said[2])
-        elif said[0] == "take":
-            self._take(one, said[1])
-        else:
-            _, log, reason = said
-            if reason is not None:
-                return cast("Unsimulated", reason)
-            self._logs[one.rank] = log
-            self._running.remove(one)
-            _end(one)
-        return None
-
-    def _post(self, key: Key, value: Any) -> None:
-        self._sent[key] = value
-        for one in self._running:
-            if one.waits_for == key:
-                one.waits_for = None
-                one.connection.send(value)
-
-    def _take(self, one: _Process, key: Key) -> None:
-        if key in self._sent:
-            one.connection.send(self._sent[key])
-        else:
-            one.waits_for = key
-
-    def _death(self, one: _Process) -> Unsimulated:
-        self._running.remove(one)
-        _, status = os.waitpid(one.pid, 0)
-        one.connection.close()
+            os._exit(0)  # past whatever waits for its exit
+    theirs.close()
+    try:
+        if not ours.poll(max(0.0, deadline - time.monotonic())):
+            raise UnsimulatedError("it does not end", has_failed=True)
+        log, reason, has_failed, sent = ours.recv()
+    except EOFError:
+        _, status = os.waitpid(pid, 0)
         number = os.WTERMSIG(status)
-        if number == signal.SIGXCPU:
-            return ENDLESS
-        return Unsimulated(f"its process ended by signal {number}", has_failed=True)
+        ended = f"its process ended by signal {number}"
+        reason = "it does not end" if number == signal.SIGXCPU else ended
+        raise UnsimulatedError(reason, has_failed=True) from None
+    finally:
+        ours.close()
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    if reason is not None:
+        raise UnsimulatedError(reason, has_failed=has_failed)
+    return log, sent
 
 
-def _end(one: _Process) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(one.pid, signal.SIGKILL)
-    os.waitpid(one.pid, 0)
-    one.connection.close()
-
-
-def _are_alike(first: StepLog, last: StepLog) -> bool:
-    return first.without_places() == last.without_places()
+def _be_rank(wanted: Wanted, rank: int, sent: Sent, connection: Connection) -> None:
+    """Simulate one rank in this process, and say what came of it."""
+    _be_quiet(MOST_SECONDS_OF_A_PROGRAM if wanted.plan.strategy == "program" else MOST_SECONDS)
+    log, reason, has_failed = None, None, False
+    try:
+        log = simulate_rank(find(wanted.experiment), wanted.plan, rank, sent, wanted.device)
+    except BlockedError:
+        pass
+    except UnsimulatedError as error:
+        reason = str(error)
+    except (DynamicOutputShapeException, DataDependentOutputException) as error:
+        reason = f"what it does follows from values of tensors ({error})"
+    except BaseException as error:  # noqa: BLE001 whatever it was, the run cannot be simulated
+        traceback.print_exc()
+        said = str(error).strip().splitlines()
+        message = said[0][:MOST_CHARACTERS] if said else ""
+        reason, has_failed = f"{type(error).__name__}: {message}".rstrip(": "), True
+    connection.send((log, reason, has_failed, sent))
 
 
 def _be_quiet(most_seconds: float) -> None:

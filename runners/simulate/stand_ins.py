@@ -2,7 +2,7 @@
 
 In: which rank of how many. Out: a context in which torch's process groups send nothing, DDP keeps
 its buckets in Python, meshes are built of real numbers, objects come from a mailbox, and nobody
-sleeps. Everything is put back when it ends.
+sleeps; a timeline hears of waits and of sleep. Everything is put back when it ends.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ import subprocess
 import time
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C import _distributed_c10d
+from torch._C._distributed_c10d import FakeWork
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.distributed.checkpoint.utils import _DistWrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.launcher import api as launcher
 from torch.distributed.pipelining import schedules
@@ -29,8 +33,12 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from runners.simulate import reducer
-from runners.simulate.fake_mode import array_of
-from runners.simulate.messages import OBJECT_CALLS, Mailbox, holding
+from runners.simulate.fake_mode import array_of, formatted
+from runners.simulate.messages import Mailbox, holding
+from runners.simulate.timeline import Timeline
+
+Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something else for now
+_TICK_SECONDS = 1e-7  # every wait for the clock ends
 
 # Methods of a mesh that compute with its ranks, which are numbers and no tensors of the model.
 _MESH = (
@@ -45,57 +53,81 @@ _MESH = (
 
 
 class UnsimulatedError(Exception):
-    """A strategy does what one rank alone cannot do without data and without waiting."""
+    """A run that cannot be simulated.
+
+    Attributes:
+        has_failed: by an error, a death or a limit of time, which another attempt may not meet;
+            otherwise it does what one rank alone cannot do without data and without waiting.
+    """
+
+    def __init__(self, reason: str, *, has_failed: bool = False) -> None:
+        super().__init__(reason)
+        self.has_failed = has_failed
+
+
+# What a rank without others cannot do, by its owner and name.
+_REFUSED = (
+    (subprocess, "Popen", "it starts processes of its own"),
+    (os, "fork", "it starts processes of its own"),
+    (BaseProcess, "start", "it starts processes of its own"),
+    (launcher, "launch_agent", "it starts processes of its own"),
+    (_distributed_c10d, "_dump_fr_trace_json", "it reads which collectives a real group recorded"),
+    (_DistWrapper, "reduce_scatter", "its ranks plan a checkpoint together"),
+)
 
 
 @contextmanager
-def stand_ins(mailbox: Mailbox, world_size: int, meshes: list[DeviceMesh]) -> Iterator[None]:
+def stand_ins(
+    mailbox: Mailbox,
+    world_size: int,
+    meshes: list[DeviceMesh],
+    timeline: Callable[[], Timeline] | None = None,
+) -> Iterator[None]:
     """Let everything in this process be rank `mailbox.rank` of so many.
 
     Args:
         mailbox: of this rank.
         world_size: ranks there are.
         meshes: filled with every mesh that is built.
+        timeline: the present one of the rank, which hears of waits and of sleep.
     """
-    kept: list[tuple[Any, str, Any]] = []
+    with ExitStack() as stack:
 
-    def put(owner: Any, name: str, value: Any) -> None:
-        kept.append((owner, name, vars(owner).get(name, kept)))
-        setattr(owner, name, value)
+        def put(owner: Any, name: str, value: Any) -> None:
+            stack.enter_context(patch.object(owner, name, value, create=True))
 
-    _put_groups(put, mailbox, world_size)
-    _put_meshes(put, meshes)
-    put(dist, "Reducer", reducer.Reducer)
-    put(dist, "Logger", reducer.Logger)
-    put(dist, "_register_comm_hook", reducer.register_hook)
-    put(dist, "_broadcast_coalesced", reducer.broadcast_coalesced)
-    put(ddp, "_verify_param_shape_across_processes", lambda *_, **__: None)
-    put(nn.Module, "_apply", _applied(nn.Module._apply))
-    put(FakeTensor, "numpy", array_of)
-    put(time, "sleep", lambda _: None)
-    starts = (subprocess, "Popen"), (os, "fork"), (BaseProcess, "start"), (launcher, "launch_agent")
-    for owner, name in starts:
-        put(owner, name, _refuses("it starts processes of its own"))
-    try:
-        yield
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        for owner, name, value in reversed(kept):
-            if value is kept:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, value)
+        _put_groups(put, mailbox, world_size)
+        _put_meshes(put, meshes)
+        put(dist, "Reducer", reducer.Reducer)
+        put(dist, "Logger", reducer.Logger)
+        put(dist, "_register_comm_hook", reducer.register_hook)
+        put(dist, "_broadcast_coalesced", reducer.broadcast_coalesced)
+        put(ddp, "_verify_param_shape_across_processes", lambda *_, **__: None)
+        put(nn.Module, "_apply", _applied(nn.Module._apply))
+        put(FakeTensor, "numpy", array_of)
+        put(FakeTensor, "__format__", formatted)
+        put(FakeTensor, "__deepcopy__", _copied)
+        for owner, name, reason in _REFUSED:
+            put(owner, name, _refuses(reason))
+        if timeline is None:
+            put(time, "sleep", lambda _: None)
+        else:
+            _put_clock(put, timeline)
+        try:
+            yield
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
 
 
-def _refuses(what: str) -> Callable[..., NoReturn]:
+def _refuses(reason: str) -> Callable[..., NoReturn]:
     def refuse(*arguments: object, **named: object) -> NoReturn:
-        raise UnsimulatedError(what)
+        raise UnsimulatedError(reason)
 
     return refuse
 
 
-def _put_groups(put: Callable[[Any, str, Any], None], mailbox: Mailbox, world_size: int) -> None:
+def _put_groups(put: Put, mailbox: Mailbox, world_size: int) -> None:
     """Groups that send nothing, whatever backend is asked for."""
     initialise, new_group = dist.init_process_group, dist.new_group
 
@@ -113,11 +145,48 @@ def _put_groups(put: Callable[[Any, str, Any], None], mailbox: Mailbox, world_si
     put(dist, "new_group", of_some)
     put(schedules, "_batch_p2p", holding(schedules._batch_p2p))
     for module in (dist, dist.distributed_c10d):
-        for name in OBJECT_CALLS:
-            put(module, name, getattr(mailbox, name))
+        for name, call in mailbox.stand_ins().items():
+            put(module, name, call)
 
 
-def _put_meshes(put: Callable[[Any, str, Any], None], meshes: list[DeviceMesh]) -> None:
+def _put_clock(put: Put, timeline: Callable[[], Timeline]) -> None:
+    """Let a timeline hear what no operation shows; the clock goes on by what is slept.
+
+    So a rank that wakes at a set time sleeps as long as it says.
+    """
+    passed = [0.0]
+
+    def slept(seconds: float) -> None:
+        passed[0] += seconds
+        timeline().sleep(seconds)
+
+    def clock() -> float:
+        passed[0] += _TICK_SECONDS
+        return passed[0]
+
+    def heard(own: Callable[..., Any], hear: Callable[[], None]) -> Callable[..., Any]:
+        @wraps(own)
+        def called(*arguments: Any, **named: Any) -> Any:
+            hear()
+            return own(*arguments, **named)
+
+        return called
+
+    put(time, "sleep", slept)
+    put(time, "perf_counter", clock)
+    put(FakeWork, "wait", heard(FakeWork.wait, lambda: timeline().wait()))
+    finish = reducer.Reducer._finish
+    put(reducer.Reducer, "_finish", heard(finish, lambda: timeline().wait_for_all()))
+
+
+def _copied(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
+    """Stands for a copy: of a tensor whose value torch knows, torch copies the real storage."""
+    if tensor.constant is None:
+        return torch.Tensor.__deepcopy__(tensor, memo)  # type: ignore[no-untyped-call]
+    return memo.setdefault(id(tensor), tensor.clone())
+
+
+def _put_meshes(put: Put, meshes: list[DeviceMesh]) -> None:
     """Meshes that compute with real numbers, and are known to the meter."""
     for name in _MESH:
         own = vars(DeviceMesh).get(name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runners.meters.collectives import OPERATIONS, ends_of, payload_bytes
-from runners.simulate.step_log import Moment
+from runners.simulate.log import Moment
 
 MESSAGES = ("send", "recv")
 
@@ -37,6 +37,8 @@ class Timeline:
 
     def compute(self, phase: str, flops: int) -> None:
         """An operation has been started."""
+        if not self.is_on:
+            return
         if phase != self._phase:
             self._close()
         self._has_computed = True

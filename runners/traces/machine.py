@@ -51,24 +51,27 @@ def memory_bytes() -> int:
 
 def available_bytes() -> int | None:
     """Bytes of main memory that nothing uses now; None where the kernel does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None
+    found = _stated(Path("/proc/meminfo"), "MemAvailable")
+    return int(found.split()[0]) * 1024 if found else None
 
 
 def cpu_name() -> str:
     """The processor as the operating system names it."""
+    return (
+        _stated(Path("/proc/cpuinfo"), "model name") or platform.processor() or platform.machine()
+    )
+
+
+def _stated(path: Path, name: str) -> str | None:
+    """What the first line of this name in a file of the kernel says; None without one."""
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        return None
+    found = (
+        value for key, _, value in (line.partition(":") for line in lines) if key.strip() == name
+    )
+    return next((value.strip() for value in found), None)
 
 
 @cache

@@ -11,18 +11,18 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, Protocol
 
-import yaml
 from pydantic import Field
 
 from runners.traces.device_memory import least_bytes, needed_bytes
 from runners.traces.digest import ROOT, file_digest
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
-from runners.traces.schema import Record
+from runners.traces.schema import Record, Setting
 
 FOLDER = "planner/plans"  # of the content
 PREFIX = "plan_"  # of the names by which expressions call grids
@@ -128,6 +128,11 @@ class Grid(Record):
         return experiment_of(self.preset)
 
 
+def now() -> str:
+    """The time as files have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def experiment_of(preset: str) -> str:
     """The name by which expressions call the grid of a preset."""
     return PREFIX + preset.replace("-", "_").replace(".", "_")
@@ -158,73 +163,98 @@ def values_digest(rows: list[GridRow]) -> str:
 
 def as_trace(grid: Grid) -> Trace:
     """The grid as a trace: a simulated run for each row, in the order of the rows."""
+    named = {run_name(one.strategy, one.state, grid.base_sequence): one for one in grid.rows}
+    runs = {name: _run(one, grid) for name, one in named.items()}
+    return trace_of(grid.experiment, QUESTION, grid, runs)
+
+
+class Made(Protocol):
+    """What a committed file says of its making."""
+
+    made_at: str
+    code: str
+    torch: str
+    python: str
+
+
+def trace_of(experiment: str, question: str, made: Made, runs: dict[str, Run]) -> Trace:
+    """A trace of simulated runs, which no machine measured."""
     return Trace(
         schema_version=2,
-        experiment=grid.experiment,
-        question=QUESTION,
-        recorded_at=grid.made_at,
+        experiment=experiment,
+        question=question,
+        recorded_at=made.made_at,
         machine="",
-        code=Code(digest=grid.code, commit=None, dirty=False),
+        code=Code(digest=made.code, commit=None, dirty=False),
         circumstances=Circumstances(
-            python=grid.python, torch=grid.torch, affinity=None, visible_devices=None,
+            python=made.python,
+            torch=made.torch,
+            affinity=None,
+            visible_devices=None,
             huge_pages=None,
         ),
-        runs={
-            run_name(one.strategy, one.state, grid.base_sequence): _run(one, grid)
-            for one in grid.rows
-        },
-    )  # fmt: skip
+        runs=runs,
+    )
+
+
+def run_of(
+    strategy: str, settings: dict[str, Setting], ranks: list[RankRecord], seconds: float
+) -> Run:
+    """A simulated run."""
+    return Run(
+        strategy=strategy,
+        world_size=1,
+        backend="gloo",
+        device="cpu",
+        seed=0,
+        settings=settings,
+        expected_status="completed",
+        status="completed",
+        passes=["metered"],
+        ranks=ranks,
+        timing=Timing(wall_seconds=seconds),
+        nature="simulated",
+    )
 
 
 def _run(row: GridRow, grid: Grid) -> Run:
-    state = row.state
-    settings: dict[str, Any] = {
+    settings: dict[str, Setting] = {
         **grid.architecture,
         "strategy": row.strategy,
-        "num_ranks": state.devices,
-        "precision": state.precision,
-        "optimizer": state.optimizer,
-        "sequence": state.sequence,
-        "checkpointing": state.checkpointing,
+        "num_ranks": row.state.devices,
+        **row.state.model_dump(exclude={"devices"}),
         "microbatch": grid.microbatch,
         "global_batch": row.global_batch,
         "num_microbatches": row.num_microbatches,
         "num_parameters": grid.num_parameters,
     }
-    return Run(
-        strategy=row.strategy, world_size=1, backend="gloo", device="cpu", seed=0,
-        settings=settings, budget_bytes=None, expected_status="completed", status="completed",
-        reason=None, error=None, passes=["metered"], allocator={}, model=None, stages=[], epochs=[],
-        step_losses=[], validation=None, prediction=[], ranks=[_rank(one) for one in row.ranks],
-        printed=[], non_finite=[],
-        timing=Timing(
-            wall_seconds=row.seconds, oversubscribed=False, step=None, stages={}, prediction={},
-            timeline=[], ranks=[],
-        ),
-        nature="simulated",
-    )  # fmt: skip
+    return run_of(row.strategy, settings, [_rank(one) for one in row.ranks], row.seconds)
 
 
 def _rank(one: GridRank) -> RankRecord:
     return RankRecord(
-        rank=one.rank, status="completed", failure=None, num_parameters=one.num_parameters,
-        num_samples=None, first_parameter_digest=None, start_parameter_digest=None,
-        parameter_digest=None,
+        rank=one.rank,
+        status="completed",
+        num_parameters=one.num_parameters,
         memory=Memory(
-            peak_bytes=one.peak_bytes, peak_phase=one.peak_phase, at_peak=one.at_peak,
-            largest=None, phases={"held": one.between_steps_bytes}, kernel_peak_bytes=None,
+            peak_bytes=one.peak_bytes,
+            peak_phase=one.peak_phase,
+            at_peak=one.at_peak,
+            phases={"held": one.between_steps_bytes},
         ),
         collectives=[
             Collective(operation=f"{c.operation}_over_{c.axis}", count=c.count, bytes=c.bytes)
             for c in one.calls
         ],
         measures={
-            "reserved_bytes": one.reserved_bytes, "allocated_bytes": one.allocated_bytes,
+            "reserved_bytes": one.reserved_bytes,
+            "allocated_bytes": one.allocated_bytes,
             "needed_bytes": needed_bytes(one.reserved_bytes, len({c.axis for c in one.calls})),
             "least_bytes": least_bytes(one.allocated_bytes),
-            "flops": one.flops, "sent_bytes": one.sent_bytes,
+            "flops": one.flops,
+            "sent_bytes": one.sent_bytes,
         },
-    )  # fmt: skip
+    )
 
 
 def is_stale(trace: Trace) -> bool:
@@ -241,19 +271,23 @@ def code_digest(preset: str) -> str:
 
 
 @cache
-def engine_digest() -> str:
-    """The digest of the code that simulates: comments, docstrings and layout left out."""
+def engine_digest(entry: str = _ENTRY) -> str:
+    """The digest of the code that simulates: comments, docstrings and layout left out.
+
+    Args:
+        entry: the module that simulates one rank, of a plan or of an experiment's run.
+    """
     digest = hashlib.sha256()
-    for path in engine_files():
+    for path in engine_files(entry):
         digest.update(file_digest(path).encode())
     return digest.hexdigest()[:16]
 
 
 @cache
-def engine_files() -> tuple[Path, ...]:
+def engine_files(entry: str = _ENTRY) -> tuple[Path, ...]:
     """Every module that the simulation of a rank imports from the rooms that simulate."""
     seen: set[Path] = set()
-    waiting = [_ENTRY]
+    waiting = [entry]
     while waiting:
         path = ROOT / f"{waiting.pop().replace('.', '/')}.py"
         if path in seen or not path.is_file():
@@ -269,5 +303,7 @@ def engine_files() -> tuple[Path, ...]:
 @cache
 def _architectures() -> dict[str, object]:
     path = ROOT / "content" / "planner" / "model_presets.yml"
+    import yaml  # most who read this file never ask for presets
+
     presets = yaml.safe_load(path.read_text(encoding="utf-8"))["presets"]
     return {one["id"]: one["architecture"] for one in presets}

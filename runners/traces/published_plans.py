@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from runners.traces.digest import ROOT
-from runners.traces.measured import Timing
+from runners.traces import plan_grid
+from runners.traces.digest import ROOT, file_digest
 from runners.traces.plan_grid import PREFIX, engine_digest
-from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
+from runners.traces.records import RankRecord, Run, Trace
 from runners.traces.schema import Record, Setting
 
 EXPERIMENT = f"{PREFIX}published"
@@ -45,6 +45,13 @@ class PublishedPeak(Record):
     simulated_bytes: int | None
     explained: str | None = None
     with_term_bytes: int | None = None
+
+    @property
+    def error(self) -> float | None:
+        """Of the simulation, relative to what was measured."""
+        return (
+            None if self.simulated_bytes is None else self.simulated_bytes / self.measured_bytes - 1
+        )
 
 
 class PublishedPlan(Record):
@@ -109,47 +116,24 @@ def rows_digest(rows: list[PublishedPlan]) -> str:
 def code_digest() -> str:
     """The digest of what the simulations follow from, 16 hexadecimal digits."""
     digest = hashlib.sha256(engine_digest().encode())
-    for path in (ROOT / "content" / ROWS, ROOT / "runners" / "planning" / "published_rows.py"):
-        digest.update(path.read_bytes())
+    digest.update((ROOT / "content" / ROWS).read_bytes())
+    digest.update(file_digest(ROOT / "runners" / "planning" / "published.py").encode())
     return digest.hexdigest()[:16]
 
 
 def as_trace(plans: PublishedPlans) -> Trace:
     """The rows as a trace: a simulated run for each."""
-    return Trace(
-        schema_version=2, experiment=EXPERIMENT, question=QUESTION, recorded_at=plans.made_at,
-        machine="", code=Code(digest=plans.code, commit=None, dirty=False),
-        circumstances=Circumstances(
-            python=plans.python, torch=plans.torch, affinity=None, visible_devices=None,
-            huge_pages=None,
-        ),
-        runs={run_of(one.id): _run(one) for one in plans.rows},
-    )  # fmt: skip
+    runs = {run_of(one.id): _run(one) for one in plans.rows}
+    return plan_grid.trace_of(EXPERIMENT, QUESTION, plans, runs)
 
 
 def _run(row: PublishedPlan) -> Run:
-    measures: dict[str, Setting] = {
-        f"{one.kind}_bytes": one.simulated_bytes for one in row.peaks if one.simulated_bytes
-    }
-    measures |= {
-        f"with_term_{one.kind}_bytes": one.with_term_bytes
-        for one in row.peaks
-        if one.with_term_bytes
-    }
-    rank = RankRecord(
-        rank=0, status="completed", failure=None, num_parameters=None, num_samples=None,
-        first_parameter_digest=None, start_parameter_digest=None, parameter_digest=None,
-        memory=None, collectives=[],
-        measures={**measures, "workspace_bytes": row.workspace_bytes},
-    )  # fmt: skip
-    return Run(
-        strategy="published", world_size=1, backend="gloo", device="cpu", seed=0,
-        settings=row.settings, budget_bytes=None, expected_status="completed", status="completed",
-        reason=None, error=None, passes=["metered"], allocator={}, model=None, stages=[], epochs=[],
-        step_losses=[], validation=None, prediction=[], ranks=[rank], printed=[], non_finite=[],
-        timing=Timing(
-            wall_seconds=row.seconds, oversubscribed=False, step=None, stages={}, prediction={},
-            timeline=[], ranks=[],
-        ),
-        nature="simulated",
-    )  # fmt: skip
+    measures: dict[str, Setting] = {}
+    for one in row.peaks:
+        if one.simulated_bytes:
+            measures[f"{one.kind}_bytes"] = one.simulated_bytes
+        if one.with_term_bytes:
+            measures[f"with_term_{one.kind}_bytes"] = one.with_term_bytes
+    measures["workspace_bytes"] = row.workspace_bytes
+    rank = RankRecord(rank=0, status="completed", measures=measures)
+    return plan_grid.run_of("published", row.settings, [rank], row.seconds)

@@ -5,9 +5,10 @@ An experiment's `RunSettings` inherits what it uses: functions of `steps.py` rea
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, Self
 
-from runners.plans.settings import Count, Factor, FactorOrZero, RunSettings
+from runners.plans.settings import Count, Factor, FactorOrZero, FreeSettings, RunSettings
 from runners.traces.schema import Setting
 
 
@@ -27,14 +28,7 @@ class HiddenLayerSettings(TeacherSettings):
     num_hidden: Count
 
 
-class ClassifierSettings(HiddenLayerSettings):
-    """The same, trained by SGD with momentum."""
-
-    learning_rate: Factor
-    momentum: FactorOrZero
-
-
-class SmallClassifierSettings(ClassifierSettings):
+class SmallClassifierSettings(HiddenLayerSettings):
     """The classifier that `ddp` trains, and that other experiments compare with it."""
 
     num_samples: Count = 10000
@@ -63,7 +57,7 @@ class GlobalBatchSettings(SmallClassifierSettings):
         return {"global_batch_size": self.global_batch_size}
 
 
-class BatchSettings(ClassifierSettings):
+class BatchSettings(HiddenLayerSettings):
     """A small classifier, trained on batches that ranks share."""
 
     num_samples: Count = 10000
@@ -92,3 +86,21 @@ class StackSettings(RunSettings):
     def widths(self) -> tuple[int, ...]:
         """Of the features, and of what each layer puts out."""
         return (self.width,) * (self.num_layers + 1)
+
+
+class ProgramSettings(FreeSettings):
+    """A program's path below the repository's root, and its constants."""
+
+    program: str
+
+    def changed(self, changes: Mapping[str, Setting]) -> Self:
+        """The same settings: a program has none but its own constants.
+
+        Raises:
+            ValueError: one of them was to be another.
+        """
+        if {**self.declared(), **changes} != self.declared():
+            raise ValueError(
+                f"a program's settings are its own constants; change them in {self.program}"
+            )
+        return self

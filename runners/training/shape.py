@@ -50,6 +50,16 @@ class TransformerShape:
         ends = self.embedding_parameters() + self.head_parameters()
         return ends + self.num_layers * self.block_parameters()
 
+    def block_activations(self, num_ranks: int = 1) -> int:
+        """Values that a block, perhaps split over ranks, keeps for backward, for each token.
+
+        Whole on every rank: what comes in and what lies between its halves, each also behind its
+        norm, and two statistics of each norm. Split: three projections and what attention makes of
+        them, its own statistic a head, and the MLP's hidden features before and behind its GELU.
+        """
+        split = 4 * self.width + 2 * self.hidden + self.num_heads
+        return 4 * self.width + 4 + split // num_ranks
+
     def whole_block_parameters(self) -> int:
         """Of a block split by columns and rows, what every rank keeps: norms, biases after rows."""
         return 2 * 2 * self.width + 2 * self.width

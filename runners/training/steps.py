@@ -113,32 +113,14 @@ def optimizer_for(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
     )
 
 
-class Tally:
-    """Losses and right answers of an epoch's batches, as the rank that knows them counts."""
-
-    def __init__(self) -> None:
-        self._losses: list[float] = []
-        self._num_correct = 0
-        self.num_samples = 0
-
-    def add(self, loss: float | Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch: its mean loss, and the samples classified rightly."""
-        self._losses.append(float(loss))
-        self._num_correct += num_correct(logits, labels)
-        self.num_samples += len(labels)
-
-    def seen(self) -> tuple[float, float, int]:
-        """Mean loss over equal batches, share classified rightly, number of samples."""
-        mean = sum(self._losses) / len(self._losses)
-        return mean, self._num_correct / self.num_samples, self.num_samples
-
-
-class Epoch(Tally):
-    """One pass over a rank's samples, while its loop runs."""
+class Epoch:
+    """One pass over a rank's samples, while its loop runs: losses and right answers so far."""
 
     def __init__(self, rank: Rank, index: int) -> None:
-        super().__init__()
         self._rank, self.index = rank, index
+        self.num_samples = 0
+        self._losses: list[float] = []
+        self._num_correct = 0
 
     def batches(self, samples: Samples, size: int) -> Iterator[Samples]:
         """One batch of `size` samples after another, each a step of the rank."""
@@ -148,7 +130,7 @@ class Epoch(Tally):
     def add(
         self, loss: float | Tensor, logits: Tensor, labels: Tensor, num_own: int | None = None
     ) -> None:
-        """Count one batch, as `Tally`, and record its loss.
+        """Count one batch: its loss, and the samples classified rightly.
 
         Args:
             loss: mean over the samples of the batch.
@@ -157,9 +139,16 @@ class Epoch(Tally):
             num_own: samples that this rank has computed itself; all by default.
         """
         value = float(loss)
-        super().add(value, logits, labels)
+        self._losses.append(value)
+        self._num_correct += num_correct(logits, labels)
+        self.num_samples += len(labels)
         self._rank.step_loss(value)
         self._rank.count_samples(len(labels) if num_own is None else num_own)
+
+    def seen(self) -> tuple[float, float, int]:
+        """Mean loss over equal batches, share classified rightly, number of samples."""
+        mean = sum(self._losses) / len(self._losses)
+        return mean, self._num_correct / self.num_samples, self.num_samples
 
 
 def epochs(
@@ -217,19 +206,6 @@ def forward_backward(
     return logits, loss
 
 
-def train_step(
-    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, samples: Samples, tally: Tally
-) -> None:
-    """One step on one batch: forward, backward, update."""
-    logits, loss = forward_backward(model, samples)
-    optimizer.step()
-    optimizer.zero_grad()
-    value = loss.item()
-    tally.add(value, logits, samples.labels)
-    rank.step_loss(value)
-    rank.count_samples(len(samples.labels))
-
-
 def train_batch(
     model: nn.Module, optimizer: torch.optim.Optimizer, samples: Samples, epoch: Epoch
 ) -> None:
@@ -238,24 +214,6 @@ def train_batch(
     optimizer.step()
     optimizer.zero_grad()
     epoch.add(loss, logits, samples.labels)
-
-
-def train_epoch(
-    rank: Rank,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    samples: Samples,
-    batch_size: int,
-) -> tuple[float, float, int]:
-    """One pass over this rank's samples.
-
-    Returns:
-        Mean loss, share classified rightly, and the number of samples.
-    """
-    tally = Tally()
-    for index in rank.steps(len(samples.labels) // batch_size):
-        train_step(rank, model, optimizer, batch_of(samples, index, batch_size), tally)
-    return tally.seen()
 
 
 def validate(model: nn.Module, samples: Samples) -> tuple[int, float, float]:

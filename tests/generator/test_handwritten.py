@@ -101,23 +101,6 @@ def test_a_page_shows_images_beside_it_and_hides_notes(copy, write, line):
     assert copy.errors() == []
 
 
-@pytest.mark.parametrize(
-    ("html", "said"),
-    [
-        ("<p><script>x</script></p>", "<script> has no place"),
-        ("<a href='JAVA\nSCRIPT:x'>", "link to 'javascript:x'"),
-        ("<a href='java&#115;cript:x'>", "link to 'javascript:x'"),
-        ("<a href='http://example.org'>", "link to 'http://example.org'"),
-        ("<a href='//example.org'>", "link to '//example.org'"),
-        ("<img src='https://example.org/x.png'>", "is loaded from elsewhere"),
-        ("<img src='x.png' onerror='x'>", "the attribute onerror"),
-        ("<p style='x'>", "the attribute style"),
-    ],
-)
-def test_what_markdown_made_of_a_page_is_looked_at_once_more(html, said):
-    assert said in (page_html.problem(html) or "")
-
-
 def test_a_page_loses_empty_lines_and_indentation_and_no_line_of_a_program():
     program = "<pre><code>if x:\n    y\n\n    z</code></pre>"
     script = "<script>const a = `1\n\n  2`;</script>"

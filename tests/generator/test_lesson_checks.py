@@ -44,8 +44,6 @@ CHALLENGE, DEEP = "topics/asking/challenge.yml", "topics/sharding/deep.yml"
         (COST, "law: part-received", "law: part-peak", "part-peak\ngrowth",
          "part-peak prints no formula; give it formula: where it is written"),
         (COST, "law: whole-peak", "law: whole-peaks", "whole-peaks", "no claim 'whole-peaks'"),
-        (COST, "claims: [whole-needs-more]", "claims: [whole-peak]", "whole-peak]",
-         "'whole-peak' is the law of a row; leave it out here"),
         (COST, "    figure: peaks\n", "", "title: With the model",
          "each section of growth shows a figure of kind growth"),
         (COST, "measured: run.ranks[0].memory.peak_bytes",

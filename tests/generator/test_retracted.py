@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from generator.checks.retraction_checks import bears_out
+from generator.checks.statement_checks import bears_out
 from generator.content.claim import SentenceVerdict
 from generator.pages import rendering
 from generator.pages.press import Press

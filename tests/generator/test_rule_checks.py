@@ -32,8 +32,6 @@ def errors(copy, predicted, relation, observed, more=()):
         ('"1000"', "above", PEAK, ("kind: observation",), "a bare number; say what it stands for"),
         (TWICE, "above", PEAK, ("constant: nothing",), "is no bare number; delete constant:"),
         (f"0.9 * {TWICE}", "below", PEAK, (), "weighed with 0.9 has a typed threshold"),
-        ("tiny_memory.whole.world_size / tiny_memory.whole.world_size", "below", PARTS, (),
-         "divides something by itself"),
         (LOSS, "equals", OTHER, ("tolerance: {relative: 0.00001}",), "follows the dtype"),
         (LOSS, "equals", OTHER, ("tolerance: {epsilons: 99, dtype: float64}",),
          "epsilons of float64, and the runs calculate in float32"),

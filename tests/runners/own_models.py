@@ -36,10 +36,6 @@ def keywords(microbatch, sequence):
     return {"input_ids": ids, "labels": ids.clone(), "mask": mask}
 
 
-def number(_, __):
-    return 3
-
-
 class Plain(nn.Module):
     """What most others are made of."""
 
@@ -185,11 +181,6 @@ class Checkpointed(Plain):
         return checkpoint(self.hidden, x, use_reentrant=False)
 
 
-class Compiled(Plain):
-    def forward(self, x):
-        return torch.compile(self.hidden)(x)
-
-
 class Frozen(Plain):
     def __init__(self):
         super().__init__()
@@ -205,19 +196,9 @@ class Raises(Plain):
         raise ValueError(f"{tuple(x.shape)} is too small\nfor this")
 
 
-class WrongShape(Plain):
-    def forward(self, x):
-        return self.wide(self.wide(x))
-
-
 class ReturnsNothing(Plain):
     def forward(self, x):
         self.hidden(x)
-
-
-class ReturnsIndices(Plain):
-    def forward(self, x):
-        return self.hidden(x).argmax(-1)
 
 
 class ChangesWhatIsNeeded(Plain):
@@ -245,13 +226,5 @@ class Packs(nn.Module):
         return self.lstm(nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True))[0].data
 
 
-def wants_a_number(number):
-    return Plain()
-
-
 def builds_a_number():
     return 3
-
-
-def pair_of_stages(_):
-    return [LogitsAndAuxiliary(), Plain()]

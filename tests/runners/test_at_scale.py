@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from runners.experiments.at_scale import RUNS
-from runners.experiments.at_scale.peak import activations_of_a_block, parameters_on_a_rank
+from runners.experiments.at_scale import RUNS, parameters_on_a_rank
 from runners.meters.fake_memory import FakeMemoryMeter
-from runners.traces.measured import Memory
-from runners.traces.records import Run
 from runners.training.shape import TransformerShape
 from runners.training.transformer_model import Block, Transformer
 
-pytestmark = pytest.mark.ranks
 SHAPE = TransformerShape(64, 16, 32, 4, 3, 128)
-
-
-def memory(run: Run, rank: int = 0) -> Memory:
-    """What a rank needed."""
-    found = run.ranks[rank].memory
-    assert found is not None
-    return found
 
 
 def test_parameters_on_a_rank_are_those_of_the_model_dealt_out() -> None:
@@ -55,12 +43,10 @@ def test_what_a_block_keeps_for_backward_is_what_autograd_saves() -> None:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         block(tokens)
     saved = sum(size for place, size in kept.items() if place not in weights)
-    assert saved == pytest.approx(4 * 2 * 16 * activations_of_a_block(SHAPE, 1), rel=0.01)
+    assert saved == pytest.approx(4 * 2 * 16 * SHAPE.block_activations(), rel=0.01)
 
 
 def test_the_meter_of_fake_tensors_counts_what_would_be_there() -> None:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     with FakeTensorMode():
         meter = FakeMemoryMeter().__enter__()
         kept = torch.empty(1000, 1000)
@@ -76,9 +62,3 @@ def test_the_meter_of_fake_tensors_counts_what_would_be_there() -> None:
 def test_seven_and_seventy_billion_are_what_they_are_called() -> None:
     for name, size in (("seven_fsdp_8", 7e9), ("seventy_tensor_8", 70e9)):
         assert RUNS[name].settings.shape.num_parameters() == pytest.approx(size, rel=0.05)
-
-
-def test_ranks_that_cannot_be_dealt_out_are_refused() -> None:
-    plan = RUNS["fake_hsdp"]
-    with pytest.raises(ValueError, match="cannot be 3 replicas"):
-        replace(plan, settings=plan.settings.changed({"num_replicas": 3}))

@@ -23,7 +23,6 @@ from runners.simulate.memory_blocks import (
     SMALL_BYTES,
     SMALL_SEGMENT_BYTES,
     AllocatorSettings,
-    block_bytes,
     rounded,
 )
 from tests.runners.segments import CachingAllocator as OtherModel
@@ -38,98 +37,6 @@ def sizes(allocator):
         [block.size if block.allocated else -block.size for block in segment if block.mapped]
         for segment in allocator.segments()
     ]
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "size"), [(1, 512), (512, 512), (513, 1024), (MIB, MIB), (MIB + 1, MIB + 512)]
-)
-def test_a_block_is_a_multiple_of_512_bytes(num_bytes, size):
-    """`round_size`."""
-    assert block_bytes(num_bytes) == size
-
-
-@pytest.mark.parametrize(
-    ("size", "segment"),
-    [
-        (512, 2 * MIB),
-        (MIB, 2 * MIB),
-        (MIB + 512, 20 * MIB),
-        (10 * MIB - 512, 20 * MIB),
-        (10 * MIB, 10 * MIB),
-        (10 * MIB + 512, 12 * MIB),
-        (300 * MIB + 512, 302 * MIB),
-    ],
-)
-def test_a_segment_follows_from_the_size_of_the_block(size, segment):
-    """`get_allocation_size`: 10 MiB itself is large enough for a segment of its own."""
-    allocator = CachingAllocator()
-    allocator.allocate(size)
-    assert allocator.reserved.now == segment
-
-
-def test_a_small_block_is_split_off_as_long_as_a_block_is_left():
-    """`should_split`, small pool: a rest of 512 bytes is kept."""
-    allocator = CachingAllocator()
-    allocator.allocate(MIB)
-    allocator.allocate(MIB - 512)
-    assert sizes(allocator) == [[MIB, MIB - 512, -512]]
-    assert allocator.allocated.now == 2 * MIB - 512
-
-
-@pytest.mark.parametrize(
-    ("first", "given"),
-    [(19 * MIB, 20 * MIB), (19 * MIB - 512, 19 * MIB - 512)],
-    ids=["a rest of 1 MiB stays with the block", "a larger one is split off"],
-)
-def test_a_large_block_is_split_only_where_more_than_1_mib_is_left(first, given):
-    """`should_split`, large pool: `remaining > kSmallSize`."""
-    allocator = CachingAllocator()
-    whole = allocator.allocate(20 * MIB)
-    allocator.free(whole)
-    assert allocator.allocate(first).size == given
-
-
-def test_the_best_fit_is_taken_and_among_equals_the_lowest_address():
-    """`BlockComparatorSize` orders by stream, size and address; `lower_bound` takes the first."""
-    allocator = CachingAllocator()
-    blocks = [allocator.allocate(size * MIB) for size in (40, 24, 30, 24)]
-    starts = [block.address for block in blocks]
-    for block in blocks:
-        allocator.free(block)
-    assert [allocator.allocate(23 * MIB).address for _ in range(4)] == [
-        starts[1],
-        starts[3],
-        starts[2],
-        starts[0],
-    ]
-
-
-def test_small_and_large_blocks_never_share_a_segment():
-    """`get_pool`: a free stretch of 19 MiB does not serve a request of 1 MiB."""
-    allocator = CachingAllocator()
-    allocator.allocate(2 * MIB)
-    allocator.allocate(MIB)
-    assert sizes(allocator) == [[2 * MIB, -18 * MIB], [MIB, -MIB]]
-
-
-def test_freed_neighbours_merge_and_stay_reserved():
-    """`free_block` and `try_merge_blocks`: three blocks of one segment become one free block."""
-    allocator = CachingAllocator()
-    blocks = [allocator.allocate(6 * MIB) for _ in range(3)]
-    for block in (blocks[0], blocks[2], blocks[1]):
-        allocator.free(block)
-    assert sizes(allocator) == [[-20 * MIB]]
-    assert allocator.reserved.now == 20 * MIB
-    assert allocator.allocated.now == 0
-
-
-def test_segments_do_not_merge_with_each_other():
-    """Blocks merge along `prev` and `next`, which end with the segment: 30 MiB find no room."""
-    allocator = CachingAllocator()
-    for block in [allocator.allocate(16 * MIB) for _ in range(2)]:
-        allocator.free(block)
-    allocator.allocate(30 * MIB)
-    assert allocator.reserved.now == 62 * MIB
 
 
 def test_streams_do_not_share_blocks():
@@ -148,14 +55,6 @@ def test_a_block_that_another_stream_uses_is_reused_only_after_that_stream():
     assert (waiting.peak_allocated_bytes, waiting.peak_active_bytes) == (16 * MIB, 32 * MIB)
     passed = replay([*log[:3], Pass(1), log[3]])
     assert (passed.peak_active_bytes, passed.peak_reserved_bytes) == (16 * MIB, 16 * MIB)
-
-
-def test_a_stream_passes_blocks_in_the_order_in_which_they_were_freed():
-    log = [Allocate(0, 16 * MIB), Allocate(1, 32 * MIB), Use(0, 1), Use(1, 1), Free(0), Free(1)]
-    first = replay([*log, Pass(1, 1), Allocate(2, 16 * MIB), Allocate(3, 32 * MIB)])
-    assert (first.peak_active_bytes, first.peak_reserved_bytes) == (80 * MIB, 80 * MIB)
-    both = replay([*log, Pass(1, 1), Pass(1, 1), Allocate(2, 16 * MIB), Allocate(3, 32 * MIB)])
-    assert (both.peak_active_bytes, both.peak_reserved_bytes) == (48 * MIB, 48 * MIB)
 
 
 def test_unused_segments_are_released_where_a_new_one_does_not_fit():
@@ -180,16 +79,6 @@ def test_split_segments_cannot_be_released_so_a_request_can_fail_beside_free_mem
     assert refusal is not None
     assert (refusal.event, refusal.requested_bytes) == (8, 30 * MIB)
     assert (refusal.allocated_bytes, refusal.reserved_bytes) == (42 * MIB, 60 * MIB)
-
-
-def test_what_a_process_may_take_limits_reserved_bytes():
-    """`alloc_block`: `total_allocated_memory + size > allowed_memory_maximum`."""
-    allocator = CachingAllocator(AllocatorSettings(allowed_bytes=20 * MIB))
-    allocator.allocate(2 * MIB)
-    with pytest.raises(OutOfMemoryError) as caught:
-        allocator.allocate(512)
-    assert caught.value.requested_bytes == 2 * MIB
-    assert caught.value.reserved_bytes == 20 * MIB
 
 
 def test_blocks_over_the_limit_are_not_split_and_one_that_fits_is_released_first():
@@ -225,19 +114,6 @@ def test_old_unused_segments_are_collected_above_the_threshold():
     allocator.allocate(32 * MIB)
     assert sizes(allocator)[0] == [-28 * MIB]
     assert allocator.reserved.now == (28 + 2 + 32) * MIB
-
-
-def test_requests_of_no_bytes_are_none():
-    """`NativeCachingAllocator::allocate` asks for nothing."""
-    assert replay([Allocate(0, 0), Free(0)]).peak_reserved_bytes == 0
-
-
-@pytest.mark.parametrize(
-    "log", [[Free(0)], [Allocate(0, 1), Allocate(0, 1)], [Use(3, 1)]], ids=["free", "twice", "use"]
-)
-def test_a_log_that_contradicts_itself_is_refused(log):
-    with pytest.raises(ValueError, match="event"):
-        replay(log)
 
 
 def test_an_expandable_segment_grows_by_pages_and_leaves_no_slivers():

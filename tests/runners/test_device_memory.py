@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runners.planning.published_file import PATH
+from runners.planning.published import PATH
 from runners.traces import device_memory
 from runners.traces.device_memory import least_bytes, needed_bytes, verdict
 from runners.traces.files import read_grid, read_published

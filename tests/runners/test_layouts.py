@@ -9,7 +9,7 @@ import torch
 
 from runners.planning import one_rank
 from runners.planning.one_rank import simulate_rank
-from runners.planning.question import Model, PlanError, Question, Training, strategy_of
+from runners.planning.question import Model, Question, Training, strategy_of
 from runners.planning.schedules import BACKWARD, FORWARD, WEIGHT, turns
 from runners.planning.step import Repeats
 from runners.planning.tensor_axis import TensorAxis
@@ -107,13 +107,6 @@ def test_interleaved_ranks_hold_as_many_microbatches_as_megatron_lm_warms_up(ran
         assert most_in_flight(question, rank) == warm_up + 1
 
 
-def test_zbv_holds_no_more_than_1f1b_on_its_first_rank():
-    # arXiv 2401.10241, section 6: 2p microbatches of half a stage each, on every rank.
-    question = asked("zbv.4", 4, 8, 16)
-    assert {most_in_flight(question, rank) for rank in range(4)} == {8}
-    assert most_in_flight(asked("1f1b.4", 4, 8, 16), 0) == 4
-
-
 @pytest.mark.parametrize("strategy", ["interleaved.2x2", "interleaved.2x3", "zbv.2"])
 def test_every_microbatch_passes_every_stage_once_and_sends_what_it_passes(strategy):
     question = asked(strategy, 2, 6, 4)
@@ -145,23 +138,3 @@ def test_a_few_microbatches_reach_the_peak_of_all(strategy, monkeypatch):
     whole = simulate_rank(question, 0)
     assert (few.flops, few.calls) == (whole.flops, whole.calls)
     assert few.peak_bytes == pytest.approx(whole.peak_bytes, rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("dualpipe.4", "unknown strategy 'dualpipe.4'"),
-        ("zbv.4x2", "only interleaved takes a number of stages"),
-        ("interleaved.4x0", "the size of an axis is a number"),
-    ],
-)
-def test_a_schedule_that_is_not_known_is_refused(text, said):
-    with pytest.raises(PlanError, match=said):
-        strategy_of(text, 4)
-
-
-def test_a_pipeline_that_the_model_or_the_batch_does_not_allow_is_refused():
-    with pytest.raises(PlanError, match="4 layers do not make 8 stages"):
-        asked("interleaved.4", 4, 4, 8)
-    with pytest.raises(PlanError, match="7 microbatches do not divide into 3 rounds"):
-        asked("interleaved.2", 2, 4, 7)

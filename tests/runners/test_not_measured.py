@@ -73,12 +73,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher) 
     return measure.folder()
 
 
-def _measure(folder: Path, launcher: Launcher, *, force: bool = False) -> None:
-    one = pending("patient", folder, force=force)
-    assert one is not None
-    measure.measure(one, launcher, Progress(io.StringIO()))
-
-
 def _killing(monkeypatch: pytest.MonkeyPatch, experiment: str, run: str) -> None:
     """Kill a rank of one run as soon as it has started, as the kernel or a person would."""
     whole, start = Launcher.run_pass, ForkServer.start

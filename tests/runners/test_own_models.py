@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 
 import pytest
@@ -11,11 +10,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from runners.planning import processes
 from runners.planning.command import main
 from runners.planning.one_rank import simulate_rank
 from runners.planning.own_model import loss_of
 from runners.planning.question import Model, Question, Training, strategy_of
+from runners.simulate import processes
 from tests.runners import own_models
 
 HERE = "tests.runners.own_models"
@@ -38,15 +37,10 @@ PLANNED = [
 ]
 REFUSED = [
     ("Raises", "floats", "Raises.forward", "ValueError: (4, 16) is too small"),
-    ("WrongShape", "floats", "WrongShape.forward", "RuntimeError: a and b must have same"),
     ("ReturnsNothing", "floats", "ReturnsNothing.forward", "returns NoneType, of which nothing"),
-    ("ReturnsIndices", "floats", "ReturnsIndices.forward", "returns Tensor, of which nothing"),
     ("OnDevice", "floats", "OnDevice.forward", "cuda"),
     ("LooksAtMemory", "floats", "LooksAtMemory.forward", "looks at the memory of a tensor"),
     ("Packs", "samples", "Packs.forward", "follows from values"),
-    ("Plain", "number", "Plain.hidden", "must be Tensor, not int"),
-    ("Plain", "keywords", "Plain.forward", "is called with what the batch holds: missing"),
-    ("wants_a_number", "floats", "wants_a_number", "is called with no arguments: missing"),
     ("builds_a_number", "floats", "builds_a_number", "builds no nn.Module; it returns int"),
 ]
 
@@ -93,20 +87,17 @@ def test_a_model_of_ones_own_has_the_peak_that_torchs_tracker_finds(name, batch)
 
 
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")  # the output is a view
-@pytest.mark.parametrize("strategy", ["single", "ddp", "fsdp"])
-@pytest.mark.parametrize(("name", "batch"), PLANNED)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [("NestedDictionary", "floats"), ("Language", "keywords"), ("Recurrent", "samples"),
+     ("Buffered", "floats"), ("Checkpointed", "floats")],
+)  # fmt: skip
 def test_a_model_of_ones_own_has_the_peak_of_real_tensors(name, batch, strategy):
-    if (name, strategy) == ("HasLoss", "fsdp"):
-        pytest.skip("FSDP finds no tensor in an object of a class that torch does not know")
     question = asked(name, batch, strategy)
     fake, real = (simulate_rank(question, 0, has_data=data) for data in (False, True))
     assert fake.peak_bytes == pytest.approx(real.peak_bytes, rel=0.02)
     assert fake.calls == real.calls
-
-
-def test_what_torch_compile_would_compile_is_followed_as_it_is():
-    compiled, plain = (simulate_rank(asked(name, "floats"), 0) for name in ("Compiled", "Plain"))
-    assert compiled == plain
 
 
 @pytest.fixture
@@ -149,26 +140,6 @@ def test_what_cannot_be_planned_is_one_line_with_the_users_line(name, batch, whe
 def test_of_a_backward_pass_that_fails_the_model_is_named(said):
     line = refusal(said(f"{HERE}:ChangesWhatIsNeeded", f"{HERE}:floats"))
     assert line.startswith(f"{HERE}:ChangesWhatIsNeeded: RuntimeError: one of the variables needed")
-
-
-def test_fsdp_needs_an_output_in_which_it_finds_tensors(said):
-    words = ("--strategies", "fsdp")
-    line = refusal(said(f"{HERE}:HasLoss", f"{HERE}:floats", *words))
-    assert "HasLoss.forward returns SimpleNamespace, in which FSDP finds no tensor" in line
-
-
-def test_a_stage_that_returns_a_tuple_is_named(said):
-    words = ("--strategies", "gpipe", "--stages", f"{HERE}:pair_of_stages")
-    line = refusal(said(f"{HERE}:Plain", f"{HERE}:floats", *words))
-    assert "LogitsAndAuxiliary.forward returns tuple, and a stage sends one tensor" in line
-
-
-def test_a_model_that_its_module_creates_is_planned_like_one_that_a_function_creates(said, own):
-    created = "shared = Reads()\nget = lambda: shared\n"
-    own("own.py", READING.format(read="pass", batch=RANDOM) + created)
-    tables = [said(f"own:{name}", "own:batch")[1] for name in ("get", "Reads")]
-    rows = [table.splitlines()[1:] for table in tables]
-    assert rows[0] == rows[1] != []
 
 
 @pytest.mark.parametrize(
@@ -224,20 +195,12 @@ RANDOM = "torch.ones(microbatch, 16)"
 READS = {
     "a comparison": "x = x.repeat(8, 1) if x.norm() > 1 else x",
     "an integer": "x = x.repeat(int(x.max()), 1)",
-    "an item": "x = x * x.sum().item()",
-    "a truth": "x = x if bool(x.any()) else -x",
     "a list": "x = x * len([v for v in x[0].tolist() if v > 0])",
     "a loop": "x = x + sum(float(v) for v in x[0])",
     "an array": "x = x + float(x.numpy().sum())",
     "an array of numpy": "import numpy; x = x + float(numpy.asarray(x).sum())",
-    "an exchange": "import numpy; x = x + float(numpy.from_dlpack(x).sum())",
     "an index": "x = x[: x.sum().long()]",
-    "a range": "x = x * len(range(x.sum().long()))",
-    "a size": "x = x + torch.ones(x.max().long(), 1)",
-    "classes": "x = x + nn.functional.one_hot(x.argmax(-1)).sum()",
     "equality": "x = x if torch.equal(x, x + 0) else -x",
-    "closeness": "x = x if torch.allclose(x, x) else -x",
-    "membership": "x = x if 1.0 in x else -x",
     "text": "f'{x.sum():.2f}'",
     "a mask": "x = x[x.sum(-1) > 0]",
     "a selection": "x = x.masked_select(x > 0).view(-1, 16)",
@@ -268,12 +231,6 @@ def test_what_a_layer_of_torch_reads_is_refused_where_the_user_has_no_line(said,
     assert "/torch/nn/modules/transformer.py:" in refusal(said("own:build", "own:batch"))
 
 
-@pytest.mark.parametrize("batch", ["torch.tensor(3.0)", "torch.ones(())"])
-def test_a_batch_stands_for_any_other_of_its_shape(batch, said, own):
-    own("own.py", READING.format(read="x = torch.ones(4, 16) * x.item()", batch=batch))
-    assert "own.py:10: reads values" in refusal(said("own:Reads", "own:batch"))
-
-
 @pytest.mark.parametrize(
     ("read", "value", "does"),
     [
@@ -296,76 +253,3 @@ def test_a_value_that_is_stated_gives_the_plan_of_a_model_that_does_what_follows
     assert code == 0
     assert assumed == f"assumed: own.py:10 reads {float(value) if value != 'false' else 0:g}"
     assert rows == plain.splitlines()[1:]
-
-
-@pytest.mark.parametrize(
-    ("stated", "why"),
-    [
-        ("own.py:3=1", "--assume own.py:3: no value is read in that line"),
-        ("own.py=1", "'own.py=1' is not of the form FILE:LINE=VALUE"),
-        ("own.py:10=many", "'own.py:10=many' is not of the form FILE:LINE=VALUE"),
-    ],
-)
-def test_what_is_stated_for_no_read_is_refused(stated, why, said, own):
-    own("own.py", READING.format(read="pass", batch=RANDOM))
-    assert refusal(said("own:Reads", "own:batch", "--assume", stated)).endswith(why)
-
-
-def test_a_whole_number_is_stated_as_one(said, own):
-    own("own.py", READING.format(read="x = x * int(x.argmax())", batch=RANDOM))
-    line = refusal(said("own:Reads", "own:batch", "--assume", "own.py:10=2.5"))
-    assert line == "own.py:10: reads a whole number, and --assume own.py:10=2.5 states none"
-
-
-IMPORTED = {
-    "a module": ("sizes.py", "from sizes import WIDTH", "pass"),
-    "a module of a package": ("sizes/wide.py", "from sizes.wide import WIDTH", "pass"),
-    "a package": ("sizes/__init__.py", "from sizes import WIDTH", "pass"),
-    "one that building imports": ("sizes.py", "", "from sizes import WIDTH"),
-    "one that is named": ("sizes.py", "", "WIDTH = __import__('sizes').WIDTH"),
-}
-
-
-@pytest.mark.parametrize("how", IMPORTED)
-def test_a_constant_of_any_imported_module_gives_another_plan(how, said, own):
-    file, first, then = IMPORTED[how]
-    if file == "sizes/wide.py":
-        own("sizes/__init__.py", "")
-    module = "nn.Sequential(nn.Linear(16, WIDTH), nn.Linear(WIDTH, 16))"
-    build = f"def build():\n    {then}\n    return {module}\n"
-    batch = "def batch(microbatch, sequence):\n    return torch.ones(microbatch, 16)\n"
-    own("own.py", f"import torch\nfrom torch import nn\n{first}\n{build}{batch}")
-    sizes = []
-    for width in (1024, 2048):
-        own(file, f"WIDTH = {width}")
-        _, out, _ = said("own:build", "own:batch", "--json")
-        sizes.append(json.loads(out)[0]["ranks"][0]["num_parameters"])
-    assert sizes == [33 * width + 16 for width in (1024, 2048)]
-
-
-def test_a_plan_whose_files_are_as_they_were_is_not_simulated_again(said, own, monkeypatch):
-    own("own.py", READING.format(read="pass", batch=RANDOM))
-    first = said("own:Reads", "own:batch", "--json")
-    monkeypatch.setattr(processes, "_context", None)
-    assert said("own:Reads", "own:batch", "--json")[:2] == first[:2]
-
-
-def test_a_module_of_the_same_name_elsewhere_has_a_plan_of_its_own(
-    said, own, tmp_path, monkeypatch
-):
-    own("own.py", READING.format(read="pass", batch=RANDOM))
-    first = said("own:Reads", "own:batch", "--json")[1]
-    other = tmp_path / "other"
-    other.mkdir()
-    wider = READING.format(read="pass", batch=RANDOM).replace("64", "128")
-    (other / "own.py").write_text(wider, encoding="utf-8")
-    monkeypatch.chdir(other)
-    monkeypatch.syspath_prepend(other)
-    second = said("own:Reads", "own:batch", "--json")[1]
-    assert json.loads(first)[0]["ranks"] != json.loads(second)[0]["ranks"]
-
-
-def test_what_a_model_prints_is_no_part_of_the_answer(said, own):
-    own("own.py", READING.format(read="print(x.shape)", batch=RANDOM))
-    _, out, _ = said("own:Reads", "own:batch", "--json")
-    assert json.loads(out)[0]["reason"] is None

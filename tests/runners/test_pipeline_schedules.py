@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from runners.experiments import pipeline_schedules
-from runners.experiments.pipeline_schedules import RUNS, Attempt, Diary, Pace
+from runners.experiments.pipeline_schedules import RUNS, Attempt, Diary
 
 
 def test_the_scalar_loss_does_not_keep_a_tensor_as_large_as_its_input() -> None:
@@ -29,7 +29,7 @@ def test_what_a_rank_does_in_no_forward_and_no_backward_is_idle(
 
     clock = SimpleNamespace(perf_counter=lambda: now, sleep=pass_seconds)
     monkeypatch.setattr(pipeline_schedules, "time", clock)
-    diary = Diary(Pace(forward_seconds=2.0), _last=now)
+    diary = Diary(forward_seconds=2.0, half_backward_seconds=0.0, _last=now)
     with diary.action(2.0):
         pass_seconds(0.5)  # what it computes; the rest of its pace is slept
     pass_seconds(0.25)  # too short for a wait: the machine sends

@@ -9,18 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
 
-from runners.planning import meter, one_rank, processes, published_rows
 from runners.planning.answer import Answer
 from runners.planning.command import main
 from runners.planning.one_rank import simulate_rank
-from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
-from runners.planning.stated_values import StatedMode
-from runners.planning.step import repeats
+from runners.planning.question import Model, PlanError, Question, Training, strategy_of
 from runners.plans.architecture import Architecture
-from runners.plans.published import published
+from runners.simulate import meter, processes
+from runners.traces.digest import ROOT
 from tests.conftest import wait_until
 
 LLAMA = Architecture(
@@ -126,13 +122,6 @@ def test_axes_divide_the_work_and_repeat_none_of_it():
         assert whole / 8 < flops[0] < whole / 4 < flops[-1]  # the last stage has the logits
 
 
-def test_of_a_pipeline_an_inner_stage_is_simulated_which_sends_both_ways():
-    question = asked("1f1b")
-    sent = [payload(simulate_rank(question, rank), "send", "pipeline") for rank in question.ranks]
-    assert 0 < sent[0] == sent[1] / 2 == sent[2]
-    assert asked("1f1b.2+ddp.2").ranks == [0, 2]
-
-
 def test_only_the_ends_of_a_pipeline_sum_the_gradient_of_a_tied_embedding():
     question = asked("1f1b", shape=GPT, precision="fp32")
     for rank in (0, question.ranks[-1]):
@@ -167,26 +156,6 @@ def test_what_tensor_parallel_ranks_send_stays_active_for_as_long_as_the_queue_i
     assert at_once.active_bytes == at_once.allocated_bytes <= active[0]
 
 
-def test_a_compiled_loss_takes_one_more_copy_of_the_logits():
-    question = asked("tp", microbatch=8, vocabulary=4096, optimizer="sgd")
-    compiled = question.training.model_copy(update={"has_compiled_loss": True})
-    plain, more = (
-        simulate_rank(question.model_copy(update={"training": one}), 0)
-        for one in (question.training, compiled)
-    )
-    logits = 8 * 32 * 4096 // 4 * 4  # in fp32, this rank's part of the vocabulary
-    assert plain.peak_bytes < more.peak_bytes <= plain.peak_bytes + logits
-    assert more.peak_bytes - plain.peak_bytes > 0.9 * logits
-
-
-def test_gpipe_holds_all_microbatches_and_1f1b_as_many_as_there_are_stages():
-    few, many = (asked(name, global_batch=16) for name in ("1f1b", "gpipe"))
-    assert repeats(many).simulated == 16
-    assert repeats(few).simulated == 5
-    stages = [simulate_rank(one, 0).at_peak.activations_bytes for one in (few, many)]
-    assert 2.5 < stages[1] / stages[0] < 4.5
-
-
 @pytest.mark.parametrize(
     ("shape", "strategy"),
     [
@@ -200,26 +169,6 @@ def test_tensors_without_data_have_the_peak_of_real_ones(strategy, shape):
     fake, real = (simulate_rank(question, 0, has_data=data) for data in (False, True))
     assert fake.at_peak == real.at_peak
     assert fake.calls == real.calls
-
-
-@pytest.mark.parametrize(
-    ("shape", "strategy", "how"),
-    [
-        (LLAMA, "fsdp", {}),
-        (GPT, "ddp", {"precision": "autocast"}),
-        (MIXED, "fsdp.2+tp-sp.2", {"checkpointing": "selective"}),
-        (LLAMA, "zero1", {"optimizer": "adam8bit"}),
-        (GPT, "1f1b", {"dropout": 0.1}),
-        (LLAMA, "tp", {"is_foreach": True, "has_fused_norm": False, "has_fused_attention": False}),
-    ],
-)
-def test_what_is_answered_from_memory_is_what_torchs_fake_mode_gives(
-    shape, strategy, how, monkeypatch
-):
-    question = asked(strategy, shape=shape, **how)
-    remembered = simulate_rank(question, 0)
-    monkeypatch.setattr(one_rank, "RememberingMode", StatedMode)
-    assert simulate_rank(question, 0) == remembered
 
 
 def test_gloo_copies_what_it_reduce_scatters_and_nccl_does_not():
@@ -252,14 +201,6 @@ def test_a_layer_keeps_what_the_formula_of_korthikanti_says(has_fused_attention)
     assert formula <= (kept[1] - kept[0]) / 2 <= formula * 9 / 8
 
 
-@pytest.mark.parametrize("checkpointing", ["selective", "all"])
-def test_checkpointing_holds_less_and_computes_more(checkpointing):
-    plain, less = (asked("single", checkpointing=which) for which in ("none", checkpointing))
-    first, second = simulate_rank(plain, 0), simulate_rank(less, 0)
-    assert second.peak_bytes < first.peak_bytes
-    assert first.flops < second.flops <= first.flops * 4 / 3
-
-
 @pytest.mark.parametrize(
     ("text", "devices", "why"),
     [
@@ -267,20 +208,12 @@ def test_checkpointing_holds_less_and_computes_more(checkpointing):
         ("ddp+fsdp", 4, "two strategies for the data axis"),
         ("ddp+tp", 4, "only one axis"),
         ("fsdp.3", 4, "do not make 4"),
-        ("fsdp.3+tp", 4, "do not make 4"),
         ("fsdp.y", 4, "is a number"),
     ],
 )
 def test_a_strategy_that_cannot_be_says_why(text, devices, why):
     with pytest.raises(PlanError, match=why):
         strategy_of(text, devices)
-
-
-def test_the_usual_strategies_can_be_read():
-    for devices in (1, 2, 8, 64):
-        for name in usual(devices):
-            one = strategy_of(name, devices)
-            assert one.num_devices == (1 if name == "single" else devices)
 
 
 @pytest.mark.parametrize(
@@ -292,11 +225,8 @@ def test_the_usual_strategies_can_be_read():
         (["gpt2-124m", "--sequence", "2048"], "positions for 1024"),
         (["gpt2-124m", "--devices", "4", "--global-batch", "6"], "do not divide a global batch"),
         (["--model", "os:getcwd"], "--model needs --batch"),
-        (["--model", "os:getcwd", "--batch", "os:nothing", "--devices", "1"], "os:nothing"),
         (["--model", "os:getcwd", "--batch", "os:getcwd", "--devices", "1"], "builds no nn.Module"),
-        (["gpt2-124m", "--devices", "none"], "'none' is no whole number"),
         (["gpt2-124m", "--memory", "-1"], "'-1' is no number above 0"),
-        (["gpt2-124m", "--strategies", "dualpipe.4"], "unknown strategy 'dualpipe.4'"),
         (["gpt2-124m", "--precision", "fp8"], "invalid choice"),
         (["gpt2-124m", "--device", "8", "--beam"], "unrecognized arguments"),
     ],
@@ -324,63 +254,12 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path):
     assert first["ranks"][0]["at_peak"]["parameters_bytes"] > 0
 
 
-class Patches(nn.Module):
-    """A small vision transformer, which nothing of the book has seen."""
-
-    def __init__(self):
-        super().__init__()
-        self.embed = nn.Conv2d(3, 32, 4, 4)
-        self.place = nn.Parameter(torch.zeros(1, 16, 32))
-        self.blocks = nn.Sequential(
-            *(nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True) for _ in range(3))
-        )
-        self.head = nn.Linear(32, 10)
-
-    def forward(self, images):
-        x = self.embed(images).flatten(2).transpose(1, 2) + self.place
-        return self.head(self.blocks(x).mean(1))
-
-
-def images(microbatch, _):
-    return torch.zeros(microbatch, 3, 16, 16)
-
-
-@pytest.mark.parametrize("strategy", ["single", "ddp", "zero1", "fsdp"])
-def test_a_model_of_your_own_has_the_peak_of_real_tensors(strategy):
-    question = Question(
-        model=Model(name="own", module=f"{__name__}:Patches", batch=f"{__name__}:images"),
-        training=Training(sequence=1, global_batch=8, microbatch=2, precision="fp32"),
-        strategy=strategy_of(strategy, 4),
-    )
-    question.check()
-    fake, real = (simulate_rank(question, 0, has_data=data) for data in (False, True))
-    assert fake.peak_bytes == pytest.approx(real.peak_bytes, rel=0.02)
-    assert fake.calls == real.calls
-
-
-@pytest.mark.parametrize("row", published().rows, ids=lambda row: row.id)
-def test_a_published_row_can_be_asked(row):
-    question = published_rows.question(row)
-    question.check()
-    assert question.strategy.num_devices == row.device.count
-    assert question.num_microbatches == row.batch.num_microbatches
-
-
-def test_the_table_of_published_rows_leaves_none_out():
-    found = [
-        Answer(question=one, reason="not tried", seconds=0.0, host_bytes=0)
-        for one in published_rows.questions()
-    ]
-    peaks = sum(one.moment == "peak" for row in published().rows for one in row.measured)
-    assert len(published_rows.compared(found)) == peaks
-
-
 @pytest.mark.builds
 @pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
 def test_ctrl_c_ends_the_command_in_one_line_and_leaves_no_process():
     words = [sys.executable, "-m", "runners", "plan", "llama-70b", "--devices", "64"]
     words += ["--sequence", "4099"]  # nobody has asked this before
-    with subprocess.Popen(words, cwd=processes.ROOT, stderr=subprocess.PIPE, text=True) as command:
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) as command:
         children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
         own = wait_until(lambda: children.read_text().split(), lambda: command.poll() is None)
         command.send_signal(signal.SIGINT)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.planning import processes
 from runners.planning.command import main
+from runners.simulate import processes
 from tests.runners.vision_transformer import DEPTH, MICROBATCH, NUM_MICROBATCHES
 
 ROOT = Path(__file__).resolve().parents[2]

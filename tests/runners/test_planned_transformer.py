@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from runners.planning.fused_kernels import rms_norm
+from runners.planning.question import Training
 from runners.planning.transformer import Transformer
 from runners.plans.architecture import Architecture
 from runners.plans.model_presets import model_presets
@@ -31,7 +32,7 @@ GPT = {"positions": "learned", "activation": "gelu", "norm": "layernorm", "has_b
 def test_a_preset_has_as_many_parameters_as_its_closed_form_says(preset):
     shape = model_presets()[preset].architecture
     with torch.device("meta"):
-        model = Transformer(shape, length=128)
+        model = Transformer(shape, training=Training(sequence=128))
     assert sum(p.numel() for p in model.parameters()) == shape.num_parameters
 
 
@@ -48,7 +49,7 @@ def test_a_preset_has_as_many_parameters_as_its_closed_form_says(preset):
 def test_a_tiny_one_trains_with_values(change):
     shape = Architecture(**{**TINY, **change})
     torch.manual_seed(0)
-    model = Transformer(shape, length=16)
+    model = Transformer(shape)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     if model.angles is not None:

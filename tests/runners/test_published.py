@@ -10,7 +10,7 @@ import torch
 import yaml
 from torch._inductor.utils import run_and_get_code
 
-from runners.plans.published import GIB, PUBLISHED, published
+from runners.plans.published import PUBLISHED, published
 
 MIB = 1 << 20
 ROWS = {row.id: row for row in published().rows}
@@ -75,17 +75,6 @@ def test_a_compiled_gradient_of_megatrons_loss_is_computed_in_a_copy(tmp_path, m
     assert sizes == {(softmax.numel(), "torch.float32"), (softmax.numel(), "torch.bfloat16")}
 
 
-def test_enough_rows_qualify_and_every_axis_is_among_them():
-    assert len(ROWS) >= 12
-    shardings = {row.parallelism.sharding for row in ROWS.values()}
-    assert shardings == {"none", "zero1", "fsdp"}
-    for axis in ("data", "tensor", "pipeline", "context", "sequence"):
-        assert any(getattr(row.parallelism, axis) > 1 or getattr(row.parallelism, axis) is True
-                   for row in ROWS.values()), axis  # fmt: skip
-    kinds = {one.kind for row in ROWS.values() for one in row.measured}
-    assert kinds == {"allocated", "active", "reserved"}
-
-
 @pytest.mark.parametrize("name", MEGATRON)
 def test_what_is_allocated_between_steps_is_the_state_and_the_libraries_workspaces(name):
     """So the vocabulary, the widths, the axes and the precision of a row are those that ran."""
@@ -105,29 +94,6 @@ def test_repeats_peak_where_their_row_does(name):
         assert repeat.peak_bytes == pytest.approx(row.bytes_of("allocated"), rel=0.003)
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_a_peak_is_no_less_than_what_stays(name):
-    row = ROWS[name]
-    order = [
-        row.bytes_of("allocated", "between_steps"),
-        row.bytes_of("allocated"),
-        row.bytes_of("active"),
-        row.bytes_of("reserved"),
-    ]
-    known = [one for one in order if one is not None]
-    assert known == sorted(known)
-
-
-def test_units_become_bytes():
-    """82.4 GiB, and 32.64 % of 95.0396 GiB."""
-    assert ROWS["torchtitan-8b-fsdp8"].bytes_of("reserved") == pytest.approx(82.4 * GIB)
-    small = ROWS["torchtitan-7b-fsdp8"]
-    assert small.bytes_of("reserved") == pytest.approx(0.3264 * 95.0396 * GIB)
-    assert small.resolution_of("reserved") == pytest.approx(0.00005 * 95.0396 * GIB)
-    assert small.bytes_of("allocated") is None
-    assert small.resolution_of("allocated") is None
-
-
 def swapped(document, **changes):
     """A document whose first row is changed, field by field."""
     for key, value in changes.items():
@@ -143,10 +109,7 @@ def swapped(document, **changes):
     ("changes", "said"),
     [
         ({"parallelism__data": 4}, "axes of 16 ranks"),
-        ({"batch__num_microbatches": 3}, "global batch"),
         ({"parallelism__layers": [30, 1]}, "stages' layers"),
-        ({"parallelism__schedule": "1f1b"}, "a pipeline has a schedule"),
-        ({"padded_vocabulary": 1000}, "padding"),
         ({"id": "torchtitan-8b-fsdp8"}, "named twice"),
         ({"details": ["no-such-note"]}, "notes"),
         ({"recomputation": "some"}, "recomputation"),
@@ -157,13 +120,4 @@ def test_a_row_that_contradicts_itself_is_refused(tmp_path, changes, said):
     document = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
     changed.write_text(yaml.safe_dump(swapped(document, **changes)), encoding="utf-8")
     with pytest.raises(ValueError, match=said):
-        published(changed)
-
-
-def test_fewer_than_twelve_rows_are_refused(tmp_path):
-    changed = tmp_path / "published.yml"
-    document = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
-    document["rows"] = document["rows"][:11]
-    changed.write_text(yaml.safe_dump(document), encoding="utf-8")
-    with pytest.raises(ValueError, match="rows"):
         published(changed)

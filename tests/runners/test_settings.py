@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +14,7 @@ import pytest
 
 from runners.plans.experiment import RunPlan, find
 from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
+from runners.traces.schema import Setting
 
 PROGRAMS = {"listings", "repeats"}  # whose settings are constants of the programs that they execute
 
@@ -27,13 +27,12 @@ class Small(RunSettings):
     dtype: Literal["float32", "float64"] = "float32"
     num_shards: Count = 2
 
-    @cached_property
+    @property
     def num_bytes(self) -> int:
         return 4 * self.width * self.world_size
 
-    @cached_property
-    def _half(self) -> int:
-        return self.width // 2
+    def closed_forms(self) -> dict[str, Setting]:
+        return {"num_bytes": self.num_bytes}
 
     def forced(self) -> dict[str, object]:
         return {"num_shards": self.world_size} if self.strategy == "ddp" else {}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.thousand import NUM_PAGES, thousand_pages
 from tests.conftest import mkdocs
+from tests.soak.thousand import NUM_PAGES, thousand_pages
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from markupsafe import Markup
 
@@ -41,7 +40,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
             return []
         found.append(
             Seen(
-                both(partial(stacks, rows, names, words["unseen"], title, top, start / size)),
+                both(stacks, rows, names, words["unseen"], title, top, start / size),
                 "; ".join(f"{row.label}: {row.words}" for row in rows),
                 tuple(_cells(one, folio) if _peaks(one) else {} for one in state.runs),
                 "one_device" if is_one else "",

@@ -7,7 +7,6 @@ for the table what it holds, and the most that any rank sends and computes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from markupsafe import Markup
 
@@ -41,7 +40,7 @@ def plan(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
         rows = [_stack(one, size, names) for one in state.runs]
         found.append(
             Seen(
-                both(partial(stacks, rows, names, words["unseen"], title, top, start / size)),
+                both(stacks, rows, names, words["unseen"], title, top, start / size),
                 "; ".join(f"{row.label}: {row.words}" for row in rows),
                 tuple(dict(_cells(one, folio)) for one in state.runs),
             )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from markupsafe import Markup
 
@@ -76,7 +75,7 @@ def chunks(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
         }
         found.append(
             Seen(
-                both(partial(drawn, cells, ranks_words["rank"], words["chunk"])),
+                both(drawn, cells, ranks_words["rank"], words["chunk"]),
                 "; ".join(
                     f"{name}: {', '.join(cell.words for cell in row)}"
                     for name, row in zip(names, cells, strict=True)

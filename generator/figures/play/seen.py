@@ -10,7 +10,7 @@ from markupsafe import Markup
 from generator.evidence import units
 from generator.evidence.play_states import State
 from generator.evidence.units import AS_RULED
-from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
+from generator.figures.drawing import NARROW, WIDE, Drawing
 
 SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 
@@ -34,9 +34,9 @@ def in_lines(title: str, amounts: Mapping[str, Markup]) -> dict[str, Markup]:
     return {title: Markup("<span>{}</span>").format(Markup("<br>").join(lines))} if amounts else {}
 
 
-def both(draw: Callable[[Layout], Drawing]) -> tuple[Drawing, Drawing]:
+def both(draw: Callable[..., Drawing], *what: object, **more: object) -> tuple[Drawing, Drawing]:
     """A drawing for a wide page and one for a phone."""
-    return draw(WIDE), draw(NARROW)
+    return draw(*what, layout=WIDE, **more), draw(*what, layout=NARROW, **more)
 
 
 def on_one_device(states: Sequence[State]) -> bool:

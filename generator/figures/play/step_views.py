@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from markupsafe import Markup
 
@@ -43,16 +42,7 @@ def timeline(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         rows, says = timeline_rows(one.run, folio)
         found.append(
             Seen(
-                both(
-                    partial(
-                        timeline_drawing.timeline,
-                        rows,
-                        drawn,
-                        unit,
-                        names,
-                        longest=longest * factor,
-                    )
-                ),
+                both(timeline_drawing.timeline, rows, drawn, unit, names, longest=longest * factor),
                 says,
                 tuple(_waiting(one, folio) for one in state.runs),
             )
@@ -87,20 +77,8 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         all_rows.append(schedule_rule.rows(rule, run.world_size, microbatches, ratio))
     for rows in all_rows:
         idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
-        found.append(
-            Seen(
-                both(
-                    partial(
-                        schedule_drawing.schedule,
-                        rows,
-                        rank,
-                        words["forwards"],
-                        words["actions"],
-                    )
-                ),
-                f"{words['idle_by_rule']}: {idle}",
-            )
-        )
+        drawings = both(schedule_drawing.schedule, rows, rank, words["forwards"], words["actions"])
+        found.append(Seen(drawings, f"{words['idle_by_rule']}: {idle}"))
     return found
 
 
@@ -115,7 +93,7 @@ def payload(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         bars = [bar for one in state.runs for bar in _bars(one, busiest[one.path], size, folio)]
         found.append(
             Seen(
-                both(partial(bars_drawing.memory_bars, bars, title, "", least_top=most / size)),
+                both(bars_drawing.memory_bars, bars, title, "", least_top=most / size),
                 "; ".join(f"{bar.label}: {bar.words}" for bar in bars),
                 tuple(_payload_cells(one, busiest[one.path], folio) for one in state.runs),
             )
@@ -172,7 +150,7 @@ def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         series = [_line(one, folio) for one in state.runs]
         found.append(
             Seen(
-                both(partial(_lines, series, words["steps"], between)),
+                both(_lines, series, words["steps"], between),
                 "; ".join(f"{one.name}: {one.says[-1]}" for one in series),
             )
         )

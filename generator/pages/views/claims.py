@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
-from generator.checks import retraction_checks
+from generator.checks import statement_checks
 from generator.content.claim import Claim, Domain, Retraction
 from generator.evidence import law_formula, regime, units
 from generator.evidence.difference import in_one_form
@@ -234,8 +234,8 @@ class Standing:
 def standing(sentence: Retraction, outcome: Outcome) -> Standing:
     """The verdict on a sentence, where the runs of a machine bear it out or cannot test it."""
     word = "otherwise"
-    if retraction_checks.shown(sentence, outcome) == "untested":
+    if statement_checks.shown(sentence, outcome) == "untested":
         word = "untested"
-    elif retraction_checks.bears_out(sentence, outcome):
+    elif statement_checks.bears_out(sentence, outcome):
         word = sentence.verdict
     return Standing(word, STANDINGS[word])

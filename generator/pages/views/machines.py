@@ -86,14 +86,12 @@ def experiments(measured: Measured) -> list[ExperimentRow]:
     """What a machine has measured, by experiment."""
     return [
         ExperimentRow(
-            name=name,
-            recorded_at=trace.recorded_at,
-            num_runs=sum(run.status != "skipped" for run in trace.runs.values()),
-            surprises=tuple(one for one, run in trace.runs.items() if run.is_surprise),
-            skipped=tuple(
-                run.reason or "" for run in trace.runs.values() if run.status == "skipped"
-            ),
-            is_stale=name in measured.stale,
+            name,
+            trace.recorded_at,
+            sum(run.status != "skipped" for run in trace.runs.values()),
+            tuple(one for one, run in trace.runs.items() if run.is_surprise),
+            tuple(run.reason or "" for run in trace.runs.values() if run.status == "skipped"),
+            name in measured.stale,
         )
         for name, trace in measured.traces.items()
     ]

@@ -7,7 +7,6 @@ the figure that readers operate, over all runs of a grid.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
@@ -24,18 +23,6 @@ from runners.traces.plan_grid import Grid, GridRow
 from runners.traces.records import Run
 
 SETTINGS = ("num_ranks", "precision", "optimizer", "sequence", "checkpointing")
-
-
-@dataclass(frozen=True)
-class Planned:
-    """One model's page."""
-
-    grid: Grid
-    parameters: Markup
-    microbatch: Markup
-    fixed: tuple[tuple[str, Markup], ...]  # what is the same in every state, with its name
-    figure: FigureOnPage
-    left_out: tuple[tuple[Markup, int, str], ...]  # strategies, their devices, and why
 
 
 def models(folio: Folio, line: Markup) -> Markup:
@@ -117,29 +104,31 @@ def title(name: str | None, folio: Folio) -> Markup:
     return Markup(escape(_plan(folio).model_title)).replace("{model}", model)
 
 
-def planned(name: str, folio: Folio) -> Planned:
-    """The page of one model.
+def planned(name: str, folio: Folio) -> tuple[FigureOnPage, list[tuple[str, Markup]]]:
+    """The figure over all runs of a model, and what is the same in each of them, with its name.
 
     Args:
         name: of its plans, as expressions call them.
         folio: the page.
     """
     shown = folio.book.traces[name]
-    assert shown.grid is not None
     folio.text.unmarked = "simulated"  # the page says it once, of all its numbers
-    words, first = _plan(folio).words.strategies, next(iter(shown.trace.runs))
-    rows = {(one.strategy, one.state.devices, one.reason) for one in shown.grid.left_out}
-    return Planned(
-        grid=shown.grid,
-        parameters=folio.cell(f"{name}.{first}.settings.num_parameters"),
-        microbatch=folio.cell(f"{name}.{first}.settings.microbatch"),
-        fixed=tuple(_fixed(shown, folio)),
-        figure=figures.draw(_figure(shown, folio), folio),
-        left_out=tuple(
-            (folio.line(words.get(strategy, strategy)), devices, reason)
-            for strategy, devices, reason in sorted(rows)
-        ),
-    )
+    fixed = [
+        (
+            folio.ui["plan"][setting],
+            folio.cell(f"{name}.{next(iter(shown.trace.runs))}.settings.{of}"),
+        )
+        for setting, of in (("parameters", "num_parameters"), ("microbatch", "microbatch"))
+    ]
+    fixed += _fixed(shown, folio)
+    return figures.draw(_figure(shown, folio), folio), fixed
+
+
+def left_out(grid: Grid, folio: Folio) -> list[tuple[Markup, int, str]]:
+    """The strategies that a grid does not have, on how many devices, and why."""
+    words = _plan(folio).words.strategies
+    rows = {(one.strategy, one.state.devices, one.reason) for one in grid.left_out}
+    return [(folio.line(words.get(name, name)), num, why) for name, num, why in sorted(rows)]
 
 
 def _varies(setting: str, shown: TraceOnPage) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator.checks import repeats
+from generator.checks import statement_checks
 from generator.content import listed_code
 from generator.content.book import Book
 from generator.content.claim import Reference, Retraction
@@ -64,15 +64,8 @@ class ProgramOnPage:
 
 @dataclass(frozen=True)
 class RetractionOnPage:
-    """A sentence with all that is known of it; `again` measures the runs of its claim again."""
+    """What is known of a sentence; `again` measures the runs of its claim again."""
 
-    id: str
-    said: Markup
-    where: Markup
-    source: Reference | None
-    regime: Markup
-    correction: Markup
-    stakes: Markup | None
     claim: VerdictRow
     again: str
     marks: str
@@ -95,13 +88,6 @@ def retraction(
     kind = folio.book.claims[one.claim].kind
     row, machine = verdict_row(one.claim, folio), measured_by(folio.outcome(one.claim), folio)
     return RetractionOnPage(
-        id=one.id,
-        said=folio.line(one.said),
-        where=folio.line(one.where),
-        source=folio.book.references[one.source] if one.source else None,
-        regime=folio.line(one.regime),
-        correction=folio.prose(one.correction),
-        stakes=folio.line(one.stakes) if one.stakes else None,
         claim=row,
         again=command(row.runs, machine, folio.book.reference.name),
         marks=sifting.marks(
@@ -147,16 +133,16 @@ def _parts(first: Standing, other: Standing) -> bool:
 
 
 def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
-    path = repeats.path_of(name)
+    path = statement_checks.path_of(name)
     sharing = [other for other in folio.book.retractions.values() if other.program == name]
     first, *_ = sharing
-    uses = next(other.uses for other in sharing if other.uses)  # `repeats.mistakes` has looked
-    run = folio.run(f"{repeats.EXPERIMENT}.{name}")
-    assert run is not None, name  # `repeats.problem` has looked
-    shown = folio.book.traces[repeats.EXPERIMENT]
+    uses = next(other.uses for other in sharing if other.uses)  # the checks have looked
+    run = folio.run(f"{statement_checks.EXPERIMENT}.{name}")
+    assert run is not None, name  # `statement_checks.problem` has looked
+    shown = folio.book.traces[statement_checks.EXPERIMENT]
     code = listed_code.listed(folio.book.root, path, None)
     said = [*run.printed, *([raised(run.error)] if run.error else [])]
-    file = repeats.file_of(name)
+    file = statement_checks.file_of(name)
     saved = file.rpartition("/")[2]
     start = f"torchrun --nproc-per-node {run.world_size}"
     return ProgramOnPage(
@@ -165,7 +151,7 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
         here=f"{start} {saved}",
         command=f"{start} {path}",
         code=highlighted(code),
-        run=f"{repeats.EXPERIMENT}.{name}",
+        run=f"{statement_checks.EXPERIMENT}.{name}",
         status=folio.ui["statuses"][run.status],
         printed="\n".join(said),
         machine=shown.machine.name,

@@ -142,10 +142,10 @@
   }
 
   // Arrow keys go from one of these to the next, which then is the one stop of the Tab key.
-  book.rove = (event, stops) => {
-    const at = stops.indexOf(event.target);
-    const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: stops.length - 1 };
-    const next = stops[to[event.key]];
+  book.rove = (event, links) => {
+    const at = links.indexOf(event.target);
+    const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: links.length - 1 };
+    const next = links[to[event.key]];
     if (at < 0 || !next || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     event.target.tabIndex = -1;

@@ -36,11 +36,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from runners.experiments._executed import plans
-from runners.experiments._executed.strategies import program as executed
+from runners.experiments._programs import plans
 from runners.plans.experiment import RunPlan
 from runners.ranks.rank import Rank
 from runners.traces.programs import ROOT, found
+from runners.training.executed import program as executed
 
 QUESTION = "Do the mechanisms by hand compute what torch's own implementations compute?"
 PROGRAMS = found(ROOT, "content/topics/*/code/*_by_hand.py")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import torch
 import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, RunSettings
 from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
 
 QUESTION = "What happens when a reader sets something?"
 MEBIBYTE = 1 << 20
@@ -25,10 +24,14 @@ class Settings(RunSettings):
     widths: tuple[Count, ...] = (3, 4)
     num_epochs: Count = 3
 
-    @cached_property
+    @property
     def num_samples_per_rank(self) -> int:
         """Each rank's part of the samples."""
         return self.num_samples // self.world_size
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Each rank's part."""
+        return {"num_samples_per_rank": self.num_samples_per_rank}
 
     def check(self) -> None:
         """Refuse samples that cannot be shared equally."""

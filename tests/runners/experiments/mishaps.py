@@ -82,14 +82,6 @@ def raises(rank: Rank) -> None:
         dist.all_reduce(torch.ones(1))
 
 
-def refused(rank: Rank) -> None:
-    """Rank 1 asks for more than its budget; rank 0 waits for it."""
-    with rank.phase("forward"):
-        if rank.rank == 1:
-            torch.ones(64 * MEBIBYTE // 4)
-        dist.all_reduce(torch.ones(1))
-
-
 def holds(rank: Rank) -> None:
     """Known tensors are held, then one more is too large."""
     with rank.phase("forward"):
@@ -102,14 +94,6 @@ def holds_gradients(rank: Rank) -> None:
     values = torch.ones(8 * MEBIBYTE // 4, requires_grad=True)
     with rank.phase("backward"):
         values.sin().sin().sum().backward()
-
-
-def early(rank: Rank) -> None:
-    """Rank 1 ends by a fault before its first step; rank 0 waits for it."""
-    with rank.phase("build"):
-        if rank.rank == 1:
-            os.abort()
-        dist.all_reduce(torch.ones(1))
 
 
 def fits(rank: Rank) -> None:
@@ -135,7 +119,6 @@ BUDGETED = ("budgeted",)
 TIMED = ("timed",)
 KILLED = Death(rank=1, phase="forward", signal="SIGKILL")
 LEFT = Death(rank=1, phase="optimizer", exit_code=3)
-EARLY = Death(rank=1, phase="build", signal="SIGABRT")
 RUNS = {
     "well": RunPlan("well", 2, passes=TIMED),
     "killed": RunPlan("killed", 2, passes=TIMED, expected="died", expected_death=KILLED),
@@ -144,20 +127,14 @@ RUNS = {
     "stopped": RunPlan("stopped", 2, passes=TIMED, expected="failed"),
     "level": RunPlan("level", 2, passes=TIMED, expected="deadlocked"),
     "raises": RunPlan("raises", 2, passes=TIMED, expected="failed"),
-    "refused": RunPlan(
-        "refused", 2, passes=BUDGETED, budget_bytes=48 * MEBIBYTE, expected="out_of_memory"
-    ),
     "holds": RunPlan(
         "holds", 1, passes=BUDGETED, budget_bytes=48 * MEBIBYTE, expected="out_of_memory"
     ),
     "holds_gradients": RunPlan(
         "holds_gradients", 1, passes=BUDGETED, budget_bytes=28 * MEBIBYTE, expected="out_of_memory"
     ),
-    "early": RunPlan("early", 2, passes=TIMED, expected="died", expected_death=EARLY),
-    "fits": RunPlan("fits", 2, passes=BUDGETED, budget_bytes=48 * MEBIBYTE),
     "too_small": RunPlan("fits", 2, passes=BUDGETED, budget_bytes=1024, expected="failed"),
     "diverges": RunPlan("diverges", 1, passes=TIMED, expected="diverged", keeps_steps=True),
-    "surprises": RunPlan("well", 2, passes=TIMED, expected="out_of_memory"),
 }
 STRATEGIES = {
     "well": well,
@@ -167,10 +144,8 @@ STRATEGIES = {
     "stopped": stopped,
     "level": level,
     "raises": raises,
-    "refused": refused,
     "holds": holds,
     "holds_gradients": holds_gradients,
-    "early": early,
     "fits": fits,
     "diverges": diverges,
 }

@@ -77,14 +77,11 @@ def _dies(signal_name: str, rank: int, phase: str, death: Death | None = DECLARE
 RUNS = {
     "well": RunPlan("well", 2, passes=TIMED),
     "as_declared": _dies("SIGKILL", 1, "step"),
-    "another_rank": _dies("SIGKILL", 0, "step"),
     "terminated": _dies("SIGTERM", 0, "step", None),
-    "crashed": _dies("SIGSEGV", 0, "step", None),
     "gives_up": RunPlan("gives_up", 2, passes=TIMED),
     "fills": RunPlan("fills", 2, {"num_bytes": 8 * MEBIBYTE}, passes=TIMED),
     "opens": RunPlan("opens", 1, passes=TIMED),
     "grows": RunPlan("grows", 1, passes=TIMED),
-    "last": RunPlan("well", 2, passes=TIMED),
 }
 STRATEGIES = {
     "well": well,

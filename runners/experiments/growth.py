@@ -1,0 +1,250 @@
+"""How memory, bytes passed and time grow with parameters, with ranks and with the batch.
+
+One network of equal layers, measured at sizes that double. By parameters: a single device, and DDP
+on two ranks. By ranks: DDP and FSDP (each rank a batch of its own), stages and a split batch (all
+ranks one batch); a single rank is `single_width_1000`. By batch: a single device, and the batch
+split over two ranks.
+
+    python -m runners run growth
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor
+from runners.plans.work import mlp_parameters
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import description, mlp
+from runners.training.settings import StackSettings
+from runners.training.steps import random_samples, stack_for
+
+
+def ddp(rank: Rank[Settings]) -> None:
+    """A replica and a batch on every rank; gradients are averaged."""
+    model = stack_for(rank)
+    with rank.phase("wrap"):
+        replica = DistributedDataParallel(model)
+    _train(rank, replica, _whole_step(rank, replica, rank.seed + rank.rank))
+
+
+def fsdp(rank: Rank[Settings]) -> None:
+    """Each layer's parameters in shards, a batch on every rank."""
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    model = stack_for(rank, is_sharded=True)
+    with rank.phase("wrap"):
+        for module in model.children():
+            if isinstance(module, nn.Linear):
+                fully_shard(module, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    _train(rank, model, _whole_step(rank, model, rank.seed + rank.rank))
+
+
+def stages(rank: Rank[Settings]) -> None:
+    """Each rank its own layers; one batch goes forward through all of them and back."""
+    width, num_layers = rank.settings.width, rank.settings.num_layers
+    own = rank.settings.num_layers_per_rank
+    is_first, is_last = rank.rank == 0, rank.rank == rank.world_size - 1
+    held_by = [[layer // own] for layer in range(num_layers)]
+    rank.describe(description([width] * (num_layers + 1), held_by))
+    model = mlp([width] * (own + 1), device=rank.device)
+    features, labels = random_samples(rank, rank.settings.batch_size, rank.seed)
+
+    def step() -> float | None:
+        taken = features
+        if not is_first:
+            taken = rank.receive(features.shape, source=rank.rank - 1).requires_grad_()
+        with rank.phase("forward"):  # a hook would take sending for a part of it
+            given = model(taken)
+            if is_last:
+                loss = cross_entropy(given, labels)
+            else:
+                given = torch.relu(given)
+        gradient = None
+        if not is_last:
+            rank.send(given.detach(), to=rank.rank + 1)
+            gradient = rank.receive(given.shape, source=rank.rank + 1)
+        (loss if is_last else given).backward(gradient)
+        if not is_first:
+            assert taken.grad is not None
+            rank.send(taken.grad, to=rank.rank - 1)
+        return loss.item() if is_last else None
+
+    _train(rank, model, step)
+
+
+def split(rank: Rank[Settings]) -> None:
+    """Rank 0 holds the batch: it scatters the samples, gathers the logits and takes the loss."""
+    model = stack_for(rank)
+    shape = (rank.settings.num_samples_per_rank, rank.settings.width)
+    features, labels = (
+        random_samples(rank, rank.settings.batch_size, rank.seed)
+        if rank.rank == 0
+        else (None, None)
+    )
+
+    def scattered(whole: Tensor | None) -> Tensor:
+        with rank.phase("scatter", computes=False):
+            own = torch.empty(shape, device=rank.device)
+            dist.scatter(own, None if whole is None else list(whole.chunk(rank.world_size)))
+        return own
+
+    def step() -> float | None:
+        own = scattered(features)
+        with rank.phase("forward"):  # a hook would take the loss of the whole batch for a part
+            logits = model(own)
+        with rank.phase("gather", computes=False):
+            gathered = None
+            if rank.rank == 0:
+                gathered = [torch.empty_like(logits) for _ in range(rank.world_size)]
+            dist.gather(logits.detach(), gathered)
+        loss, gradients = _whole_loss(rank, gathered, labels)
+        del gathered
+        gradient = scattered(gradients)
+        logits.backward(gradient)
+        with rank.phase("all_reduce", computes=False):
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+        return loss
+
+    _train(rank, model, step)
+
+
+def _whole_loss(
+    rank: Rank[Settings], gathered: list[Tensor] | None, labels: Tensor | None
+) -> tuple[float | None, Tensor | None]:
+    """On rank 0: the loss over the whole batch, and its gradient with respect to the logits."""
+    if gathered is None or labels is None:
+        return None, None
+    with rank.phase("loss"):
+        logits = torch.cat(gathered).requires_grad_()
+        loss = cross_entropy(logits, labels)
+        loss.backward()
+        return loss.item(), logits.grad
+
+
+def single(rank: Rank[Settings]) -> None:
+    """One device holds everything."""
+    model = stack_for(rank)
+    _train(rank, model, _whole_step(rank, model, rank.seed))
+
+
+def _whole_step(rank: Rank[Settings], model: nn.Module, seed: int) -> Callable[[], float]:
+    """Forward and backward on this rank's whole batch."""
+    features, labels = random_samples(rank, rank.settings.batch_size, seed)
+
+    def step() -> float:
+        loss = cross_entropy(model(features), labels)
+        loss.backward()
+        return loss.item()
+
+    return step
+
+
+def _train(rank: Rank[Settings], model: nn.Module, step: Callable[[], float | None]) -> None:
+    """Repeat one step; `step` goes forward and backward, and gives the loss where it is known."""
+    settings = rank.settings
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
+    rank.watch(model, optimizer)
+    loss = None
+    for _ in rank.steps(settings.num_steps):
+        loss = step()
+        optimizer.step()
+        optimizer.zero_grad()
+    rank.epoch(1, loss=loss, num_samples=settings.num_samples_per_rank if loss else 0)
+
+
+QUESTION = "How do memory, payload and time grow with the ranks, the parameters and the batch size?"
+BYTES_PER_VALUE = 4
+SIZES = (250, 500, 1000, 2000)  # widths, and batch sizes
+WORLD_SIZES = (2, 4)
+BATCH_WIDTH = 500  # narrower, so that activations show beside parameters
+
+
+class Settings(StackSettings):
+    """A stack of equal layers, its batch, and how both are divided among the ranks."""
+
+    width: Count = 1000
+    num_layers: Count = 4
+    batch_size: Count = 32  # of a rank under DDP and FSDP, of all ranks together elsewhere
+    num_steps: Count = 13
+    learning_rate: Factor = 0.01
+
+    @property
+    def num_layers_per_rank(self) -> int:
+        """Layers that one rank computes."""
+        return self.num_layers // (self.world_size if self.strategy == "stages" else 1)
+
+    @property
+    def num_samples_per_rank(self) -> int:
+        """Samples that one rank computes in a step."""
+        return self.batch_size // (self.world_size if self.strategy == "split" else 1)
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Parameters, and what one layer puts out for the whole batch, in numbers and bytes.
+
+        Under DDP and FSDP each rank has a batch of its own. Plain SGD keeps each parameter and its
+        gradient.
+        """
+        num_parameters = mlp_parameters(self.widths)
+        num_batches = self.world_size if self.strategy in ("ddp", "fsdp") else 1
+        return {
+            "num_parameters": num_parameters,
+            "num_parameters_per_layer": mlp_parameters([self.width] * 2),
+            "num_layers_per_rank": self.num_layers_per_rank,
+            "num_samples_per_rank": self.num_samples_per_rank,
+            "num_samples_per_step": self.batch_size * num_batches,
+            "bytes_per_value": BYTES_PER_VALUE,
+            "copies_per_parameter": 2,
+            "model_bytes": BYTES_PER_VALUE * num_parameters,
+            "activation_bytes": BYTES_PER_VALUE * self.batch_size * self.width,
+        }
+
+    def check(self) -> None:
+        """Refuse layers, or a batch, that cannot be divided among the ranks equally."""
+        if self.strategy == "stages":
+            self.divides(("num_layers", "world_size"))
+        if self.strategy == "split":
+            self.divides(("batch_size", "world_size"))
+
+
+def _plan(strategy: str, world_size: int, **settings: int) -> RunPlan[Settings]:
+    """A run; gloo cannot scatter, gather or shard the tensors of a shared accelerator."""
+    shares = strategy in ("single", "ddp", "stages")
+    return RunPlan(
+        strategy,
+        world_size,
+        Settings(**settings),
+        has_timeline=False,
+        can_share_device=shares,
+    )
+
+
+RUNS = {
+    **{
+        f"{strategy}_width_{width}": _plan(strategy, world_size, width=width)
+        for width in SIZES
+        for strategy, world_size in (("single", 1), ("ddp", 2))
+    },
+    **{
+        f"{strategy}_ranks_{world_size}": _plan(strategy, world_size)
+        for strategy in ("ddp", "fsdp", "stages", "split")
+        for world_size in WORLD_SIZES
+    },
+    **{
+        f"{strategy}_batch_{size}": _plan(strategy, world_size, width=BATCH_WIDTH, batch_size=size)
+        for size in SIZES
+        for strategy, world_size in (("single", 1), ("split", 2))
+    },
+}
+TRIED_WITH = {"*": {"num_steps": 2}}

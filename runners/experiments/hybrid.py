@@ -1,0 +1,279 @@
+"""Two ways of splitting at once, on ranks in a square: what each axis carries, and what ranks hold.
+
+The same small transformer on the same batch: on one device; as two pipelines whose stages are
+averaged by DDP; under FSDP along one axis and split inside its layers along the other; in shards
+along one axis, replicated along the other (HSDP); and in shards over all four ranks.
+
+    python -m runners run hybrid
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.meters.axes import AxisMeter
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor
+from runners.ranks.rank import NUM_METERED_STEPS, Rank
+from runners.traces.schema import Setting
+from runners.training.shape import FLOAT, TransformerSettings
+from runners.training.split import blocks_plan
+from runners.training.transformer_model import Transformer, next_token_loss, next_token_step
+
+
+def fsdp_tensor(rank: Rank[Settings]) -> None:
+    """Projections split along one axis; along the other, shards of what that leaves."""
+    mesh = _square(rank, "shard", "tensor")
+    model = _unfilled(rank)
+    with rank.phase("wrap"):
+        parallelize_module(model, mesh["tensor"], blocks_plan(rank.settings.num_layers))
+    _shard(rank, model, mesh["shard"])
+    _train(rank, model, _whole_step(rank, model, mesh.get_local_rank("shard")), mesh)
+
+
+def hsdp(rank: Rank[Settings]) -> None:
+    """Sharded along one axis; the gradients of the shards are averaged along the other."""
+    mesh = _square(rank, "replicate", "shard")
+    model = _unfilled(rank)
+    _shard(rank, model, mesh)
+    _train(rank, model, _whole_step(rank, model, rank.rank), mesh)
+
+
+def fsdp(rank: Rank[Settings]) -> None:
+    """Sharded over all four ranks: one axis, for comparison."""
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,), mesh_dim_names=("shard",))
+    model = _unfilled(rank)
+    _shard(rank, model, mesh)
+    _train(rank, model, _whole_step(rank, model, rank.rank), mesh)
+
+
+def ddp_pipeline(rank: Rank[Settings]) -> None:
+    """Two pipelines of two stages each; equal stages average their gradients."""
+    settings = rank.settings
+    mesh = _square(rank, "replicate", "pipeline")
+    index = mesh.get_local_rank("pipeline")
+    cut = 1 + settings.num_layers // SIDE
+    layers = list(_unfilled(rank))
+    own = nn.Sequential(*(layers[:cut] if index == 0 else layers[cut:]))
+    _fill(rank, own, first=0 if index == 0 else cut)
+    with rank.phase("wrap"):
+        replica = DistributedDataParallel(own, process_group=mesh.get_group("replicate"))
+    group = mesh.get_group("pipeline")
+    stage = PipelineStage(replica, index, SIDE, rank.device, group=group)
+    schedule = Schedule1F1B(stage, settings.num_microbatches, loss_fn=next_token_loss)
+    tokens, targets = _samples(rank, mesh.get_local_rank("replicate"))
+
+    def step() -> float | None:
+        losses: list[Tensor] = []
+        with rank.phase("backward"):  # forwards of other microbatches are between
+            if index == 0:
+                schedule.step(tokens, return_outputs=False)
+            else:
+                schedule.step(target=targets, losses=losses, return_outputs=False)
+        return torch.stack(losses).mean().item() if losses else None
+
+    _train(rank, replica, step, mesh)
+
+
+def single(rank: Rank[Settings]) -> None:
+    """The oracle: one device, the whole model, the whole batch."""
+    model = _unfilled(rank)
+    _fill(rank, model)
+    _train(rank, model, _whole_step(rank, model, 0))
+
+
+def _train(
+    rank: Rank[Settings],
+    module: nn.Module,
+    step: Callable[[], float | None],
+    mesh: DeviceMesh | None = None,
+) -> None:
+    """Take steps, count the last metered one by axis, and say how large the loss was in each."""
+    # The fused Adam refuses parameters of which some are cut along one axis and some along both.
+    fused = rank.plan.strategy != "fsdp_tensor"
+    optimizer = torch.optim.Adam(module.parameters(), lr=rank.settings.learning_rate, fused=fused)
+    rank.watch(module, optimizer)
+    axes = AxisMeter(mesh) if mesh is not None and rank.is_metered else None
+    losses: list[float | None] = []
+    for index in rank.steps(rank.settings.num_steps):
+        with axes if axes and index == NUM_METERED_STEPS - 1 else nullcontext():
+            losses.append(step())
+            optimizer.step()
+            optimizer.zero_grad()
+        rank.count_samples(rank.settings.num_samples_per_rank)
+    for name, count in axes.measured().items() if axes else ():
+        rank.measure(name, count)
+    if not rank.is_metered:
+        rank.measure("losses", _mean_over_ranks(rank, losses))
+
+
+def _mean_over_ranks(rank: Rank[Settings], losses: list[float | None]) -> list[float]:
+    """The loss of each step over the whole batch: the mean over the ranks that saw their part."""
+    sums = torch.tensor([[loss or 0.0, float(loss is not None)] for loss in losses])
+    sums = sums.double().to(rank.device)
+    if dist.is_initialized():
+        dist.all_reduce(sums)
+    return [float(total / count) for total, count in sums]
+
+
+def _whole_step(rank: Rank[Settings], model: nn.Module, part: int) -> Callable[[], float]:
+    """Forward and backward of a model that takes its sequences in one piece: these of `part`."""
+    return partial(next_token_step, model, *_samples(rank, part))
+
+
+def _samples(rank: Rank[Settings], part: int) -> tuple[Tensor, Tensor]:
+    """This rank's tokens and the ones that follow them: (samples, context) each."""
+    settings = rank.settings
+    source = torch.Generator().manual_seed(rank.seed)
+    shape = (settings.batch_size, settings.context + 1)
+    drawn = torch.randint(0, settings.vocabulary, shape, generator=source)
+    own = drawn[part * settings.num_samples_per_rank :][: settings.num_samples_per_rank]
+    tokens, targets = own[:, :-1].contiguous(), own[:, 1:].contiguous()
+    tokens, targets = tokens.to(rank.device), targets.to(rank.device)
+    rank.inputs(tokens, targets)
+    return tokens, targets
+
+
+def _square(rank: Rank[Settings], rows: str, columns: str) -> DeviceMesh:
+    return init_device_mesh(rank.device.type, (SIDE, SIDE), mesh_dim_names=(rows, columns))
+
+
+def _shard(rank: Rank[Settings], model: Transformer, mesh: DeviceMesh) -> None:
+    """Every block by itself, then what is left: embeddings, last norm and head."""
+    with rank.phase("wrap"):
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        _fill(rank, model)
+
+
+def _unfilled(rank: Rank[Settings]) -> Transformer:
+    """The whole model without memory."""
+    return Transformer(rank.settings.shape, torch.device("meta"))
+
+
+@torch.no_grad()
+def _fill(rank: Rank[Settings], module: nn.Module, first: int = 0) -> None:
+    """Give a module without memory the values it starts with: the same, whichever rank holds them.
+
+    Args:
+        rank: whose part it is.
+        module: a `Transformer`, or some of its layers, perhaps split and sharded.
+        first: the place in the whole model of the first of these layers.
+    """
+    wholes = {name: (i, p) for i, (name, p) in enumerate(_unfilled(rank).named_parameters())}
+    module.to_empty(device=rank.device)
+    for name, parameter in module.named_parameters():
+        layer, _, rest = name.partition(".")
+        place, like = wholes[f"{int(layer) + first}.{rest}"]
+        if "norm" in name:
+            whole = torch.full(like.shape, 1.0 if name.endswith("weight") else 0.0)
+        else:
+            source = torch.Generator().manual_seed(1000 * rank.seed + place)
+            whole = 0.05 * torch.randn(like.shape, generator=source)
+        local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+        local.copy_(_own_part(parameter, whole))
+
+
+def _own_part(parameter: Tensor, whole: Tensor) -> Tensor:
+    """What this rank holds of a parameter: the tensor axis cut first, FSDP what that left."""
+    if not isinstance(parameter, DTensor):
+        return whole
+    mesh = parameter.device_mesh
+    for axis in reversed(range(mesh.ndim)):
+        dim = getattr(parameter.placements[axis], "dim", None)  # only what is split has one
+        if dim is not None:
+            whole = whole.chunk(mesh.size(axis), dim=dim)[mesh.get_local_rank(axis)]
+    return whole
+
+
+QUESTION = "What does each axis of the mesh carry when a model is split in two ways at once?"
+SIDE = 2  # ranks along each axis of the square
+# How many parts the samples of a batch are dealt out in.
+DATA_PARTS = {"single": 1, "ddp_pipeline": SIDE, "fsdp_tensor": SIDE, "hsdp": 4, "fsdp": 4}
+
+
+class Settings(TransformerSettings):
+    """A small transformer, its batch, and what each rank holds and sends."""
+
+    vocabulary: Count = 64
+    context: Count = 32
+    width: Count = 64
+    num_heads: Count = 4
+    num_layers: Count = 2
+    hidden: Count = 256
+    batch_size: Count = 16
+    num_microbatches: Count = 4
+    num_steps: Count = 5
+    learning_rate: Factor = 0.003
+
+    @property
+    def num_samples_per_rank(self) -> int:
+        """Sequences of the batch that a rank sees."""
+        return self.batch_size // DATA_PARTS[self.strategy]
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Parameters of the model and its parts, and an activation of a rank's samples, in bytes.
+
+        The ends are what FSDP's root gathers once and keeps; the first stage has the embeddings.
+        """
+        shape = self.shape
+        block = FLOAT * shape.block_parameters()
+        samples = self.num_samples_per_rank
+        return {
+            "num_samples_per_rank": samples,
+            "model_bytes": FLOAT * shape.num_parameters(),
+            "block_bytes": block,
+            "ends_bytes": FLOAT * (shape.embedding_parameters() + shape.head_parameters()),
+            "tensor_block_bytes": FLOAT * shape.block_parameters_on_a_rank(SIDE),
+            "first_stage_bytes": FLOAT * shape.embedding_parameters()
+            + self.num_layers // SIDE * block,
+            "activation_bytes": FLOAT * samples * self.context * self.width,
+        }
+
+    def check(self) -> None:
+        """Refuse ranks that form no square, and what they cannot share equally."""
+        if self.world_size != (1 if self.strategy == "single" else SIDE * SIDE):
+            raise ValueError(
+                f"world_size must stay: the ranks stand in a square of {SIDE} by {SIDE}"
+            )
+        self.divides(("width", "num_heads"), ("width", "world_size"))
+        if self.world_size > 1:
+            parts = SIDE * self.num_microbatches if self.strategy == "ddp_pipeline" else SIDE * SIDE
+            for name, number in {
+                "batch_size": parts,
+                "num_heads": SIDE,
+                "num_layers": SIDE,
+                "hidden": SIDE,
+            }.items():
+                if getattr(self, name) % number:
+                    raise ValueError(f"{name} must be a multiple of {number}")
+
+
+RUNS = {
+    strategy: RunPlan(
+        strategy,
+        1 if strategy == "single" else SIDE * SIDE,
+        Settings(),
+        has_timeline=False,
+        can_share_device=False,
+        full=strategy == "fsdp",
+    )
+    for strategy in DATA_PARTS
+}
+# Larger models, so that what they hold and send weighs; the batch stays small.
+ON_CUDA = {
+    "*": {"vocabulary": 4096, "context": 512, "width": 1024, "num_heads": 16, "hidden": 4096}
+}

@@ -1,0 +1,225 @@
+"""A batch that does not fit: what keeps its activations within one device's memory.
+
+A small model and a batch so large that activations fill the memory. The batch goes through one
+device whole, is split over two and over four ranks, and goes through one device in microbatches,
+whose gradients are added up: each once without a limit, and once under a budget per rank.
+
+    python -m runners run large_batch
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor, RunSettings
+from runners.plans.work import mlp_parameters
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import ResidualLayer, description
+from runners.training.steps import batch_of, shard_of, validate
+from runners.training.teacher import Samples
+
+
+def train(rank: Rank[Settings]) -> None:
+    """Train on one batch: its parts side by side on the ranks, and one after another on a rank.
+
+    Each part's mean loss is weighted by its share of the batch, so that the gradients of all parts
+    add up to the gradient of the mean loss over the whole batch.
+    """
+    settings = rank.settings
+    model = _model(rank)
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
+    rank.watch(model, optimizer)
+    training, validation = _samples(rank)
+    for epoch in rank.epochs(settings.num_epochs):
+        for _ in rank.steps(1):
+            losses = []
+            for index in range(settings.num_microbatches):
+                part = batch_of(training, index, settings.num_samples_at_once)
+                share = len(part.labels) / settings.batch_size
+                loss = cross_entropy(model(part.features), part.labels)
+                (loss * share).backward()
+                losses.append(loss.item() * len(part.labels))
+                del loss  # and with it the last of this part's activations
+            if rank.world_size > 1:
+                with rank.phase("all_reduce", computes=False):
+                    for parameter in model.parameters():
+                        dist.all_reduce(parameter.grad)
+            optimizer.step()
+            optimizer.zero_grad()
+            rank.count_samples(len(training.labels))
+            mean = sum(losses) / len(training.labels)
+            rank.step_loss(mean)
+        graded = None
+        if rank.rank == 0 and epoch == settings.num_epochs and not rank.is_metered:
+            with rank.phase("validation"):
+                graded = validate(model, validation)
+        rank.epoch(
+            epoch,
+            loss=mean,
+            num_samples=len(training.labels),
+            validation=graded,
+            parameters=model.parameters(),
+        )
+        print(f"epoch {epoch}: loss {mean:.4f} on rank {rank.rank}")
+
+
+def _model(rank: Rank[Settings]) -> nn.Sequential:
+    """The same parameters on every rank: all build from the run's own seed."""
+    first, *hidden, last = widths = rank.settings.widths
+    rank.describe(description(widths, [range(rank.world_size)] * (len(widths) - 1)))
+    torch.manual_seed(rank.seed)
+    return nn.Sequential(
+        nn.Linear(first, hidden[0], device=rank.device),
+        *(ResidualLayer(width, rank.device) for width in hidden[1:]),
+        nn.Linear(hidden[-1], last, device=rank.device),
+    )
+
+
+def _samples(rank: Rank[Settings]) -> tuple[Samples, Samples]:
+    """This rank's part of the batch, and samples that are never trained on."""
+    settings = rank.settings
+    with rank.phase("samples"):
+        whole = _drawn(rank, settings.batch_size, rank.seed)
+        own = _on_device(rank, shard_of(rank, whole))
+        return own, _on_device(rank, _drawn(rank, settings.num_validation_samples, rank.seed + 1))
+
+
+def _drawn(rank: Rank[Settings], num_samples: int, seed: int) -> Samples:
+    """Samples whose label says which of their first features is the largest.
+
+    Drawn cheaply: the teacher of the other experiments would need more memory than a quarter of
+    the activations.
+    """
+    source = torch.Generator().manual_seed(seed)
+    features = 2 * torch.rand(num_samples, rank.settings.num_features, generator=source) - 1
+    return Samples(features, features[:, : rank.settings.num_classes].argmax(1))
+
+
+def _on_device(rank: Rank[Settings], samples: Samples) -> Samples:
+    """A copy on this rank's device, so that the whole batch it was cut from can be freed."""
+    features = samples.features.clone().to(rank.device)
+    labels = samples.labels.clone().to(rank.device)
+    rank.inputs(features, labels)
+    return Samples(features, labels)
+
+
+QUESTION = "Which techniques train on a batch whose activations do not fit one device's memory?"
+BYTES_PER_VALUE = 4
+BYTES_PER_LABEL = 8
+COPIES_PER_PARAMETER = 2  # plain SGD keeps each parameter and its gradient
+NUM_BUDGETED_EPOCHS = 3  # a budget is too small in the first or not at all
+
+
+class Settings(RunSettings):
+    """A residual network, and the parts in which one batch goes through it."""
+
+    batch_size: Count = 80000
+    num_validation_samples: Count = 1000
+    num_features: Count = 16
+    width: Count = 64
+    num_residual_layers: Count = 5
+    num_classes: Count = 10
+    num_epochs: Count = 8  # the batch holds all samples, so an epoch is one step
+    learning_rate: Factor = 1.0
+    num_microbatches: Count = 1
+
+    @property
+    def widths(self) -> list[int]:
+        """Of the input, of every layer's output between, and of the logits."""
+        hidden = [self.width] * (self.num_residual_layers + 1)
+        return [self.num_features, *hidden, self.num_classes]
+
+    @property
+    def num_parts(self) -> int:
+        """In which the batch is cut."""
+        return self.world_size * self.num_microbatches
+
+    @property
+    def num_samples_at_once(self) -> int:
+        """Samples of one microbatch on one rank."""
+        return self.batch_size // self.num_parts
+
+    @property
+    def activation_bytes_per_sample(self) -> int:
+        """Activations of a sample at the peak: where backward goes through the last layer.
+
+        Kept are what the last layer and every residual one were given, and what each ReLU put out;
+        beside them lie the gradients of the logits and of the last layer's input.
+        """
+        num_wide = (self.num_residual_layers + 1) + self.num_residual_layers + 1
+        return BYTES_PER_VALUE * (num_wide * self.width + self.num_classes)
+
+    @property
+    def sample_bytes(self) -> int:
+        """A sample: its features and its label."""
+        return BYTES_PER_VALUE * self.num_features + BYTES_PER_LABEL
+
+    @property
+    def model_bytes(self) -> int:
+        """All parameters."""
+        return BYTES_PER_VALUE * mlp_parameters(self.widths)
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Samples of a rank and of a microbatch, and the bytes of a sample and of the model."""
+        return {
+            "bytes_per_value": BYTES_PER_VALUE,
+            "copies_per_parameter": COPIES_PER_PARAMETER,
+            "num_samples_per_rank": self.batch_size // self.world_size,
+            "num_samples_at_once": self.num_samples_at_once,
+            "activation_bytes_per_sample": self.activation_bytes_per_sample,
+            "sample_bytes": self.sample_bytes,
+            "model_bytes": self.model_bytes,
+        }
+
+    def needed_bytes(self, num_samples: int) -> int:
+        """What training on so many samples at once needs at its peak, without validation."""
+        per_sample = self.activation_bytes_per_sample + self.sample_bytes
+        return num_samples * per_sample + COPIES_PER_PARAMETER * self.model_bytes
+
+    def check(self) -> None:
+        """Refuse a batch that cannot be cut into equal parts."""
+        self.divides(("batch_size", "num_parts"))
+
+
+def _free(strategy: str, ranks: int = 1, **settings: Any) -> RunPlan[Settings]:
+    label = "parts" if strategy == "split" else ""
+    has_timeline = ranks > 1
+    return RunPlan(strategy, ranks, Settings(**settings), has_timeline=has_timeline, label=label)
+
+
+def _budgeted(plan: RunPlan[Settings]) -> RunPlan[Settings]:
+    """The same run under a budget, which only the whole batch on one device exceeds.
+
+    It lies halfway between what half of the batch needs and what the whole of it needs.
+    """
+    settings, size = plan.settings, plan.settings.batch_size
+    return replace(
+        plan,
+        settings=settings.changed({"num_epochs": NUM_BUDGETED_EPOCHS}),
+        budget_bytes=(settings.needed_bytes(size) + settings.needed_bytes(size // 2)) // 2,
+        expected="out_of_memory" if plan.strategy == "single" else "completed",
+        passes=("budgeted",),
+    )
+
+
+FREE = {
+    "single": _free("single"),
+    "split": _free("split", 2),
+    "split_four": _free("split", 4),
+    "microbatches": _free("microbatches", num_microbatches=4),
+}
+RUNS = {
+    name: plan
+    for free, without in FREE.items()
+    for name, plan in ((free, without), (f"{free}_budget", _budgeted(without)))
+}
+STRATEGIES = {"single": train, "split": train, "microbatches": train}
+TRIED_WITH = {"*": {"num_epochs": 2}}

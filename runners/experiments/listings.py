@@ -1,0 +1,21 @@
+"""The programs that pages print: each is executed as it stands, and its outcome recorded.
+
+A page that shows code shows a file of `content/topics/*/code/`; this experiment runs every such
+file in ranks, as `torchrun` would (`runners/training/executed.py`). How many ranks, under which
+budget and to which end, the file says itself (`runners/traces/programs.py`). A program that leaves
+`step_seconds` or `model` behind has its step times, or its parameters' digest, recorded; so are
+numbers that its ranks gathered as `report`, one dict a rank.
+
+    python -m runners run listings
+"""
+
+from __future__ import annotations
+
+from runners.experiments._programs import plans
+from runners.traces.programs import ROOT, found
+from runners.training.executed import program as program  # the strategy of every run
+
+QUESTION = "What do the programs that the lessons show do when they run?"
+
+PROGRAMS = found(ROOT, "content/topics/*/code/*.py")  # the digest covers them by this pattern
+RUNS = plans(PROGRAMS)

@@ -1,7 +1,0 @@
-"""Every run of `listings` executes its program."""
-
-from __future__ import annotations
-
-from runners.experiments._executed.strategies import program
-
-STRATEGIES = {"program": program}

@@ -1,0 +1,273 @@
+"""Model parallelism by layers: four ranks, each with its own layers, one batch in flight.
+
+`full` has 100 million parameters and shows memory, bytes passed and who waits; `curve` has the same
+shape, narrower, and trains to the end; `full_single` and `single` are the same models unsplit.
+
+    python -m runners run model_parallel
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor, FactorOrZero
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import ResidualLayer, description, flat, grade
+from runners.training.settings import TeacherSettings
+from runners.training.steps import (
+    Epoch,
+    num_correct,
+    optimizer_for,
+    scaled_lesson,
+    train_batch,
+    validate,
+)
+from runners.training.teacher import Lesson, Samples
+
+
+def stages(rank: Rank[Settings]) -> None:
+    """Train one stage on each rank: activations go forward, gradients come back."""
+    settings = rank.settings
+    lesson = _lesson(rank)
+    own = _layers(rank, rank.rank)
+    middle = [[stage] for stage in range(rank.world_size) for _ in range(HIDDEN_LAYERS_PER_STAGE)]
+    _describe(rank, [[0], *middle, [rank.world_size - 1]])
+    optimizer = optimizer_for(rank, own)
+    rank.watch(own, optimizer)
+    _show_loading(rank, lesson, own)
+    for index in rank.epochs(settings.num_epochs):
+        epoch = Epoch(rank, index)
+        for batch in epoch.batches(lesson.training, settings.batch_size):
+            taken, given = _forward(rank, own, batch.features)
+            loss = None
+            if _is_last(rank):
+                with rank.phase("loss"):
+                    loss = cross_entropy(given, batch.labels)
+                epoch.add(loss, given, batch.labels)
+            else:
+                rank.count_samples(settings.batch_size)
+            _backward(rank, own, taken, given, loss)
+            with (
+                rank.phase("optimizer"),
+                rank.stage("update", "update this rank's own layers", _first_gradient(own)) as out,
+            ):
+                optimizer.step()
+                out(next(own.parameters()))
+            optimizer.zero_grad()
+        with torch.no_grad():
+            _, given = _forward(rank, own, lesson.validation.features)
+        if _is_last(rank):
+            labels = lesson.validation.labels
+            _report(rank, epoch, (len(labels), *grade(given, labels)))
+    if not rank.is_metered:
+        _predict(rank, own, lesson.validation)
+
+
+def _forward(rank: Rank[Settings], own: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Receive the activation, compute, send the result to the next rank; wait outside a phase.
+
+    Returns:
+        What came in and what went out: activations of shape (batch, width), or logits.
+    """
+    taken = features
+    if rank.rank:
+        taken = rank.receive((len(features), rank.settings.width), source=rank.rank - 1)
+        taken.requires_grad_(torch.is_grad_enabled())
+    with (
+        rank.phase("forward"),
+        rank.stage("forward", "run this rank's layers on its input", taken) as out,
+    ):
+        given = own(taken)
+        out(given)
+    if not _is_last(rank):
+        rank.send(given.detach(), to=rank.rank + 1)
+    return taken, given
+
+
+def _backward(
+    rank: Rank[Settings], own: nn.Module, taken: Tensor, given: Tensor, loss: Tensor | None
+) -> None:
+    """Receive the gradient, differentiate, send the input's gradient to the previous rank."""
+    gradient = None
+    if loss is None:
+        gradient = rank.receive(given.shape, source=rank.rank + 1)
+    operation = "run backward through this rank's layers"
+    known = given if gradient is None else gradient
+    with rank.phase("backward"), rank.stage("backward", operation, known) as out:
+        (given if loss is None else loss).backward(gradient)
+        out(_first_gradient(own))
+    if rank.rank:
+        assert taken.grad is not None
+        rank.send(taken.grad, to=rank.rank - 1)
+
+
+def single(rank: Rank[Settings]) -> None:
+    """The oracle: the same layers, all on one device."""
+    settings = rank.settings
+    lesson = _lesson(rank)
+    model = nn.Sequential(*(_layers(rank, stage) for stage in range(settings.num_stages)))
+    _describe(rank, [[0]] * settings.num_layers)
+    optimizer = optimizer_for(rank, model)
+    rank.watch(model, optimizer)
+    for index in rank.epochs(settings.num_epochs):
+        epoch = Epoch(rank, index)
+        for batch in epoch.batches(lesson.training, settings.batch_size):
+            train_batch(model, optimizer, batch, epoch)
+        _report(rank, epoch, validate(model, lesson.validation))
+
+
+def _lesson(rank: Rank[Settings]) -> Lesson:
+    # Between minus one and one: many layers in a row learn badly from features of one sign.
+    return scaled_lesson(rank, low=-1.0)
+
+
+def _layers(rank: Rank[Settings], stage: int) -> nn.Sequential:
+    """The layers of one stage, from a seed of its own, so that split and unsplit start equal."""
+    settings = rank.settings
+    torch.manual_seed(rank.seed + stage)
+    layers: list[nn.Module] = []
+    if stage == 0:
+        layers.append(nn.Linear(settings.num_features, settings.width, device=rank.device))
+    layers += [ResidualLayer(settings.width, rank.device) for _ in range(HIDDEN_LAYERS_PER_STAGE)]
+    if stage == settings.num_stages - 1:
+        layers.append(nn.Linear(settings.width, settings.num_classes, device=rank.device))
+    return nn.Sequential(*layers)
+
+
+def _describe(rank: Rank[Settings], held_by: list[list[int]]) -> None:
+    settings = rank.settings
+    hidden = [settings.width] * (settings.num_layers - 1)
+    rank.describe(description([settings.num_features, *hidden, settings.num_classes], held_by))
+
+
+def _is_last(rank: Rank[Settings]) -> bool:
+    return rank.rank == rank.world_size - 1
+
+
+def _first_gradient(model: nn.Module) -> Tensor:
+    """The gradient of a stage's first weight."""
+    gradient = next(model.parameters()).grad
+    assert gradient is not None
+    return gradient
+
+
+def _report(rank: Rank[Settings], epoch: Epoch, graded: tuple[int, float, float]) -> None:
+    loss, accuracy, count = epoch.seen()
+    rank.epoch(epoch.index, loss=loss, accuracy=accuracy, num_samples=count, validation=graded)
+    print(f"epoch {epoch.index}: loss {loss:.4f}")
+
+
+def _show_loading(rank: Rank[Settings], lesson: Lesson, own: nn.Module) -> None:
+    """The first two stages of the data's way: samples into batches, layers onto ranks."""
+    whole = lesson.training.features
+    with rank.stage("load", "take one batch of the samples", whole) as out:
+        if rank.rank == 0:
+            out(whole[: rank.settings.batch_size])
+    with rank.stage("partition", "keep this rank's layers of the whole model") as out:
+        out(flat(own))
+
+
+@torch.no_grad()
+def _predict(rank: Rank[Settings], own: nn.Module, validation: Samples) -> None:
+    """Follow one validation batch through the layers of all ranks to probabilities."""
+    batch = validation.take(slice(0, rank.settings.batch_size))
+    taken = batch.features
+    if rank.rank == 0:
+        with rank.predict("input", "take one batch of validation samples", taken) as out:
+            out(taken)
+    else:
+        taken = rank.receive((len(batch.labels), rank.settings.width), source=rank.rank - 1)
+    with rank.predict(f"forward_rank_{rank.rank}", "run this rank's layers", taken) as out:
+        given = own(taken)
+        out(given)
+    if not _is_last(rank):
+        rank.send(given, to=rank.rank + 1)
+        return
+    facts: dict[str, Setting] = {}
+    with rank.predict("softmax", "turn logits into probabilities", given, facts) as out:
+        probabilities = torch.softmax(given, dim=1)
+        out(probabilities)
+    facts |= {
+        "predicted_class": int(probabilities[0].argmax()),
+        "true_class": int(batch.labels[0]),
+        "largest_probability_share": round(float(probabilities[0].max()), 6),
+        "num_correct": num_correct(given, batch.labels),
+        "num_samples_shown": len(batch.labels),
+    }
+
+
+QUESTION = "What does it take to train one model whose layers are placed on four ranks?"
+BYTES_PER_VALUE = 4
+HIDDEN_LAYERS_PER_STAGE = 5
+
+
+class Settings(TeacherSettings):
+    """A deep network with residual layers, as many on each stage."""
+
+    num_samples: Count
+    num_validation_samples: Count
+    num_features: Count = 100
+    num_classes: Count = 10
+    teacher_temperature: Factor = 0.05
+    width: Count
+    num_stages: Count = 4
+    batch_size: Count
+    num_epochs: Count
+    learning_rate: Factor
+    momentum: FactorOrZero
+
+    def forced(self) -> dict[str, Setting]:
+        """Each rank has one stage."""
+        return {"num_stages": self.world_size} if self.strategy == "stages" else {}
+
+    @property
+    def num_layers(self) -> int:
+        """Linear layers: those of every stage, and the first and the last."""
+        return self.num_stages * HIDDEN_LAYERS_PER_STAGE + 2
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """The linear layers, and the bytes of one of their values."""
+        return {"num_layers": self.num_layers, "bytes_per_value": BYTES_PER_VALUE}
+
+    def check(self) -> None:
+        """Refuse samples that fill no batch."""
+        if self.num_samples < self.batch_size:
+            raise ValueError(
+                f"num_samples {self.num_samples} are fewer than the {self.batch_size} of one batch"
+            )
+
+
+FULL_SIZE = Settings(
+    width=2236,
+    num_samples=256,
+    num_validation_samples=64,
+    batch_size=32,
+    num_epochs=1,
+    learning_rate=0.05,
+    momentum=0.0,
+)
+CURVE = Settings(
+    width=64,
+    num_samples=8000,
+    num_validation_samples=1000,
+    batch_size=64,
+    num_epochs=5,
+    learning_rate=0.02,
+    momentum=0.9,
+)
+RUNS = {
+    "full": RunPlan("stages", 4, FULL_SIZE, keeps_steps=True),
+    "full_single": RunPlan("single", 1, FULL_SIZE, keeps_steps=True, has_timeline=False),
+    "curve": RunPlan("stages", 4, CURVE, passes=("timed",)),
+    "single": RunPlan("single", 1, CURVE, passes=("timed",)),
+}
+TRIED_WITH = {
+    "full": {"width": 1000},
+    "full_single": {"width": 1000},
+    "curve": {"num_epochs": 2},
+    "single": {"num_epochs": 2},
+}

@@ -1,0 +1,219 @@
+"""A transformer's block split by columns and by rows, over 1, 2 and 4 ranks.
+
+The projections that come first are split by columns, those that follow by rows, so that a block
+needs one sum over the ranks after attention and one after its mlp, and as many backward.
+How many DTensor really makes is counted twice: by the memory meter and by PyTorch's own
+`CommDebugMode`. Outputs and gradients are compared with the block that is not split.
+
+    python -m runners run tensor_parallel
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.parallel import parallelize_module
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor, RunSettings
+from runners.ranks.rank import Rank
+from runners.traces.records import Layer, Model
+from runners.traces.schema import Setting
+from runners.training.shape import FLOAT, TransformerShape
+from runners.training.split import block_plan, groups_of_a_kind
+from runners.training.transformer_model import Block
+
+
+def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:
+    """Columns, then rows; the input of attention is declared once for its three projections."""
+    block = _block(rank)
+    _describe(rank, block)
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    with rank.phase("wrap"):
+        # Ranks hold equal parameters, so each takes its own part and none are sent.
+        parallelize_module(block, mesh, block_plan(shares_input=shares_input), src_data_rank=None)
+    _train(rank, block)
+
+
+def split_each(rank: Rank[Settings]) -> None:
+    """The same split, but each projection declares its input for itself, as tutorials have it."""
+    split(rank, shares_input=False)
+
+
+def whole(rank: Rank[Settings]) -> None:
+    """The block as it is, on one device."""
+    block = _block(rank)
+    _describe(rank, block)
+    _train(rank, block)
+
+
+def _train(rank: Rank[Settings], block: Block) -> None:
+    if not rank.is_metered:
+        _compare(rank, block)
+    tokens = _input(rank)
+    rank.inputs(tokens)
+    optimizer = torch.optim.Adam(
+        groups_of_a_kind(block), lr=rank.settings.learning_rate, fused=True
+    )
+    rank.watch(block, optimizer)
+    for _ in rank.steps(rank.settings.num_steps):
+        out = block(tokens)
+        loss = out.square().mean()
+        loss.backward()
+        del out, loss
+        optimizer.step()
+        tokens.grad = None
+        optimizer.zero_grad()
+
+
+def _block(rank: Rank[Settings]) -> Block:
+    """The whole block, with the same parameters on every rank."""
+    torch.manual_seed(rank.seed)
+    return Block(rank.settings.shape, rank.device)
+
+
+def _input(rank: Rank[Settings]) -> Tensor:
+    """The same samples on every rank; a block inside a model owes its input a gradient."""
+    settings = rank.settings
+    source = torch.Generator().manual_seed(rank.seed + 1)
+    shape = (settings.num_samples, settings.length, settings.width)
+    return torch.randn(shape, generator=source).to(rank.device).requires_grad_()
+
+
+def _compare(rank: Rank[Settings], block: Block) -> None:
+    """Compare a block with one that is not split, and count the collectives of its two passes."""
+    true, tokens, own = _block(rank), _input(rank), _input(rank)
+    expected = true(tokens)
+    expected.square().mean().backward()
+    with CommDebugMode() as forward:
+        out = block(own)
+        loss = out.square().mean()
+    with CommDebugMode() as backward:
+        loss.backward()
+    gradients = [
+        (mine.grad, whole.grad)
+        for mine, whole in zip(block.parameters(), true.parameters(), strict=True)
+    ]
+    rank.measure("num_forward_collectives", forward.get_total_counts())
+    rank.measure("num_backward_collectives", backward.get_total_counts())
+    rank.measure("output_difference", _apart([(out, expected)]))
+    rank.measure("input_gradient_difference", _apart([(own.grad, tokens.grad)]))
+    rank.measure("gradient_difference", _apart(gradients))
+    block.zero_grad()
+
+
+@torch.no_grad()
+def _apart(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> float:
+    """The largest difference between mine and true, as a share of the largest true value of all.
+
+    Of all, since some gradients are nothing but rounding: a key's bias moves no softmax.
+    """
+    differences, sizes = [], []
+    for mine, true in pairs:
+        assert mine is not None
+        assert true is not None
+        gathered = mine.full_tensor() if isinstance(mine, DTensor) else mine
+        differences.append((gathered - true).abs().max())
+        sizes.append(true.abs().max())
+    return float(torch.stack(differences).max() / torch.stack(sizes).max())
+
+
+def _describe(rank: Rank[Settings], block: Block) -> None:
+    """Record each projection and norm, and whether ranks hold parts of it."""
+    layers = [
+        Layer(
+            name=name,
+            kind=type(module).__name__,
+            weight_shape=list(module.weight.shape),
+            num_parameters=sum(p.numel() for p in module.parameters()),
+            bytes=sum(p.nbytes for p in module.parameters()),
+            ranks=list(range(rank.world_size)),
+            is_sharded=rank.world_size > 1 and not name.endswith("norm"),
+        )
+        for name, module in block.named_modules()
+        if not list(module.children())
+    ]
+    num_parameters = sum(layer.num_parameters for layer in layers)
+    num_bytes = sum(layer.bytes for layer in layers)
+    rank.describe(
+        Model(num_parameters=num_parameters, bytes=num_bytes, dtype="float32", layers=layers)
+    )
+
+
+QUESTION = (
+    "What does splitting a transformer block over ranks save, and what must the ranks communicate?"
+)
+
+
+class Settings(RunSettings):
+    """One block of a transformer, its tokens, and what each rank holds and sends."""
+
+    width: Count = 512
+    num_heads: Count = 8
+    hidden: Count = 2048
+    num_samples: Count = 2
+    length: Count = 64
+    num_steps: Count = 13
+    learning_rate: Factor = 0.001
+
+    @property
+    def shape(self) -> TransformerShape:
+        """The block as a transformer of one layer, without a vocabulary."""
+        return TransformerShape(1, 1, self.width, self.num_heads, 1, self.hidden)
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """What a block has, what a rank holds of it, and the all-reduces of its two passes."""
+        shape, copies = self.shape, 4  # Adam keeps each parameter, its gradient and two moments
+        parameters, held = (
+            shape.block_parameters(),
+            shape.block_parameters_on_a_rank(self.world_size),
+        )
+        kept_whole = FLOAT * shape.whole_block_parameters()
+        return {
+            "num_parameters": parameters,
+            "whole_bytes": kept_whole,
+            "split_bytes": FLOAT * parameters - kept_whole,
+            "num_parameters_per_rank": held,
+            "bytes_per_value": FLOAT,
+            "copies_per_parameter": copies,
+            "held_bytes": FLOAT * copies * held,
+            # In backward through the last of attention's first projections these are whole on every
+            # rank: the input, its norm's output, the block's output, the gradient that passes
+            # attention by, that of the norm's output so far, and what is added to it.
+            "num_whole_activations": 6,
+            # After attention and after the mlp. Backward sums after each projection that takes its
+            # input for itself.
+            "num_forward_sums": 2,
+            "num_backward_sums": 2 if self.strategy == "split" else 4,
+            "activation_bytes": FLOAT * self.num_samples * self.length * self.width,
+        }
+
+    def check(self) -> None:
+        """Refuse heads or features that the ranks cannot share equally."""
+        self.divides(("width", "num_heads"), ("num_heads", "world_size"), ("hidden", "world_size"))
+
+
+def _run(strategy: str, ranks: int) -> RunPlan:
+    return RunPlan(
+        strategy,
+        ranks,
+        Settings(),
+        label="tensor_parallel",
+        has_timeline=False,
+        can_share_device=False,
+    )
+
+
+RUNS = {
+    "ranks_1": _run("whole", 1),
+    "ranks_2": _run("split", 2),
+    "ranks_4": _run("split", 4),
+    "each_input_2": _run("split_each", 2),
+}
+TRIED_WITH = {"*": {"num_steps": 4}}
+ON_CUDA = {"*": {"width": 8192, "num_heads": 64, "hidden": 32768, "num_samples": 4, "length": 2048}}
