@@ -138,7 +138,7 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
             f"{name!r}: small letters, digits and underscores, as in tiny_mlp"
         )
     path, claims = root / TEMPLATE.with_stem(name), content / "claims" / f"{name}.yml"
-    for taken in (path, path.with_suffix(""), claims):
+    for taken in (path, claims):
         if taken.exists():
             raise CannotScaffoldError(f"{taken} exists already")
     text = (root / TEMPLATE).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """What an experiment is: one file, the technique first, then the runs as pure values.
 
-An experiment is a file in `runners/experiments/` (or a folder, whose `__init__.py` is the file). It
-reads like a program: strategies, each a function of a `Rank`; below them what the runs are:
+An experiment is a file in `runners/experiments/`. It reads like a program: strategies, each a
+function of a `Rank`; below them what the runs are:
 
     QUESTION    what it asks, one sentence
     Settings    the settings of its runs (`runners/plans/settings.py`)
@@ -41,7 +41,9 @@ from runners.system.errors import FixableError
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
 
-FOLDER = Path(__file__).resolve().parents[1] / "experiments"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "runners" / "experiments"
+PRIMITIVES_FILE = ROOT / "runners" / "primitives" / "experiment.py"
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
 SHORTENED = "PROOFBOOK_SHORTENED"
@@ -198,20 +200,10 @@ class UnknownExperimentError(FixableError):
 
 
 def _files() -> dict[str, Path]:
-    """The file of each experiment that declares it."""
+    """The file of each experiment."""
     folders = [FOLDER, *([Path(os.environ[MORE])] if MORE in os.environ else [])]
-    found = {}
-    for folder in folders:
-        for path in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
-            name = path.parent.name if path.stem == "__init__" else path.stem
-            if (
-                not name.startswith("_")
-                and path.parent.name != "__pycache__"
-                and path.parent != path
-            ):
-                found[name] = path
-    found.pop(FOLDER.name, None)  # the folder's own `__init__`
-    return found
+    paths = [path for folder in folders for path in folder.glob("*.py")]
+    return {path.stem: path for path in sorted(paths) if not path.stem.startswith("_")}
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -291,23 +283,20 @@ def on_device(experiment: Experiment, device: str) -> Experiment:
 
 
 def find(name: str) -> Experiment:
-    """Load one experiment; its file imports torch.
+    """Load one experiment; its strategies load torch when they are first called for.
 
     Raises:
         UnknownExperimentError: there is none of that name.
         SettingsError: it declares a setting that its own class forbids.
     """
-    path = FOLDER if name == PRIMITIVES else check_name(name)
+    path = PRIMITIVES_FILE if name == PRIMITIVES else check_name(name)
     try:
-        module = _module(name, path)
+        module = _declared(name, path)
     except ValidationError as error:
         raise SettingsError.of(error) from None
 
     def strategies() -> Mapping[str, Strategy]:
-        if path.name == "__init__.py" and path.with_name("strategies.py").exists():
-            holds = importlib.import_module(f"{module.__name__}.strategies")
-        else:
-            holds = _whole_module(name, path)
+        holds = _whole_module(path)
         return {**vars(holds), **getattr(holds, "STRATEGIES", {})}
 
     return Experiment(
@@ -320,18 +309,16 @@ def find(name: str) -> Experiment:
     )
 
 
-def _module(name: str, path: Path) -> ModuleType:
-    """The module that declares an experiment; without torch, unless that is loaded anyway."""
-    if path.name == "__init__.py" or "torch" in sys.modules:
-        return _whole_module(name, path)
+def _declared(name: str, path: Path) -> ModuleType:
+    """The module of an experiment; without torch, unless that is loaded anyway."""
+    if "torch" in sys.modules:
+        return _whole_module(path)
     return _load(path, f"declared.{name}", {**vars(builtins), "__import__": _import_without_torch})
 
 
-def _whole_module(name: str, path: Path) -> ModuleType:
-    if path == FOLDER:
-        return importlib.import_module("runners.primitives.experiment")
-    if path.is_relative_to(FOLDER):
-        return importlib.import_module(f"runners.experiments.{name}")
+def _whole_module(path: Path) -> ModuleType:
+    if path.is_relative_to(ROOT / "runners"):
+        return importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     return _load(path, path.stem)
 
 

@@ -35,8 +35,7 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 def experiment_path(name: str) -> Path:
     """The file that declares an experiment."""
-    folder = ROOT / "runners" / "experiments" / name
-    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    return ROOT / "runners" / "experiments" / f"{name}.py"
 
 
 class _Read(NamedTuple):
@@ -142,8 +141,6 @@ def covered_files(path: Path) -> list[Path]:
     """Every file whose code the digest of the experiment at `path` covers, sorted."""
     seen: set[Path] = set()
     waiting = [path]
-    if path.name == "__init__.py":
-        waiting += path.parent.glob("*.py")
     while waiting:
         current = waiting.pop()
         if current in seen or not current.is_file():

@@ -117,11 +117,10 @@ def test_without_any_trace_the_command_to_run_is_named(copy):
     assert error == "content/traces: no machine has measured yet; run `make traces`"
 
 
-@pytest.mark.parametrize("file", ["tiny_memory/__init__.py", "tiny_memory.py"])
-def test_an_experiment_that_nobody_ran_names_its_command(copy, tmp_path, monkeypatch, file):
+def test_an_experiment_that_nobody_ran_names_its_command(copy, tmp_path, monkeypatch):
     monkeypatch.setenv("PROOFBOOK_EXPERIMENTS", str(tmp_path / "experiments"))
-    (tmp_path / "experiments" / file).parent.mkdir(parents=True)
-    (tmp_path / "experiments" / file).write_text("")
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "tiny_memory.py").write_text("")
     copy.trace("tiny_memory").unlink()
     of_claims = [error for error in copy.errors() if "no trace of 'tiny_memory'" in error]
     assert all("`python -m runners run tiny_memory`" in error for error in of_claims)
