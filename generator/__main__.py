@@ -187,11 +187,12 @@ def _new(options: argparse.Namespace) -> int:
         return 0
     book = load(options.content, options.machine)
     judged = verdicts.judge(book, Evidence(book))
-    found = {name: outcome.verdict for name, outcome in judged.items() if not outcome.error}
-    holding = {name: verdict for name, verdict in found.items() if verdict == "holds"}
-    for path in scaffold.new_lesson(
-        book, options.content, options.name, {**holding, **found}, options.experiment
-    ):
+    laws = {
+        name: outcome.runs
+        for name, outcome in judged.items()
+        if outcome.claim.kind == "law" and outcome.verdict == "holds"
+    }
+    for path in scaffold.new_lesson(book, options.content, options.name, laws, options.experiment):
         print(path)
     print("write over its texts, bind its questions to claims, then: python -m generator check")
     return 0

@@ -9,6 +9,7 @@ instead.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from generator.content.book import Book
@@ -150,7 +151,7 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
 
 
 def new_lesson(
-    book: Book, content: Path, name: str, verdicts: dict[str, str], experiment: str | None
+    book: Book, content: Path, name: str, laws: Mapping[str, Sequence[str]], experiment: str | None
 ) -> list[Path]:
     """Write the first files of a topic.
 
@@ -158,7 +159,7 @@ def new_lesson(
         book: the book that it joins.
         content: its content folder.
         name: the topic's id, in small letters joined by hyphens.
-        verdicts: the verdict on each claim, by id; the first questions are bound to one of them.
+        laws: those that hold, by id, each with its runs; the first questions are bound to one.
         experiment: whose runs the pages show; None is one that recorded stages and epochs.
 
     Returns:
@@ -172,7 +173,7 @@ def new_lesson(
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
     if folder.exists():
         raise CannotScaffoldError(f"{folder} exists already")
-    files = _files(book, name, verdicts, experiment)
+    files = _files(book, name, laws, experiment)
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         head = f"{SCHEMA}{Path(file).stem}.json\n" if file.endswith(".yml") else ""
@@ -181,12 +182,12 @@ def new_lesson(
 
 
 def _files(
-    book: Book, name: str, verdicts: dict[str, str], experiment: str | None
+    book: Book, name: str, laws: Mapping[str, Sequence[str]], experiment: str | None
 ) -> dict[str, str]:
     run = _run_to_lean_on(book, experiment)
     recorded = book.run(run) if run else None
-    own = [one for one in verdicts if run and f"{run.partition('.')[0]}." in one]
-    claim = next(iter([*own, *verdicts]), None)
+    own = [one for one, runs in laws.items() if run in runs]
+    claim = next(iter([*own, *laws]), None)
     if run is None or recorded is None or claim is None or not book.misconceptions:
         raise CannotScaffoldError(
             f"a lesson leans on a measured run, a claim and a misconception; "
@@ -196,7 +197,7 @@ def _files(
     order = 1 + max((topic.file.order for topic in book.topics), default=0)
     program = f"{name.replace('-', '_')}_smallest"
     items = "".join(
-        ITEM.format(name=name, which=which, claim=claim, verdict=verdicts[claim],
+        ITEM.format(name=name, which=which, claim=claim, verdict="holds",
                     misconception=next(iter(book.misconceptions)))
         for which in ("first", "second", "third", "last")
     )  # fmt: skip
